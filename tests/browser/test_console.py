@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from producer.server import LogHubServer
 
-from .pages import fill, picture, put
+from .pages import fill, picture, put, wrong_for_people
 
 Open = Callable[..., Page]
 VIEWS = ["logstores", "search", "tail", "requests", "faults", "producers"]
@@ -101,6 +101,36 @@ def test_any_value_can_be_clicked(page: Page, server: LogHubServer, value: str) 
     total(page, "3 logs")
     page.locator("#fields details", has_text="root").get_by_role("button").first.click()
     total(page, "2 logs")
+
+
+def test_sql_gives_a_table(page: Page, tmp_path: Path) -> None:
+    """Behind a |, SQL is run over what matches: its rows stand in the place of the logs, and can be saved; the
+    histogram shows what it was run over. What it refuses is said; without it the logs are back.
+    """
+    sql = 'level: ERROR | SELECT level, count(*) AS n, max(cast(latency_ms AS int)) AS "#most" GROUP BY level'
+    search(page, query=sql)
+    expect(page.locator("#rows th")).to_have_text(["level", "n", "#most"])
+    expect(page.locator("#rows tbody tr")).to_have_count(1)
+    told = page.locator("#rows td").all_text_contents()
+    total(page, f"1 row from {told[1]} logs")
+    assert told[0] == "ERROR"
+    expect(page.locator("#logs")).to_be_hidden()
+    expect(page.get_by_role("button", name="Older")).to_be_disabled()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Download CSV").click()
+    saved.value.save_as(tmp_path / "rows.csv")
+    assert (tmp_path / "rows.csv").read_text().splitlines() == [
+        '"level","n","#most"',
+        ",".join(f'"{one}"' for one in told),
+    ]
+    expect(page.locator("#message")).to_have_text("1 row in the file.")
+    assert wrong_for_people(page, "#search") == []
+    search(page, query="* | SELECT nothing FROM nowhere")
+    expect(page.locator("#message")).to_contain_text("cannot be run")
+    expect(page.locator("#rows")).to_be_hidden()
+    search(page, query="level: ERROR")
+    total(page, f"{told[1]} logs, 1 to 50")
+    expect(page.locator("#logs > li")).to_have_count(50)
 
 
 def test_pages_of_a_search_follow_one_another(page: Page) -> None:

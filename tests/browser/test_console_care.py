@@ -52,8 +52,11 @@ def test_nothing_keeps_people_out(server: LogHubServer, open_page: Open) -> None
 
 
 def test_a_narrow_window_needs_no_scrolling_sideways(server: LogHubServer, open_page: Open) -> None:
-    """On a telephone every view fits, and its name is in sight; only what is a table scrolls within itself."""
+    """On a telephone every view fits, and its name is in sight; only what is a table scrolls within itself. In a wide
+    one the longest name of a logstore leaves room for the query.
+    """
     fill(server)
+    put(server, [(1, {"a": "b"})], f"{'p' * 63}/{'l' * 63}")
     page = open_page(f"{server.endpoint}/console", viewport={"width": 375, "height": 700})
     for view in VIEWS:
         go(page, view, logstore="shop/access-log", span="3600")
@@ -61,6 +64,9 @@ def test_a_narrow_window_needs_no_scrolling_sideways(server: LogHubServer, open_
         page.wait_for_load_state("networkidle") if view == "search" else None
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, view
         expect(page.locator("nav [aria-current]")).to_be_in_viewport(ratio=0.99)
+    page.set_viewport_size({"width": 1280, "height": 700})
+    go(page, "search", logstore="shop/access-log", span="3600")
+    assert page.locator("#query").evaluate("input => input.getBoundingClientRect().width") > 400
 
 
 def test_a_key_opens_the_console(open_page: Open) -> None:

@@ -12,8 +12,10 @@ from ..messages import Answer, json_answer, parse_number
 from ..operations.context import Neighbour, neighbours
 from ..operations.get_logs import parse_wanted
 from ..operations.histograms import count_parts
+from ..operations.query_tokens import split_query
 from ..operations.rendering import log_fields, pack_meta
 from ..operations.search import Part, Wanted, find_page, load_logs, searching, see_logs
+from ..operations.sql import run_sql
 from ..service import Service
 from ..store.log_groups import StoredLog
 from ..store.rows import EVERYTHING
@@ -64,22 +66,32 @@ async def list_logstores(service: Service, _request: PlainRequest) -> Answer:
 
 
 async def search(service: Service, request: PlainRequest) -> Answer:
-    """``GET /console/api/search?project=…&logstore=…&from=…&to=…[&query=…&offset=…&line=…&reverse=…]``."""
-    call, wanted = request.call(), parse_wanted(request.query, service.limits)
+    """``GET /console/api/search?project=…&logstore=…&from=…&to=…[&query=…&offset=…&line=…&reverse=…]``: logs, or with
+    SQL in the query its rows.
+    """
+    call, (wanted, command) = request.call(), _asked(service, request)
+    if command is not None:
+        done = (await run_sql(service, call, wanted, command)).result
+        return json_answer({"names": done.names, "types": done.types, "rows": done.rows})
     async with searching(service):
         places = await find_page(service, call, wanted)
         logs = await load_logs(service, call, places, _shown)
     return json_answer({"logs": logs})
 
 
+def _asked(service: Service, request: PlainRequest) -> tuple[Wanted, str | None]:
+    """What logs must match, and the SQL over them, if there is any."""
+    keywords, command = split_query(request.query.get("query", ""))
+    return parse_wanted(request.query, service.limits, keywords), command
+
+
 async def histogram(service: Service, request: PlainRequest) -> Answer:
     """``GET /console/api/histogram``, with the parameters of a search, and for a large one ``seconds`` and ``before``:
     after so many seconds what was counted so far is answered, with the ``before`` that goes on from there; null at
-    the end.
+    the end. It is of the logs that match, also where there is SQL over them.
     """
-    query = request.query
-    wanted, part = parse_wanted(query, service.limits), _part(query)
-    counted = await count_parts(service, request.call(), wanted, part)
+    wanted, _ = _asked(service, request)
+    counted = await count_parts(service, request.call(), wanted, _part(request.query))
     return json_answer(
         {
             "total": sum(count for _, _, count in counted.parts),

@@ -1,13 +1,13 @@
 // The search: logs, their number over time, and the commonest values of their fields.
 
-import { $, api, count, make, many, time, value, visible } from "./dom.js";
+import { $, api, count, make, many, table, time, value, visible } from "./dom.js";
 import { asCsv, canFilter, logItem, quoted, save, showNeighbours } from "./logs.js";
 
 const PAGE = 50, FILE = 1000;   // logs of a page, and of a file
 const OPEN_FIELDS = 8;          // more of them are closed until one opens them
 const SECONDS = 1;              // after which the server says what it has counted so far
 
-const state = { offset: 0, shown: 0, parts: [], wanted: null, cursor: null };
+const state = { offset: 0, shown: 0, parts: [], rows: null, wanted: null, cursor: null };   // rows: of SQL
 
 // Where the query is, it finds words: so a value that was clicked is one of its words, in quotation marks.
 export function filtered(query, name, text) {
@@ -97,8 +97,9 @@ async function countAll(wanted, isOver) {
 
 function tellTotal(total, isCounting) {
   state.total = total;
+  const rows = state.rows ? `${many(state.rows.length, "row")} from ` : "";
   const page = state.shown ? `, ${count(state.offset + 1)} to ${count(state.offset + state.shown)} shown, the newest first` : "";
-  $("#total").textContent = isCounting ? `${many(total, "log")} so far …` : `${many(total, "log")}${page}`;
+  $("#total").textContent = isCounting ? `${rows}${many(total, "log")} so far …` : `${rows}${many(total, "log")}${page}`;
 }
 
 // Fields ----------------------------------------------------------------------------------------------------------------
@@ -123,18 +124,38 @@ function drawFields(found, filter) {
       ...field.top.map(pair => choice(field, pair)))));
 }
 
+// Rows ------------------------------------------------------------------------------------------------------------------
+
+// What SQL gave, in the place of logs and fields.
+function drawRows(found) {
+  state.rows = found.rows ?? null;
+  $("#rows").hidden = !state.rows;
+  $("#search .columns").hidden = Boolean(state.rows);
+  if (!state.rows) return;
+  const head = (name, type) => /int|double|decimal|float/.test(type) || name.startsWith("#") ? `#${name}` : name;
+  table($("#rows"), found.names.map((name, column) => head(name, found.types[column])),
+    found.rows.map(row => ({ cells: found.names.map(name => value(row[name])) })), ["The statement gives no row."]);
+  for (const id of ["#newer", "#older"]) $(id).disabled = true;
+  $("#json").disabled = $("#csv").disabled = !found.rows.length;
+}
+
 // The view ----------------------------------------------------------------------------------------------------------------
 
 export function restart() { Object.assign(state, { offset: 0, cursor: null }); $("#how").textContent = HOW; }
 const HOW = $("#how").textContent;
 
 export async function show(wanted, { isOver, filter, everything }) {
-  Object.assign(state, { wanted, shown: 0 });
+  Object.assign(state, { wanted, shown: 0, rows: null });
   $("#total").textContent = "Searching …";
   const place = { project: wanted.project, logstore: wanted.logstore };
   const page = async () => {
     const found = await api("search", { ...wanted, reverse: true, line: PAGE, offset: state.offset });
     if (isOver()) return;
+    drawRows(found);
+    if (state.rows) {
+      if (state.total !== undefined) tellTotal(state.total, false);
+      return;
+    }
     state.shown = found.logs.length;
     const use = { around: log => showNeighbours(place, log), filter };
     $("#logs").replaceChildren(...found.logs.map(log => logItem(log, use)), ...(found.logs.length ? [] : [nothing(everything)]));
@@ -144,6 +165,7 @@ export async function show(wanted, { isOver, filter, everything }) {
     if (state.total !== undefined) tellTotal(state.total, false);
   };
   const sample = async () => {
+    if (isOver() || state.rows) return;
     const found = await api("fields", { ...wanted, seconds: 5 });
     if (!isOver()) drawFields(found, filter);
   };
@@ -162,6 +184,7 @@ export async function show(wanted, { isOver, filter, everything }) {
 function clear() {
   $("#search").removeAttribute("aria-busy");
   drawHistogram([]);
+  drawRows({});
   $("#total").textContent = "";
   for (const id of ["#logs", "#fields"]) $(id).replaceChildren();
   for (const id of ["#newer", "#older", "#json", "#csv"]) $(id).disabled = true;
@@ -173,8 +196,8 @@ const nothing = everything => make("li", { class: "empty" }, "Nothing in this lo
 export function turn(way) { state.offset = Math.max(0, state.offset + way * PAGE); }
 
 export async function download(kind) {
-  const rows = [];
-  for (let left = FILE; left > 0; left -= 100) {
+  const rows = [...state.rows ?? []];
+  for (let left = state.rows ? 0 : FILE; left > 0; left -= 100) {
     const found = await api("search", { ...state.wanted, reverse: true, line: 100, offset: state.offset + rows.length });
     rows.push(...found.logs.map(log => log.fields));
     if (found.logs.length < 100) break;
@@ -182,5 +205,5 @@ export async function download(kind) {
   const name = `${visible(state.wanted.logstore)}.${kind}`;
   if (kind === "csv") save(name, asCsv(rows), "text/csv;charset=utf-8");
   else save(name, `${JSON.stringify(rows, null, 1)}\n`, "application/json");
-  return rows.length;
+  return state.rows ? `${many(rows.length, "row")} in the file.` : `${many(rows.length, "log")} in the file: what matches from this page on, 1,000 at most.`;
 }
