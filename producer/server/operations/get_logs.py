@@ -22,7 +22,8 @@ from ..store.log_groups import StoredLog
 from ..store.rows import Search
 from .json_body import parse_json
 from .pull_logs import accepted_compression
-from .query import compile_query, split_query
+from .query import compile_query
+from .query_tokens import split_query
 from .rendering import log_fields, pack_meta
 from .search import Wanted, find_page, load_logs, searching
 from .sql import SqlAnswer, run_sql

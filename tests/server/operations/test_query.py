@@ -8,7 +8,8 @@ import pytest
 
 from producer.server.errors import ApiError
 from producer.server.limits import Limits
-from producer.server.operations.query import compile_query, split_query
+from producer.server.operations.query import compile_query
+from producer.server.operations.query_tokens import split_query
 
 LOG = [
     ("__topic__", "web"),
