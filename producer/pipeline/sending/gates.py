@@ -183,7 +183,7 @@ class Gate:
             self.limit.refused(began, now, effect.keep)
         if effect.hold is not None:
             self._hold(effect.hold, now)
-        elif effect.free and not self.is_open and began > self._refused_at:
+        elif effect.free and self.state is not GateState.OPEN and began > self._refused_at:
             self.state, self._streak = GateState.OPEN, 0
             self.until = self.since = math.inf
             self.reason = None

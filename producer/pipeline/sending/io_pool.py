@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...clock import (
@@ -216,8 +216,10 @@ class IOThreadPool:
         with self._lock:
             return self._queue.ready
 
-    def _asked(self) -> list[tuple[ProducerBatch, Hashable]]:
+    def _asked(self) -> Sequence[tuple[ProducerBatch, Hashable]]:
         """What was submitted, and where it goes; the sink is asked without the lock."""
+        if not self._inbox:
+            return ()
         asked: list[tuple[ProducerBatch, Hashable]] = []
         try:
             for place in range(len(self._inbox)):

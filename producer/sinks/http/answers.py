@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -22,8 +23,10 @@ _MAX_ANSWER = 64 * 1024
 #: What only says that an answer will come; 101 is one: whoever sends it speaks something else from there on.
 _INTERIM = frozenset(range(100, 200)) - {http.HTTPStatus.SWITCHING_PROTOCOLS}
 _WITHOUT_BODY = frozenset((http.HTTPStatus.NO_CONTENT, http.HTTPStatus.NOT_MODIFIED))
-#: Headers with which an answer is more than a head and a body of a known length.
-_UNUSUAL = frozenset(("transfer-encoding", "content-encoding", "connection"))
+# A head, but for its last line's end, each of whose headers stands on a line of its own; interim answers are none.
+_PLAIN_HEAD = re.compile(rb"HTTP/1\.1 ([2-9][0-9][0-9])(?: [^\r\n]*)?((?:\r\n[^\s:][^\r\n:]*:[^\r\n]*)+)")
+# Headers, in lower case, with which an answer is more than a head and a body of a known length.
+_UNUSUAL = re.compile(rb"\r\n(?:transfer-encoding:|content-encoding:|connection:(?! keep-alive\r\n))")
 
 
 class Headers(http.client.HTTPMessage):
@@ -90,6 +93,33 @@ class Headers(http.client.HTTPMessage):
     def get_payload(self, *_: Any, **__: Any) -> Any:
         """Nothing was left over."""
         return None
+
+
+class PlainHeaders(Headers):
+    """Those of a head each of whose headers stands on a line of its own: most are never asked for, so one is looked up
+    where it lies.
+
+    :param lines: of the head, without the first; each follows on an end of line, and one more comes last.
+    :param names: the same in lower case.
+    """
+
+    def __init__(self, lines: bytes, names: bytes) -> None:
+        self._lines, self._names = lines, names
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """See :class:`Headers`."""
+        sought = b"\r\n%b:" % name.lower().encode()
+        at = self._names.find(sought)
+        if at < 0:
+            return default
+        start = at + len(sought)
+        return str(self._lines[start : self._lines.find(b"\r\n", start)], "iso-8859-1").strip()
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "_values":
+            raise AttributeError(name)
+        Headers.__init__(self, str(self._lines, "iso-8859-1").split("\r\n")[1:-1])
+        return self._values
 
 
 class Response(http.client.HTTPResponse):
@@ -182,19 +212,17 @@ def receive(sock: Any, data: bytes, method: str) -> Received:
 def _whole(data: bytes) -> Received | None:
     """The answer, if these bytes are an ordinary one, all of it and nothing else."""
     end = data.find(b"\r\n\r\n")
-    first, *lines = str(data[: max(0, end)], "iso-8859-1").split("\r\n")
-    if data.count(b"\n", 0, max(0, end)) != len(lines) or len(lines) > _MOST_HEADERS:
+    head = _PLAIN_HEAD.fullmatch(data, 0, max(0, end))
+    if head is None:
         return None
-    status = first[9:12]
-    if first[:9] != "HTTP/1.1 " or first[12:13].strip() or not (status.isascii() and status.isdecimal()):
+    status, lines = int(head[1]), head[2] + b"\r\n"
+    names = lines.lower()
+    if _UNUSUAL.search(names) is not None or names.count(b"\r\n") > _MOST_HEADERS + 1 or status in _WITHOUT_BODY:
         return None
-    headers = Headers(lines)
-    lengths = headers.get_all("content-length", ())
-    if len(lengths) != 1 or lengths[0] != str(len(data) - end - 4) or not _UNUSUAL.isdisjoint(headers):
+    length = b"\r\ncontent-length: %d\r\n" % (len(data) - end - 4)
+    if length not in names or names.count(b"\r\ncontent-length:") != 1:
         return None
-    if status < "200" or status in ("204", "304"):
-        return None
-    return Received(int(status), headers, data[end + 4 :], last=False)
+    return Received(status, PlainHeaders(lines, names), data[end + 4 :], last=False)
 
 
 def _read(response: http.client.HTTPResponse) -> bytes:

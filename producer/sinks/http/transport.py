@@ -13,7 +13,7 @@ import http.client
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import requests
@@ -44,8 +44,7 @@ _OF_THE_NETWORK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """An HTTP answer, read completely.
 
     :ivar status: the HTTP status.

@@ -11,6 +11,7 @@ wake-up. Only those for a destination that has never answered have it wake up so
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
@@ -31,18 +32,18 @@ _here = threading.local()
 class Watch:
     """The attempt that this thread makes within the block, in the eyes of its watchdog, whose lock guards all of it.
 
-    :ivar deadline: when its time is over.
+    :ivar end: when its time is over, monotonic seconds.
     :ivar over: whether it is.
     :ivar cut: whether its connection was shut down for that.
     :ivar descriptor: its connection's, or a duplicate of that; None before there is a connection.
     :ivar lent: whether it is no duplicate, so that it may only be used under the lock, and is not to be closed.
     """
 
-    __slots__ = ("cut", "deadline", "descriptor", "lent", "over", "watchdog")
+    __slots__ = ("cut", "descriptor", "end", "lent", "over", "watchdog")
 
-    def __init__(self, watchdog: Watchdog, deadline: Deadline) -> None:
+    def __init__(self, watchdog: Watchdog, end: float) -> None:
         self.watchdog = watchdog
-        self.deadline = deadline
+        self.end = end
         self.over = False
         self.cut = False
         self.descriptor: int | None = None
@@ -106,18 +107,19 @@ class Watchdog:
         self._thread: threading.Thread | None = None
         self._asleep = False
         self._closed = False
-        self._end = NO_DEADLINE
+        self._end = math.inf  # of all attempts, monotonic seconds
 
     def watch(self) -> Watch:
         """To watch the attempt that this thread makes within a ``with`` block."""
-        return Watch(self, _sooner(Deadline.after(self._clock, self._limit), self._end))
+        end = self._clock.monotonic() + self._limit
+        return Watch(self, end if end < self._end else self._end)
 
     def hurry(self, end: Deadline) -> None:
         """No attempt goes on beyond this, of those that are made and those that come."""
         with self._lock:
-            self._end = end
+            self._end = math.inf if end.at is None else end.at
             for watch in self._watches:
-                watch.deadline = _sooner(watch.deadline, end)
+                watch.end = min(watch.end, self._end)
         self._room.wake_all()
 
     def listen(self, watch: Watch, silence: Silence) -> None:
@@ -206,7 +208,7 @@ class Watchdog:
         """The connections of the attempts whose time is over. The caller holds the lock."""
         taken = []
         for watch in list(self._watches):
-            if watch.deadline.at is None or now < watch.deadline.at:
+            if now < watch.end:
                 break
             del self._watches[watch]
             watch.over = True
@@ -238,12 +240,13 @@ class Watchdog:
         """Until the time of ``oldest`` is over, or a silence has lasted; without one until there is one, or nobody will
         come any more.
         """
-        deadline, silence = NO_DEADLINE if oldest is None else oldest.deadline, self._next_silence()
+        end, silence = math.inf if oldest is None else oldest.end, self._next_silence()
+        deadline = NO_DEADLINE if end == math.inf else Deadline(end)
 
         def is_news() -> bool:
             if not self._watches:
                 return self._closed
-            return oldest is None or oldest.deadline is not deadline or self._next_silence() is not silence
+            return oldest is None or oldest.end != end or self._next_silence() is not silence
 
         self._room.wait_until(is_news, _sooner(deadline, silence))
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.sending.gates import Verdict
-from producer.pipeline.sending.turns import Turns
+from producer.pipeline.sending.turns import PureTurns
 from tests.pipeline.sending.kit import Line
+
+TURNS = {"pure": PureTurns}
+with suppress(ImportError):
+    from producer.pipeline.sending import _turns
+
+    TURNS["native"] = _turns.Turns
 
 
 def test_streams_with_equal_backlogs_get_equal_bytes_whatever_the_size_of_their_batches() -> None:
@@ -395,9 +403,10 @@ def test_random_histories_lose_and_repeat_nothing() -> None:
         assert not waiting
 
 
-def test_turns_are_in_order_whatever_is_changed_and_removed() -> None:
+@pytest.mark.parametrize("twin", TURNS)
+def test_turns_are_in_order_whatever_is_changed_and_removed(twin: str) -> None:
     """The lowest turn is first, of equal ones the one that came first; a changed turn counts as it was last put."""
-    rng, turns, model, order = random.Random(3), Turns[int](), dict[int, tuple[float, int]](), 0
+    rng, turns, model, order = random.Random(3), TURNS[twin](), dict[int, tuple[float, int]](), 0
     for _ in range(5000):
         member, turn = rng.randrange(50), float(rng.randrange(20))
         if rng.random() < 0.7:
@@ -411,4 +420,5 @@ def test_turns_are_in_order_whatever_is_changed_and_removed() -> None:
         first = turns.first()
         expected = min(model, key=lambda one: model[one], default=None)
         assert (None if first is None else first[2]) == expected
+        assert turns.turn_of(member) == model.get(member, (math.inf, 0))[0]
         assert len(turns.members) == len(model)

@@ -22,6 +22,11 @@ HEADS = {
     "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\nContent-Length: 1\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     "up to the end": b"HTTP/1.1 200 OK\r\nDate: Sun\r\n\r\nall of it",
     "closed by the server": b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab",
+    "kept open": b"HTTP/1.1 200 OK\r\nDate: Sun\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nab",
+    "kept open and closed": b"HTTP/1.1 200 OK\r\nConnection: keep-alive, close\r\nContent-Length: 2\r\n\r\nab",
+    "another length in a value": b"HTTP/1.1 200 OK\r\nx: content-length: 3\r\nContent-Length: 2\r\n\r\nab",
+    "a line that goes on": b"HTTP/1.1 200 OK\r\nDate: a\r\n b\r\nContent-Length: 2\r\n\r\nab",
+    "a line that is no header": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nwhat\r\nDate: a\r\n\r\nab",
     "HTTP/1.0": b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nab",
     "HTTP/1.0 kept": b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nab",
     "continued first": b"HTTP/1.1 100 Continue\r\nx: y\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
@@ -99,6 +104,15 @@ def test_an_answer_means_the_same_however_it_arrives(head: str) -> None:
         assert _receive([sent[at : at + 1] for at in range(len(sent))]) == at_once
         if len(sent) > 1:
             assert _receive([sent[:-1], sent[-1:]]) == at_once
+
+
+@pytest.mark.parametrize("head", ["ordinary", "kept open", "names in any case", "another length in a value"])
+def test_an_ordinary_answer_is_read_where_it_lies(head: str) -> None:
+    """Nobody asks the socket for more, nor takes the head apart for the one header that is wanted."""
+    received = receive(None, HEADS[head], "POST")
+    assert received.status == 200
+    assert received.headers.get("X-Log-RequestId") in (None, "5f")
+    assert "_values" not in vars(received.headers)
 
 
 @pytest.mark.parametrize("more", [b"x", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])

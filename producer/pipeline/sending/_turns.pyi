@@ -1,0 +1,3 @@
+from .turns import PureTurns as Turns
+
+__all__ = ["Turns"]
