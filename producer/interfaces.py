@@ -50,10 +50,12 @@ class Payload:
 
     :ivar body: the bytes, compressed.
     :ivar raw_size: their size before compression.
+    :ivar md5: the digest of the body, 16 bytes, where it was made with it; else empty.
     """
 
     body: bytes
     raw_size: int
+    md5: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

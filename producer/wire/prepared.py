@@ -43,12 +43,13 @@ class Prepared(Protocol):
 
     target: str
 
-    def head(self, body: bytes, raw_size: int, now: float) -> bytes:
+    def head(self, body: bytes, raw_size: int, now: float, md5: bytes = b"") -> bytes:
         """The lines of the headers, signed; without the last line's end.
 
         :param body: as it travels.
         :param raw_size: of the body before compression, bytes.
         :param now: seconds since the epoch.
+        :param md5: the digest of the body, if it is known.
         """
 
 
@@ -73,15 +74,15 @@ class PreparedV1:
         self._begun = hmac.new(key.access_key_secret.encode(), digestmod="sha1")
         self._date = -1, ""
 
-    def head(self, body: bytes, raw_size: int, now: float) -> bytes:
+    def head(self, body: bytes, raw_size: int, now: float, md5: bytes = b"") -> bytes:
         """See :class:`Prepared`."""
         date = self._date_of(int(now))
-        md5 = hashlib.md5(body, usedforsecurity=False).hexdigest().upper() if body else ""
-        text = f"{self._method}{md5}{self._type}{date}{self._names}{raw_size}{self._end}"
+        shown = (md5 or hashlib.md5(body, usedforsecurity=False).digest()).hex().upper() if body else ""
+        text = f"{self._method}{shown}{self._type}{date}{self._names}{raw_size}{self._end}"
         mac = self._begun.copy()
         mac.update(text.encode())
         signature = binascii.b2a_base64(mac.digest(), newline=False).decode()
-        digest = f"Content-MD5: {md5}\r\n" if body else ""
+        digest = f"Content-MD5: {shown}\r\n" if body else ""
         # Proxies may drop Date. This copy overrides it on the server, and is not part of what was signed.
         end = f"{signature}\r\n{digest}Date: {date}\r\nx-log-date: {date}\r\n{_RAW_SIZE}: {raw_size}"
         return self._head + end.encode()
@@ -102,7 +103,7 @@ class PreparedV4:
         self._request = replace(request, path=unquote(request.path))
         self._key, self._head_of = key, head_of
 
-    def head(self, body: bytes, raw_size: int, now: float) -> bytes:
+    def head(self, body: bytes, raw_size: int, now: float, md5: bytes = b"") -> bytes:  # noqa: ARG002  # it signs SHA-256
         """See :class:`Prepared`."""
         headers = {**self._request.headers, _RAW_SIZE: str(raw_size)}
         request = replace(self._request, headers=headers, body=body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import md5
 from urllib.parse import unquote
 
 import pytest
@@ -62,6 +63,7 @@ def test_a_prepared_request_has_the_headers_of_one_that_is_signed_as_a_whole(
             )
             signed = sign(whole, key, datetime.fromtimestamp(second, UTC))
             assert _lines(prepared.head(body, size, second)) == _lines(head_of(signed))
+            assert prepared.head(body, size, second, md5(body).digest()) == prepared.head(body, size, second)
 
 
 def _lines(head: bytes) -> list[bytes]:

@@ -1,5 +1,5 @@
-"""Turns: members in an order that changes, the next one found in O(log n). The compiled twin, where there is one, does the
-same: each attempt asks a dozen times.
+"""Turns: members in an order that changes, the next one found in O(log n). Each attempt asks a dozen times, so there is
+a compiled twin.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ...interfaces import Payload, Record
 from ...records import StreamKey
-from ...wire.compression import compress, compress_joined, decompress
+from ...wire.compression import compress, compress_joined, decompress, pack_joined
 from ...wire.json_group import decode_json, encode_json
 from ...wire.log_group import encode_tag, encode_tail, split_records, tail_size
 
@@ -21,9 +21,11 @@ class Codec:
 
     :param log_format: as :attr:`~producer.config.ProducerConfig.log_format`.
     :param compression: as :attr:`~producer.config.ProducerConfig.compression`.
+    :param digest: whether requests are signed with the MD5 of their bodies.
     """
 
-    def __init__(self, log_format: str, compression: str) -> None:
+    def __init__(self, log_format: str, compression: str, *, digest: bool = False) -> None:
+        self._digest = digest
         self._json = log_format == "json"
         self._compression = compression
 
@@ -42,7 +44,11 @@ class Codec:
             text = encode_json([bytes(record) for record in records], key.topic, key.source, _tags(key, pack_id))
             return Payload(compress(text, self._compression), len(text))
         parts = (*records, _tail(key, pack_id))
-        return Payload(compress_joined(parts, self._compression), sum(map(len, parts)))
+        size = sum(map(len, parts))
+        if self._digest:
+            body, md5 = pack_joined(parts, self._compression)
+            return Payload(body, size, md5)
+        return Payload(compress_joined(parts, self._compression), size)
 
     def decode(self, payload: Payload) -> list[bytes]:
         """See :class:`~producer.interfaces.Sink`."""

@@ -74,7 +74,7 @@ class LogHubSink(Sink):
         self._config = config
         self._clock = clock
         self._name = name
-        self._codec = Codec(config.log_format, config.compression)
+        self._codec = Codec(config.log_format, config.compression, digest=config.sign_version != "v4")
         self._projects: dict[str, _Project] = {}
         self._connect()
         watch_fork(self, Stage.SINKS)
@@ -149,7 +149,7 @@ class LogHubSink(Sink):
         project, payload = self._project(delivery.key.project), delivery.payload
         credentials = project.credentials.get()
         request = self._prepared(project, credentials, delivery.key, delivery.sequence)
-        head = request.head(payload.body, payload.raw_size, self._clock.time() + project.clock_offset)
+        head = request.head(payload.body, payload.raw_size, self._clock.time() + project.clock_offset, payload.md5)
         answer, headers = self._transport.send(
             "POST", project.target.base_url, request.target, head, payload.body, project.proxies
         )

@@ -1,0 +1,99 @@
+# cython: language_level=3
+"""The compiled twin of ``compression.pure_pack_lz4``: both steps without the interpreter, by the very functions that the
+package ``lz4`` and ``hashlib`` call.
+
+Those are looked up in the modules of the two, which are loaded already. Where one is not to be found, as where Python
+was built with hash functions of its own, importing this fails, and the pure twin works.
+"""
+
+import os
+
+import _hashlib
+from lz4.block import _block
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdlib cimport free, malloc
+
+from .compression import pure_pack_lz4
+
+cdef extern from "<dlfcn.h>":
+    int RTLD_NOW
+    void* dlopen(const char*, int)
+    void* dlsym(void*, const char*)
+
+ctypedef int (*bound_of)(int) noexcept nogil
+ctypedef void* (*new_stream)() noexcept nogil
+ctypedef int (*end_stream)(void*) noexcept nogil
+ctypedef int (*compress_block)(void*, const char*, char*, int, int, int) noexcept nogil
+ctypedef const void* (*hash_kind)() noexcept nogil
+ctypedef int (*digest_of)(const void*, size_t, unsigned char*, unsigned int*, const void*, void*) noexcept nogil
+
+
+cdef enum:
+    # Less is done sooner than another thread gives the interpreter back, bytes.
+    LEAST_WITHOUT = 16 * 1024
+    MOST = 0x7E000000  # what a block of lz4 may have
+    MD5_SIZE = 16
+
+
+cdef void* symbol(module, bytes name) except NULL:
+    """A function of a module that is loaded, or of what it is linked with."""
+    path = os.fsencode(getattr(module, "__file__", "") or "")  # what stands in the interpreter itself has none
+    cdef void* loaded = dlopen(path, RTLD_NOW) if path else NULL
+    cdef void* found = NULL if loaded == NULL else dlsym(loaded, name)
+    if found == NULL:
+        raise ImportError(f"{module} has no {name.decode()}")
+    return found
+
+
+cdef bound_of lz4_bound = <bound_of> symbol(_block, b"LZ4_compressBound")
+cdef new_stream lz4_begin = <new_stream> symbol(_block, b"LZ4_createStream")
+cdef end_stream lz4_end = <end_stream> symbol(_block, b"LZ4_freeStream")
+cdef compress_block lz4_compress = <compress_block> symbol(_block, b"LZ4_compress_fast_continue")
+cdef hash_kind md5_kind = <hash_kind> symbol(_hashlib, b"EVP_md5")
+cdef digest_of digest = <digest_of> symbol(_hashlib, b"EVP_Digest")
+
+
+def pack_lz4(data):
+    """See the pure twin."""
+    cdef Py_buffer raw
+    PyObject_GetBuffer(data, &raw, PyBUF_SIMPLE)
+    try:
+        packed = None if raw.len == 0 or raw.len > MOST else pack(<const char*> raw.buf, <int> raw.len)
+    finally:
+        PyBuffer_Release(&raw)
+    return pure_pack_lz4(data) if packed is None else packed
+
+
+cdef tuple pack(const char* raw, int size):
+    """The body and its digest; None if there is no memory, or no MD5 in this place, of which hashlib knows more."""
+    cdef unsigned char[MD5_SIZE] md5
+    cdef int room = lz4_bound(size), packed
+    cdef char* body = <char*> malloc(room)
+    if body == NULL:
+        return None
+    try:
+        if size < LEAST_WITHOUT:
+            packed = pack_into(body, room, raw, size, md5)
+        else:
+            with nogil:
+                packed = pack_into(body, room, raw, size, md5)
+        if packed <= 0:
+            return None
+        return PyBytes_FromStringAndSize(body, packed), PyBytes_FromStringAndSize(<char*> md5, MD5_SIZE)
+    finally:
+        free(body)
+
+
+cdef int pack_into(char* body, int room, const char* raw, int size, unsigned char* md5) noexcept nogil:
+    """The size of the body; 0 if something failed."""
+    cdef void* stream = lz4_begin()
+    cdef unsigned int length = 0
+    if stream == NULL:
+        return 0
+    cdef int packed = lz4_compress(stream, raw, body, size, room, 1)
+    lz4_end(stream)
+    if packed <= 0 or digest(body, packed, md5, &length, md5_kind(), NULL) != 1 or length != MD5_SIZE:
+        return 0
+    return packed
