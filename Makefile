@@ -44,7 +44,7 @@ LOWEST := .venv-lowest
 LOWEST_EXTRAS := arrow server sql encryption kafka forward otlp thrift structlog loguru opentelemetry prometheus
 LOWEST_PACKAGES := pandas pytest pytest-timeout hypothesis freezegun trustme fluent-logger
 LOWEST_TESTS := tests/test_lower_bounds.py tests/test_config.py tests/test_send_arrow.py \
-	tests/wire/test_columnar.py tests/wire/test_columnar_columns.py tests/wire/test_compression.py \
+	tests/wire/test_columnar.py tests/wire/test_columnar_columns.py tests/wire/test_compression.py tests/wire/test_packing.py \
 	tests/sinks/loghub tests/pipeline/sending/test_retry_rules.py \
 	tests/channels/file/store/test_encryption.py tests/server/test_auth.py tests/server/test_messages.py tests/server/test_loghub_server.py tests/server/operations/test_sql.py tests/server/operations/test_spl.py \
 	tests/integrations tests/agent/test_kafka.py tests/agent/test_forward.py tests/agent/test_otlp.py tests/agent/test_thrift.py

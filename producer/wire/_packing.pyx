@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The compiled twin of ``compression.pure_pack_lz4``: both steps without the interpreter, by the very functions that the
+"""The compiled twin of ``packing.pure_pack_lz4``: both steps without the interpreter, by the very functions that the
 package ``lz4`` and ``hashlib`` call.
 
 Those are looked up in the modules of the two, which are loaded already. Where one is not to be found, as where Python
@@ -15,7 +15,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free, malloc
 
-from .compression import pure_pack_lz4
+from .packing import pure_pack_lz4
 
 cdef extern from "<dlfcn.h>":
     int RTLD_NOW

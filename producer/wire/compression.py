@@ -13,14 +13,12 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Callable, Sequence
-from hashlib import md5
 from typing import TypeVar, cast
 
 import lz4.block
 import zstandard
 
 from ..errors import CompressionError
-from ..twins import either
 
 T = TypeVar("T")
 
@@ -50,18 +48,11 @@ def compress_joined(parts: Sequence[bytes | memoryview], compression: str) -> by
     They are put together in memory that the thread keeps: what is allocated for each body anew comes from the system,
     and the first touch of its pages costs more than the copying.
     """
-    return _on_joined(parts, _method(_COMPRESSORS, compression))
+    return on_joined(parts, _method(_COMPRESSORS, compression))
 
 
-def pack_joined(parts: Sequence[bytes | memoryview], compression: str) -> tuple[bytes, bytes]:
-    """As :func:`compress_joined`, and the MD5 of what comes of it, which signatures hold: 16 bytes."""
-    if compression == "lz4":
-        return _on_joined(parts, pack_lz4)
-    body = compress_joined(parts, compression)
-    return body, md5(body, usedforsecurity=False).digest()
-
-
-def _on_joined(parts: Sequence[bytes | memoryview], work: Callable[[bytes | memoryview], T]) -> T:
+def on_joined(parts: Sequence[bytes | memoryview], work: Callable[[bytes | memoryview], T]) -> T:
+    """What ``work`` makes of the parts one behind the other, which it must not keep; see :func:`compress_joined`."""
     joined = _joined_in_place(parts)
     if joined is not None:
         return work(joined)
@@ -125,19 +116,6 @@ def decompress(data: bytes, compression: str, raw_size: int) -> bytes:
 
 def _lz4_compress(data: bytes | memoryview) -> bytes:
     return cast("bytes", lz4.block.compress(data, store_size=False))
-
-
-def pure_pack_lz4(data: bytes | memoryview) -> tuple[bytes, bytes]:
-    """Compress by lz4, and digest what comes of it by MD5.
-
-    Each of the two lets go of the interpreter, which ten busy threads give back only after 50 ms: compiled, both are
-    one step.
-    """
-    body = _lz4_compress(data)
-    return body, md5(body, usedforsecurity=False).digest()
-
-
-pack_lz4 = either(f"{__package__}._packing", "pack_lz4", pure_pack_lz4)
 
 
 def _lz4_decompress(data: bytes, raw_size: int) -> bytes:

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import random
-import subprocess
-import sys
-import threading
-import time
 import tracemalloc
 import zlib
-from contextlib import suppress
-from hashlib import md5
 
-import lz4.block
 import pytest
 import zstandard
 from hypothesis import given
@@ -20,14 +12,9 @@ from hypothesis import strategies as st
 
 from producer import CompressionError
 from producer.wire import compression as module
-from producer.wire.compression import COMPRESSIONS, compress, compress_joined, decompress, pack_joined, pure_pack_lz4
+from producer.wire.compression import COMPRESSIONS, compress, compress_joined, decompress
 
 REAL = ("lz4", "zstd", "deflate")
-PACK_LZ4 = {"pure": pure_pack_lz4}
-with suppress(ImportError):
-    from producer.wire import _packing
-
-    PACK_LZ4["native"] = _packing.pack_lz4
 
 
 @pytest.mark.parametrize("method", COMPRESSIONS)
@@ -119,68 +106,3 @@ def test_many_parts_and_large_bodies_are_compressed_too_and_nothing_larger_is_ke
     body = [bytes([number % 256]) * size for number in range(parts)]
     assert decompress(compress_joined(body, "lz4"), "lz4", parts * size) == b"".join(body)
     assert len(module._kept(0)) <= module._MAX_KEPT * 5 // 4
-
-
-@pytest.mark.parametrize("twin", PACK_LZ4)
-def test_a_packed_body_is_the_one_that_lz4_makes_with_the_digest_that_hashlib_makes(twin: str) -> None:
-    """Byte for byte, of any size, whatever kind of memory the records are in."""
-    rng = random.Random(5)
-    words = [rng.randbytes(size) for size in range(1, 30)]
-    for size in (0, 1, 13, 2_047, 16_383, 16_384, 65_535, 65_547, 65_548, 1_000_000):
-        text = b"".join(rng.choices(words, k=size))[:size]
-        for data in (text, rng.randbytes(size)):
-            expected = lz4.block.compress(data, store_size=False)
-            for given_as in (data, memoryview(bytearray(data)), memoryview(data).cast("b")):
-                assert PACK_LZ4[twin](given_as) == (expected, md5(expected).digest())
-
-
-@pytest.mark.parametrize("twin", PACK_LZ4)
-@pytest.mark.parametrize("wrong", ["text", None, memoryview(bytes(100))[::2]])
-def test_what_is_no_memory_is_not_packed_by_either_twin(twin: str, wrong: object) -> None:
-    """It is an error of the caller's, and no crash."""
-    with pytest.raises((TypeError, BufferError)):
-        PACK_LZ4[twin](wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("twin", PACK_LZ4)
-def test_a_large_body_is_packed_while_other_threads_run(twin: str) -> None:
-    """Whoever packs gives up the interpreter, though nobody takes it from him."""
-    turns, ended, before = 0, threading.Event(), sys.getswitchinterval()
-
-    def run() -> None:
-        nonlocal turns
-        while not ended.is_set():
-            turns += 1
-            time.sleep(0)  # gives the interpreter back
-
-    other, data = threading.Thread(target=run), random.Random(1).randbytes(2**22)
-    sys.setswitchinterval(1000)
-    try:
-        other.start()
-        give_up, seen = time.monotonic() + 60, turns
-        while turns == seen and time.monotonic() < give_up:
-            PACK_LZ4[twin](data)
-        assert turns > seen
-    finally:
-        sys.setswitchinterval(before)
-        ended.set()
-        other.join()
-
-
-@pytest.mark.parametrize("method", COMPRESSIONS)
-@given(parts=st.lists(st.binary(max_size=300), max_size=10))
-def test_a_body_that_is_packed_is_the_compressed_one_and_its_digest(method: str, parts: list[bytes]) -> None:
-    """By every method."""
-    body, digest = pack_joined(parts, method)
-    assert (body, digest) == (compress_joined(parts, method), md5(body).digest())
-
-
-@pytest.mark.parametrize("module", ["_hashlib", "lz4.block._block"])
-def test_where_a_function_is_not_to_be_found_the_pure_twin_packs(module: str) -> None:
-    """As in a Python that has its hash functions built in: nobody need import what cannot work."""
-    program = (
-        f"import importlib; importlib.import_module({module!r}).__file__ = None\n"
-        "from producer.wire.compression import pack_lz4, pure_pack_lz4\n"
-        "assert pack_lz4 is pure_pack_lz4"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)

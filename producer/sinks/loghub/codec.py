@@ -7,9 +7,10 @@ from functools import lru_cache
 
 from ...interfaces import Payload, Record
 from ...records import StreamKey
-from ...wire.compression import compress, compress_joined, decompress, pack_joined
+from ...wire.compression import compress, compress_joined, decompress
 from ...wire.json_group import decode_json, encode_json
 from ...wire.log_group import encode_tag, encode_tail, split_records, tail_size
+from ...wire.packing import pack_joined
 
 PACK_ID_TAG = "__pack_id__"
 # A tag whose value is short, in bytes, and empty: as long as one byte says each length, it grows with its value alone.
