@@ -44,6 +44,7 @@ DIFFERENCES: dict[str, tuple[tuple[str, str], ...]] = {
         ("the year of RFC 3164 is the current one, give or take", "the last time that this was"),
         ("a failed put loses the messages of the batch", "the connection waits"),
         ("charset.* decodes bodies", "bodies are bytes: another value than UTF-8 is refused"),
+        ("clientHostnameHeader asks for the name of each sender", "refused; clientIPHeader has the address"),
     ),
     "sources.kafka": (
         (
@@ -52,6 +53,12 @@ DIFFERENCES: dict[str, tuple[tuple[str, str], ...]] = {
                 "and with a channel in memory what it held is lost"
             ),
             "the position is in the channel's commit",
+        ),
+    ),
+    "sources.http": (
+        (
+            "settings of Jetty, HttpConfiguration.* and so on",
+            "taken, and without a meaning: max_connections and silence are the bounds",
         ),
     ),
     "sources.avro": (("lists and maps of any size: a frame of 20 bytes takes gigabytes", "max_frame, max_memory"),),
@@ -66,6 +73,10 @@ DIFFERENCES: dict[str, tuple[tuple[str, str], ...]] = {
             "a batch that failed half-way stands twice in the file",
             "it is taken back to the last acknowledged byte",
         ),
+    ),
+    "sinks.kafka": (
+        ("acks = 1 by default: the death of a broker loses what was acknowledged", "acks = all"),
+        ("what the client repeats may be stored twice", "once (enable.idempotence), unless acks says otherwise"),
     ),
     "sinks.objects": (
         ("after a death .tmp files stay for ever, and their events come again", "the same object again"),

@@ -7,12 +7,16 @@ A package adds a type by an entry point of the group ``loghub_producer.agent.sou
 from __future__ import annotations
 
 import importlib
+import re
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from .options import nearest
 
 _GROUP = "loghub_producer.agent"
+#: A class of somebody's.
+_OF_JAVA = re.compile(r"[a-z]\w*(\.\w+)*\.[A-Z]\w*(\$\w+)?")
+_JAVA = ": classes of Java do not run here; `producer agent explain` lists the types, and a package may add its own"
 
 #: By kind and type: the module below this package, and the class.
 BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
@@ -169,7 +173,12 @@ INSTEAD: dict[str, dict[str, str]] = {
     "interceptors": {"morphline": "parse, regex_extractor or python"},
 }
 #: Classes of Flume's whose names are not made of those of their types.
-_CLASSES = {"datasetsink": "kitedataset", "pseudotxnmemorychannel": "pseudotxnmemory"}
+_CLASSES = {
+    "avrolegacysource": "legacy",
+    "thriftlegacysource": "legacy",
+    "datasetsink": "kitedataset",
+    "pseudotxnmemorychannel": "pseudotxnmemory",
+}
 
 
 def instead_of(kind: str, name: str) -> str | None:
@@ -215,7 +224,9 @@ def class_of(kind: str, name: str) -> Any:
             point = plugins[name].value
             raise LookupError(f"{name} of {point} cannot be loaded: {type(error).__name__}: {error}") from error
     other = instead_of(kind, name)
-    hint = nearest(name, [*BUILT_IN[kind], *plugins]) if other is None else f", though Flume has it; use {other}"
+    hint = f", though Flume has it; use {other}"
+    if other is None:
+        hint = _JAVA if _OF_JAVA.fullmatch(name) else nearest(name, [*BUILT_IN[kind], *plugins])
     raise LookupError(f"no such type {name!r}{hint}")
 
 

@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 
 from producer.agent import EventBatch, Stop
+from producer.agent.options import from_flume
+from producer.agent.registry import class_of
+from producer.agent.testing import RecordingOutlet
+from producer.testing import ManualClock
 from tests.agent.components import bodies, made
 
 
@@ -55,3 +59,33 @@ def test_the_logger_shows_headers_and_the_beginning_of_bodies(
         made("sinks", "logger", max_bytes_to_log=most).write([bodies("PPPP1", host="h")])
     assert "{'host': 'h'}" in caplog.text
     assert shown in caplog.text
+
+
+def test_stress_keeps_to_a_rate_if_it_shall() -> None:
+    """``max_events_per_second``: behind each batch it waits as long as that needs at this rate."""
+    clock, outlet = ManualClock(), RecordingOutlet()
+    stop, waited = Stop(clock), list[float]()
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        clock.advance(seconds)
+        return False
+
+    stop.wait = wait  # type: ignore[method-assign,assignment]
+    source = made("sources", "stress", clock=clock, batch_size=10, max_total_events=30, max_events_per_second=20)
+    source.run(outlet, stop)
+    assert waited == [0.5, 0.5, 0.5]
+    assert len(outlet.bodies) == 30
+
+
+@pytest.mark.parametrize(
+    ("texts", "most"),
+    [
+        ({"maxTotalEvents": "7", "maxSuccessfulEvents": "5"}, "5"),
+        ({"maxSuccessfulEvents": "5"}, "5"),
+        ({"maxTotalEvents": "${env:MOST}", "maxSuccessfulEvents": "-1"}, "${env:MOST}"),
+    ],
+)
+def test_flumes_two_ends_of_stress_are_one(texts: dict[str, str], most: str) -> None:
+    """Each event is put until it is in the channel, so all are successful: the smaller number counts."""
+    assert from_flume(class_of("sources", "stress").Options, texts) == {"max_total_events": most}

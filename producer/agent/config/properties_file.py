@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..flume_keys import hint_of
 from ..options import AgentConfigError, Problem, fields_of, flume_name, from_flume, nearest, typed
 from ..registry import canonical, class_of
 from .file_bytes import read_file
@@ -273,8 +274,6 @@ def _options_of(kind: str, type_name: str) -> type | None:
 
 def _hint(kind: str, key: str, known: Collection[str]) -> str:
     """What was meant by a key that is not known."""
-    if kind == "channels" and key.startswith("encryption."):
-        return ": Flume's key stores are not read; `key_file` encrypts a file channel (`producer agent explain file`)"
     if (kind, key) in _MIXED_UP:
         return _MIXED_UP[kind, key]
-    return nearest(key, known)
+    return hint_of(kind, key) or nearest(key, known)

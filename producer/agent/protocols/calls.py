@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from ...errors import ConfigError
 
 _READ = 1 << 16
-#: Flume's keys of TLS, and how others begin.
-_TLS = ("ssl", "exclude-protocols", "include-protocols", "trust-all-certs")
-_TLS_PARTS = ("keystore", "truststore")
 
 
 class BadCallError(ValueError):
@@ -79,11 +76,3 @@ def valid_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def valid_text(text: str) -> str:
     """Likewise."""
     return text if text.isascii() else text.encode(errors="replace").decode()
-
-
-def without_tls(texts: Mapping[str, str], needless: Sequence[str]) -> dict[str, str]:
-    """Flume's keys, without those that mean nothing here, and without those of TLS where that is off."""
-    kept = {name: value for name, value in texts.items() if name not in needless}
-    if kept.get("ssl", "false").lower() != "false":
-        return kept
-    return {name: value for name, value in kept.items() if name not in _TLS and not name.startswith(_TLS_PARTS)}

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from ...clock import NO_DEADLINE, Deadline
 from ..batch import EventBatch
+from ..flume_keys import without_needless
 from ..interfaces import Context, SinkError
 from ..options import option
-from ..protocols.calls import without_tls
 from .peers import Peer, PeerOptions
 
 _FLUMES_BATCH = "100"
@@ -37,7 +37,7 @@ def flumes_keys(texts: Mapping[str, str], needless: Sequence[str]) -> dict[str, 
     """What is said in a Flume file; its batches stay as they are: a Flume behind it has channels that take no larger
     ones.
     """
-    found = {"batch-size": _FLUMES_BATCH, **without_tls(texts, needless)}
+    found = {"batch-size": _FLUMES_BATCH, **without_needless(texts, needless)}
     if "ssl" in found:
         found["tls"] = found.pop("ssl")
         trusting = found.pop("trust-all-certs", "false").lower() == "true"

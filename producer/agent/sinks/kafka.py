@@ -1,4 +1,4 @@
-"""Kafka, by librdkafka: idempotent, and acknowledged by all replicas in sync.
+"""Kafka, by librdkafka: idempotent, and acknowledged by all replicas in sync, unless its settings say otherwise.
 
 A body is a message's value, and headers are its headers; the header ``topic`` chooses another topic, ``key`` the
 message's key. Where an answer is lost the client itself sends again, under numbers that the broker knows; what is
@@ -9,19 +9,37 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...clock import Deadline
+from ...errors import ConfigError
 from ..batch import EventBatch
+from ..flume_keys import renamed
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import option
+from ..protocols.kafka import check_settings, missing_files
 
 _POLL_SECONDS = 0.1
 _HEADER = re.compile(r"%\{([^}]+)\}")
+_ALL_REPLICAS = ("all", "-1")
+#: Settings of Java's client.
+_NEEDLESS = tuple(f"kafka.producer.{each}" for each in ("buffer.memory", "key.serializer", "value.serializer"))
+#: Keys of Flume 1.6, and later ones.
+_OLD = {
+    "brokerList": "kafka.bootstrap.servers",
+    "topic": "kafka.topic",
+    "batchSize": "flumeBatchSize",
+    "requiredAcks": "kafka.producer.acks",
+}
 #: Of a partition's number fewer; more the client cannot be given.
 _DIGITS = 10
+
+
+def _is_of_all(settings: Mapping[str, str]) -> bool:
+    """Whether all replicas acknowledge: otherwise the client has no numbers."""
+    return settings.get("acks", settings.get("request.required.acks", "all")).lower() in _ALL_REPLICAS
 
 
 class KafkaSink:
@@ -32,7 +50,10 @@ class KafkaSink:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's Kafka sink's."""
+        """Flume's Kafka sink's.
+
+        :raises ConfigError: the client does not take its settings.
+        """
 
         bootstrap_servers: str = option(flume="kafka.bootstrap.servers", doc="brokers, host:port, by commas")
         topic: str = option("default-flume-topic", flume="kafka.topic", doc="the topic; %{name} is a header")
@@ -46,20 +67,38 @@ class KafkaSink:
         timeout: float = option(120.0, least=1, doc="seconds that a delivery may take")
         config: Mapping[str, str] = option({}, secret=True, flume="kafka.producer", doc="settings of librdkafka")
 
+        def __post_init__(self) -> None:
+            check_settings("Producer", self.settings("check"))
+
+        def missing(self) -> Iterator[ConfigError]:
+            """Files that cannot be read."""
+            return missing_files(self.config)
+
+        def settings(self, client: str) -> dict[str, Any]:
+            """Of the client, idempotent unless fewer replicas shall acknowledge.
+
+            :param client: its name.
+            """
+            return {
+                "bootstrap.servers": self.bootstrap_servers,
+                "client.id": client,
+                "enable.idempotence": _is_of_all(self.config),
+                "acks": "all",
+                "delivery.timeout.ms": int(self.timeout * 1000),
+                **self.config,
+            }
+
+        @staticmethod
+        def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
+            """Older versions had other keys."""
+            return renamed(texts, _OLD, _NEEDLESS)
+
     def __init__(self, options: Options, context: Context) -> None:
         from confluent_kafka import Producer  # noqa: PLC0415  # nobody else needs it
 
         self._options, self._clock = options, context.clock
         self.most_events = options.batch_size
-        settings: dict[str, Any] = {
-            "bootstrap.servers": options.bootstrap_servers,
-            "client.id": f"{context.agent}-{context.name}",
-            "enable.idempotence": True,
-            "acks": "all",
-            "delivery.timeout.ms": int(options.timeout * 1000),
-            **options.config,
-        }
-        self._producer = Producer(settings, logger=_logger())
+        self._producer = Producer(options.settings(f"{context.agent}-{context.name}"), logger=_logger())
         self._end: Deadline | None = None
 
     def write(self, batches: Sequence[EventBatch]) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..flume_keys import without_needless
 from ..options import option
 from ..protocols import avro
-from ..protocols.calls import Deflater, Inflated, check_one_layer, without_tls
+from ..protocols.calls import Deflater, Inflated, check_one_layer
 from .calls import CallOptions, CallSource, Conversation, Incoming, Stream
 from .listening import Connection
 
@@ -39,8 +40,8 @@ class AvroSource(CallSource):
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
             """Connections have threads; what is said of TLS and of addresses does not count where they are off."""
-            found = without_tls(texts, _NEEDLESS)
-            if found.get("ipFilter", "").lower() == "false":
+            found = without_needless(texts, _NEEDLESS)
+            if found.get("ipFilter", "false").lower() == "false":
                 found = {name: value for name, value in found.items() if name not in ("ipFilter", "ipFilterRules")}
             return found
 

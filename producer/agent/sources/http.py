@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..batch import EventBatch
+from ..flume_keys import without_needless
 from ..interfaces import Context
 from ..options import option
 from ..protocols.batches import unpack
@@ -27,6 +28,8 @@ from .http_requests import Request, RequestError
 from .posts import PostSource, RequestOptions
 
 _FORMATS = ("json", "lines", "blob", "batches")
+#: Keys of the server that Flume's source runs in.
+_JETTYS = ("HttpConfiguration.", "QueuedThreadPool.", "ServerConnector.")
 _HANDLERS = {"jsonhandler": "json", "blobhandler": "blob"}
 
 
@@ -38,17 +41,20 @@ class HttpSource(PostSource):
         """Those of Flume's ``http``, and bounds."""
 
         port: int = option(least=0, most=65535, doc="to listen on; 0 for any free one")
-        format: str = option("json", doc="of bodies", choices=_FORMATS)
+        format: str = option("json", flume="handler", doc="of bodies", choices=_FORMATS)
         mandatory_parameters: tuple[str, ...] = option((), doc="parameters without which a blob is refused")
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Flume's handlers are our formats."""
-            found = {key: value for key, value in texts.items() if key != "handler"}
+            """Flume's handlers are our formats; there is no Jetty."""
             handler = texts.get("handler", "json")
-            found["format"] = _HANDLERS.get(handler.rpartition(".")[2].lower(), handler.lower())
+            found = {"handler": _HANDLERS.get(handler.rpartition(".")[2].lower(), handler)}
+            kept = without_needless(texts, ["handler"])
+            found |= {key: value for key, value in kept.items() if not key.startswith(_JETTYS)}
             if "handler.mandatoryParameters" in found:
                 found["mandatoryParameters"] = found.pop("handler.mandatoryParameters").replace(",", " ")
+            if "handler.maxBlobLength" in found:
+                found["maxBody"] = found.pop("handler.maxBlobLength")
             return found
 
     def __init__(self, options: Options, context: Context) -> None:

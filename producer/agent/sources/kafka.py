@@ -22,14 +22,21 @@ from typing import Any, ClassVar
 from ...errors import ConfigError
 from ...loggers import get_logger
 from ..batch import EventBatch, Position
+from ..flume_keys import renamed
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
+from ..protocols.kafka import check_settings, missing_files
 from ..repeated import RepeatedLog
 
 _log = get_logger("producer.agent.kafka")
 
 #: Seconds that Kafka has to say how far a group came.
 _PATIENCE = 30.0
+#: Of Flume's keys those that change nothing: the client waits for messages itself, and is none of Java's.
+_NEEDLESS = (
+    *("backoffSleepIncrement", "maxBackoffSleep"),
+    *(f"kafka.consumer.{each}" for each in ("key.deserializer", "max.poll.records", "value.deserializer")),
+)
 #: Topic and number of a partition.
 _Place = tuple[str, int]
 
@@ -45,7 +52,7 @@ class KafkaSource:
     class Options:
         """Flume's Kafka source's.
 
-        :raises ConfigError: neither topics nor a pattern, or both.
+        :raises ConfigError: neither topics nor a pattern, or both; or the client does not take its settings.
         """
 
         bootstrap_servers: str = option(flume="kafka.bootstrap.servers", doc="brokers, host:port, by commas")
@@ -63,12 +70,34 @@ class KafkaSource:
         def __post_init__(self) -> None:
             if bool(self.topics) == bool(self.topics_regex):
                 raise ConfigError("topics", "give either topics or topics_regex", self.topics_regex or ())
+            check_settings("Consumer", self.settings("check"))
+
+        def missing(self) -> Iterator[ConfigError]:
+            """Files that cannot be read."""
+            return missing_files(self.config)
+
+        def settings(self, client: str) -> dict[str, Any]:
+            """Of the client.
+
+            :param client: its name.
+            """
+            return {
+                "bootstrap.servers": self.bootstrap_servers,
+                "group.id": self.group_id,
+                "client.id": client,
+                "auto.offset.reset": "earliest",  # a group that is new reads what is there
+                **self.config,
+                "enable.auto.commit": False,
+            }
 
         @staticmethod
         def translate_flume(values: Mapping[str, str]) -> Mapping[str, Any]:
-            """Flume's lists of topics have commas."""
-            topics = values.get("kafka.topics")
-            return values if topics is None else {**values, "kafka.topics": topics.replace(",", " ")}
+            """Flume's lists of topics have commas; older versions had other keys."""
+            needless = _NEEDLESS if "zookeeperConnect" in values else (*_NEEDLESS, "migrateZookeeperOffsets")
+            found = renamed(values, {"topic": "kafka.topics", "groupId": "kafka.consumer.group.id"}, needless)
+            if "kafka.topics" in found:
+                found["kafka.topics"] = found["kafka.topics"].replace(",", " ")
+            return found
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._context = options, context
@@ -84,16 +113,7 @@ class KafkaSource:
     def _consumer(self) -> Any:
         from confluent_kafka import Consumer  # noqa: PLC0415  # nobody else needs it
 
-        options = self._options
-        settings: dict[str, Any] = {
-            "bootstrap.servers": options.bootstrap_servers,
-            "group.id": options.group_id,
-            "client.id": f"{self._context.agent}-{self._context.name}",
-            "auto.offset.reset": "earliest",  # a group that is new reads what is there
-            **options.config,
-            "enable.auto.commit": False,
-        }
-        return Consumer(settings, logger=_log)
+        return Consumer(self._options.settings(f"{self._context.agent}-{self._context.name}"), logger=_log)
 
 
 @dataclass(slots=True, eq=False)

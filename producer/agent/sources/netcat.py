@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..batch import EventBatch
+from ..flume_keys import without_needless
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .datagrams import Datagram, UdpOptions, UdpServer
@@ -17,7 +18,8 @@ from .listening import Connection, TcpOptions, TcpServer
 
 def _without_encoding(texts: Mapping[str, str]) -> dict[str, str]:
     """Bodies are bytes: an encoding that leaves them as they are says nothing."""
-    return {k: v for k, v in texts.items() if k not in ("encoding",) or v.lower() not in ("utf-8", "utf8")}
+    kept = without_needless(texts)
+    return {k: v for k, v in kept.items() if k not in ("encoding",) or v.lower() not in ("utf-8", "utf8")}
 
 
 class NetcatSource:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ...errors import ConfigError
 from ...loggers import get_logger
 from ..batch import EventBatch
+from ..flume_keys import without_needless
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .datagrams import Datagram, UdpOptions, UdpServer
@@ -43,8 +44,7 @@ def kept(fields: Sequence[str]) -> Sequence[str]:
 
 def _translated(texts: Mapping[str, str]) -> dict[str, str]:
     """What says nothing here: bodies are bytes, and what one read brings is a batch."""
-    needless = ("batchSize", "readBufferSize", "numProcessors")
-    found = {key: value for key, value in texts.items() if key not in needless}
+    found = without_needless(texts, ("batchSize", "readBufferSize", "numProcessors"))
     for key in [key for key in found if key.startswith("charset.")]:
         if found[key].lower() in ("utf-8", "utf8"):
             del found[key]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ..protocols.calls import without_tls
+from ..flume_keys import without_needless
 from .calls import CallOptions, CallSource, Conversation, Incoming
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class ThriftSource(CallSource):
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
             """Connections have threads, and both protocols are understood; of TLS nothing counts where it is off."""
-            return without_tls(texts, ("threads", "protocol"))
+            return without_needless(texts, ("threads", "protocol"))
 
     def _conversation(self) -> Conversation:
         return _ThriftConversation()

@@ -156,10 +156,13 @@ def test_unknown_keys_can_be_passed_over() -> None:
     assert config.notes == (
         "line 29: a1.sinks.k1.channel stands again in line 44, which counts",
         "line 43: a1.sinks.old is not in a1.sinks, and not used",
-        "line 42: a1.sources.r1.threads is not known, and not used; there are batchSize, maxTotalEvents, size",
+        (
+            "line 42: a1.sources.r1.threads is not known, and not used; there are"
+            " batchSize, maxEventsPerSecond, maxTotalEvents, size"
+        ),
     )
     assert problems_of(text) == [
-        "line 42: a1.sources.r1.threads: is not known; there are batchSize, maxTotalEvents, size"
+        "line 42: a1.sources.r1.threads: is not known; there are batchSize, maxEventsPerSecond, maxTotalEvents, size"
     ]
 
 

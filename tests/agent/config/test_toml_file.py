@@ -103,7 +103,10 @@ def test_all_that_is_wrong_is_told_at_once_with_lines_and_the_nearest_names() ->
     assert problems_of(text + "[sinkgroups]\n") == [
         "line 4: agent.monitorin: no such key; did you mean 'monitoring'?",
         "line 9: sources.r1.channels: there is no channel 'c3'; there are c1, c2, refused",
-        "line 10: sources.r1.nosuch: no such option; there are batch_size, max_total_events, size",
+        (
+            "line 10: sources.r1.nosuch: no such option; there are"
+            " batch_size, max_events_per_second, max_total_events, size"
+        ),
         "line 14: sources.r1.selector.hedaer: no such option; did you mean 'header'?",
         "line 32: sinks.k3.channel: is missing: the channel that the sink takes from",
         "line 39: groups.g1.priority.k9: the group has no such sink; there are k1, k2",

@@ -15,9 +15,10 @@ import zstandard
 from pyarrow import parquet
 
 from producer.agent.batch import EventBatch
+from producer.agent.blueprint import draw
 from producer.agent.config import parse_flume
 from producer.agent.interfaces import Patience, Sink, SinkError
-from producer.agent.options import read_options
+from producer.agent.options import AgentConfigError, read_options
 from producer.agent.sinks.objects import ObjectsSink
 from producer.agent.sinks.objects.stores import store_of
 from producer.agent.testing import SinkConformance
@@ -342,5 +343,8 @@ def test_flumes_hdfs_sink_is_this_one() -> None:
     assert config.sinks["k"].type == "objects"
     assert (options.file_prefix, options.roll_interval, options.packed) == ("FlumeData", 30.0, "gzip")
     assert (options.roll_size, options.roll_count, options.idle_timeout) == (128 << 20, 0, 60.0)
-    (problem,) = parse_flume(_FLUME, "a1").problems
-    assert "SequenceFile is not written here" in str(problem)
+    with pytest.raises(AgentConfigError) as caught:
+        draw(parse_flume(_FLUME, "a1"))
+    (problem,) = caught.value.problems  # and nothing of its path, which is there
+    assert problem.key == "hdfs.fileType"
+    assert "must be DataStream or CompressedStream" in problem.message

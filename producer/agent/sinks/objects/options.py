@@ -73,6 +73,7 @@ class ObjectsOptions:
     use_local_time_stamp: bool = option(
         False, flume="hdfs.useLocalTimeStamp", doc="times in paths are those of writing, not those of the header"
     )
+    file_type: str | None = option(None, flume="hdfs.fileType", doc="taken from Flume's files: plain ones are made")
     storage: Mapping[str, str] = option({}, secret=True, doc="what fsspec is given: key, secret, endpoint_url, …")
 
     def holds(self) -> int:
@@ -82,6 +83,9 @@ class ObjectsOptions:
     def __post_init__(self) -> None:
         check_scheme(self.path)
         self.places()
+        if self.file_type is not None and self.file_type.lower() not in _PLAIN_FILES:
+            rule = "must be DataStream or CompressedStream: sequence files, Flume's default, are not made here"
+            raise ConfigError("file_type", rule, self.file_type)
         if self.format == "parquet" and importlib.util.find_spec("pyarrow") is None:
             raise ConfigError("format", f"parquet needs pyarrow: {how_to_install('arrow')}", self.format)
         if self.compression == "snappy" and self.format != "parquet":
@@ -118,14 +122,11 @@ class ObjectsOptions:
 
     @staticmethod
     def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-        """Flume's defaults where they can be had, and its words.
-
-        :raises ValueError: it asks for files that are not written here.
-        """
-        found = {key: value for key, value in texts.items() if key not in _NEEDLESS}
-        kind = found.pop("hdfs.fileType", "SequenceFile")
-        if kind.lower() not in _PLAIN_FILES:
-            raise ValueError(f"hdfs.fileType {kind} is not written here: DataStream and CompressedStream are")
+        """Flume's defaults where they can be had, and its words."""
+        found = {"hdfs.fileType": "SequenceFile"}
+        found |= {key: value for key, value in texts.items() if key not in _NEEDLESS}
+        if found["hdfs.fileType"].lower() in _PLAIN_FILES:
+            del found["hdfs.fileType"]
         found["serializer"] = found.get("serializer", "text").lower()
         codec = found.pop("hdfs.codeC", "none").lower()
         found["hdfs.codeC"] = codec.removesuffix("codec").rpartition(".")[2]

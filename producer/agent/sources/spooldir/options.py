@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....errors import ConfigError
+from ...flume_keys import without_needless
 from ...options import option
 
 _NOT_NEEDED = "taken from Flume's files and not needed: "
@@ -88,7 +89,8 @@ class SpoolDirectoryOptions:
     @staticmethod
     def translate_flume(values: Mapping[str, str]) -> Mapping[str, str]:
         """The keys of the deserializer are ours; its class may be named whole."""
-        found = {key.removeprefix(_DESERIALIZER): value for key, value in values.items()}
+        given = without_needless(values, ("bufferMaxLines", "bufferMaxLineLength"))
+        found = {key.removeprefix(_DESERIALIZER): value for key, value in given.items()}
         kind = found.get("deserializer", "LINE").removesuffix("$Builder").rpartition(".")[2]
         if kind in ("LineDeserializer", "BlobDeserializer"):
             found["deserializer"] = kind.removesuffix("Deserializer").upper()

@@ -1,0 +1,66 @@
+"""Settings of Kafka's client: what it does not take is told before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent.options import AgentConfigError, read_options
+from producer.agent.sinks.kafka import KafkaSink
+from producer.agent.sources.kafka import KafkaSource
+from producer.errors import ConfigError
+
+from .doubles import context
+
+_SINK: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1", "topic": "t"}
+_SOURCE: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1", "topics": ["t"]}
+
+
+def _problem(cls: Any, given: dict[str, Any], **config: str) -> str:
+    with pytest.raises(AgentConfigError) as caught:
+        read_options(cls.Options, {**given, "config": config}, "x")
+    (problem,) = caught.value.problems
+    assert problem.key == "config"
+    return problem.message
+
+
+@pytest.mark.parametrize("acks", [{"acks": "1"}, {"request.required.acks": "0"}])
+def test_fewer_replicas_may_acknowledge(tmp_path: Path, acks: dict[str, str]) -> None:
+    """``acks = 1``, which many a Flume file has: the client would refuse it beside its numbers."""
+    sink = KafkaSink(KafkaSink.Options(**_SINK, config=acks), context(tmp_path))
+    sink.close()
+
+
+@pytest.mark.parametrize("acks", [{}, {"acks": "all"}, {"acks": "-1"}])
+def test_all_replicas_acknowledge_and_the_client_has_numbers(acks: dict[str, str]) -> None:
+    """Unless somebody says otherwise: what the client repeats is stored once."""
+    settings = KafkaSink.Options(**_SINK, config=acks).settings("c")
+    assert settings["enable.idempotence"] is True
+    assert settings["acks"] in ("all", "-1")
+
+
+def test_a_setting_that_the_client_does_not_know_is_told_by_its_name() -> None:
+    """Of the source and of the sink; Java's key stores, too."""
+    assert 'No such configuration property: "no.such"' in _problem(KafkaSource, _SOURCE, **{"no.such": "x"})
+    assert 'No such configuration property: "no.such"' in _problem(KafkaSink, _SINK, **{"no.such": "x"})
+    assert "Java TrustStores" in _problem(KafkaSink, _SINK, **{"ssl.truststore.location": "/t.jks"})
+
+
+def test_a_value_that_the_client_does_not_take_is_told_without_it() -> None:
+    """A secret may stand in the wrong place."""
+    message = _problem(KafkaSource, _SOURCE, **{"auto.offset.reset": "hush"})
+    assert '"auto.offset.reset"' in message
+    assert "hush" not in message
+
+
+@pytest.mark.parametrize(("cls", "given"), [(KafkaSource, _SOURCE), (KafkaSink, _SINK)])
+def test_a_file_that_is_not_there_is_missing_and_no_mistake(cls: Any, given: dict[str, Any], tmp_path: Path) -> None:
+    """The file is well, and this machine lacks what it names."""
+    path = str(tmp_path / "ca.pem")
+    tls = {"security.protocol": "ssl", "ssl.ca.location": path}
+    options = read_options(cls.Options, {**given, "config": tls}, "x")
+    (missing,) = options.missing()
+    assert isinstance(missing, ConfigError)
+    assert (missing.name, missing.value) == ("config.ssl.ca.location", path)
