@@ -18,7 +18,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class RecordingOutlet:
         self.committed: list[EventBatch] = []
         self.refused = 0
         self._refusals = 0
+        self._failures = 0
         self._open = threading.Event()
         self._open.set()
         self._ends: dict[str, int] = {}
@@ -57,6 +58,11 @@ class RecordingOutlet:
         with self._lock:
             self._refusals = times
 
+    def fail(self, times: int) -> None:
+        """Let the next so many puts fail in a way that nobody expects, as an interceptor with a mistake in it does."""
+        with self._lock:
+            self._failures = times
+
     def hold(self) -> None:
         """Let puts wait, as a channel that is full does."""
         self._open.clear()
@@ -70,6 +76,9 @@ class RecordingOutlet:
         if not self._open.wait(PATIENCE if timeout is None else timeout):
             raise _full()
         with self._lock:
+            if self._failures:
+                self._failures -= 1
+                raise RuntimeError("what nobody expects")
             if self._refusals:
                 self._refusals -= 1
                 self.refused += 1
@@ -155,6 +164,10 @@ class SourceConformance(_Conformance, ABC):
     def feed(self, number: int) -> bytes:
         """Give the source an event, and return its body; called with numbers that rise from 0."""
 
+    def garble(self) -> bool:
+        """Give the source what it cannot read; False if there is no such thing."""
+        return False
+
     def acknowledged(self) -> int | None:
         """How many events were acknowledged to whoever gave them; None if the source acknowledges nothing."""
         return None
@@ -197,7 +210,12 @@ class SourceConformance(_Conformance, ABC):
                 self._outlet.hold()
             with self._running():
                 if held:
-                    threading.Thread(target=self.feed, args=(0,), daemon=True).start()
+                    threading.Thread(target=self._feed_or_fail, daemon=True).start()
+
+    def _feed_or_fail(self) -> None:
+        """Whoever gives an event may learn that the source has ended."""
+        with suppress(Exception):
+            self.feed(0)
 
     def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
         """What was committed before does not come again, if the source can tell; what is new comes."""
@@ -212,20 +230,45 @@ class SourceConformance(_Conformance, ABC):
             else:
                 _eventually(lambda: set(self._outlet.bodies) >= set(wanted), "the new events")
 
+    def test_after_a_failure_it_is_run_again_and_nothing_is_lost(self, tmp_path: Path) -> None:
+        """A put that fails as nobody expects: what was not acknowledged, or can be read again, comes all the same."""
+        self._prepare(tmp_path)
+        self._outlet.fail(1)
+        with self._running(again=True):
+            first, second = self.feed(0), self.feed(1)
+            kept = self.resumes or self.acknowledged() is not None
+            wanted = {first, second} if kept else {second}
+            _eventually(lambda: set(self._outlet.bodies) >= wanted, "what was fed")
+
+    def test_what_cannot_be_read_keeps_nothing_else_up(self, tmp_path: Path) -> None:
+        """Garbage, if somebody can give the source any; what comes behind it is committed."""
+        self._prepare(tmp_path)
+        with self._running(again=True):
+            if self.garble():
+                wanted = self.feed(0)
+                _eventually(lambda: wanted in self._outlet.bodies, "the event behind the garbage")
+
     def _await(self, wanted: Sequence[bytes]) -> None:
         _eventually(lambda: len(self._outlet.bodies) >= len(wanted), f"{len(wanted)} events")
         assert self._outlet.bodies == list(wanted)
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _running(self, *, again: bool = False) -> Iterator[None]:
+        """
+        :param again: a failure is none, and the source is made anew, as an agent does.
+        """
         stop, failures = Stop(), list[BaseException]()
 
         def run() -> None:
-            try:
-                self.make().run(self._outlet, stop)
-            except BaseException as error:
-                failures.append(error)
-                raise
+            while not stop.is_set():
+                try:
+                    self.make().run(self._outlet, stop)
+                    return
+                except Exception as error:
+                    if not again:
+                        failures.append(error)
+                        raise
+                    stop.wait(0.01)
 
         thread = threading.Thread(target=run, name="conformance-source", daemon=True)
         thread.start()

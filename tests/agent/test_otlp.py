@@ -109,7 +109,7 @@ class TestSource(ListeningSourceConformance):
 
     def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
         request = request_with([EventBatch.of_bodies([body])], {}).SerializeToString()
-        while post(address, request, PROTOBUF)[0] == 503:
+        while post(address, request, PROTOBUF)[0] != 200:
             pass
 
 
