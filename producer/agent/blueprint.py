@@ -294,7 +294,9 @@ class _Drawer:
             self._wrong(component, where, key, f"there is no channel {name!r}{nearest(name, self._config.channels)}")
 
     def _wrong(self, component: ComponentConfig, where: str, key: str, message: str) -> None:
-        self.problems.append(placed(Problem(where, key, message), component))
+        problem = placed(Problem(where, key, message), component)
+        if _name(problem) not in self._told:  # whoever read the file has said what is wrong with it
+            self.problems.append(problem)
 
 
 def _most_held(part: Part) -> int:

@@ -99,8 +99,7 @@ class _Group:
             try:
                 self._sinks[name].write(batches)
             except RefusedError:
-                self._backoffs[name].succeed()
-                self._tell(failures)
+                self._succeeded(name, failures)
                 raise
             except Exception as error:  # noqa: BLE001  # a sink of anybody's; it is told, and the next one tried
                 self._backoffs[name].fail(longest)
@@ -108,11 +107,16 @@ class _Group:
                     batches = error.later
                 failures[name] = error
             else:
-                self._backoffs[name].succeed()
-                self._tell(failures)
+                self._succeeded(name, failures)
                 return
         told = "; ".join(f"{name}: {error}" for name, error in failures.items())
         raise SinkError(f"no sink of the group could deliver: {told}", batches)
+
+    def _succeeded(self, name: str, failures: Mapping[str, Exception]) -> None:
+        self._backoffs[name].succeed()
+        self._tell(failures)
+        if self._repeated[name].ended():
+            _log.warning("sink %s works again", name)
 
     def _tell(self, failures: Mapping[str, Exception]) -> None:
         """Say who failed before another one did the work; if none does, whoever runs the group says so."""

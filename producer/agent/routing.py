@@ -60,12 +60,13 @@ class SourceOutlet:
         self._source, self._interceptors, self._selector = source, interceptors, selector
         self._channels, self._counters, self._clock = channels, counters, clock
         self._prefix = f"{source}/"
-        self._repeated = RepeatedLog(clock)
+        self._repeated, self._of_optional = RepeatedLog(clock), RepeatedLog(clock)
 
     def put(self, batch: EventBatch, timeout: float | None = None) -> None:
         """See :class:`~.interfaces.Outlet`, as for those that follow."""
         self._wait_for_memory(timeout)
         self._passage(batch).commit(timeout)
+        self._tell_end()
         if (pause := self._pace.pause()) > 0:
             self._room.wait_until(bool, Deadline.after(self._clock, pause))
 
@@ -78,6 +79,7 @@ class SourceOutlet:
         while True:
             try:
                 passage.commit(None, stop)
+                self._tell_end()
                 if (paced := self._pace.pause()) > 0:
                     stop.wait(paced)
                 return True
@@ -154,6 +156,10 @@ class SourceOutlet:
         else:
             _log.error("source %s: %s; it is tried again%s", self._source, error, more)
 
+    def _tell_end(self) -> None:
+        if self._repeated.ended():
+            _log.warning("source %s goes on", self._source)
+
     def _passage(self, batch: EventBatch) -> _Passage:
         self._counters.add(EventReceivedCount=batch.count, AppendBatchReceivedCount=1)
         received = batch.count
@@ -165,7 +171,7 @@ class SourceOutlet:
             committed: Callable[[EventBatch], None] | None = getattr(interceptor, "committed", None)
             if committed is not None:
                 told.append(partial(committed, batch))
-        passage = partial(_Passage, told=told, repeated=self._repeated)
+        passage = partial(_Passage, told=told, repeated=self._of_optional)
         return passage(self._source, batch, received, self._selector, self._channels, self._counters)
 
 

@@ -117,6 +117,8 @@ class SinkRunner:
         taking.commit()
         self._health.worked()
         self._counters.add(EventDrainSuccessCount=taking.count)
+        if self._repeated.ended():
+            _log.warning("sink %s delivers again", self._name)
         return True
 
     def _collect(self, taking: Taking, stop: Stop | None) -> None:

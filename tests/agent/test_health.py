@@ -86,7 +86,9 @@ def test_a_sink_whose_destination_refuses_events_is_well() -> None:
 
 
 def test_a_failed_delivery_has_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Of a group, too: the line of whoever runs it names all sinks and why; one that was stood in for has its own."""
+    """Of a group, too: the line of whoever runs it names all sinks and why; one that was stood in for has its own.
+    The end of the failures has one, too.
+    """
     clock = ManualClock()
     away = [True, True]
 
@@ -108,4 +110,5 @@ def test_a_failed_delivery_has_one_line(tmp_path: Path, caplog: pytest.LogCaptur
     assert [record.message for record in caplog.records] == [
         f"sink g: 1 events go back to {channel.name}: no sink of the group could deliver: a: 0 is away; b: 1 is away",
         "sink a failed: 0 is away",
+        "sink g delivers again",
     ]

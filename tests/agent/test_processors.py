@@ -44,6 +44,18 @@ def test_the_default_takes_one_sink() -> None:
         _made(DefaultProcessor, {"a": RecordingSink(), "b": RecordingSink()})
 
 
+def test_a_sink_of_a_group_that_works_again_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, behind the line that it failed."""
+    clock, broken = ManualClock(), _Broken()
+    processor = _made(FailoverProcessor, {"a": broken, "b": RecordingSink()}, clock, priority={"a": 2, "b": 1})
+    processor.write(_BATCHES)
+    broken.down = False
+    for _ in range(3):
+        clock.advance(10)
+        processor.write(_BATCHES)
+    assert [record.getMessage() for record in caplog.records] == ["sink a failed: down", "sink a works again"]
+
+
 def test_failover_prefers_the_highest_priority() -> None:
     """As long as it works, nobody else delivers."""
     sinks = {name: RecordingSink() for name in ("low", "high")}

@@ -15,7 +15,7 @@ from producer.agent.supervisor import Supervised
 from producer.clock import Deadline
 from producer.testing import ManualClock
 
-from .doubles import context, memory_channel
+from .doubles import context, memory_channel, taken
 from .parts import until
 
 
@@ -67,6 +67,46 @@ def test_a_source_that_waits_for_a_full_channel_says_so_every_ten_seconds(
         assert not outlet.put_until(EventBatch.of_lines(b"waits\n"), FourTimes())
     assert ["(4 times more since" in record.getMessage() for record in caplog.records] == [False, True]
     channel.close()
+
+
+def test_the_end_of_what_was_told_is_told_once() -> None:
+    """Who reads the log need not look elsewhere whether it is over; what nobody was told of has no end."""
+    log = RepeatedLog(ManualClock())
+    assert not log.ended()
+    log.due(OSError("gone"))
+    assert log.ended()
+    assert not log.ended()
+    assert log.due(OSError("gone")) is None
+    assert not log.ended()
+
+
+def test_a_source_that_goes_on_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Behind the line that it waits: by either way to put, and not for an optional channel that is full."""
+    clock, stop = ManualClock(), Stop()
+    channel, optional = (memory_channel(tmp_path / name, capacity=1, keep_alive=0) for name in "ab")
+    optional.put(EventBatch.of_lines(b"full\n"))
+    channels = {"c": channel, "o": optional}
+    selector = ReplicatingSelector(ReplicatingSelector.Options(optional=("o",)), context(tmp_path), channels)
+    outlet = SourceOutlet("r1", [], selector, channels, Counters(), clock)
+    with caplog.at_level(logging.WARNING):
+        outlet.put(EventBatch.of_lines(b"1\n"), 0)
+        assert not outlet.put_until(EventBatch.of_lines(b"2\n"), _Ended())
+        assert [taken(channel)] == [[b"1"]]
+        assert outlet.put_until(EventBatch.of_lines(b"2\n"), stop)
+        assert [taken(channel)] == [[b"2"]]
+        assert outlet.put_until(EventBatch.of_lines(b"3\n"), stop)
+    told = [record.getMessage() for record in caplog.records if "optional" not in record.getMessage()]
+    assert [text.startswith("source r1 waits") for text in told] == [True, False]
+    assert told[1] == "source r1 goes on"
+    channel.close()
+    optional.close()
+
+
+class _Ended(Stop):
+    """Ends when it was tried once."""
+
+    def wait(self, seconds: float | None = None) -> bool:
+        return True
 
 
 def test_a_component_that_fails_again_and_again_says_so_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:

@@ -142,6 +142,7 @@ def told(text: str, *, flume: bool = False) -> list[str]:
             '"/var/log/\\d.log"',
             "line 6: unescaped '\\' in a string; in single quotes, such as '\\d+', a backslash is one",
         ),
+        ('channel = "q"', 'channel = ["q"]', "line 16: sinks.lh.channel: must be text, got ['q']"),
     ],
 )
 def test_a_mistake_in_toml_is_told_once_and_says_what_to_do(right: str, wrong: str, sentence: str) -> None:
