@@ -196,7 +196,7 @@ class Agent:
             self.channels[self.blueprint.sinks[late].channel].origins = None
         for name in changes.channels_ended:
             channel = self.channels[name]
-            if channel.held and name not in changes.channels_begun:
+            if channel.held and not _is_its_place(self.blueprint.channels[name], new.channels.get(name)):
                 _log.warning("channel %s is no longer used, and holds %d events", name, channel.held)
             _close(channel)
         undo.callback(self._reopen, changes.channels_ended)
@@ -349,6 +349,13 @@ class Agent:
         counters = self.counters.setdefault(f"{kind}.{name}", Counters())
         state = Path(self.config.state) / kind / name
         return Context(self.config.name, name, state, counters, self._clock)
+
+
+def _is_its_place(former: Part, new: Part | None) -> bool:
+    """Whether a channel on the disk that is opened anew has what the former one holds."""
+    nowhere = object()
+    place = getattr(former.options, "directory", nowhere)
+    return new is not None and getattr(new.options, "directory", nowhere) == place is not nowhere
 
 
 def _end(parts: Mapping[str, Supervised], deadline: Deadline) -> list[str]:

@@ -15,6 +15,7 @@ from ..channels.file.store.notes import FileNotes
 from ..channels.file.store.pointers import MOST_OFFSET
 from ..errors import ConfigError
 from ..interfaces import Channel, Event
+from ..loggers import get_logger
 from .channel import BatchChannel
 from .event_format import count_of
 from .interfaces import Context
@@ -22,6 +23,10 @@ from .options import option
 from .origins import kept_origins, new_origins
 from .positions import DeliveredPositions, KeptPositions
 
+_log = get_logger("producer.agent.channel")
+
+#: Where a channel on the disk lies, in its state.
+_EVENTS = "events"
 #: Seconds between two syncs, at least.
 LEAST_INTERVAL = 0.001
 #: Our directory in one of Flume's.
@@ -80,6 +85,7 @@ class MemoryChannelBuilder:
     def open(self) -> BatchChannel:
         """The channel, empty."""
         options, context = self._options, self._context
+        _tell_of_files(context)
         channel = MemoryChannel(
             byte_capacity=options.byte_capacity,
             admit_larger=True,
@@ -242,8 +248,15 @@ class _Counted:
             yield event
 
 
+def _tell_of_files(context: Context) -> None:
+    """Who has made a channel on the disk one in memory learns that nobody takes what waits there."""
+    if (files := context.state / _EVENTS).is_dir():
+        message = "channel %s: %s is that of a channel on the disk, which is not used now; what waits there tells %s"
+        _log.warning(message, context.name, files, f"producer channel inspect {files}")
+
+
 def _file_channel(options: _OnDisk, context: Context) -> FileChannel:
-    directory = options.directory or context.state / "events"
+    directory = options.directory or context.state / _EVENTS
     directory.parent.mkdir(parents=True, exist_ok=True)
     return FileChannel(
         directory,

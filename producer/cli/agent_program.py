@@ -126,14 +126,26 @@ class Program:
             try:
                 self._monitor(agent)
             except ProducerError as error:
-                _log.error("agent %s: %s", agent.config.name, error)
+                where = "" if self._monitoring is None else f"; it goes on at {self._monitoring.url}"
+                _log.error("agent %s: %s%s", agent.config.name, error, where)
 
     def _monitor(self, agent: Agent | None) -> None:
-        if self._monitoring is not None:
-            self._monitoring.close()
-            self._monitoring = None
-        if agent is not None and agent.config.monitoring is not None:
+        """Listen where the agent's configuration says, or nowhere.
+
+        :raises MonitoringError: it cannot listen there, and goes on where it did, if it did.
+        """
+        former, self._monitoring = self._monitoring, None
+        if former is not None:
+            former.close()  # the new place may have the same port
+        if agent is None or agent.config.monitoring is None:
+            return
+        try:
             self._monitoring = MonitoringServer(agent, *address_of(agent.config.monitoring))
+        except ProducerError:
+            if former is not None:
+                with contextlib.suppress(ProducerError):
+                    self._monitoring = MonitoringServer(agent, former.host, former.port)
+            raise
 
     @staticmethod
     def _say_notes(agent: Agent) -> None:

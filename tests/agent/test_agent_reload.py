@@ -130,6 +130,44 @@ def test_a_changed_file_channel_has_its_events_again(tmp_path: Path, hubs: tuple
         until(lambda: a.delivered == [b"kept"])
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ('"memory"', True),
+        ('"file"\ndirectory = "{0}/other"', True),
+        ('"spillable"', False),
+        ('"file"\ncapacity = 9', False),
+    ],
+)
+def test_what_is_left_in_a_channel_that_is_another_one_now_is_told(
+    tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture, changed: str, told: bool
+) -> None:
+    """Of another type, or in another directory: nobody takes what waits on the disk, and somebody has to know it."""
+    a, _, _ = hubs
+    a.failing = True
+    with running(config_of(tmp_path, kind="file")) as agent:
+        a.lines.put(b"kept\n")
+        until(lambda: agent.channels["c1"].held == 1)
+        agent.reload(config_of(tmp_path, ('"file"', changed.format(tmp_path)), kind="file"))
+        assert ("channel c1 is no longer used, and holds 1 events" in caplog.text) is told
+        a.failing = False
+
+
+def test_a_channel_in_memory_that_was_on_the_disk_is_told_at_the_start(
+    tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where it lies, and how to see what waits there."""
+    with running(config_of(tmp_path, kind="file")):
+        assert not caplog.records
+    with running(config_of(tmp_path)):
+        (record,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+    files = tmp_path / "channels/c1/events"
+    assert record.getMessage() == (
+        f"channel c1: {files} is that of a channel on the disk, which is not used now; what waits there tells"
+        f" producer channel inspect {files}"
+    )
+
+
 def test_what_a_channel_would_forget_stops_the_change(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
     """A channel in memory whose sink fails is neither changed nor removed: the former agent goes on, and delivers."""
     a, _, _ = hubs
@@ -202,7 +240,7 @@ def test_components_come_and_go(tmp_path: Path, hubs: tuple[Hub, ...], caplog: p
 def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
     tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its channel keeps the events, the other pair works, and the same failure has one line in ten seconds."""
+    """Its channel keeps the events, the other pair works, and the same failure has one line in ten seconds, as its end has."""
     a, b, _ = hubs
     a.failing = True
     with caplog.at_level(logging.WARNING), running(config_of(tmp_path)) as agent:
@@ -213,8 +251,10 @@ def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
         assert (agent.channels["c1"].held, agent.sinks["k1"].state) == (1, State.RUNNING)
         a.failing = False
         until(lambda: a.delivered == [b"waits"])
+        until(lambda: "delivers again" in caplog.text)
     assert [record.getMessage() for record in caplog.records] == [
-        "sink k1: 1 events go back to c1: the test's sink fails"
+        "sink k1: 1 events go back to c1: the test's sink fails",
+        "sink k1 delivers again",
     ]
 
 

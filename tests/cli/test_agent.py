@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -315,6 +316,33 @@ def test_a_change_of_the_file_and_sighup_are_taken_up(
         assert main(["agent", "--config", path]) == 0
     assert "goes on as it was" in caplog.text
     assert hub.made == 1
+
+
+def test_a_monitoring_that_cannot_listen_at_its_new_place_goes_on_at_the_former(
+    tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever watches the agent does not lose sight of it by a mistake in its file."""
+    path = written(tmp_path, **HUB)
+    found: list[int] = []
+
+    def act() -> None:
+        until(lambda: "monitoring on" in caplog.text)
+        url = re.search(r"monitoring on (\S+)", caplog.text)[1]
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            written(tmp_path, ('name = "web"', f'name = "web"\nmonitoring = "127.0.0.1:{port}"'), **HUB)
+            until(lambda: f"it goes on at {url}" in caplog.text)
+        with urlopen(f"{url}health/live", timeout=10) as answer:
+            found.append(answer.status)
+        send(signal.SIGTERM)
+
+    written(tmp_path, ('name = "web"', 'name = "web"\nmonitoring = "0"'), **HUB)
+    with Beside(act):
+        assert main(["agent", "--config", path]) == 0
+    assert found == [200]
+    assert "monitoring cannot listen on" in caplog.text
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["process", "caller goes on"])

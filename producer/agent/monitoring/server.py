@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -85,7 +86,9 @@ class MonitoringServer:
             self.port = asyncio.run_coroutine_threadsafe(self._listen(host, port), self._loop).result()
         except OSError as error:
             self.close()
-            raise MonitoringError(f"monitoring cannot listen on {host}:{port}: {error.strerror or error}") from error
+            # What asyncio says of it names the address again.
+            why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or error
+            raise MonitoringError(f"monitoring cannot listen on {host}:{port}: {why}") from error
         self.host = host
 
     @property
