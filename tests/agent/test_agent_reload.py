@@ -240,7 +240,9 @@ def test_components_come_and_go(tmp_path: Path, hubs: tuple[Hub, ...], caplog: p
 def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
     tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its channel keeps the events, the other pair works, and the same failure has one line in ten seconds, as its end has."""
+    """Its channel keeps the events, the other pair works, and the same failure has one line in ten seconds; so has its
+    end.
+    """
     a, b, _ = hubs
     a.failing = True
     with caplog.at_level(logging.WARNING), running(config_of(tmp_path)) as agent:

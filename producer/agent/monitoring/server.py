@@ -87,7 +87,8 @@ class MonitoringServer:
         except OSError as error:
             self.close()
             # What asyncio says of it names the address again.
-            why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or error
+            number = error.errno or 0
+            why = os.strerror(number) if number > 0 else error.strerror or error
             raise MonitoringError(f"monitoring cannot listen on {host}:{port}: {why}") from error
         self.host = host
 

@@ -1,0 +1,137 @@
+"""Many files, many rotations, and file systems of the network that lose their handles."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.sources.following import Tail, Writer
+
+_SOAK = os.environ.get("PRODUCER_SOAK") == "1"
+#: Files, of which one in a hundred lives; and rotations.
+_FILES, _ROTATIONS = (10_000, 1000) if _SOAK else (2_000, 60)
+
+
+@pytest.fixture
+def tail(tmp_path: Path) -> Iterator[Tail]:
+    made = Tail(tmp_path)
+    yield made
+    made.close()
+
+
+def _stale(monkeypatch: pytest.MonkeyPatch, call: str, times: int) -> None:
+    """Let a call to the kernel fail so often, as that of NFS for a file that its server has lost."""
+    real, left = getattr(os, call), [times]
+
+    def failing(*arguments: Any, **named: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(os, call, failing)
+
+
+@pytest.mark.parametrize("call", ["fstat", "pread", "open", "scandir"])
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_stale_handle_loses_nothing_and_brings_nothing_twice(
+    tail: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str, times: int
+) -> None:
+    """As NFS has them when its server was started again: the file is opened anew, and gone on with."""
+    a = Writer(tail.logs / "a.log")
+    wanted = a.lines(5)
+    found = tail.seen()
+    caplog.set_level(logging.WARNING)
+    _stale(monkeypatch, call, times)
+    for _ in range(8):
+        wanted += a.lines(2)
+        (tail.logs / "new").mkdir()  # its directory is read again
+        (tail.logs / "new").rmdir()
+        found += tail.seen(1)
+    a.path.rename(tail.logs / "a.log.1")
+    wanted += Writer(a.path, "b").lines(3)
+    found += tail.seen(5) + tail.seen(5)
+
+    assert sorted(found) == sorted(wanted)
+    assert [record for record in caplog.records if record.levelno > logging.WARNING] == []
+
+
+def test_a_file_that_was_replaced_behind_a_stale_handle_is_read_anew(
+    tail: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server has another file under the name: what nobody had read of the former is told as gone."""
+    a = Writer(tail.logs / "a.log")
+    found = tail.seen() if a.lines(5) else []
+    a.append(b"unread\n")
+    _stale(monkeypatch, "pread", 1)
+    tail.look(1)
+    a.path.unlink()
+    new = Writer(a.path, "new").lines(4)
+    for _ in range(4):
+        found += tail.seen(700)
+
+    assert found[5:] == new
+    assert re.search(
+        "7 bytes were (gone|cut off) before they were read", caplog.text
+    )  # its number may be the new one's
+
+
+def test_of_thousands_of_files_one_in_a_hundred_lives(tmp_path: Path) -> None:
+    """Each line comes once, and no more files are open than may be; 10,000 files in soak."""
+    tail = Tail(tmp_path, max_open_files=200)
+    paths = [tail.logs / f"app-{number:05}.log" for number in range(_FILES)]
+    for path in paths:
+        path.write_bytes(b"first of %s\n" % path.name.encode())
+    found = len(tail.seen())
+    for _ in range(3):
+        found += len(tail.seen(10))  # they rest
+    assert found == _FILES
+    live, wanted, got = paths[::100], set[bytes](), list[bytes]()
+    for turn in range(5):
+        for path in live:
+            line = b"%d of %s" % (turn, path.name.encode())
+            wanted.add(line)
+            with path.open("ab") as file:
+                file.write(line + b"\n")
+        got += tail.seen(0.5)
+    for _ in range(40):
+        got += tail.seen(0.5)
+    opened = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+
+    assert sum(each.startswith(str(tail.logs)) for each in opened) <= 200
+    assert sorted(got) == sorted(wanted)
+    tail.close()
+
+
+@pytest.mark.parametrize("pattern", ["*", "a.log"])
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_storm_of_renames(tmp_path: Path, pattern: str, every: int) -> None:
+    """1,000 rotations a minute, of which eight are kept, seen after each or after four of them: each line once."""
+    tail = Tail(tmp_path, str(tmp_path / "logs" / pattern))
+    a, wanted, found = Writer(tail.logs / "a.log"), list[bytes](), list[bytes]()
+    for number in range(_ROTATIONS):
+        wanted += a.lines(3)
+        if pattern == "a.log" or number % 3 == 0:
+            found += tail.seen()  # of what only this name tells somebody has to have seen it
+        wanted += a.lines(2) if number % 2 else []
+        for kept in range(7, 0, -1):
+            if (older := tail.logs / f"a.log.{kept}").exists():
+                older.replace(tail.logs / f"a.log.{kept + 1}")
+        a.path.rename(tail.logs / "a.log.1")
+        a.path.touch()
+        tail.clock.advance(0.06)
+        if number % every == 0:
+            found += tail.seen()
+    for _ in range(3):
+        found += tail.seen(60)
+
+    assert len(found) == len(set(found))
+    assert sorted(found) == sorted(wanted)
+    tail.close()
