@@ -57,7 +57,8 @@ def test_a_stale_handle_loses_nothing_and_brings_nothing_twice(
         found += tail.seen(1)
     a.path.rename(tail.logs / "a.log.1")
     wanted += Writer(a.path, "b").lines(3)
-    found += tail.seen(5) + tail.seen(5)
+    for _ in range(8):
+        found += tail.seen(5)
 
     assert sorted(found) == sorted(wanted)
     assert [record for record in caplog.records if record.levelno > logging.WARNING] == []
@@ -78,9 +79,7 @@ def test_a_file_that_was_replaced_behind_a_stale_handle_is_read_anew(
         found += tail.seen(700)
 
     assert found[5:] == new
-    assert re.search(
-        "7 bytes were (gone|cut off) before they were read", caplog.text
-    )  # its number may be the new one's
+    assert re.search("7 bytes were (gone|cut off) before they were read", caplog.text)
 
 
 def test_of_thousands_of_files_one_in_a_hundred_lives(tmp_path: Path) -> None:
