@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from producer.agent.batch import EventBatch
+from producer.agent.interfaces import SinkError
 from producer.agent.options import AgentConfigError, read_options
+from producer.agent.protocols.kafka import ClientLog
 from producer.agent.sinks.kafka import KafkaSink
 from producer.agent.sources.kafka import KafkaSource
 from producer.errors import ConfigError
+from producer.testing import ManualClock
 
 from .doubles import context
 
@@ -64,3 +69,34 @@ def test_a_file_that_is_not_there_is_missing_and_no_mistake(cls: Any, given: dic
     (missing,) = options.missing()
     assert isinstance(missing, ConfigError)
     assert (missing.name, missing.value) == ("config.ssl.ca.location", path)
+
+
+def test_a_broker_that_is_away_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The client tells of each of its tries, many a second: here it is one line in ten seconds."""
+    clock = ManualClock()
+    log = ClientLog(clock)
+    failed = "%s [%s] [thrd:127.0.0.1:1/bootstrap]: 127.0.0.1:1/bootstrap: Connect failed (after %sms in state CONNECT)"
+    for number in range(20):
+        log.log(logging.ERROR, failed, "FAIL", "a-s#producer-2", number)
+    log.log(logging.WARNING, "another matter")
+    clock.advance(10)
+    log.log(logging.ERROR, failed, "FAIL", "a-s#producer-2", 7)
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING", "ERROR"]
+    assert "FAIL [a-s#producer-2]" in caplog.messages[0]
+    assert caplog.messages[2].endswith("(19 times more since the last line about it)")
+
+
+def test_the_clients_of_source_and_sink_have_that_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As they are made: nobody is there, and one line says so."""
+    sink = KafkaSink(KafkaSink.Options(**_SINK, timeout=1), context(tmp_path))
+    with pytest.raises(SinkError):
+        sink.write([EventBatch.of_lines(b"a\n")])
+    sink.close()
+    assert sum("Connection refused" in message for message in caplog.messages) == 1
+    consumer = KafkaSource(KafkaSource.Options(**_SOURCE), context(tmp_path))._consumer()
+    consumer.subscribe(["t"])
+    caplog.clear()
+    for _ in range(20):
+        consumer.poll(0.05)
+    consumer.close()
+    assert sum("Connection refused" in message for message in caplog.messages) <= 1

@@ -7,6 +7,7 @@ headers and the body, and returns both, or None to drop the event. It may run on
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,17 @@ from ...errors import ConfigError
 from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function may be called with so many arguments; True if that cannot be known."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 class PythonInterceptor:
@@ -28,7 +40,11 @@ class PythonInterceptor:
         each: str = option("batch", doc="what it is called with", choices=("batch", "event"))
 
         def __post_init__(self) -> None:
-            self.found()
+            given = {"batch": "(batch)", "event": "(headers, body)"}
+            fitting = [each for each, named in given.items() if _takes(self.found(), named.count(",") + 1)]
+            if fitting and self.each not in fitting:
+                rule = f"must be {fitting[0]}: {self.function} takes {given[fitting[0]]}, not {given[self.each]}"
+                raise ConfigError("each", rule, self.each)
 
         def found(self) -> Callable[..., Any]:
             """The function."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...clock import Clock
 from ...errors import ConfigError
+from ...loggers import get_logger
 from ..options import missing_file
+from ..repeated import RepeatedLog
+
+_log = get_logger("producer.agent.kafka")
 
 #: How names of settings end that name a file: one that is not there may be there later.
 _FILES = (".location", ".path")
@@ -33,6 +39,28 @@ def check_settings(client: str, settings: Mapping[str, Any]) -> None:
         raise ConfigError("config", f"is not taken by the client: {_words_of(error)}", None) from error
     if client == "Consumer":
         made.close()
+
+
+class ClientLog:
+    """The client's log: while brokers are away it has the same line many times a second.
+
+    :param clock: of the pauses between two of them.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._repeated = RepeatedLog(clock)
+
+    def log(self, level: int, message: str, *arguments: object) -> None:
+        """As a logger's; what stands in the log already is told every ten seconds at most."""
+        text = message % arguments if arguments else message
+        if level < logging.WARNING:
+            _log.log(level, "%s", text)
+        elif (more := self._repeated.due(_ToldError(text))) is not None:
+            _log.log(level, "%s%s", text, more)
+
+
+class _ToldError(Exception):
+    """What the client says."""
 
 
 class _Silent:

@@ -19,7 +19,7 @@ from ..batch import EventBatch
 from ..flume_keys import renamed
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import option
-from ..protocols.kafka import check_settings, missing_files
+from ..protocols.kafka import ClientLog, check_settings, missing_files
 
 _POLL_SECONDS = 0.1
 _HEADER = re.compile(r"%\{([^}]+)\}")
@@ -98,7 +98,7 @@ class KafkaSink:
 
         self._options, self._clock = options, context.clock
         self.most_events = options.batch_size
-        self._producer = Producer(options.settings(f"{context.agent}-{context.name}"), logger=_logger())
+        self._producer = Producer(options.settings(f"{context.agent}-{context.name}"), logger=ClientLog(context.clock))
         self._end: Deadline | None = None
 
     def write(self, batches: Sequence[EventBatch]) -> None:
@@ -206,9 +206,3 @@ def _is_for_good(error: Any) -> bool:
     never = KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG
     # A header that names a partition which is not there would keep up all that comes behind it.
     return error.code() in (*never, KafkaError._UNKNOWN_PARTITION)
-
-
-def _logger() -> Any:
-    from ...loggers import get_logger  # noqa: PLC0415
-
-    return get_logger("producer.agent.kafka")

@@ -25,7 +25,7 @@ from ..batch import EventBatch, Position
 from ..flume_keys import renamed
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
-from ..protocols.kafka import check_settings, missing_files
+from ..protocols.kafka import ClientLog, check_settings, missing_files
 from ..repeated import RepeatedLog
 
 _log = get_logger("producer.agent.kafka")
@@ -113,7 +113,8 @@ class KafkaSource:
     def _consumer(self) -> Any:
         from confluent_kafka import Consumer  # noqa: PLC0415  # nobody else needs it
 
-        return Consumer(self._options.settings(f"{self._context.agent}-{self._context.name}"), logger=_log)
+        context = self._context
+        return Consumer(self._options.settings(f"{context.agent}-{context.name}"), logger=ClientLog(context.clock))
 
 
 @dataclass(slots=True, eq=False)

@@ -64,3 +64,16 @@ def test_a_function_that_there_is_not_is_refused(function):
     """What names no function is an error of the configuration."""
     with pytest.raises(AgentConfigError, match="function: must be"):
         interceptor("python", function=function)
+
+
+@pytest.mark.parametrize(
+    ("function", "each", "message"),
+    [
+        ("by_event", "batch", r"must be event: .*:by_event takes \(headers, body\), not \(batch\)"),
+        ("by_batch", "event", r"must be batch: .*:by_batch takes \(batch\), not \(headers, body\)"),
+    ],
+)
+def test_a_function_of_the_other_kind_is_told_before_anything_starts(function, each, message):
+    """By its arguments: at work it would fail with each batch, and hold its source up."""
+    with pytest.raises(AgentConfigError, match=message):
+        interceptor("python", function=f"{__name__}:{function}", each=each)
