@@ -21,11 +21,10 @@ from ..store.format import (
     decode_live,
     encode_commit,
     encode_live,
-    encode_record,
 )
 from ..store.pointers import pointer_to
 from ..store.segment import Damage, Segment, opened, scan
-from ..store.speed import encode_puts
+from ..store.speed import encode_records
 
 #: As plain numbers, which are packed more quickly.
 _TAKE, _LIVE, _COMMIT = Kind.TAKE.value, Kind.LIVE.value, Kind.COMMIT.value
@@ -101,22 +100,16 @@ def encode_run(run: Run, segment: Segment, synced: int, start: int) -> tuple[byt
     :param synced: the newest transaction that is known to be on the disk.
     :param start: where the segment ends now.
     """
-    seed, cipher, transaction = segment.header.seed, segment.cipher, run.transaction
-    puts, first, records = run.puts, run.first, run.records
+    cipher, transaction, puts, first, last = segment.cipher, run.transaction, run.puts, run.first, run.last
+    others = [(_TAKE, pack(f"<{len(run.takes)}Q", *run.takes))] if run.takes else []
+    others += [(_LIVE, encode_live(run.live))] if run.live is not None else []
+    others.append((_COMMIT, encode_commit(run.records, synced, run.time)))
     if cipher is not None:
         puts = [cipher.seal(Kind.PUT, number, transaction, bytes(one)) for number, one in enumerate(puts, first)]
-    frames, sizes = encode_puts(seed, first, transaction, records, puts)
+        others = [(kind, cipher.seal(kind, last, transaction, payload)) for kind, payload in others]
+    data, sizes = encode_records(segment.header.seed, first, transaction, puts, others)
     offsets = list(accumulate(sizes[:-1], initial=start)) if sizes else []
-    lengths = [size - FRAME_SIZE for size in sizes]
-    remaining, last = records - len(puts), run.last
-    rest = [(_TAKE, pack(f"<{len(run.takes)}Q", *run.takes))] if run.takes else []
-    rest += [(_LIVE, encode_live(run.live))] if run.live is not None else []
-    rest.append((_COMMIT, encode_commit(records, synced, run.time)))
-    for kind, payload in rest:
-        sealed = payload if cipher is None else cipher.seal(kind, last, transaction, payload)
-        frames.append(encode_record(seed, kind, remaining, last, transaction, sealed))
-        remaining -= 1
-    return b"".join(frames), Place(segment.header.number, start, offsets, lengths)
+    return data, Place(segment.header.number, start, offsets, [size - FRAME_SIZE for size in sizes])
 
 
 def decode_runs(data: bytes, segment: Segment, start: int) -> list[Run]:

@@ -5,7 +5,9 @@ What is ordinary is done here: events of small bytes, whose headers are those of
 left to the pure twin.
 """
 
+from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject_GenericSetAttr
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
@@ -13,16 +15,18 @@ from libc.string cimport memcmp, memcpy, memset
 from ....interfaces import Event
 
 from . import format as pure
-from .format import MARKER, decode_event, decode_headers, encode_event, encode_headers
+from .format import MARKER, crc32, decode_event, decode_headers, encode_event, encode_headers
 
 
 cdef enum:
-    # Of a frame: the marker and the checksum, and what that covers before the payload.
+    # Bytes of a frame before the payload, of which the checksum covers all behind it.
+    FRAME = 36
     CHECKED = 8
-    COVERED = 28
     PUT = 1
-    # What is longer is left to the pure twin, which lets other threads run, or does not join it.
-    AT_ONCE = 4096
+    # Longer bodies are left to the pure twin, which does not join them.
+    JOINED = 4096
+    # As of the pure twin.
+    AT_ONCE = 5120
 
 
 cdef inline void put32(char* at, uint32_t number) noexcept:
@@ -58,7 +62,7 @@ def encode_events(events):
             continue
         body = event.body
         size = PyBytes_GET_SIZE(body)
-        if size >= AT_ONCE:
+        if size >= JOINED:
             payloads.append(encode_event(event))
             continue
         if headers is not of_block:
@@ -71,38 +75,61 @@ def encode_events(events):
     return payloads
 
 
-def encode_puts(object seed, uint64_t first, uint64_t transaction, uint32_t records, payloads):
+def encode_records(object seed, uint64_t first, uint64_t transaction, puts, others):
     """See the pure twin."""
-    cdef list pieces = [], sizes = []
-    cdef object crc32 = pure.crc32
-    cdef bytes covered, head
+    cdef Py_ssize_t total = 0, size
+    cdef uint32_t remaining = <uint32_t> (len(puts) + len(others))
+    cdef list sizes = []
+    cdef bytes data
     cdef char* to
-    cdef char* checked
-    cdef Py_ssize_t size
-    cdef uint32_t at = 0
-    cdef const char* marker = PyBytes_AS_STRING(MARKER)
-    for payload in payloads:
-        if type(payload) is not bytes or PyBytes_GET_SIZE(payload) > AT_ONCE:
-            more, lengths = pure.encode_puts(seed, first + at, transaction, records - at, (payload,))
-            pieces += more
-            sizes += lengths
-        else:
-            size = PyBytes_GET_SIZE(payload)
-            covered = PyBytes_FromStringAndSize(NULL, COVERED)
-            to = PyBytes_AS_STRING(covered)
-            put32(to, <uint32_t> size)
-            put32(to + 4, PUT)  # a byte, and three that are zero
-            put32(to + 8, records - at)
-            put64(to + 12, first + at)
-            put64(to + 20, transaction)
-            head = PyBytes_FromStringAndSize(NULL, CHECKED)
-            checked = PyBytes_AS_STRING(head)
-            memcpy(checked, marker, 4)
-            put32(checked + 4, <uint32_t> crc32(payload, crc32(covered, seed)))
-            pieces += (head, covered, payload)
-            sizes.append(CHECKED + COVERED + size)
-        at += 1
-    return pieces, sizes
+    for payload in puts:
+        size = FRAME + len(payload)
+        sizes.append(size)
+        total += size
+    for _, payload in others:
+        total += FRAME + len(payload)
+    if total >= pure.LARGE:
+        return pure.encode_records(seed, first, transaction, puts, others)
+    data = PyBytes_FromStringAndSize(NULL, total)
+    to = PyBytes_AS_STRING(data)
+    for payload in puts:
+        remaining -= 1
+        to = put_record(to, seed, PUT, remaining, first, transaction, payload)
+        first += 1
+    for kind, payload in others:
+        remaining -= 1
+        to = put_record(to, seed, kind, remaining, first - 1, transaction, payload)
+    return data, sizes
+
+
+cdef char* put_record(
+    char* to, object seed, uint32_t kind, uint32_t remaining, uint64_t sequence, uint64_t transaction, payload
+) except NULL:
+    """Write one frame; where the next one begins."""
+    cdef char* at = to + FRAME
+    cdef Py_ssize_t covered
+    if type(payload) is bytes:
+        at = put_bytes(at, payload)
+    else:
+        at = put_bytes(put_bytes(at, payload.block), payload.body)
+    put32(to + 8, <uint32_t> (at - to - FRAME))
+    put32(to + 12, kind)  # a byte, and three that are zero
+    put32(to + 16, remaining)
+    put64(to + 20, sequence)
+    put64(to + 28, transaction)
+    memcpy(to, PyBytes_AS_STRING(MARKER), 4)
+    covered = CHECKED
+    while covered < at - to:
+        size = min(at - to - covered, AT_ONCE)
+        seed = crc32(PyMemoryView_FromMemory(to + covered, size, PyBUF_READ), seed)
+        covered += size
+    put32(to + 4, <uint32_t> seed)
+    return at
+
+
+cdef char* put_bytes(char* to, bytes data) except NULL:
+    memcpy(to, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    return to + PyBytes_GET_SIZE(data)
 
 
 def decode_events(list payloads, sequences):

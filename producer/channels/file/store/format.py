@@ -59,9 +59,9 @@ MAX_PAYLOAD = 1 << 30
 
 #: Either one lets other threads run meanwhile if it is given more, and gets its turn back up to 5 ms later: a thousand
 #: times what the checksum takes.
-_AT_ONCE = 5 * 1024
+AT_ONCE = 5 * 1024
 #: From so many bytes on the checksum takes long enough that others should run.
-_LARGE = 256 * 1024
+LARGE = 256 * 1024
 
 #: Headers repeat: those of the last streams are kept as bytes, and as mappings.
 _CACHED = 1024
@@ -211,37 +211,42 @@ class Parted:
 PutPayload: TypeAlias = bytes | Parted
 
 
-def encode_puts(
-    seed: int, first: int, transaction: int, records: int, payloads: Sequence[PutPayload]
-) -> tuple[list[bytes], list[int]]:
-    """The Puts that begin a transaction, in pieces to be joined, and the size of each.
+def encode_records(
+    seed: int, first: int, transaction: int, puts: Sequence[PutPayload], others: Sequence[tuple[int, bytes]]
+) -> tuple[bytes, list[int]]:
+    """The records of a transaction, joined, and the size of each Put.
 
-    :param first: sequence number of the first.
-    :param records: of the transaction, before its Commit.
+    :param first: sequence number of the first Put.
+    :param puts: payloads of its Puts, which come first.
+    :param others: what follows them: kind and payload of each, the Commit at last.
     """
     pack, head, pieces, sizes = _COVERED.pack, _CRC.pack, list[bytes](), list[int]()
-    for at, payload in enumerate(payloads):
+    remaining = len(puts) + len(others)
+    for sequence, payload in enumerate(puts, first):
+        remaining -= 1
         size = len(payload)
-        covered = pack(size, _PUT, records - at, first + at, transaction)
+        covered = pack(size, _PUT, remaining, sequence, transaction)
+        parts = (payload.block, payload.body) if isinstance(payload, Parted) else (payload,)
         crc = crc32(covered, seed)
-        if isinstance(payload, bytes):
-            pieces += (head(MARKER, (crc32 if size <= _AT_ONCE else checksum)(payload, crc)), covered, payload)
-        else:
-            block, body = payload.block, payload.body
-            crc = checksum(body, (crc32 if len(block) <= _AT_ONCE else checksum)(block, crc))
-            pieces += (head(MARKER, crc), covered, block, body)
+        for part in parts:
+            crc = checksum(part, crc)
+        pieces += (head(MARKER, crc), covered, *parts)
         sizes.append(FRAME_SIZE + size)
-    return pieces, sizes
+    last = first + len(puts) - 1
+    for kind, payload in others:
+        remaining -= 1
+        pieces += (encode_head(seed, kind, remaining, last, transaction, payload), payload)
+    return b"".join(pieces), sizes
 
 
 def checksum(data: bytes | memoryview, start: int) -> int:
     """The CRC-32 of ``data``, begun at ``start``; a small one without a change of threads."""
     size = len(data)
-    if size <= _AT_ONCE or size >= _LARGE:
+    if size <= AT_ONCE or size >= LARGE:
         return crc32(data, start)
     view = memoryview(data)
-    for at in range(0, size, _AT_ONCE):
-        start = crc32(view[at : at + _AT_ONCE], start)
+    for at in range(0, size, AT_ONCE):
+        start = crc32(view[at : at + AT_ONCE], start)
     return start
 
 
@@ -261,7 +266,7 @@ def put_at(
     if marker != MARKER or length != size or kind != _PUT or number != sequence:
         return None
     covered = view[offset + CRC_FROM : stop]
-    if (crc32 if size < _AT_ONCE - FRAME_SIZE else checksum)(covered, seed) != crc:
+    if (crc32 if size < AT_ONCE - FRAME_SIZE else checksum)(covered, seed) != crc:
         return None
     return data[start:stop]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ....twins import either
 from . import format as pure
 
-__all__ = ["decode_events", "encode_events", "encode_puts"]
+__all__ = ["decode_events", "encode_events", "encode_records"]
 
 _COMPILED = f"{__package__}._format"
 decode_events = either(_COMPILED, "decode_events", pure.decode_events)
 encode_events = either(_COMPILED, "encode_events", pure.encode_events)
-encode_puts = either(_COMPILED, "encode_puts", pure.encode_puts)
+encode_records = either(_COMPILED, "encode_records", pure.encode_records)

@@ -41,8 +41,8 @@ from producer.channels.file.store.format import (
     encode_commit,
     encode_event,
     encode_live,
-    encode_puts,
     encode_record,
+    encode_records,
     encode_rollback,
     encode_segment_header,
     put_at,
@@ -338,7 +338,7 @@ def test_the_checksum_of_an_ordinary_event_lets_no_other_thread_run(monkeypatch:
 
     monkeypatch.setattr(format_, "crc32", crc32)
     payload = encode_event(Event({}, bytes(100_000)))
-    frame = b"".join(encode_puts(1, 5, 1, 1, [payload])[0])
+    frame, _ = encode_records(1, 5, 1, [payload], [])
     assert put_at(frame, memoryview(frame), 0, len(payload), 5, 1) == bytes(payload)
     assert sum(sizes) > 200_000
     assert max(sizes) <= 5 * 1024

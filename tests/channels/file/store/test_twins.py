@@ -47,22 +47,31 @@ def test_events_become_the_payloads_that_they_become_one_by_one(
 @given(
     events=_EVENTS,
     seed=st.integers(0, 2**32 - 1),
-    first=st.integers(0, 2**63),
+    first=st.integers(1, 2**63),
     transaction=st.integers(0, 2**63),
-    more=st.integers(0, 5),
+    others=st.lists(st.tuples(st.sampled_from([2, 3, 6]), st.binary(max_size=40)), max_size=3),
+    large=st.booleans(),
 )
-def test_puts_have_the_bytes_that_they_are_documented_with(
-    twin: ModuleType, events: list[Event], seed: int, first: int, transaction: int, more: int
+def test_records_have_the_bytes_that_they_are_documented_with(
+    twin: ModuleType,
+    events: list[Event],
+    seed: int,
+    first: int,
+    transaction: int,
+    others: list[tuple[int, bytes]],
+    large: bool,
 ) -> None:
-    """As frames that are written one by one."""
-    payloads = pure.encode_events(events)
-    records = len(payloads) + more
-    pieces, sizes = twin.encode_puts(seed, first, transaction, records, payloads)
+    """As frames that are written one by one, and counted down to the last."""
+    payloads = pure.encode_events([*events, Event({}, b"y" * pure.LARGE)] if large else events)
+    data, sizes = twin.encode_records(seed, first, transaction, payloads, others)
+    last = first + len(payloads) - 1
+    rows = [(pure.Kind.PUT, first + at, bytes(payload)) for at, payload in enumerate(payloads)]
+    rows += [(kind, last, payload) for kind, payload in others]
     frames = [
-        pure.encode_record(seed, pure.Kind.PUT, records - at, first + at, transaction, bytes(payload))
-        for at, payload in enumerate(payloads)
+        pure.encode_record(seed, kind, len(rows) - at, sequence, transaction, payload)
+        for at, (kind, sequence, payload) in enumerate(rows, 1)
     ]
-    assert (b"".join(pieces), sizes) == (b"".join(frames), [len(frame) for frame in frames])
+    assert (data, sizes) == (b"".join(frames), [len(frame) for frame in frames[: len(payloads)]])
 
 
 @pytest.mark.parametrize(
