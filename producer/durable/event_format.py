@@ -21,9 +21,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
+from typing import NamedTuple
 
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ..interfaces import ADOPTED_HEADER, Event, Record
@@ -37,6 +37,8 @@ INSTANCE_SIZE = 8
 #: From so many bytes on the record of an event is a view of its body.
 _VIEWED = 4096
 _STREAMS = 4096
+#: The headers that name a stream, in the order in which :func:`_key` takes them.
+_NAMES = ("project", "logstore", "topic", "source", "shard_hash", "tags", "order")
 _ORDER = re.compile(rf"{ORDERED}|{IDEMPOTENT}|{SEQUENCED}[0-9a-f]{{32}}:[0-9a-f]{{16}}")
 _ADOPTED = re.compile(r"([0-9a-f]{16}):(\d{1,19})", re.ASCII)
 _DIGITS = len(str(MAX_NUMBER))
@@ -46,8 +48,7 @@ class UnreadableEventError(ValueError):
     """An event that holds no record: not one of a producer's."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
+class StoredRecord(NamedTuple):
     """What an event holds.
 
     :ivar key: the stream.
@@ -123,8 +124,7 @@ def read_event(event: Event) -> StoredRecord:
             f"{logs} logs in {len(record)} bytes; a request carries 1 to {MAX_BATCH_COUNT} logs, "
             f"in at most {MAX_BATCH_SIZE_IN_BYTES} bytes"
         )
-    names = [headers.get(name) for name in ("project", "logstore", "topic", "source", "shard_hash", "tags", "order")]
-    key = _key(*names)
+    key = _key(*map(headers.get, _NAMES))
     number = _number(headers.get("seqid")) if key.order.startswith(SEQUENCED) else None
     position = None
     if key.order == IDEMPOTENT and (adopted := headers.get(ADOPTED_HEADER)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ..errors import ChannelClosedError, ChannelError, ProducerClosedError, StreamStoppedError, TransactionFullError
@@ -39,6 +40,7 @@ PATIENCE = 0.1
 #: the time that their batches linger: to be woken for each event costs its sender and the feeder more than to feed it.
 GATHERING = 0.005
 GATHERING_SHARE = 0.05
+_BODY = attrgetter("body")
 #: After a channel's error, until it is asked again, seconds.
 _PAUSE = 1.0
 
@@ -133,7 +135,7 @@ class Feeder:
         """Whether events come so fast that the next ones are better taken together; not if they are there already."""
         before, self._taken_at = self._taken_at, self._clock.monotonic()
         fast = len(events) > 1 or self._taken_at - before < self._gathering
-        full = len(events) >= self._block or 2 * sum(len(event.body) for event in events) > self._block_bytes
+        full = len(events) >= self._block or 2 * sum(map(len, map(_BODY, events))) > self._block_bytes
         return fast and not full
 
     def _loop(self) -> None:
@@ -211,8 +213,7 @@ class Feeder:
                 self._keep_or_tell(future, error)
             raise
         if isinstance(waiting, Waiting):
-            self._registry.adopted()
-            waiting.wake()
+            self._registry.adopted(waiting)
 
     def _feed_in_place(self, record: StoredRecord, ticket: Ticket) -> None:
         """Feed it, unless it was settled before a restart."""

@@ -6,7 +6,7 @@ A send waits for room in the channel, not for memory; the feeder takes the memor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from .. import patience
 from ..clock import Clock, Deadline
@@ -69,12 +69,12 @@ class Intake:
         self._turns = NumberTurns(clock)
         self.refusing = False
 
-    def bounded(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        """The pieces, as long as they fit in the memory together: one transaction needs all of them at once.
+    def bounded(self, pieces: Iterable[Piece]) -> list[Piece]:
+        """The pieces, if they fit in the memory together: one transaction needs all of them at once.
 
         :raises LogSizeTooLargeError: they do not.
         """
-        size, limit = 0, self._pipeline.budget.limit
+        size, limit, all_of_them = 0, self._pipeline.budget.limit, list[Piece]()
         for piece in pieces:
             size += len(piece.record) + RECORD_OVERHEAD
             if size > limit:
@@ -83,7 +83,8 @@ class Intake:
                     "together, against total_size_in_bytes; give it fewer logs at once: these need more than"
                 )
                 raise LogSizeTooLargeError(size, limit, what)
-            yield piece
+            all_of_them.append(piece)
+        return all_of_them
 
     def store(self, pieces: Sequence[Piece], callback: Callback | None) -> list[SendFuture]:
         """Store all of these, or none; their futures.
@@ -91,11 +92,15 @@ class Intake:
         :raises ProducerClosedError: after :attr:`refusing` was set.
         :raises StreamStoppedError: a batch of the ordered stream has failed for good.
         """
+        logs, ordered = 0, set[StreamKey]()
         for piece in pieces:
             self._pipeline.check_size(piece)
+            logs += piece.logs
+            if piece.key.order:
+                ordered.add(piece.key)
         if self.refusing:
             raise ProducerClosedError("the producer is closed")
-        for key in {piece.key for piece in pieces if piece.key.order}:
+        for key in ordered:
             if (stopped := self._stopped(key)) is not None:
                 raise stopped
         self._start()
@@ -105,31 +110,33 @@ class Intake:
         except BaseException:
             self._registry.withdraw(futures)
             raise
-        self._pipeline.counters.add("accepted", sum(piece.logs for piece in pieces))
+        self._pipeline.counters.add("accepted", logs)
         return list(futures)
 
     def _store(self, pieces: Sequence[Piece], futures: Sequence[StoredFuture]) -> None:
         """Store all of them; of a stream with a ``SequenceKey`` they have one count."""
         numbering = pieces[0].key.order if pieces else ""
-        events, deadline = self._events(pieces, futures), self._send_deadline()
+        events, timeout = self._events(pieces, futures), self._patience()
         if not isinstance(numbering, Numbering):
-            self._put(events, futures, deadline)
+            self._put(events, futures, timeout)
             return
         numbering.check()
         started = self._clock.monotonic()
+        deadline = Deadline(None if timeout == math.inf else started + timeout)
         with self._turns.turn(numbering, deadline) as mine:
+            waited = self._clock.monotonic() - started
             if not mine:
-                raise self._no_turn(events, self._clock.monotonic() - started)
-            self._put_numbered(numbering, events, futures, deadline)
+                raise self._no_turn(events, waited)
+            self._put_numbered(numbering, events, futures, max(0.0, timeout - waited))
 
     def _put_numbered(
-        self, numbering: Numbering, events: Sequence[Event], futures: Sequence[StoredFuture], deadline: Deadline
+        self, numbering: Numbering, events: Sequence[Event], futures: Sequence[StoredFuture], timeout: float
     ) -> None:
         first = numbering.next
         numbering.next += len(events)
         numbers = enumerate(events, first)
         try:
-            self._put([Event({**one.headers, **numbered(n)}, one.body) for n, one in numbers], futures, deadline)
+            self._put([Event({**one.headers, **numbered(n)}, one.body) for n, one in numbers], futures, timeout)
         except ProducerError:  # nothing was stored; of another exception nobody knows, and the numbers are spent
             numbering.next = first
             raise
@@ -153,14 +160,17 @@ class Intake:
             for number, (key, record, logs) in enumerate(pieces, first)
         ]
 
-    def _send_deadline(self) -> Deadline:
-        # In a callback it does not wait, for the callbacks after it may be what gives room.
-        max_block = patience.or_else(self._max_block)
-        return Deadline.after(self._clock, 0.0 if self._pipeline.on_handler_thread() else max_block)
+    def _patience(self) -> float:
+        """How long this send waits for room, seconds."""
+        if self._pipeline.on_handler_thread():  # it does not, for the callbacks after it may be what gives room
+            return 0.0
+        seconds = patience.or_else(self._max_block)
+        return math.inf if seconds is None else seconds
 
-    def _put(self, events: Sequence[Event], futures: Sequence[StoredFuture], deadline: Deadline) -> None:
+    def _put(self, events: Sequence[Event], futures: Sequence[StoredFuture], timeout: float) -> None:
+        put = self._put_at_once if self._put_at_once is not None and events else self._put_in_transaction
         try:
-            self._commit(events, futures, deadline)
+            stored, last = put(events, timeout)
         except ChannelFullError as error:
             raise self._timed_out(error) from error
         except ChannelClosedError as error:
@@ -169,14 +179,6 @@ class Intake:
                     "the producer was closed while send waited for room in its channel"
                 ) from error
             raise
-
-    def _commit(self, events: Sequence[Event], futures: Sequence[StoredFuture], deadline: Deadline) -> None:
-        left = deadline.remaining(self._clock)
-        timeout = math.inf if left is None else left
-        if self._put_at_once is not None and events:
-            stored, last = self._put_at_once(events, timeout)
-        else:
-            stored, last = self._put_in_transaction(events, timeout)
         late = self._registry.committed(futures, stored, last)
         if late:
             self._leave(late)

@@ -183,7 +183,7 @@ class DurablePipeline:
 
     def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
         """As :meth:`accept`, for several in one transaction: all of them are stored, or none."""
-        return self._intake.store(list(self._intake.bounded(pieces)), callback)
+        return self._intake.store(self._intake.bounded(pieces), callback)
 
     def accept_encoded(
         self,

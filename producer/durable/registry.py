@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..futures import SendFuture
 from ..interfaces import Channel, Stored
@@ -47,10 +48,14 @@ class Waiting:
     def wake(self) -> None:
         """Let those go on who wait: there is a result, or another holder."""
         with self._registry.lock:
-            self._over = True
-            event = self._event
+            event = self.end()
         if event is not None:
             event.set()
+
+    def end(self) -> threading.Event | None:
+        """As :meth:`wake`, with the registry's lock held: what the caller is to set without it."""
+        self._over = True
+        return self._event
 
     def follow(self, _position: int) -> None:
         """See :class:`~producer.futures.ResultHolder`; a batch that takes the record over takes this one's place."""
@@ -71,13 +76,17 @@ class Waiting:
         self.result = result
 
 
+#: Asked of their class, Python 3.11 looks each up by a call.
+_CACHE, _DISK = Stored.CACHE, Stored.DISK
+
+
 class StoredFuture(SendFuture):
     """The future of a record that went into a channel."""
 
     __slots__ = ("_callback", "_channel", "_stored_as")
 
     def __init__(self, holder: Waiting, callback: Callback | None, channel: Channel) -> None:
-        super().__init__(holder)
+        self._holder, self._position = holder, 0  # as its base does, without the call
         self._callback = callback
         self._channel = channel
         #: True once it is known to be on the disk, False if it never will be; else the number to be synced.
@@ -103,7 +112,18 @@ class StoredFuture(SendFuture):
 
         :param sequence: of the last event of the transaction.
         """
-        self._stored_as = stored is Stored.DISK if stored is not Stored.CACHE else sequence
+        self._stored_as = stored is _DISK if stored is not _CACHE else sequence
+
+
+class _Held(weakref.ref[StoredFuture]):
+    """A future that somebody holds; known as long as that is so.
+
+    :ivar number: of its record.
+    """
+
+    __slots__ = ("number",)
+
+    number: int
 
 
 def staying(attempt: Attempt) -> Result:
@@ -122,7 +142,9 @@ class Registry:
         self._tell = tell
         #: Guards everything below, and who waits.
         self.lock = threading.Lock()
-        self._held: weakref.WeakValueDictionary[int, StoredFuture] = weakref.WeakValueDictionary()
+        # Without a lock entries go, wherever futures are collected.
+        self._held: dict[int, _Held] = {}
+        self._gone = partial(_forget_held, self._held)
         self._heeded: dict[int, StoredFuture] = {}
         self._claimed: StoredFuture | None = None
         self._next = 0
@@ -138,9 +160,12 @@ class Registry:
             first = self._next
             self._next += count
             futures = [StoredFuture(Waiting(self, first + i), callback, self._channel) for i in range(count)]
-            known = self._held if callback is None else self._heeded
             for number, future in enumerate(futures, first):
-                known[number] = future
+                if callback is None:
+                    held = self._held[number] = _Held(future, self._gone)
+                    held.number = number
+                else:
+                    self._heeded[number] = future
         return futures
 
     def withdraw(self, futures: Sequence[StoredFuture]) -> None:
@@ -155,13 +180,22 @@ class Registry:
         To be followed by :meth:`adopted` or :meth:`restore`; the feeder has one at a time.
         """
         with self.lock:
-            self._claimed = self._heeded.pop(number, None) or self._held.pop(number, None)
+            held = self._held.pop(number, None)
+            self._claimed = self._heeded.pop(number, None) if held is None else held()
             return self._claimed
 
-    def adopted(self) -> None:
-        """A batch has taken the record over."""
+    def adopted(self, waiting: Waiting | None = None) -> None:
+        """A batch has taken the record over, or nobody does.
+
+        :param waiting: what stood in place of the batch; who waits there goes on.
+        """
+        event = None
         with self.lock:
             claimed, self._claimed = self._claimed, None
+            if waiting is not None:
+                event = waiting.end()
+        if event is not None:
+            event.set()
         del claimed
 
     def restore(self, future: StoredFuture) -> None:
@@ -211,7 +245,7 @@ class Registry:
         """Nothing is claimed any more: returns every future that is left; not those whose put is not committed."""
         with self.lock:
             self._closed = True
-            futures = [*self._held.values(), *self._heeded.values()]
+            futures = [*self._held_futures(), *self._heeded.values()]
             left = [future for future in futures if isinstance(future._holder, Waiting) and future._holder.committed]
             for future in left:
                 self._forget(future)
@@ -220,4 +254,12 @@ class Registry:
     def left_in_child(self) -> list[StoredFuture]:
         """Every future, after a fork; takes no lock, which a thread of the parent may have held."""
         claimed = () if self._claimed is None else (self._claimed,)
-        return [*self._held.values(), *self._heeded.values(), *claimed]
+        return [*self._held_futures(), *self._heeded.values(), *claimed]
+
+    def _held_futures(self) -> list[StoredFuture]:
+        return [future for held in self._held.copy().values() if (future := held()) is not None]
+
+
+def _forget_held(known: dict[int, _Held], gone: weakref.ref[StoredFuture]) -> None:
+    if isinstance(gone, _Held):
+        known.pop(gone.number, None)

@@ -119,7 +119,7 @@ class FileChannel:
             if not isinstance(encryption, KeyProvider):
                 raise ConfigError("encryption", "must be a KeyProvider", type(encryption).__qualname__)
             check_available()
-        self._keys = encryption
+        self._keys, self._promise = encryption, self.options.promise
         absolute = os.path.abspath if disk is None else os.fspath
         self.directory = absolute(directory)
         self.data_directories = tuple(absolute(path) for path in data_directories) or (self.directory,)
@@ -348,8 +348,7 @@ class FileChannel:
         self._ledger.count_puts(len(events))
         if len(events) > self.options.transaction_capacity:
             raise TransactionFullError(self.name, "puts", self.options.transaction_capacity)
-        last = self.commit_puts(encode_events(events), timeout)
-        return self.options.promise, last
+        return self._promise, self.commit_puts(encode_events(events), timeout)
 
     # -- what its transactions call
 
@@ -374,7 +373,8 @@ class FileChannel:
             self._ledger.count_puts(0, 1)
             raise
         finally:
-            self._ledger.settle(run)
+            if not run.number or run.error is not None:
+                self._ledger.settle(run)
         return run.last
 
     def take_into(self, taken: Taken, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:

@@ -13,7 +13,7 @@ from ....loggers import get_logger
 from ..store.disk import Disk
 from ..store.format import FIRST_RECORD, encode_segment_header
 from ..store.pointers import MOST_OFFSET, pointer_to
-from ..store.segment import SegmentState, SegmentWriter
+from ..store.segment import ACTIVE, SegmentState, SegmentWriter
 from ..store.segments import Segments
 from ..store.space import Space
 from .run import Place, Run, encode_run
@@ -60,7 +60,7 @@ class Appender:
     def active(self) -> SegmentWriter | None:
         """Where is written; None if a new segment has to be begun."""
         last = self._writers[-1] if self._writers else None
-        return last if last is not None and last.state is SegmentState.ACTIVE else None
+        return last if last is not None and last.state is ACTIVE else None
 
     @property
     def unsynced(self) -> list[SegmentWriter]:
@@ -76,6 +76,14 @@ class Appender:
         """Go on behind what was found."""
         self.next_sequence, self.next_transaction = next_sequence, next_transaction
         self._went_past = next_transaction - 1
+
+    def goes_on(self, size: int) -> bool:
+        """Whether a run of this size goes to the one segment that there is, and nothing has failed before it."""
+        writers = self._writers
+        if len(writers) != 1 or self.owed:
+            return False
+        writer = writers[0]
+        return not writer.failed and writer.state is ACTIVE and writer.size + size <= self._segment_size
 
     def is_new_due(self, size: int) -> bool:
         """Whether a run of this size goes to a new segment."""
@@ -165,7 +173,7 @@ class Appender:
         if not run.transaction or mark is None:
             return
         writer, size = mark
-        if writer.state is not SegmentState.ACTIVE:
+        if writer.state is not ACTIVE:
             return  # it was given up, with what does not count of it
         try:
             writer.cut(size)
@@ -179,7 +187,7 @@ class Appender:
         """Nothing goes behind a run, or a part of one, that stands, or stood, at the end and does not count."""
         if writer.broken:
             self.next_sequence = max(self.next_sequence, run.last + 1)
-        if writer.state is SegmentState.ACTIVE:
+        if writer.state is ACTIVE:
             self._void(writer, writer.size)
             writer.move(SegmentState.FULL)
 

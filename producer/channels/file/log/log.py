@@ -171,23 +171,24 @@ class Log:
                 raise
         else:
             self._publish_through(run.number)
-            self._sync_early()
+            if self._unsynced_bytes > MAX_UNSYNCED:
+                self._sync_early()
         if run.error is not None:
             raise run.error
 
     def _sync_early(self) -> None:
         """Keep no more than a little in memory. If that fails the next commit is told: this one has happened."""
-        if self._unsynced_bytes > MAX_UNSYNCED:
-            try:
-                self.sync()
-            except ChannelIOError as error:
-                _log.error("channel %s: %s", self._name, error)
+        try:
+            self.sync()
+        except ChannelIOError as error:
+            _log.error("channel %s: %s", self._name, error)
 
     def _write_in_order(self, run: Run) -> bool:
         """Write a run; False if the segments before have to be synced first."""
         with self._writing:
-            self._undo_interrupted()
-            if self._must_sync_before(run.size):
+            if self._current is not None:
+                self._undo_interrupted()
+            if not self._end.goes_on(run.size) and self._must_sync_before(run.size):
                 return False
             try:
                 return self._write(run)

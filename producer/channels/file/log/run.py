@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from struct import pack, unpack
 from typing import NamedTuple
@@ -45,7 +45,6 @@ class Place(NamedTuple):
     lengths: Sequence[int]
 
 
-@dataclass(slots=True, eq=False)
 class Run:
     """What one transaction writes: Puts, a Take, or a Live, and a Commit.
 
@@ -61,25 +60,42 @@ class Run:
     :ivar size: about how many bytes it takes in a segment.
     """
 
-    puts: Sequence[PutPayload] = ()
-    takes: Sequence[int] = ()
-    time: float = 0.0
-    live: Live | None = None
-    number: int = 0
-    transaction: int = 0
-    first: int = 0
-    place: Place | None = None
-    error: ChannelIOError | None = None
-    claim: Claim | None = None
-    records: int = field(init=False)
-    size: int = field(init=False)
+    __slots__ = (
+        "claim",
+        "error",
+        "first",
+        "live",
+        "number",
+        "place",
+        "puts",
+        "records",
+        "size",
+        "takes",
+        "time",
+        "transaction",
+    )
 
-    def __post_init__(self) -> None:
-        self.records = len(self.puts) + bool(self.takes) + (self.live is not None)
-        size = sum(map(len, self.puts)) + 8 * len(self.takes) + COMMIT_SIZE
-        if self.live is not None:
-            size += 16 * (1 + len(self.live.firsts))
-        self.size = size + (self.records + 1) * (FRAME_SIZE + OVERHEAD)
+    def __init__(
+        self,
+        puts: Sequence[PutPayload] = (),
+        takes: Sequence[int] = (),
+        time: float = 0.0,
+        live: Live | None = None,
+        *,
+        transaction: int = 0,
+        first: int = 0,
+        claim: Claim | None = None,
+    ) -> None:
+        self.puts, self.takes, self.time, self.live = puts, takes, time, live
+        self.number, self.transaction, self.first = 0, transaction, first
+        self.place: Place | None = None
+        self.error: ChannelIOError | None = None
+        self.claim = claim
+        self.records = len(puts) + bool(takes) + (live is not None)
+        size = claim.size if claim is not None else sum(map(len, puts))
+        if live is not None:
+            size += 16 * (1 + len(live.firsts))
+        self.size = size + 8 * len(takes) + COMMIT_SIZE + (self.records + 1) * (FRAME_SIZE + OVERHEAD)
 
     @property
     def last(self) -> int:

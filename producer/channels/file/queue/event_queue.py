@@ -10,8 +10,11 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from ..store.pointers import OFFSET_BITS, Entry
+
+_SEQUENCE, _LENGTH = attrgetter("sequence"), attrgetter("length")
 
 #: Taken events are cut off the columns when they are this many, and the greater part.
 _CUT = 4096
@@ -52,7 +55,7 @@ class Columns:
         if stop - start == 1 and start < len(self.times):
             return [Entry(self.sequences[start], self.pointers[start], self.lengths[start], self.times[start])]
         columns = (self.sequences, self.pointers, self.lengths, self.times)
-        return list(map(Entry._make, zip(*(column[start:stop] for column in columns), strict=True)))
+        return list(map(Entry._make, zip(*[column[start:stop] for column in columns], strict=True)))
 
     def even(self) -> None:
         """Forget what an interrupt has added to some of the columns only."""
@@ -117,8 +120,7 @@ class EventQueue:
     def __len__(self) -> int:
         return len(self._columns) - self._head + len(self._returned)
 
-    @property
-    def total(self) -> tuple[int, int]:
+    def sums(self) -> tuple[int, int]:
         """How many events there are, taken ones included, and the sum of their lengths."""
         if self._total is None:
             self._total = self._counted()
@@ -148,10 +150,12 @@ class EventQueue:
         if last <= self._last:
             return
         total, self._total = self._total, None
-        pointers = [base | offset for offset in offsets]
-        if self._columns.cut_from(first):
+        columns = self._columns
+        if total is None or (columns.sequences and columns.sequences[-1] >= first):  # an interrupt came before
+            columns.cut_from(first)
             total = None
-        self._columns.extend(range(first, first + count), pointers, lengths, [time] * count)
+        pointers = [base | offset for offset in offsets]
+        columns.extend(range(first, first + count), pointers, lengths, [time] * count)
         self._last = last
         if total is not None:
             self._total = total[0] + count, total[1] + sum(lengths)
@@ -169,7 +173,7 @@ class EventQueue:
         if max_bytes is not None:
             del entries[_within(entries, max_bytes) :]
         self.handing = entries
-        self.taken.update({entry.sequence: entry for entry in entries})
+        self.taken.update(zip(map(_SEQUENCE, entries), entries, strict=True))
         for _ in entries[: len(early)]:
             heapq.heappop(self._returned)
         self._head += max(0, len(entries) - len(early))
@@ -211,7 +215,7 @@ class EventQueue:
     def remove(self, sequences: Sequence[int]) -> None:
         """Taken events are gone for good."""
         total, self._total = self._total, None
-        size = sum(self.taken.pop(sequence).length for sequence in sequences)
+        size = sum(map(_LENGTH, map(self.taken.pop, sequences)))
         if total is not None:
             self._total = total[0] - len(sequences), total[1] - size
 
@@ -257,6 +261,8 @@ class EventQueue:
 
 def _within(entries: Sequence[Entry], max_bytes: int) -> int:
     """How many of the first entries stay within ``max_bytes``; at least one."""
+    if sum(map(_LENGTH, entries)) <= max_bytes:
+        return len(entries)
     size = 0
     for position, entry in enumerate(entries):
         size += entry.length

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from ....clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
@@ -21,6 +22,8 @@ from ..store.pointers import Entry
 from ..store.speed import decode_events
 from .event_queue import Columns, EventQueue
 from .recent import Recent
+
+_SEQUENCE = attrgetter("sequence")
 
 #: What a transaction has taken and not committed, by sequence number; guarded by the ledger's lock.
 Taken = dict[int, Entry]
@@ -41,9 +44,7 @@ class Ledger:
         self.lock = threading.Lock()
         self.queue = EventQueue()
         self.changes = 0
-        self._room = Room(
-            options.capacity, options.byte_capacity, lambda: self.queue.total, admit_larger=options.admit_larger
-        )
+        self._room = Room(options.capacity, options.byte_capacity, self.queue.sums, admit_larger=options.admit_larger)
         self._counters = ChannelCounters(clock)
         self._putters, self._takers = WaitingRoom(clock, LOOK_AGAIN), WaitingRoom(clock, LOOK_AGAIN)
         self._aside: list[int] = []  # taken by nobody, until the next checkpoint
@@ -102,14 +103,18 @@ class Ledger:
     # -- room
 
     def acquire(self, claim: Claim, timeout: float) -> None:
-        """Wait for room; to be followed by :meth:`settle`, whatever comes of it.
+        """Wait for room; to be followed by :meth:`settle`, unless the run is to be published.
 
         :param timeout: seconds to wait.
         :raises ChannelFullError: it did not come.
         :raises ChannelClosedError: the channel is closed.
         """
-        if not len(self._putters) and self._grant(claim):
-            return
+        if not len(self._putters):
+            with self.lock:
+                if self._closed is not None:
+                    self.must_be_open()
+                if self._room.grant(claim):
+                    return
         started = self._clock.monotonic()
         fits = self._room.could_hold(claim)
         if not self._putters.wait_until(lambda: self._grant(claim), Deadline(started + (timeout if fits else 0))):
@@ -125,12 +130,11 @@ class Ledger:
             return self._room.grant(claim)
 
     def settle(self, run: Run) -> None:
-        """Nobody waits for this run any more: unless it will be published its room is free."""
-        if run.claim is None or (run.number and run.error is None):
-            return
-        with self.lock:
-            self._room.drop(run.claim)
-        self.wake()
+        """Nobody waits for this run any more, and it will not be published: its room is free."""
+        if run.claim is not None:
+            with self.lock:
+                self._room.drop(run.claim)
+            self.wake()
 
     def _full(self, claim: Claim, waited: float) -> ChannelFullError:
         (events, size), room = self._room.used, self._room
@@ -191,13 +195,13 @@ class Ledger:
                 raise TransactionFullError(self._name, "takes", capacity)
             self._taker = taken
             entries = self.queue.take(min(count, capacity - len(taken)), max_bytes)
-            taken.update((entry.sequence, entry) for entry in entries)
+            taken.update(zip(map(_SEQUENCE, entries), entries, strict=True))
             self.queue.handing = ()
         return entries
 
     def recent_events(self, entries: Sequence[Entry]) -> list[Event] | None:
         """The events of entries that were just taken, if all of them are still in memory; they are no longer, then."""
-        sequences = [entry.sequence for entry in entries]
+        sequences = list(map(_SEQUENCE, entries))
         with self.lock:
             payloads = self.recent.pop(sequences)
         return decode_events(payloads, sequences) if len(payloads) == len(entries) else None

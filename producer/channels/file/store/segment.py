@@ -49,6 +49,9 @@ class SegmentState(enum.Enum):
     GIVEN_UP = "given up"
 
 
+#: Asked of its class, Python 3.11 looks it up by a call.
+ACTIVE = SegmentState.ACTIVE
+
 #: From each state, where a segment may go next.
 TRANSITIONS: dict[SegmentState, frozenset[SegmentState]] = {
     SegmentState.BEGUN: frozenset({SegmentState.ACTIVE, SegmentState.GIVEN_UP}),

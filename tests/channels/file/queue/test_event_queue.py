@@ -66,7 +66,7 @@ def test_events_leave_at_the_head_in_the_order_of_the_tail(count: int) -> None:
         assert needed(queue)
         taken += sequences(entries)
         queue.remove(sequences(entries))
-        assert queue.total == (count - len(taken), SIZE * (count - len(taken)))
+        assert queue.sums() == (count - len(taken), SIZE * (count - len(taken)))
     assert taken == list(range(1, count + 1))
     assert (len(queue), needed(queue), queue.taken) == (0, set(), {})
 
@@ -182,7 +182,7 @@ def test_what_is_restored_is_what_was_written_down() -> None:
     queue.take(3, None)
     again = EventQueue()
     again.restore(queue.snapshot(1 << 63))
-    assert again.total == (10, 10 * SIZE)
+    assert again.sums() == (10, 10 * SIZE)
     assert (len(again), again.taken, needed(again)) == (10, {}, {1, 2})
     assert sequences(again.take(20, None)) == list(range(1, 11))
 
@@ -258,7 +258,7 @@ def test_any_history_agrees_with_a_sorted_list(steps: list[tuple[str, int, int]]
             else:
                 queue.remove([sequence for sequence, _ in chosen])
         assert len(queue) == len(queued)
-        assert queue.total == queue._counted() == (len(queued) + len(taken), SIZE * (len(queued) + len(taken)))
+        assert queue.sums() == queue._counted() == (len(queued) + len(taken), SIZE * (len(queued) + len(taken)))
         assert needed(queue) == {segment for _, segment in (*queued, *taken)}
         assert list(queue.snapshot(1 << 63).sequences) == sorted(sequence for sequence, _ in (*queued, *taken))
 
@@ -282,10 +282,10 @@ def test_an_interrupted_change_is_counted_as_what_it_has_done(change: str) -> No
         }
 
         def check(_interrupted: bool) -> None:
-            assert queue.total == queue._counted()
+            assert queue.sums() == queue._counted()
             if change in ("append", "remove"):
                 changes[change]()
-                assert queue.total == queue._counted() == ((6, 6 * SIZE) if change == "append" else (2, 2 * SIZE))
+                assert queue.sums() == queue._counted() == ((6, 6 * SIZE) if change == "append" else (2, 2 * SIZE))
 
         return changes[change], check
 
