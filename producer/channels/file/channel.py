@@ -44,6 +44,10 @@ from .store.speed import encode_events
 
 _log = get_logger("producer.channel")
 
+#: Where no commit waits for the disk, from so many bytes on that have come since a sync began the next one begins, on
+#: the keeper's thread: else a commit would wait for that of a whole segment, when it is full.
+SYNC_AHEAD = 4 << 20
+
 #: The name of a note.
 _PASSED = "passed through"
 
@@ -375,6 +379,8 @@ class FileChannel:
         finally:
             if not run.number or run.error is not None:
                 self._ledger.settle(run)
+        if self._log.behind >= SYNC_AHEAD:
+            self._keeper.hurry()
         return run.last
 
     def take_into(self, taken: Taken, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:

@@ -1,4 +1,4 @@
-"""Keeper: the thread of a file channel, which writes checkpoints, and syncs where that is due at intervals."""
+"""Keeper: the thread of a file channel, which writes checkpoints, and syncs where that is due, or will be soon."""
 
 from __future__ import annotations
 
@@ -47,12 +47,19 @@ class Keeper:
         self._checkpoints, self._syncs = channel.options.checkpoint_interval, channel.options.interval
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._stop = threading.Event()
+        self._hurried = False  # somebody wants a sync
         self._thread = threading.Thread(target=self._run, name=f"{channel.name}-keeper", daemon=True)
 
     def start(self) -> None:
         """Begin, if anything is ever due."""
         if self._checkpoints is not None or self._syncs is not None:
             self._thread.start()
+
+    def hurry(self) -> None:
+        """Sync soon, lest somebody has to wait for it later; nothing if there is no thread."""
+        if not self._hurried and self._thread.is_alive():
+            self._hurried = True
+            self._wake.put(None)
 
     def stop(self) -> None:
         """Begin nothing more, and wait for what was begun."""
@@ -75,6 +82,9 @@ class Keeper:
             channel = self._channel()
             if self._stop.is_set() or channel is None:
                 return
+            if self._hurried:
+                self._sync(channel)
+                self._hurried = False
             for work, period in periods.items():
                 if self._clock.monotonic() >= times[work]:
                     work(channel)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from producer.channels import Event, FileChannel, Stored
+from producer.channels.file import channel as channel_module
 from producer.errors import (
     ChannelClosedError,
     ChannelError,
@@ -732,6 +733,32 @@ def test_with_an_interval_the_disk_follows_by_itself() -> None:
         assert channel.synced_sequence == 0
         clock.advance(5.1)
         eventually(lambda: channel.synced_sequence == 1)
+
+
+@pytest.mark.parametrize("fsync", ["os", 1000.0])
+def test_a_sync_begins_before_a_commit_would_have_to_wait_for_it(
+    fsync: str | float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once enough was put the keeper syncs, though no time has come; a commit waits for the disk at no time."""
+    monkeypatch.setattr(channel_module, "SYNC_AHEAD", 2000)
+    disk, syncing = SimFS(), list[str]()
+    sync = disk.sync
+
+    def noted(file: int) -> None:
+        syncing.append(threading.current_thread().name)
+        sync(file)
+
+    monkeypatch.setattr(disk, "sync", noted)
+    with opened_channel(disk, fsync=fsync, checkpoint_interval=1000.0, segment_size=1 << 20) as channel:
+        syncing.clear()
+        put(channel, "x" * 1500)
+        assert channel.synced_sequence == 0
+        put(channel, "x" * 1500)
+        eventually(lambda: channel.synced_sequence == 2)
+        assert set(syncing) == {f"{channel.name}-keeper"}
+        put(channel, "a")
+        assert channel._log.behind < 1000
+        assert channel.synced_sequence == 2
 
 
 def test_checkpoints_come_by_themselves_and_only_if_something_changed() -> None:

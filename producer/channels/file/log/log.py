@@ -104,13 +104,15 @@ class Log:
         self._waits, self._keeps = waits, keeps
         self._publish, self._published, self._repoint = publish, published, repoint
         self.syncs = self.poisoned = 0
-        # Guards: _end, _last_run, _unsynced.
+        # Guards: _end, _last_run, _unsynced, behind.
         self._writing = threading.Lock()
         self._end = Appender(disk, name, segments, space, segment_size, keeps=not waits, moved=self._moved)
         self._last_run = 0
         self._current: Run | None = None  # what is being written; until _last_run is its number, nobody knows it
         self._unsynced: deque[Run] = deque()
         self._unsynced_bytes = 0
+        #: About how many bytes were written since a sync began.
+        self.behind = 0
         # Guards: _pending, _synced_*, _fail*, _leader, and the queue that publish changes.
         self._state = lock
         self._pending: deque[Run] = deque()
@@ -220,6 +222,7 @@ class Log:
             self._unsynced.append(run)
             self._unsynced_bytes += run.size
         self._last_run = run.number
+        self.behind += run.size
         self._current = None
         return True
 
@@ -305,6 +308,7 @@ class Log:
             goal = self._goal()
             for writer, _ in goal.writers:
                 writer.syncing = True
+            self.behind = 0
         error = self._bring_to_disk(goal)
         with self._writing:
             if error is None and not self._end.owed:
