@@ -1,12 +1,13 @@
 """Channels: commits a second, replay, memory of the queue; ``durable`` of the other cases is the producer before one.
 
 ``python -m tests.benchmarks.channels`` prints Markdown tables, each line as soon as it is known; ``--case`` chooses
-some.
+some. ``--case flume``, which needs Maven and Java, runs Apache Flume's file channel beside ours.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -21,13 +22,17 @@ from typing import Any
 from producer.channels import Event, FileChannel, MemoryChannel
 from producer.interfaces import Channel
 
+from .agent import install_flume
 from .deadline import deadline
+from .installation import HERE
 
 #: Seconds that each table may take.
 PATIENCE = 900
 BODY = bytes(range(250))
 SIZES = (1, 10, 100, 1000)
 MODES: tuple[str | float, ...] = ("commit", 1.0, "os")
+CASES = ("commits", "groups", "replay", "flume")
+_RATES = HERE / "clients" / "flume" / "FileChannelRates.java"
 
 _OPEN = """
 import sys, time
@@ -120,6 +125,58 @@ def groups(count: int) -> Iterator[str]:
             yield f"| {threads} | {each * threads / seconds:,.0f} | {each * threads / max(1, stats.file.syncs):.1f} |"
 
 
+def raw(count: int, size: int, folder: str) -> float:
+    """Seconds for a write and ``fdatasync`` of the bodies of ``size`` events, over and over: what the disk takes."""
+    data = BODY * size
+    file = os.open(f"{folder}/raw", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    try:
+        start = time.perf_counter()
+        for _ in range(count // size):
+            os.write(file, data)
+            os.fdatasync(file)
+        return time.perf_counter() - start
+    finally:
+        os.close(file)
+
+
+def flume(count: int, size: int, folder: str) -> tuple[float, float]:
+    """Seconds for puts and takes by Flume's own file channel, which syncs at each commit.
+
+    :raises NotInstalledError: there is no Maven or no Java.
+    """
+    java = ["java", "-Xmx1g", "-cp", f"{install_flume()}/*", str(_RATES), folder]
+    done = subprocess.run([*java, *map(str, (count, size, len(BODY)))], capture_output=True, text=True, check=True)
+    line = next(line for line in done.stdout.splitlines() if line.startswith("seconds "))
+    _, puts, takes = line.split()
+    return float(puts), float(takes)
+
+
+def ours(count: int, size: int, folder: str) -> tuple[float, float]:
+    """Likewise by ours."""
+    with file_channel("commit", folder) as channel:
+        return put(channel, count, size), take(channel, count, size)
+
+
+def beside_flume(count: int, rounds: int) -> Iterator[str]:
+    """Both file channels and the bare disk by turns, one thread, a sync for each commit; medians of the rounds."""
+    names = ("put, Flume → ours: events/s", "ratio", "times the disk", "take, Flume → ours: events/s", "ratio")
+    yield f"| events a commit | disk: µs a commit | {' | '.join(names)} |"
+    yield "|---|---|---|---|---|---|---|"
+    for size in SIZES:
+        total = count // 10 if size == 1 else count
+        found = []
+        for _ in range(rounds):
+            with tempfile.TemporaryDirectory() as folder:
+                seconds = raw(total, size, folder), *flume(total, size, folder), *ours(total, size, folder)
+            found.append(seconds)
+        disk, flume_put, flume_take, our_put, our_take = (
+            statistics.median(column) for column in zip(*found, strict=True)
+        )
+        puts = f"{total / flume_put:,.0f} → {total / our_put:,.0f} | {flume_put / our_put:.2f} | {our_put / disk:.2f}"
+        takes = f"{total / flume_take:,.0f} → {total / our_take:,.0f} | {flume_take / our_take:.2f}"
+        yield f"| {size} | {disk / total * size * 1e6:,.0f} | {puts} | {takes} |"
+
+
 def replay(count: int) -> Iterator[str]:
     """Opening a channel that holds ``count`` events, in a new process each time."""
     yield "| opening | seconds | records read | events | events/s | MB/s | memory, MiB |"
@@ -145,14 +202,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=100_000, help="events of each measurement")
     parser.add_argument("--events", type=int, default=1_000_000, help="events that are replayed")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--case", nargs="+", choices=("commits", "groups", "replay"), help="default: all")
+    parser.add_argument("--case", nargs="+", choices=CASES, help="default: all but flume")
     args = parser.parse_args(argv)
+    if args.case and "flume" in args.case:
+        install_flume()
     tables = {
         "commits": ("Commits", commits(args.count, args.rounds)),
+        "flume": ("FileChannel beside Apache Flume's", beside_flume(args.count, args.rounds)),
         "groups": ("Group commit: one event a commit", groups(args.count)),
         "replay": (f"Replay of {args.events:,} events of {len(BODY)} bytes", replay(args.events)),
     }
-    for name in args.case or tables:
+    for name in args.case or [name for name in CASES if name != "flume"]:
         title, lines = tables[name]
         with deadline(PATIENCE):
             print(f"{title}\n", flush=True)
