@@ -100,8 +100,10 @@ def event_size(event: Event, buffer_percentage: int) -> int:
         if body.__class__ is bytes:
             size = len(body)
             least = -(-100 * size // (100 - buffer_percentage))
-            real = size + _headers_size(headers) if headers else 0
-            return real if real > least else least
+            if headers:
+                text = "".join(headers) + "".join(headers.values())  # type: ignore[arg-type]  # most have no None
+                size += len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+            return size if size > least else least
     except (AttributeError, TypeError):
         pass
     return event_sizes((event,), buffer_percentage)[0]  # which says what is wrong

@@ -22,7 +22,7 @@ import itertools
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -68,7 +68,7 @@ class MemoryTransaction(BaseTransaction):
     taken_bytes = 0
 
     def __init__(self, channel: MemoryChannel, epoch: int) -> None:
-        super().__init__(channel._name)
+        self._channel_name, self._state_lock = channel._name, threading.Lock()  # as its base does, without the call
         self._channel = channel
         self.epoch = epoch
         self.ended = False
@@ -92,15 +92,19 @@ class MemoryTransaction(BaseTransaction):
             raise self._wrong_order("put")
         self._channel._put_one(self, event)
 
+    def put_many(self, events: Iterable[Event]) -> None:
+        """See :class:`~producer.interfaces.Transaction`."""
+        if isinstance(events, list | tuple) and len(events) == 1:
+            self.put(events[0])
+        else:
+            super().put_many(events)
+
     def wrong_order(self, call: str) -> TransactionStateError:
         """The error of a call that came after the end."""
         return self._wrong_order(call)
 
     def _do_put(self, events: Sequence[Event]) -> None:
-        if len(events) == 1:
-            self._channel._put_one(self, events[0])
-        else:
-            self._channel._put(self, events)
+        self._channel._put(self, events)
 
     def _do_take(self, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
         return self._channel._take(self, count, max_bytes, timeout)
@@ -395,6 +399,9 @@ class MemoryChannel:
                 self._attempt_take(self._own, transaction, count, max_bytes, entries)
         if not entries:
             self._take_in_turn(transaction, count, max_bytes, timeout, entries)
+        if len(entries) == 1:
+            sequence, _, event, _ = entries[0]
+            return [Event(event.headers, event.body, sequence)]
         return [Event(event.headers, event.body, sequence) for sequence, _, event, _ in entries]
 
     def _take_in_turn(
@@ -565,8 +572,11 @@ class MemoryChannel:
             number, size = len(entries), sum([entry[1] for entry in entries])
         attempts = self._counters.take_attempts + number - 1
         sums = head + number, self._taken + number, transaction.taken_bytes + size, attempts
-        self._redo.do(self._set_take, turn, transaction, head, entries, result, sums)
-        if self._head >= _EMPTY_PLACES:
+        values = turn, transaction, head, entries, result, sums
+        self._redo.noted = self._set_take, values  # as Redo.do, without the call
+        self._set_take(*values)
+        self._redo.noted = None
+        if self._head >= _EMPTY_PLACES and 2 * self._head >= len(self._queue):
             self._remove_empty_places()
 
     def _set_take(
@@ -589,13 +599,12 @@ class MemoryChannel:
         turn.done = turn.over = True
 
     def _remove_empty_places(self) -> None:
-        if 2 * self._head >= len(self._queue):
-            rest = self._queue[self._head :]
+        rest = self._queue[self._head :]
 
-            def change() -> None:
-                self._queue, self._head = rest, 0
+        def change() -> None:
+            self._queue, self._head = rest, 0
 
-            self._redo.do(change)
+        self._redo.do(change)
 
     def _attempt_commit(
         self,
@@ -627,7 +636,10 @@ class MemoryChannel:
         successes = counters.put_successes + puts, counters.take_successes + takes
         sums = after, self._taken - takes, self._bytes + size, *successes
         committer = transaction._ending or threading.get_ident()  # a turn may be done by any thread
-        self._redo.do(self._set_commit, turn, transaction, state, committer, end, entries, sums)
+        values = turn, transaction, state, committer, end, entries, sums
+        self._redo.noted = self._set_commit, values  # as Redo.do, without the call
+        self._set_commit(*values)
+        self._redo.noted = None
         counters.rated(puts, takes, now)
 
     def _set_commit(

@@ -152,7 +152,10 @@ class BaseTransaction(ABC):
         self._move(CLOSED, "close")
 
     def __enter__(self) -> Self:
-        self.begin()
+        with self._state_lock:  # as begin, without the call
+            if self.state is not NEW:
+                raise self._wrong_order("begin")
+            self.state = OPEN
         return self
 
     def __exit__(
