@@ -34,9 +34,13 @@ class FedBatch(ProducerBatch):
         """The future of the ticket becomes this batch's, which keeps it."""
         if not isinstance(recipient, Ticket):
             raise TypeError("a record that came out of a channel was fed without its ticket")  # a bug
-        self._trim()
-        self.tickets.append(recipient)
-        added = super().add(record, logs, None, charge)
+        records, tickets = self.open, self.tickets
+        if records is None:
+            return None
+        if len(tickets) > records.sends:
+            self._trim()
+        tickets.append(recipient)
+        added = records.append(record, logs, None, charge)
         if added is None:
             self._trim()
             return None

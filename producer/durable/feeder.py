@@ -120,7 +120,12 @@ class Feeder:
             for event in events:
                 if self._stopping:
                     break
-                self._guarded_feed(event)
+                try:
+                    self._feed_one(event)
+                except ProducerClosedError:
+                    raise
+                except Exception:  # noqa: BLE001  # what one event provokes must not stop the others
+                    self._keep_back(event)
                 fed += 1
         finally:
             self._note(fed, idle=not events)
@@ -179,14 +184,9 @@ class Feeder:
                 self.takings = [*(old for old in self.takings if not old.ended), Taking(self._channel)]
         return None
 
-    def _guarded_feed(self, event: Event) -> None:
-        try:
-            self._feed_one(event)
-        except ProducerClosedError:
-            raise
-        except Exception:  # noqa: BLE001  # what one event provokes must not stop the others
-            _log.exception("%s: a bug: event %s stays in the channel", self._name, event.sequence)
-            self._acks.counters.add("kept_back", 1)
+    def _keep_back(self, event: Event) -> None:
+        _log.exception("%s: a bug: event %s stays in the channel", self._name, event.sequence)
+        self._acks.counters.add("kept_back", 1)
 
     def _feed_one(self, event: Event) -> None:
         taking = self.takings[-1]

@@ -15,7 +15,7 @@ from libc.string cimport memcmp, memcpy, memset
 from ....interfaces import Event
 
 from . import format as pure
-from .format import MARKER, crc32, decode_event, decode_headers, encode_event, encode_headers
+from .format import MARKER, Parted, crc32, decode_event, decode_headers, encode_event, encode_headers
 
 
 cdef enum:
@@ -23,7 +23,7 @@ cdef enum:
     FRAME = 36
     CHECKED = 8
     PUT = 1
-    # Longer bodies are left to the pure twin, which does not join them.
+    # Longer bodies are not joined to their headers.
     JOINED = 4096
     # As of the pure twin.
     AT_ONCE = 5120
@@ -62,11 +62,11 @@ def encode_events(events):
             continue
         body = event.body
         size = PyBytes_GET_SIZE(body)
-        if size >= JOINED:
-            payloads.append(encode_event(event))
-            continue
         if headers is not of_block:
             block, of_block = encode_headers(headers), headers
+        if size >= JOINED:
+            payloads.append(Parted(block, body) if size < pure.LARGE else encode_event(event))
+            continue
         head = PyBytes_GET_SIZE(block)
         payload = PyBytes_FromStringAndSize(NULL, head + size)
         memcpy(PyBytes_AS_STRING(payload), PyBytes_AS_STRING(block), head)
@@ -136,14 +136,19 @@ def decode_events(list payloads, sequences):
     """See the pure twin."""
     cdef list events = []
     cdef object mapping = None, event
-    cdef bytes block = None, payload
+    cdef bytes block = None, payload, body
     cdef const char* data
     cdef Py_ssize_t size, end
     for one, sequence in zip(payloads, sequences):
-        if type(one) is not bytes or PyBytes_GET_SIZE(one) < 4:
+        if type(one) is Parted:
+            payload, body = one.block, one.body
+        elif type(one) is bytes:
+            payload, body = one, None
+        else:
+            payload = body = None
+        if payload is None or PyBytes_GET_SIZE(payload) < 4:
             events.append(decode_event(one, sequence))
             continue
-        payload = one
         data, size = PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload)
         end = 4 + <Py_ssize_t> get32(data)
         if end > size:
@@ -155,7 +160,7 @@ def decode_events(list payloads, sequences):
         event = Event.__new__(Event)
         # Around the setattr of a frozen class; its __init__ does the same.
         PyObject_GenericSetAttr(event, "headers", mapping)
-        PyObject_GenericSetAttr(event, "body", PyBytes_FromStringAndSize(data + end, size - end))
+        PyObject_GenericSetAttr(event, "body", PyBytes_FromStringAndSize(data + end, size - end) if body is None else body)
         PyObject_GenericSetAttr(event, "sequence", sequence)
         events.append(event)
     return events
