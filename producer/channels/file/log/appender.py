@@ -91,10 +91,12 @@ class Appender:
 
     def _fitting(self, size: int) -> SegmentWriter | None:
         """Where a run of this size goes; None if to a new segment."""
-        writer = self.active
-        if writer is None or writer.size + size <= self._segment_size:
+        writer = self._writers[-1] if self._writers else None
+        if writer is None or writer.state is not ACTIVE:
+            return None
+        if writer.size + size <= self._segment_size or writer.size <= writer.segment.header.first_record:
             return writer
-        return writer if writer.size <= writer.segment.header.first_record else None
+        return None
 
     def write(self, run: Run, synced: int) -> bool:
         """Write a transaction.
@@ -106,7 +108,8 @@ class Appender:
         :raises ChannelIOError: it could not be written.
         """
         size, essential = run.size, not run.puts
-        self._check(run, size)
+        if self._closed or FIRST_RECORD + size > MOST_OFFSET:
+            self._check(run, size)
         self._mark = run.place = None
         try:
             if not essential:

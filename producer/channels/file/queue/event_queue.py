@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from ..store.pointers import OFFSET_BITS, Entry
 
-_SEQUENCE, _LENGTH = attrgetter("sequence"), attrgetter("length")
+_LENGTH = attrgetter("length")
 
 #: Taken events are cut off the columns when they are this many, and the greater part.
 _CUT = 4096
@@ -173,7 +173,7 @@ class EventQueue:
         if max_bytes is not None:
             del entries[_within(entries, max_bytes) :]
         self.handing = entries
-        self.taken.update(zip(map(_SEQUENCE, entries), entries, strict=True))
+        self.taken.update({entry.sequence: entry for entry in entries})
         for _ in entries[: len(early)]:
             heapq.heappop(self._returned)
         self._head += max(0, len(entries) - len(early))

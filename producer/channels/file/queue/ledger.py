@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 from typing import Any
 
 from ....clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
@@ -22,8 +21,6 @@ from ..store.pointers import Entry
 from ..store.speed import decode_events
 from .event_queue import Columns, EventQueue
 from .recent import Recent
-
-_SEQUENCE = attrgetter("sequence")
 
 #: What a transaction has taken and not committed, by sequence number; guarded by the ledger's lock.
 Taken = dict[int, Entry]
@@ -195,13 +192,13 @@ class Ledger:
                 raise TransactionFullError(self._name, "takes", capacity)
             self._taker = taken
             entries = self.queue.take(min(count, capacity - len(taken)), max_bytes)
-            taken.update(zip(map(_SEQUENCE, entries), entries, strict=True))
+            taken.update({entry.sequence: entry for entry in entries})
             self.queue.handing = ()
         return entries
 
     def recent_events(self, entries: Sequence[Entry]) -> list[Event] | None:
         """The events of entries that were just taken, if all of them are still in memory; they are no longer, then."""
-        sequences = list(map(_SEQUENCE, entries))
+        sequences = [entry.sequence for entry in entries]
         with self.lock:
             payloads = self.recent.pop(sequences)
         return decode_events(payloads, sequences) if len(payloads) == len(entries) else None

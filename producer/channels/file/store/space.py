@@ -57,6 +57,9 @@ class Space:
 
         :raises DiskFullError: it may not.
         """
+        free = self._free
+        if free is not None and free >= self._minimum + size and 0 <= self._clock.monotonic() - self._looked < FRESH:
+            return
         if self.free < self._minimum + size:
             self._free = None  # what was seen up to a second ago is no reason to refuse: look again, now and next time
             if self.free < self._minimum + size:
