@@ -39,7 +39,7 @@ def test_an_interrupted_commit_of_puts_keeps_no_segment_for_ever() -> None:
 
         return transaction.commit, check
 
-    interrupted_everywhere(scenario, at_least=100)
+    interrupted_everywhere(scenario, at_least=80)
 
 
 @pytest.mark.parametrize("fsync", ["commit", "os"])
@@ -65,7 +65,7 @@ def test_an_interrupted_commit_loses_no_room(fsync: str) -> None:
 
         return transaction.commit, check
 
-    interrupted_everywhere(scenario, at_least=100)
+    interrupted_everywhere(scenario, at_least=80)
 
 
 def test_an_interrupted_wait_for_room_leaves_nobody_in_line() -> None:
