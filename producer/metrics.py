@@ -127,8 +127,9 @@ class Stats:
     :ivar memory_limit: ``total_size_in_bytes``.
     :ivar memory_used: bytes taken from it.
     :ivar memory_by_stage: ``memory_used`` by where it is: ``reserved`` for records that are in no batch yet (Arrow data
-        that is being encoded; up to 64 KiB for each open batch, which go back when memory is short), the states of
-        ``batches``, and ``callbacks`` for what settled records still occupy until their handler takes them up.
+        that is being encoded; 2 to 64 KiB for each open batch of a handle, which go back when memory is short), the
+        states of ``batches``, and ``callbacks`` for what settled records still occupy until their handler takes
+        them up.
     :ivar waiting_senders: threads that wait in ``send`` for memory.
     :ivar memory_wait_seconds: how long all senders together have waited for memory; with a channel, how long what
         comes out of it has.

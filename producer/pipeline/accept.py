@@ -186,11 +186,16 @@ class Admission:
         self._be_watched()
 
     def open_records(self, future: SendFuture) -> OpenRecords | None:
-        """Where the next logs of a send's stream go without a closer look: the batch that took it, while that is open;
-        None if there is no such place.
+        """Where the next logs of a send's stream go without a closer look: the batch that took it, while that is open,
+        with some memory for them; None if there is no such place.
         """
         batch = future._holder
-        return batch.open if isinstance(batch, ProducerBatch) and not self._threads.late else None
+        if not isinstance(batch, ProducerBatch) or self._threads.late:
+            return None
+        records = batch.open
+        if records is not None:
+            self.budget.advance(records)
+        return records
 
     # What all of them do.
 

@@ -45,6 +45,10 @@ cdef extern from "Python.h":
     PyObject* PyMethod_GET_FUNCTION(object)
     PyObject* PyMethod_GET_SELF(object)
 
+# Room for the first logs, which are most that a batch of many streams ever holds: no more than it is granted with them.
+cdef enum:
+    FIRST_BYTES = 1000
+
 # Memory that is kept for the next batches, since the first touch of new memory costs more than what is written there:
 # pieces of at least so many bytes, and so many of them.
 cdef enum:
@@ -215,7 +219,7 @@ cdef class Buffer:
         :param most: how many it will be in all, if no single one is larger.
         """
         global kept_count
-        cdef size_t wanted = max(self.size + more, min(2 * self.capacity, most))
+        cdef size_t wanted = max(self.size + more, min(max(2 * self.capacity, FIRST_BYTES), most))
         cdef uint8_t* data
         if self.size + more <= self.capacity:
             return 0
@@ -421,9 +425,7 @@ cdef class OpenRecords:
 
 
 def grant_at_once(budget, open_records, Py_ssize_t charge):
-    """What ``MemoryBudget.grant`` does where nobody else is at the budget, and there is enough; whether it did. Of very
-    many streams each asks after its first log, and is granted little.
-    """
+    """What ``MemoryBudget.grant`` does where nobody else is at the budget, and there is enough; whether it did."""
     if type(open_records) is not OpenRecords or budget.lock._is_owned() or not budget.lock.acquire(False):
         return False
     try:
@@ -432,13 +434,42 @@ def grant_at_once(budget, open_records, Py_ssize_t charge):
         budget.lock.release()
 
 
+def advance_at_once(budget, open_records):
+    """What ``MemoryBudget.advance`` does where nobody else is at the budget; whether nobody was."""
+    if type(open_records) is not OpenRecords or budget.lock._is_owned() or not budget.lock.acquire(False):
+        return False
+    try:
+        advance_if_free(budget, <OpenRecords> open_records)
+        return True
+    finally:
+        budget.lock.release()
+
+
+cdef advance_if_free(budget, OpenRecords records):
+    cdef dict creditors = budget._creditors
+    if records._holder is None or records.quantum or budget.waiters or budget.closed:
+        return
+    if share_of_free(budget, len(creditors)) < LEAST_QUANTUM:
+        return
+    used, granted = budget.used + LEAST_QUANTUM, records.granted + LEAST_QUANTUM
+    creditors[records] = None
+    budget.used = used
+    records.granted = granted
+    records.quantum = LEAST_QUANTUM
+
+
+cdef Py_ssize_t share_of_free(budget, Py_ssize_t count) except? -1:
+    cdef Py_ssize_t sharers = budget._sharers
+    return (budget.limit - budget.used) // max(sharers - count, count, 1)
+
+
 cdef grant_if_free(budget, OpenRecords records, Py_ssize_t charge):
     cdef dict creditors = budget._creditors
-    cdef Py_ssize_t count = len(creditors), sharers = budget._sharers, quantum, largest = records.quantum
+    cdef Py_ssize_t quantum, largest = records.quantum
     if records._holder is None or budget.waiters or budget.closed:
         return False
     largest = max(min(max(2 * largest, LEAST_QUANTUM), MOST_QUANTUM), charge)
-    quantum = max(min(largest, (budget.limit - budget.used) // max(sharers - count, count, 1)), charge)
+    quantum = max(min(largest, share_of_free(budget, len(creditors))), charge)
     used, granted = budget.used + quantum, records.granted + quantum
     if used > budget.limit:
         return False

@@ -34,6 +34,12 @@ def _never_reclaimed(budget: MemoryBudget) -> None:
     """Likewise of :meth:`MemoryBudget.make_free`, which takes back from all that were granted some."""
 
 
+def _never_advanced_at_once(budget: MemoryBudget, open_records: OpenRecords) -> bool:  # noqa: ARG001
+    """Likewise of :meth:`MemoryBudget.advance`."""
+    return False
+
+
+_advance_at_once = either(f"{__package__}._open_records", "advance_at_once", _never_advanced_at_once)
 _reclaim_at_once = either(f"{__package__}._open_records", "reclaim_at_once", _never_reclaimed)
 _grant_at_once = either(f"{__package__}._open_records", "grant_at_once", _never_at_once)
 
@@ -146,10 +152,7 @@ class MemoryBudget:
             missing = charge - (open_records.granted - open_records.spent)
             largest = min(max(2 * open_records.quantum, FIRST_QUANTUM), MAX_QUANTUM)
             largest = max(largest, charge)
-            quantum = min(
-                largest, (self.limit - self.used) // max(self._sharers - len(self._creditors), len(self._creditors), 1)
-            )
-            quantum = max(quantum, charge)
+            quantum = max(min(largest, self._share()), charge)
             if missing > quantum or self.waiters or self.closed or self.used + quantum > self.limit:
                 if not self.make_free(missing):
                     return False
@@ -163,6 +166,29 @@ class MemoryBudget:
             open_records.quantum = largest
             self._creditors[open_records] = None
             return True
+
+    def advance(self, open_records: OpenRecords) -> None:
+        """Let an open batch to which more logs will come spend ``FIRST_QUANTUM`` bytes in advance, once, so that the
+        next logs of very many streams ask for nothing. It is granted none while others wait, or if that is more than
+        its share of what is free: nothing is taken back from others for it.
+        """
+        if _advance_at_once(self, open_records):
+            return
+        with self.lock:
+            if open_records.closed or open_records.quantum or not self.has(FIRST_QUANTUM):
+                return
+            if self._share() < FIRST_QUANTUM:
+                return
+            # No calls from here on: all of this happens.
+            self.used += FIRST_QUANTUM
+            open_records.granted += FIRST_QUANTUM
+            open_records.quantum = FIRST_QUANTUM
+            self._creditors[open_records] = None
+
+    def _share(self) -> int:
+        """What one of those who hold memory in advance may have of what is free, bytes. The caller holds the lock."""
+        creditors = len(self._creditors)
+        return (self.limit - self.used) // max(self._sharers - creditors, creditors, 1)
 
     def has_spent(self, open_records: OpenRecords) -> None:
         """A batch has nothing left that could be taken back. The caller holds the lock."""

@@ -28,7 +28,8 @@ from ...wire.text import Fallback
 RECORD_OVERHEAD = 320
 
 #: What an open batch may have of the budget beyond what its records owe, bytes. It begins with a few logs, less than a
-#: batch itself is charged, and doubles with each grant, so that of many streams each has little.
+#: batch itself is charged, with the first log of a handle, and doubles with each grant, so that of many streams each
+#: has little.
 FIRST_QUANTUM = 2 * 1024
 MAX_QUANTUM = 64 * 1024
 
