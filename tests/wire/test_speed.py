@@ -70,7 +70,7 @@ def test_what_was_compiled_is_used_from_a_zip_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", ["another Python", "another machine", "no place for files"])
 def test_in_a_zip_file_that_does_not_fit_the_pure_twins_work(other: str, tmp_path: Path) -> None:
-    """They do the same, and nothing is said."""
+    """They do the same, from their bytecode, and nothing is said."""
     archive = tmp_path / "producer.zip"
     with ZipFile(session.package_zip()) as made, ZipFile(archive, "w") as changed:
         for name in made.namelist():
@@ -80,7 +80,7 @@ def test_in_a_zip_file_that_does_not_fit_the_pure_twins_work(other: str, tmp_pat
             changed.writestr(name.replace("-3", "-2") if other == "another Python" else name, content)
     folder = "/proc/none" if other == "no place for files" else str(tmp_path)
     use = f"import tempfile; tempfile.tempdir = {folder!r}; {TWIN}; print(speed.__file__)"
-    assert run("-c", use, path=str(archive)) == f"pure producer.wire.lines\n{archive}/producer/wire/speed.py"
+    assert run("-c", use, path=str(archive)) == f"pure producer.wire.lines\n{archive}/producer/wire/speed.pyc"
 
 
 def test_the_version_and_the_statistics_say_which_twin_it_is() -> None:

@@ -196,7 +196,7 @@ def test_nothing_is_made_where_no_channel_is(options: dict[str, list[str]]) -> N
     if options:
         open_channel(disk).close()
     before = disk.names("/")
-    with pytest.raises(ChannelFormatError, match="is not a directory"):
+    with pytest.raises(ChannelFormatError, match="does not exist"):
         mend(disk, **options)
     assert disk.names("/") == before
 
