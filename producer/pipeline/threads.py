@@ -12,6 +12,7 @@ from ..clock import Clock, Deadline
 from ..forks import Stage, call_in_child
 from ..loggers import get_logger
 from ..own_threads import at_work
+from ..twins import compiled
 
 _log = get_logger("producer.worker")
 
@@ -38,15 +39,22 @@ class Acquirable(Protocol):
         """Likewise."""
 
 
+_compiled = compiled(f"{__package__}._threads")
+
+
 def stand_back(lock: Acquirable) -> None:
-    """Before a lock that is held for microseconds only is taken by a thread that no sender waits for.
+    """Before a lock is taken that is held for microseconds only, and by many: wait until it is free.
 
     Who waits for a lock in the ordinary way owns it before the interpreter lets it run, so that everybody who comes
     meanwhile waits as well, and so on for good: each use of the lock is then a switch of threads. Who stands back until
-    it is free takes it while it runs.
+    it is free takes it while it runs. Without what is compiled only the threads below do so: an interrupt could make an
+    application's thread leave the lock behind.
     """
+    if _compiled is not None:
+        _compiled.wait_until_free(lock, _STAND_BACK)
+        return
     if threading.get_ident() not in _idents:
-        return  # an interrupt could make the main thread leave the lock behind
+        return
     while not lock.acquire(blocking=False):
         time.sleep(_STAND_BACK)
     lock.release()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from producer.clock import NO_DEADLINE, Deadline, SystemClock
+from producer.pipeline import threads
 from producer.pipeline.threads import StageThread, stand_back
 from tests.channels.interrupts import interrupted_everywhere
 from tests.support.waiting import PATIENCE
@@ -28,10 +29,30 @@ class _Taken:
         self.released += 1
 
 
-def test_who_stands_back_takes_no_place_in_the_line_for_a_lock() -> None:
-    """It looks again and again until the lock is free, and leaves it free; on a thread of the user's, which an
-    interrupt may meet, it does nothing.
+@pytest.mark.skipif(threads._compiled is None, reason="what is compiled alone may do so on any thread")
+def test_a_sender_takes_no_place_in_the_line_for_a_lock() -> None:
+    """Else each of several threads that send would be woken for each list, by the one before it."""
+    lock = _Taken()
+    stand_back(lock)
+    assert lock.asked == [False] * 3
+    assert lock.released == 1
+
+
+@pytest.mark.skipif(threads._compiled is None, reason="what is compiled alone may do so on any thread")
+def test_who_has_a_lock_does_not_stand_back_from_it() -> None:
+    """A finalizer on a thread that has it would wait for ever; it is told instead."""
+    lock = threading.RLock()
+    with lock:
+        stand_back(lock)
+        assert lock._is_owned()
+    assert not lock._is_owned()
+
+
+def test_who_stands_back_takes_no_place_in_the_line_for_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what is compiled, too: it looks again and again until the lock is free, and leaves it free; on a thread
+    of the user's, which an interrupt may meet, it does nothing.
     """
+    monkeypatch.setattr(threads, "_compiled", None)
     lock = _Taken()
     stand_back(lock)
     assert lock.asked == []

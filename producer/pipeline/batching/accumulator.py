@@ -201,6 +201,7 @@ class LogAccumulator:
         :raises StreamStoppedError: a batch of the ordered stream has failed for good.
         """
         key, record, logs = piece
+        stand_back(self._lock)
         with self._lock:
             self._withdraw()
             self._must_accept(key)

@@ -206,6 +206,7 @@ class MemoryBudget:
 
         :raises ProducerClosedError: the producer closes.
         """
+        stand_back(self.lock)
         with self.lock:
             if self.closed:
                 raise ProducerClosedError("the producer is closed")

@@ -1,0 +1,3 @@
+from typing import Any
+
+def wait_until_free(lock: Any, pause: float) -> None: ...
