@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 
 from producer.clock import NO_DEADLINE, Deadline, SystemClock
 from producer.pipeline import threads
+from producer.pipeline.batching import accumulator, memory
+from producer.pipeline.batching.accumulator import Piece
 from producer.pipeline.threads import StageThread, stand_back
 from tests.channels.interrupts import interrupted_everywhere
+from tests.support.pipelines import KEY, record, threadless
 from tests.support.waiting import PATIENCE
 
 
@@ -36,6 +40,16 @@ def test_a_sender_takes_no_place_in_the_line_for_a_lock() -> None:
     stand_back(lock)
     assert lock.asked == [False] * 3
     assert lock.released == 1
+
+
+@pytest.mark.parametrize("place", [accumulator, memory])
+def test_who_sends_lists_stands_back_from_the_budgets_lock(place: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is taken, where memory is reserved and where a piece joins its batch."""
+    asked: list[object] = []
+    monkeypatch.setattr(place, "stand_back", asked.append)
+    pipeline = threadless()
+    pipeline.accept_encoded(100, lambda: [Piece(KEY, record("one"), 1)], None)
+    assert pipeline.budget.lock in asked
 
 
 @pytest.mark.skipif(threads._compiled is None, reason="what is compiled alone may do so on any thread")
