@@ -162,8 +162,9 @@ class Registry:
             futures = [StoredFuture(Waiting(self, first + i), callback, self._channel) for i in range(count)]
             for number, future in enumerate(futures, first):
                 if callback is None:
-                    held = self._held[number] = _Held(future, self._gone)
-                    held.number = number
+                    held = _Held(future, self._gone)
+                    held.number = number  # first: what is known can be forgotten, wherever an interrupt comes
+                    self._held[number] = held
                 else:
                     self._heeded[number] = future
         return futures
