@@ -3,6 +3,8 @@
 A component's ``Options`` is a frozen dataclass whose fields are made by :func:`option`. :func:`read_options` makes one
 of the values of a configuration, TOML's typed ones or the texts of a properties file, and reports everything that is
 wrong with them at once, with the nearest right name for a wrong one.
+
+It is one long file because a rule is declared, applied and told in the same terms, from the field to the sentence.
 """
 
 from __future__ import annotations
