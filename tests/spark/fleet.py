@@ -4,7 +4,7 @@ Each process has its batches ready, and sends as its producer does: so many requ
 refusal for the quota, a backoff for the batch. LogHub takes so many requests a second in each whole second, and refuses
 the others; a request takes a while, unequally long. The tasks of a process fail when a batch has no attempts left.
 
-``python -m tests.spark.fleet`` prints the table of ``docs/spark.md``.
+``python -m tests.spark.fleet`` prints the table of ``tests/benchmarks/MEASURED.md``.
 """
 
 from __future__ import annotations
