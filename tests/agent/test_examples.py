@@ -67,9 +67,9 @@ def test_every_example_is_well(path: Path, tmp_path: Path, server: LogHubServer)
 
 
 def test_every_example_is_in_the_list() -> None:
-    """``docs/agent.md`` names each of them."""
-    text = (EXAMPLES.parents[1] / "docs/agent.md").read_text()
-    assert [path.name for path in FILES if f"(../examples/agent/{path.name})" not in text] == []
+    """``examples/README.md`` names each of them."""
+    text = (EXAMPLES.parent / "README.md").read_text()
+    assert [path.name for path in FILES if f"(agent/{path.name})" not in text] == []
 
 
 def test_access_logs_of_nginx_reach_loghub_with_their_fields(tmp_path: Path, server: LogHubServer) -> None:
