@@ -51,28 +51,24 @@ def _named(place: str, default: str) -> Any:
 
 
 COMMANDS: dict[str, Command] = {
-    "ship": Command(
-        "ship log files to a LogHub, by a Spark job or processes of this machine", "arguments.ship", "ship", "ship"
-    ),
-    "agent": Command("run an agent: sources, channels and sinks of a file, as Flume does", "arguments.agent", "agent"),
-    "channel": Command("look into, mend or empty the directory of a file channel", "arguments.channel", "channel"),
+    "ship": Command("ship log files to LogHub, with or without Spark", "arguments.ship", "ship", "ship"),
+    "agent": Command("run an agent: sources, channels and sinks, as in Flume", "arguments.agent", "agent"),
+    "channel": Command("inspect, repair or drain the directory of a file channel", "arguments.channel", "channel"),
     "serve": Command("run an embedded LogHub for development and tests", "serve", "serve", "server"),
     "check": Command("ask whether logs would arrive, and say what is wrong", "arguments.places:check", "places:check"),
     "send": Command("send lines, JSON lines or CSV, and say how many were delivered", "arguments.send", "send"),
-    "search": Command("logs of a time range that match a query", "arguments.search:search", "search:search"),
-    "count": Command("how many logs match a query", "arguments.search:count", "search:count"),
-    "sql": Command("rows that SQL makes of the logs that match", "arguments.search:sql", "search:sql"),
+    "search": Command("find logs of a time range", "arguments.search:search", "search:search"),
+    "count": Command("count the logs that match a query", "arguments.search:count", "search:count"),
+    "sql": Command("run SQL over logs", "arguments.search:sql", "search:sql"),
     "context": Command(
-        "what the sender of a log sent before and after it", "arguments.search:context", "search:context"
+        "show what the sender of a log sent before and after it", "arguments.search:context", "search:context"
     ),
-    "tail": Command("the newest logs, and with -f those that come", "arguments.tail:tail", "tail:tail"),
-    "pull": Command("all logs of shards, in the order in which they came", "arguments.tail:pull", "tail:pull"),
+    "tail": Command("show the newest logs; with -f follow new ones", "arguments.tail:tail", "tail:tail"),
+    "pull": Command("print all logs of shards, in the order of arrival", "arguments.tail:pull", "tail:pull"),
     "projects": Command("list the projects", "arguments.places:projects", "places:projects"),
     "logstores": Command("list the logstores of a project", "arguments.places:logstores", "places:logstores"),
     "create": Command("create a project or a logstore", "arguments.places:create", "places:create"),
-    "completion": Command(
-        "print what completes this command in a shell: bash, zsh or fish", "completion", "completion"
-    ),
+    "completion": Command("print a completion script for bash, zsh or fish", "completion", "completion"),
 }
 
 _EXAMPLES = (
@@ -88,7 +84,7 @@ def build_parser(wanted: Mapping[str, Command]) -> Parser:
 
     :param wanted: the commands whose arguments it is to know; of the others only what they are for.
     """
-    parser = Parser(prog="producer", description="Logs to LogHub (Aliyun Log Service).")
+    parser = Parser(prog="producer", description="Send logs to LogHub (Aliyun Log Service), and look at them.")
     parser.add_argument("-V", "--version", action=_Version, help="show program's version number and exit")
     _add_log_level(parser, "WARNING")
     actions = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
@@ -121,5 +117,9 @@ class _Version(argparse.Action):
 
 def _add_log_level(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument(
-        "--log-level", type=str.upper, choices=_LEVELS, default=default, help="of this process's own log (WARNING)"
+        "--log-level",
+        type=str.upper,
+        choices=_LEVELS,
+        default=default,
+        help="level of this command's own log (WARNING)",
     )

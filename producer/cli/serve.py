@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=whole_number, default=DEFAULT_PORT, help="port, 0 for a free one (default: %(default)s)"
     )
-    parser.add_argument("--data", metavar="DIR", help="directory that keeps what is stored (default: memory)")
-    parser.add_argument("--access-key-id", metavar="ID", help="the access key that clients sign with")
+    parser.add_argument("--data", metavar="DIR", help="directory for stored logs (default: memory)")
+    parser.add_argument("--access-key-id", metavar="ID", help="the access key id that clients sign with")
     parser.add_argument(
         "--access-key-secret",
         metavar="SECRET",

@@ -13,19 +13,19 @@ UNITS = ("systemd", "container", "kubernetes")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``producer agent``."""
     _add_file(parser, None)
-    parser.add_argument("--until-done", action="store_true", help="end when all sources have nothing left to do")
-    parser.add_argument("--no-reload", action="store_true", help="do not look whether the file has changed")
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="instead of running it")
-    check = add_action(actions, "check", "say what would run, or all that is wrong; starts nothing")
+    parser.add_argument("--until-done", action="store_true", help="end when everything is delivered")
+    parser.add_argument("--no-reload", action="store_true", help="do not take up changes of the file")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions, instead of running the agent")
+    check = add_action(actions, "check", "list what would run, or all mistakes; start nothing")
     _add_file(check, argparse.SUPPRESS)
-    turn = add_action(actions, "convert", "write Flume's configuration as ours, to the standard output")
+    turn = add_action(actions, "convert", "translate a Flume file to TOML, on standard output")
     turn.add_argument("--flume", metavar="FILE", default=argparse.SUPPRESS, help="a properties file")
-    turn.add_argument("--name", metavar="AGENT", default=argparse.SUPPRESS, help="which of its agents")
-    tell = add_action(actions, "explain", "what a type is and which options it has; without one, all types")
+    turn.add_argument("--name", metavar="AGENT", default=argparse.SUPPRESS, help="the agent's name in it")
+    tell = add_action(actions, "explain", "describe a type and its options; without TYPE, list all types")
     tell.add_argument("type", nargs="?", metavar="TYPE", help="such as taildir, sinks.http or Flume's name")
-    text = add_action(actions, "unit", "a file to run it as a service, on the standard output")
-    text.add_argument("kind", choices=UNITS, help="for whom")
-    text.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="of the agent")
+    text = add_action(actions, "unit", "print a file that runs it as a service")
+    text.add_argument("kind", choices=UNITS, help="the kind of service")
+    text.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="the agent's configuration")
     set_examples(check, "producer agent check --config agent.toml")
     set_examples(turn, "producer agent convert --flume flume.properties --name a1 > agent.toml")
     set_examples(tell, "producer agent explain", "producer agent explain taildir")
@@ -42,11 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_file(parser: argparse.ArgumentParser, default: object) -> None:
     """:param default: nothing for an action, which must not overwrite what stands before it."""
     off = False if default is None else default
-    parser.add_argument("--config", metavar="FILE", default=default, help="a configuration in TOML")
-    parser.add_argument("--flume", metavar="FILE", default=default, help="a properties file of Flume, instead")
-    parser.add_argument("--name", metavar="AGENT", default=default, help="which agent of Flume's file")
-    parser.add_argument("--state", metavar="DIR", default=default, help="what components keep; instead of the file's")
-    parser.add_argument("--monitoring", metavar="HOST:PORT", default=default, help="instead of the file's")
+    parser.add_argument("--config", metavar="FILE", default=default, help="the configuration, in TOML")
+    parser.add_argument("--flume", metavar="FILE", default=default, help="a Flume properties file, instead of --config")
+    parser.add_argument("--name", metavar="AGENT", default=default, help="the agent's name in Flume's file")
+    parser.add_argument("--state", metavar="DIR", default=default, help="the state directory; overrides the file")
     parser.add_argument(
-        "--ignore-unknown", action="store_true", default=off, help="pass over unknown options of Flume's file"
+        "--monitoring", metavar="HOST:PORT", default=default, help="where to serve metrics; overrides the file"
+    )
+    parser.add_argument(
+        "--ignore-unknown", action="store_true", default=off, help="skip unknown options of Flume's file"
     )

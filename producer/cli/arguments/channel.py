@@ -12,35 +12,37 @@ from .target import WHERE, add_output, add_target
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``producer channel``."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    inspect = _add_channel_action(actions, "inspect", "what is in it: events, age, segments, damage; changes nothing")
+    inspect = _add_channel_action(
+        actions, "inspect", "show what is in it: events, age, segments, damage; change nothing"
+    )
     inspect.add_argument("--json", action="store_true", help="for programs")
     verify = _add_channel_action(
-        actions, "verify", "check every record; exit code 1 if something is damaged; changes nothing"
+        actions, "verify", "check every record; exit code 1 if something is damaged; change nothing"
     )
     verify.add_argument("--json", action="store_true", help="for programs")
-    peek = _add_channel_action(actions, "peek", "the first logs in it, decoded; changes nothing")
+    peek = _add_channel_action(actions, "peek", "print the first logs in it; change nothing")
     peek.add_argument("-n", "--limit", type=positive_integer, default=10, metavar="N", help="default: %(default)s")
-    export = _add_channel_action(actions, "export", "all logs in it, decoded; changes nothing")
-    export.add_argument("-n", "--limit", type=positive_integer, metavar="N", help="logs at most; default: all")
+    export = _add_channel_action(actions, "export", "print all logs in it; change nothing")
+    export.add_argument("-n", "--limit", type=positive_integer, metavar="N", help="at most N logs; default: all")
     for reader in (peek, export):
         add_output(reader)
-    mend = _add_channel_action(
-        actions, "repair", "mend what is damaged; files are kept as they were in quarantine/ beside them"
-    )
+    mend = _add_channel_action(actions, "repair", "repair damaged files; the originals are kept in quarantine/")
     mend.add_argument(
-        "--give-up-missing", action="store_true", help="go on without segments that are missing; their events are lost"
+        "--give-up-missing", action="store_true", help="go on without missing segments; their events are lost"
     )
-    drain = _add_channel_action(actions, "drain", "deliver what is in it, then end")
+    drain = _add_channel_action(actions, "drain", "deliver what is in it")
     drain.add_argument(
-        "--all", action="store_true", help="DIR is the base of ProcessFileChannel: each directory below it, in turn"
+        "--all", action="store_true", help="DIR is the base of ProcessFileChannel: drain each directory below it"
     )
     add_target(drain, project=False, logstore=False)
     drain.add_argument(
         "--dead-letter",
         metavar="DIR2",
-        help="keeps what the server refuses for good, with the reason; default: DIR.dead-letter, or the base's",
+        help="where to put what the server refuses for good; default: DIR.dead-letter, or the base's",
     )
-    drain.add_argument("--timeout", type=seconds, metavar="SECONDS", help="what is left then stays; default: no limit")
+    drain.add_argument(
+        "--timeout", type=seconds, metavar="SECONDS", help="stop after this long, and keep the rest; default: no limit"
+    )
     set_examples(inspect, "producer channel inspect /var/lib/app/channel")
     set_examples(verify, "producer channel verify --json /var/lib/app/channel")
     set_examples(peek, "producer channel peek /var/lib/app/channel", "producer channel peek DIR -n 100 --output jsonl")
@@ -65,7 +67,11 @@ def _add_channel_action(actions: Any, name: str, text: str) -> argparse.Argument
     action = add_action(actions, name, text)
     action.add_argument("directory", metavar="DIR")
     action.add_argument(
-        "--data-directory", action="append", default=[], metavar="DIR", help="as the channel's; may be repeated"
+        "--data-directory",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a data directory of the channel; may be repeated",
     )
     action.add_argument("--key-file", metavar="FILE", help="keys of encrypted segments, as FileKeys reads them")
     return action

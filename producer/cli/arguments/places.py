@@ -17,7 +17,7 @@ def projects(parser: argparse.ArgumentParser) -> None:
 
 def logstores(parser: argparse.ArgumentParser) -> None:
     """Of ``producer logstores``."""
-    parser.add_argument("-v", "--details", action="store_true", help="also their shards and how long they keep logs")
+    parser.add_argument("-v", "--details", action="store_true", help="also show shards and how long logs are kept")
     add_output(parser)
     add_target(parser, logstore=False)
     set_examples(parser, "producer logstores -p my-project", "producer logstores --details --profile prod", more=WHERE)
@@ -26,16 +26,16 @@ def logstores(parser: argparse.ArgumentParser) -> None:
 def create(parser: argparse.ArgumentParser) -> None:
     """Of ``producer create``."""
     parser.add_argument("what", choices=("project", "logstore"), metavar="project or logstore")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="default: what --project or --logstore says")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="default: --project or --logstore")
     parser.add_argument("--shards", type=positive_integer, default=2, metavar="N", help="default: %(default)s")
     parser.add_argument(
         "--ttl", type=positive_integer, default=30, metavar="DAYS", help="how long logs are kept; default: %(default)s"
     )
     parser.add_argument(
-        "--index", action="store_true", help="of every word, which the service needs for `search` and `count`"
+        "--index", action="store_true", help="index every word; the service needs this for `search` and `count`"
     )
-    parser.add_argument("--description", default="", metavar="TEXT", help="of a project")
-    parser.add_argument("--if-not-exists", action="store_true", help="it is no error if it exists already")
+    parser.add_argument("--description", default="", metavar="TEXT", help="the project's description")
+    parser.add_argument("--if-not-exists", action="store_true", help="no error if it exists already")
     add_target(parser)
     set_examples(
         parser,

@@ -8,8 +8,8 @@ from ..parsing import positive_integer, set_examples, whole_number
 from .target import WHERE, add_output, add_target
 
 _TIMES = (
-    "Times are `now`, a time ago (-30s, -15m, -1h, -7d, -2w), Unix seconds, or ISO 8601; one without a zone is\n"
-    "of this machine's."
+    "Times are `now`, a time ago (-30s, -15m, -1h, -7d, -2w), Unix seconds, or ISO 8601; without a zone they are\n"
+    "in this machine's zone."
 )
 
 
@@ -18,12 +18,10 @@ def search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", nargs="?", default="*", metavar="QUERY", help="keywords; default: all logs")
     add_range(parser)
     parser.add_argument(
-        "-n", "--limit", type=positive_integer, default=100, metavar="N", help="logs at most; default: %(default)s"
+        "-n", "--limit", type=positive_integer, default=100, metavar="N", help="at most N logs; default: %(default)s"
     )
-    parser.add_argument("--oldest", action="store_true", help="the oldest of them, and not the newest")
-    parser.add_argument(
-        "--pack-meta", action="store_true", help="with __pack_meta__, by which `context` finds a log's neighbours"
-    )
+    parser.add_argument("--oldest", action="store_true", help="the oldest logs instead of the newest")
+    parser.add_argument("--pack-meta", action="store_true", help="add __pack_meta__, which `context` needs")
     _finish(
         parser,
         "producer search 'level: ERROR and timeout' --from -1h -p my-project -l app",
@@ -35,7 +33,7 @@ def count(parser: argparse.ArgumentParser) -> None:
     """Of ``producer count``."""
     parser.add_argument("query", nargs="?", default="*", metavar="QUERY", help="keywords; default: all logs")
     add_range(parser)
-    parser.add_argument("--histogram", action="store_true", help="of each part of the range")
+    parser.add_argument("--histogram", action="store_true", help="count each part of the range")
     _finish(
         parser,
         "producer count 'level: ERROR' --from -1d -p my-project -l app",
@@ -45,7 +43,7 @@ def count(parser: argparse.ArgumentParser) -> None:
 
 def sql(parser: argparse.ArgumentParser) -> None:
     """Of ``producer sql``."""
-    parser.add_argument("statement", metavar="SQL", help="SELECT …, of all logs; or QUERY | SELECT …")
+    parser.add_argument("statement", metavar="SQL", help="SELECT … for all logs, or QUERY | SELECT …")
     add_range(parser)
     _finish(
         parser,
@@ -56,8 +54,8 @@ def sql(parser: argparse.ArgumentParser) -> None:
 
 def context(parser: argparse.ArgumentParser) -> None:
     """Of ``producer context``."""
-    parser.add_argument("pack_id", metavar="PACK_ID", help="of the log: its __tag__:__pack_id__")
-    parser.add_argument("pack_meta", metavar="PACK_META", help="its __pack_meta__, of `search --pack-meta`")
+    parser.add_argument("pack_id", metavar="PACK_ID", help="the log's __tag__:__pack_id__")
+    parser.add_argument("pack_meta", metavar="PACK_META", help="the log's __pack_meta__, from `search --pack-meta`")
     for letter, name, text in (("-B", "--before", "logs before it"), ("-A", "--after", "logs after it")):
         parser.add_argument(
             letter, name, type=whole_number, default=10, metavar="N", help=f"{text}; default: %(default)s"

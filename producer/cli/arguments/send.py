@@ -10,13 +10,13 @@ from .target import WHERE, add_target
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add them."""
-    parser.add_argument("line", nargs="*", metavar="LINE", help="a log each; default, and -: the standard input")
+    parser.add_argument("line", nargs="*", metavar="LINE", help="a log; without LINE, or with -, read standard input")
     parser.add_argument(
         "-f",
         "--format",
         choices=("lines", "json", "csv"),
         default="lines",
-        help="lines: each is the field `content`; json: an object a line; csv: the first line names the fields",
+        help="lines: each line is the field `content`; json: one object a line; csv: the first line names the fields",
     )
     parser.add_argument("--topic", default="", metavar="TEXT")
     parser.add_argument("--source", metavar="TEXT", help="default: this machine's address")
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_number,
         default=60.0,
         metavar="SECONDS",
-        help="how long a log is tried; default: %(default)s",
+        help="how long to try each log; default: %(default)s",
     )
     add_target(parser)
     set_examples(

@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_reading_arguments(parser.add_argument_group("what and how to read"))
     _add_following_arguments(parser.add_argument_group("following"))
     running = parser.add_argument_group("running")
-    running.add_argument("--engine", choices=ENGINES, help="what ships; default: spark where it is installed")
+    running.add_argument("--engine", choices=ENGINES, help="default: spark where it is installed")
     running.add_argument(
-        "--workers", type=positive_integer, metavar="N", help="processes of --engine local; default: one a core"
+        "--workers", type=positive_integer, metavar="N", help="processes of --engine local; default: one for each core"
     )
     running.add_argument("--master", help=f"the Spark master; default: {LOCAL_MASTER}, this machine")
     running.add_argument(
@@ -66,40 +66,46 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--parser", choices=PARSER_NAMES, default="auto", help="default: %(default)s")
     group.add_argument("--pattern", metavar="REGEX", help="for --parser regex; its named groups become fields")
     group.add_argument(
-        "--delimiter", metavar="CHARACTER", help="for --parser delimited: between values; tab for a tab; default: ,"
+        "--delimiter",
+        metavar="CHARACTER",
+        help="for --parser delimited: what separates values; tab for a tab; default: ,",
     )
     group.add_argument(
         "--columns",
         metavar="NAME,NAME…",
-        help="for --parser delimited: the names of the values; default: the first line of each file tells them",
+        help="for --parser delimited: the names of the columns; default: the first line of each file",
     )
     group.add_argument(
         "--multiline-start",
         metavar="REGEX",
-        help="what the first line of a log matches: lines that do not match it go on with the log before them",
+        help="pattern of a log's first line; other lines belong to the log before them",
     )
     group.add_argument(
-        "--exclude", action="append", default=[], metavar="GLOB", help="file names or paths to leave out"
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="file names or paths to leave out; may be repeated",
     )
     group.add_argument(
         "--file-offset",
         action="store_true",
-        help="give each record its place: the field __file_offset__, and the file's inode as a tag",
+        help="add each record's position: the field __file_offset__, and the file's inode as a tag",
     )
     group.add_argument(
         "--line-time",
         action="store_true",
-        help="take a record's time from its line, where that tells it with a zone; LogHub may refuse old ones",
+        help="take a record's time from its line, if it has one with a zone; LogHub may refuse old ones",
     )
     group.add_argument(
         "--line-time-zone",
         metavar="ZONE",
-        help="--line-time, also of times that name no zone: theirs is this one, such as Asia/Shanghai or +08:00",
+        help="--line-time, with this zone for times without one, such as Asia/Shanghai or +08:00",
     )
     group.add_argument(
         "--line-time-format",
         metavar="FORMAT",
-        help="--line-time, of times in this format alone: codes of strptime such as '%%d.%%m.%%Y %%H:%%M', or unix, "
+        help="--line-time, only for times in this format: codes of strptime such as '%%d.%%m.%%Y %%H:%%M', or unix, "
         "unix-ms, unix-us",
     )
     group.add_argument(
@@ -114,7 +120,7 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
         type=positive_integer,
         default=PARTITION_BYTES,
         metavar="N",
-        help="what one task reads; default: %(default)s",
+        help="how many bytes one task reads; default: %(default)s",
     )
 
 
@@ -122,11 +128,13 @@ def _add_following_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--exactly-once",
         action="store_true",
-        help="store each line once, also if the job is killed and started again with its --checkpoint",
+        help="store each line once, also if the job is killed and run again with the same --checkpoint",
     )
     group.add_argument("--follow", action="store_true", help="keep shipping what is added to the paths")
     group.add_argument(
-        "--checkpoint", metavar="DIR", help="remembers how far each file was shipped; with --follow or --exactly-once"
+        "--checkpoint",
+        metavar="DIR",
+        help="where to remember how far each file was shipped; with --follow or --exactly-once",
     )
     group.add_argument(
         "--once", action="store_true", help="with --follow: ship what is new since the last time, and end"
@@ -136,7 +144,7 @@ def _add_following_arguments(group: argparse._ArgumentGroup) -> None:
         type=positive_number,
         default=INTERVAL,
         metavar="SECONDS",
-        help="how often to look; default: %(default)s",
+        help="time between two polls; default: %(default)s",
     )
     group.add_argument(
         "--settle",

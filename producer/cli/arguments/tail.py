@@ -10,19 +10,23 @@ from .target import WHERE, add_output, add_target
 
 def tail(parser: argparse.ArgumentParser) -> None:
     """Of ``producer tail``."""
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with those that come, until Ctrl-C")
+    parser.add_argument("-f", "--follow", action="store_true", help="follow new logs until Ctrl-C")
     parser.add_argument(
         "-n",
         "--lines",
         type=whole_number,
         default=10,
         metavar="N",
-        help="how many of the last hour; default: %(default)s",
+        help="how many logs of the last hour; default: %(default)s",
     )
-    parser.add_argument("--grep", metavar="REGEX", help="only logs with a value in which this is found")
-    parser.add_argument("--limit", type=positive_integer, metavar="N", help="end after so many logs")
+    parser.add_argument("--grep", metavar="REGEX", help="only logs with a value that contains a match")
+    parser.add_argument("--limit", type=positive_integer, metavar="N", help="stop after N logs")
     parser.add_argument(
-        "--interval", type=positive_number, default=1.0, metavar="SECONDS", help="between two looks; %(default)s"
+        "--interval",
+        type=positive_number,
+        default=1.0,
+        metavar="SECONDS",
+        help="time between two polls; default: %(default)s",
     )
     add_output(parser)
     add_target(parser)
@@ -36,12 +40,12 @@ def tail(parser: argparse.ArgumentParser) -> None:
 
 def pull(parser: argparse.ArgumentParser) -> None:
     """Of ``producer pull``."""
-    parser.add_argument("--shard", action="append", metavar="N", help="only this one; may be repeated")
+    parser.add_argument("--shard", action="append", metavar="N", help="only this shard; may be repeated")
     parser.add_argument(
-        "--from", dest="begin", default="begin", metavar="TIME", help="received since then; default: all that is kept"
+        "--from", dest="begin", default="begin", metavar="TIME", help="received since TIME; default: all logs"
     )
-    parser.add_argument("--to", dest="end", default="end", metavar="TIME", help="received before; default: now")
-    parser.add_argument("--limit", type=positive_integer, metavar="N", help="end after so many logs")
+    parser.add_argument("--to", dest="end", default="end", metavar="TIME", help="received before TIME; default: now")
+    parser.add_argument("--limit", type=positive_integer, metavar="N", help="stop after N logs")
     add_output(parser)
     add_target(parser)
     set_examples(

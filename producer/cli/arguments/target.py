@@ -7,7 +7,7 @@ from typing import Any
 
 #: What the help of every command with a target says.
 WHERE = (
-    "What the flags leave out comes from the environment (LOGHUB_ENDPOINT, LOGHUB_PROJECT, LOGHUB_LOGSTORE,\n"
+    "Flags that you leave out come from the environment (LOGHUB_ENDPOINT, LOGHUB_PROJECT, LOGHUB_LOGSTORE,\n"
     "LOGHUB_ACCESS_KEY_ID, LOGHUB_ACCESS_KEY_SECRET, LOGHUB_SECURITY_TOKEN, LOGHUB_REGION), then from the profile.\n"
     "The profile `local` is what `producer serve` listens on by default."
 )
@@ -30,14 +30,16 @@ def add_target(parser: argparse.ArgumentParser, *, project: bool = True, logstor
     :returns: their group.
     """
     group = parser.add_argument_group("where to")
-    group.add_argument("--profile", metavar="NAME", help="of the configuration file; default: $LOGHUB_PROFILE")
+    group.add_argument(
+        "--profile", metavar="NAME", help="a profile of the configuration file; default: $LOGHUB_PROFILE"
+    )
     group.add_argument("--endpoint", metavar="URL", help="such as https://cn-hangzhou.log.aliyuncs.com")
     if project:
         group.add_argument("-p", "--project", metavar="NAME")
     if logstore:
         group.add_argument("-l", "--logstore", metavar="NAME")
     add_keys(group)
-    group.add_argument("--region", metavar="NAME", help="such as cn-hangzhou; requests are signed with version 4 then")
+    group.add_argument("--region", metavar="NAME", help="such as cn-hangzhou; requests are then signed with version 4")
     return group
 
 
@@ -47,8 +49,8 @@ def add_keys(group: Any) -> None:
     group.add_argument(
         "--access-key-secret",
         metavar="SECRET",
-        help="default: $LOGHUB_ACCESS_KEY_SECRET, which others cannot see in the process list",
+        help="default: $LOGHUB_ACCESS_KEY_SECRET, which is safer: the process list does not show it",
     )
     group.add_argument(
-        "--security-token", metavar="TOKEN", help="of temporary credentials; default: $LOGHUB_SECURITY_TOKEN"
+        "--security-token", metavar="TOKEN", help="token of temporary credentials; default: $LOGHUB_SECURITY_TOKEN"
     )
