@@ -1,7 +1,7 @@
 """Producer and Stream: the API, which puts the stages together.
 
 ``send`` checks and encodes on the caller's thread, and hands one record to the pipeline; everything else happens
-behind it. The file is long since each way in, and what it raises, is told where users look for it.
+behind it. The file is long because each way in, and what it raises, is told where users look for it.
 """
 
 from __future__ import annotations

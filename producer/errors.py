@@ -45,7 +45,7 @@
                └── InternalError       a bug of this package or of a plugged-in part
 
 Whether an attempt may be repeated is a property of the class, so that a user's own ``RetryPolicy`` can use it too. The
-file is long since the tree is one.
+file is long because the tree is one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The protocols by which the parts know each other: a batch's destination, a credentials source, a channel.
 
-The file is long since whoever writes a part of his own finds here all that is asked of it.
+The file is long because whoever writes a part of his own finds here all that is asked of it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ is computed first, and the change, which only sets what is to be, may be made ag
 
 **Fork.** In a child the channel is empty and works; the parent's events, and its transactions, stay the parent's.
 
-The file is long since everything that one lock guards stands in it.
+The file is long because everything that one lock guards stands in it.
 """
 
 from __future__ import annotations

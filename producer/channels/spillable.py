@@ -16,7 +16,7 @@ each of the two increases. ``synced_sequence`` is the overflow's and never cover
 
 **Fork.** In a child the memory is empty; the overflow does what it does in a child.
 
-The file is long since the rule that keeps the order concerns every call, and stands in one place.
+The file is long because the rule that keeps the order concerns every call, and stands in one place.
 """
 
 from __future__ import annotations

@@ -82,13 +82,7 @@ class Outlet:
         if unknown:
             raise _unknown_option(next(iter(unknown)))
         check_producer(producer)
-        for name, value in (("project", project), ("logstore", logstore)):
-            if not isinstance(value, str) or not value:
-                raise ConfigError(name, "must be text that is not empty", value)
-        if on_full not in ("drop", "wait"):
-            raise ConfigError("on_full", "must be drop or wait", on_full)
-        if not _is_timeout(flush_timeout):
-            raise ConfigError("flush_timeout", "must be None or seconds, at least 0", flush_timeout)
+        _check_options(project, logstore, on_full, flush_timeout)
         key = {
             "access_key_id": access_key_id,
             "access_key_secret": access_key_secret,
@@ -223,6 +217,17 @@ class Outlet:
         """A thread of the parent may hold the lock, and what it has deferred is the parent's to send."""
         self._counting = threading.RLock()
         self._deferred = deque()
+
+
+def _check_options(project: object, logstore: object, on_full: object, flush_timeout: object) -> None:
+    """:raises ConfigError: one of them is wrong."""
+    for name, value in (("project", project), ("logstore", logstore)):
+        if not isinstance(value, str) or not value:
+            raise ConfigError(name, "must be text that is not empty", value)
+    if on_full not in ("drop", "wait"):
+        raise ConfigError("on_full", "must be drop or wait", on_full)
+    if not _is_timeout(flush_timeout):
+        raise ConfigError("flush_timeout", "must be None or seconds, at least 0", flush_timeout)
 
 
 def _unknown_option(name: str) -> ConfigError:

@@ -1,7 +1,7 @@
 """Pipeline: the stages of one producer in one process, put together.
 
-``client`` makes one, and a new one after a fork; it knows no protocol and no disk, only a sink. The file is long since
-all that starts, joins and ends the stages stands in one place.
+``client`` makes one, and a new one after a fork; it knows no protocol and no disk, only a sink. The file is long
+because all that starts, joins and ends the stages stands in one place.
 """
 
 from __future__ import annotations

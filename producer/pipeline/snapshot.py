@@ -21,15 +21,7 @@ def snapshot(
 ) -> Stats:
     """See :class:`~producer.metrics.Stats`."""
     batches = accumulator.incomplete()
-    memory = dict.fromkeys(MEMORY_STAGES, 0)
-    counts = dict.fromkeys(BATCH_STAGES, 0)
-    for batch in batches:
-        stage = batch.state.value
-        if stage in counts:
-            unspent = batch.unspent
-            counts[stage] += 1
-            memory[stage] += batch.held - unspent
-            memory["reserved"] += unspent
+    counts, memory = _by_stage(batches)
     used, reserved = budget.usage()
     memory["reserved"] += reserved
     memory["callbacks"] = max(0, used - sum(memory.values()))
@@ -53,6 +45,20 @@ def snapshot(
         destinations=io_pool.stats(),
         twin=TWIN,
     )
+
+
+def _by_stage(batches: list[ProducerBatch]) -> tuple[dict[str, int], dict[str, int]]:
+    """How many batches are in each stage, and the bytes of memory in each."""
+    counts = dict.fromkeys(BATCH_STAGES, 0)
+    memory = dict.fromkeys(MEMORY_STAGES, 0)
+    for batch in batches:
+        stage = batch.state.value
+        if stage in counts:
+            unspent = batch.unspent
+            counts[stage] += 1
+            memory[stage] += batch.held - unspent
+            memory["reserved"] += unspent
+    return counts, memory
 
 
 def _stream_stats(accumulator: LogAccumulator, batches: list[ProducerBatch]) -> tuple[StreamStats, ...]:

@@ -2,8 +2,9 @@
 """The compiled twin of the columns' encoder: records straight from Arrow's buffers, without the interpreter lock.
 
 The buffers come through Arrow's C data interface. What Arrow's ``validate`` looks at is believed: that buffers are as
-long as they must be, and where the last text ends. Every other position is checked when the sizes are measured. Sizes first (``measure``), then the records of any rows, in any order, into memory of exactly
-that size (``write``).
+long as they must be, and where the last text ends. Every other position is checked when the sizes are measured.
+Sizes come first (``measure``), then the records of any rows, in any order, into memory of exactly that size
+(``write``). The file is long because each of Arrow's layouts is measured and written here.
 
 Source: arrow.apache.org, The Arrow C data interface, and the layouts of the columnar format.
 """

@@ -2,8 +2,9 @@
 """The compiled twin of ``PureGroups`` in ``read_columns.py``: an answer's bytes become the buffers of Arrow's columns.
 
 An answer is looked through once, when it comes: whatever is not written as encoders write it (another order inside a
-field, a field that is not known, a length that leads nowhere) makes it ``UnusualError``, and the protobuf library's. So all
-that comes behind that look goes by lengths that have been checked.
+field, a field that is not known, a length that leads nowhere) makes it ``UnusualError``, and the protobuf library's.
+So all that comes behind that look goes by lengths that have been checked. The file is long because the look and what
+relies on it stand together.
 
 Source: LogHub protocol, Protobuf; the layouts of Arrow's columnar format.
 """

@@ -1,7 +1,7 @@
 """FileChannel: events on the disk, in transactions; what is committed survives the process and the machine.
 
 It puts the parts together: the ledger knows what is there, the log writes it down, the reader brings it back, the
-checkpointer makes the next opening short. The file is long since each option and each call is told
+checkpointer makes the next opening short. The file is long because each option and each call is told
 about where it stands.
 """
 

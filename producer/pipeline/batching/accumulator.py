@@ -2,7 +2,7 @@
 
 Records are added to the open batch of their stream. A batch that is full, or has lingered, is sealed: it takes no more
 records, and stands among the sealed ones until somebody has handed it on. A stream is remembered only while it has a
-batch under way, and a little longer for its context (pack id) and its counters. The file is long since whatever one
+batch under way, and a little longer for its context (pack id) and its counters. The file is long because whatever one
 lock guards stands in one place.
 
 A signal handler may raise at any call. So what belongs together changes in statements that have no call between them,

@@ -8,7 +8,7 @@ A batch has one owner at a time, who alone moves it to its next state::
                   └─ WAITING (retry queue)
 
 ``close`` at its deadline, and ``fork`` in the child, fail a batch without owning it; that is why a transition tells
-whether it happened: a batch in a final state never changes again. The file is long since all that one lock guards
+whether it happened: a batch in a final state never changes again. The file is long because all that one lock guards
 stands in it.
 """
 

@@ -1,7 +1,8 @@
 """MemoryBudget: the bound on the bytes of everything accepted and not yet settled, and Reservation, a part of it.
 
 First come, first served: a request waits behind those that came before it, also when it would fit, so that a large
-one is never starved by small ones. Every byte taken is given back once.
+one is never starved by small ones. Every byte taken is given back once. The file is long because budget, reservation
+and lease share one lock.
 
 An exception that a signal handler raises may fall on any call. It must leave no lock held and nobody in line, and
 what was taken must be somebody's to give back: bytes go to a reservation, and from there to a batch, in statements that

@@ -14,7 +14,7 @@ not write, and would not say so twice. What is not known to be on the disk of th
 says of the old ones that it does not count there. If that fails too, those who wait for it are told, and what nobody
 waits for, since its commit has returned, is *owed*: no other run is written before it.
 
-The file is long since whatever the two locks order and guard stands in one place.
+The file is long because whatever the two locks order and guard stands in one place.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Looking into a channel's directories without changing anything, also while a channel runs on them.
 
-The file is long since reports and events come of the same look.
+The file is long because reports and events come of the same look.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Replay: what a channel holds, read from its checkpoint and the log behind it.
 
 One pass over the log; takes are remembered in a set and subtracted at the end, so that the time is linear in the log.
-What is torn and what is damaged is told apart as the package's docstring says. The file is long since a segment's
+What is torn and what is damaged is told apart as the package's docstring says. The file is long because a segment's
 pass and the sum of all passes decide that together.
 """
 

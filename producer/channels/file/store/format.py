@@ -1,6 +1,6 @@
 """Bytes of the log: headers of segments, records, events. The format itself is told in the package's docstring.
 
-Pure functions: no files, no clock, no locks. The file is long since whatever lies on the disk is read and written here.
+Pure functions: no files, no clock, no locks. The file is long because all bytes on disk are read and written here.
 """
 
 from __future__ import annotations
