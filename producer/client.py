@@ -155,11 +155,11 @@ class Producer:
         :param source: the LogGroup's source; None is that of the configuration.
         :param shard_hash: records with equal hashes go to the same shard; None balances the load.
         :param callback: called once with the :class:`~producer.Result`, on a handler thread.
-        :param urgent: send it at once, with what waits of its stream, rather than after ``linger_ms``; behind a channel
-            only what has come out of it.
+        :param urgent: send it at once, with what waits in its stream, instead of after ``linger_ms``; behind a channel
+            only what has left the channel.
         :returns: the future of the result.
         :raises InvalidArgumentError: an unknown project, a malformed logstore name, a field name that is not text, a
-            value that cannot be sent, an argument by its place that has a name.
+            value that cannot be sent, an argument that must be given by name.
         :raises LogSizeTooLargeError: larger than a batch (8 MiB) or than ``total_size_in_bytes``.
         :raises MaxBatchCountExceedError: a list of more than 40,960 logs.
         :raises SendTimeoutError: no memory, or no room in the channel, within ``max_block_ms``.
@@ -349,16 +349,15 @@ class Producer:
         every batch that then waits for a retry one last attempt at once, wait for all deliveries and callbacks, end
         the threads. May be called any number of times, from any thread, in callbacks too.
 
-        With a channel, what is not delivered in the time of the retries stays there for the next producer on it: its
-        futures fail with code ``LeftInChannel``, and how much it is stands in the log and in :meth:`stats`. The
-        channels are closed last.
+        With a channel, what the retries could not deliver stays there for the next producer on it: its futures fail
+        with code ``LeftInChannel``, and the log and :meth:`stats` say how much it is. The channels are closed last.
 
         :param timeout: seconds, one budget for everything; None waits as long as it takes.
         :raises CloseTimeoutError: it took longer; what was left is failed (code ``ProducerClosed``).
         :raises ProducerError: called by a sink, a channel, a strategy for retries or a credentials provider, on the
             producer's thread: it would wait for itself.
 
-        What the ``close`` of the sink raises is raised once, by the call that closed it; all else is closed then.
+        An error of the sink's ``close`` is raised once, by the call that closed it, after all else is closed.
         """
         _check_timeout(timeout)
         with self._lock:
@@ -397,8 +396,7 @@ class Producer:
 
         :param logstore: to ask for; None asks for the project alone.
         :param timeout: seconds, name resolution included.
-        :returns: what was found, in a sentence. A key that may write need not be allowed to ask; that is no error, and
-            said.
+        :returns: what was found, in a sentence. A key that may write but not ask is no error, and the sentence says so.
         :raises TargetError: what is wrong, in a sentence: no connection, wrong key, wrong secret, no such project or
             logstore, a clock that differs, https where http is spoken, a wrong region of signature version 4.
         :raises InvalidArgumentError: an unknown project, a malformed logstore name.

@@ -155,8 +155,8 @@ class HttpConfig(_Options):
         ``:port`` it holds for that port.
     :ivar verify: verify TLS certificates. Turning it off lets anybody on the path read and change your logs.
     :ivar ca_bundle: a PEM file (or folder) of certificate authorities; None takes ``REQUESTS_CA_BUNDLE`` or
-        ``CURL_CA_BUNDLE`` from the environment if set, else the bundle of certifi. A producer looks at it when it is
-        made, at that of the environment if its endpoint is https.
+        ``CURL_CA_BUNDLE`` from the environment if set, else the bundle of certifi. It is checked when the producer is
+        made (the environment's only for an https endpoint).
     :ivar pool_size: connections kept open for each host; None is one for each IO thread.
     :ivar user_agent: the ``User-Agent`` header.
     """
@@ -222,18 +222,18 @@ class ProducerConfig(_Options):
         overheads of a record and a batch included.
     :ivar max_block_ms: how long ``send`` waits for memory, milliseconds; 0 fails at once, negative waits for ever.
     :ivar io_thread_count: threads that send requests.
-    :ivar max_concurrency_per_destination: requests to one project under way at the same time, at most; None is
-        ``io_thread_count``. With fewer than that, threads stay free for the others even when one project hangs.
+    :ivar max_concurrency_per_destination: at most this many requests to one project at the same time; None is
+        ``io_thread_count``. With a smaller number, threads stay free for other projects even when one hangs.
     :ivar adaptive_concurrency: lower that number while a destination refuses, does not answer, or answers more slowly
         than it could, and raise it again.
     :ivar batch_size_threshold_in_bytes: a batch of this size is sent, bytes on the wire before compression.
     :ivar batch_count_threshold: a batch of this many logs is sent.
-    :ivar linger_ms: a batch is sent this long after its first record, milliseconds, or sooner with another whose time
-        has come: by 10 ms, and a tenth of it, at most. A producer's very first batch is sent after half a second at
-        most, so that a wrong endpoint shows at once.
-    :ivar retries: attempts after the first one; 0 or less is none. There is no value for "for ever": a
-        ``RetryPolicy(stop=tenacity.stop_never)`` says that in so many words. Behind a channel it has no say: retries
-        go on until one succeeds, or for ``delivery_timeout_ms``.
+    :ivar linger_ms: a batch is sent this long after its first record, milliseconds. Several batches may go together,
+        then up to a tenth of that, and up to 10 ms, earlier. A producer's very first batch is sent after half a second
+        at most, so that a wrong endpoint shows at once.
+    :ivar retries: attempts after the first one; 0 or less is none. For no limit use
+        ``RetryPolicy(stop=tenacity.stop_never)``. Not used behind a channel: there retries go on until one succeeds,
+        or for ``delivery_timeout_ms``.
     :ivar max_reserved_attempts: attempts kept in a :class:`~producer.Result`; the oldest are dropped.
     :ivar base_retry_backoff_ms: the first backoff, milliseconds.
     :ivar max_retry_backoff_ms: the longest backoff, milliseconds.
@@ -245,11 +245,11 @@ class ProducerConfig(_Options):
     :ivar compression: of request bodies.
     :ivar sign_version: signature version; v4 needs ``region``.
     :ivar region: such as ``cn-hangzhou``; for sign_version v4.
-    :ivar source: the LogGroup's source where ``send`` gives none; None is this host's address.
+    :ivar source: the LogGroup's source if ``send`` gives none; None is this host's address.
     :ivar log_tags: tags added to every LogGroup.
     :ivar generate_pack_id: add the ``__pack_id__`` tag, by which the service finds a log's neighbours.
-    :ivar default: as that of ``json.dumps``: called with a value that cannot be sent; returns one that can, or raises.
-        For Spark it has to be picklable.
+    :ivar default: like that of ``json.dumps``: called with a value that cannot be sent; returns one that can be sent,
+        or raises. For Spark it must be picklable.
     :ivar on_unencodable: what happens to a log with a value or a name that still cannot be sent: ``raise`` refuses
         the log, ``repr`` sends the ``repr`` of what cannot be sent.
     :ivar processor: name of an ingest processor of the service; None is none.
@@ -257,7 +257,7 @@ class ProducerConfig(_Options):
         retries go on, milliseconds; 0 does not wait.
     :ivar http: how requests travel.
     :ivar retry_policy: strategies of tenacity in place of the built-in rules.
-    :ivar stats_interval_ms: how often what ``stats()`` says is logged, as one line of JSON (logger ``producer.stats``,
+    :ivar stats_interval_ms: how often ``stats()`` is logged, as one line of JSON (logger ``producer.stats``,
         level INFO), milliseconds; 0 is never.
     :ivar name: prefix of thread names; None is ``producer-N``.
     """

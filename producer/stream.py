@@ -101,7 +101,7 @@ class Stream:
     def hurry(self) -> None:
         """Send what was accepted of this stream now, without waiting for ``linger_ms``; returns at once.
 
-        Behind a channel that is what has come out of it by now.
+        Behind a channel: only what has left the channel by now.
         """
         pipeline = self._producer._pipeline
         if pipeline is not None:
@@ -110,10 +110,10 @@ class Stream:
     async def asend(
         self, log: Log | Sequence[Log], *more: Never, callback: Callback | None = None, urgent: bool = False
     ) -> SendFuture:
-        """As :meth:`send`, and while there is no memory the event loop goes on: a thread waits, for as long as ``send``
-        would. Behind a channel the record is stored on a thread.
+        """As :meth:`send`, without blocking the event loop: while there is no memory a thread waits, for as long as
+        ``send`` would. Behind a channel a thread stores the record.
 
-        Who is cancelled while he waits cannot know whether the record was accepted.
+        If the waiting task is cancelled, the record may or may not have been accepted.
 
         :returns: the future of the delivery, which can be awaited: ``await (await stream.asend(log))``.
         """
@@ -130,9 +130,9 @@ class Stream:
     def send_many(self, logs: Iterable[Log], *more: Never, callback: Callback | None = None) -> list[SendFuture]:
         """Accept any number of logs, in pieces of about a batch; much faster than one ``send`` each.
 
-        A piece is encoded and accepted as soon as it is full, so that logs which are made on the way need no more
-        memory than a piece. With a channel they are stored in one transaction, all of them or none, and may not be more
-        than ``total_size_in_bytes`` together.
+        A piece is encoded and accepted as soon as it is full, so that logs from a generator need no more memory than a
+        piece. With a channel all logs are stored in one transaction, all of them or none, and may not be more than
+        ``total_size_in_bytes`` together.
 
         :param callback: called once for each piece.
         :returns: one future for each piece, in order; together they cover all logs.
@@ -157,9 +157,9 @@ class Stream:
     ) -> list[SendFuture]:
         r"""Accept the lines of a block, each a log of one field, in pieces of about a batch; no Python runs for a line.
 
-        A line ends at ``\n`` or ``\r\n``; an empty line is a log, and so is a last line without an end. Who reads a
-        file a block at a time gives ``block[: block.rfind(b"\n") + 1]``, and keeps the rest for the next one. Bytes
-        that are not UTF-8 appear as ``\xNN``. With a channel each piece is one transaction.
+        A line ends at ``\n`` or ``\r\n``; an empty line is a log, and so is a last line without an end. If you read a
+        file in blocks, pass ``block[: block.rfind(b"\n") + 1]``, and keep the rest for the next block. Bytes that are
+        not UTF-8 appear as ``\xNN``. With a channel each piece is one transaction.
 
         :param block: bytes, or contiguous memory of bytes, such as a mapped file; nobody may change it meanwhile.
         :param key: the name of the field.
