@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     console.print(summary(shipment))
     for line in fates(shipment):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    if args.checkpoint and shipment.failure is None and not shipment.figures.files:
+    # A line that goes on in a known file is new, too.
+    if args.checkpoint and shipment.failure is None and not (shipment.figures.files or shipment.figures.lines):
         line = f"nothing new: all that is there was shipped before, says the checkpoint {args.checkpoint}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if shipment.failure is not None:

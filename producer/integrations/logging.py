@@ -98,8 +98,11 @@ class LogHubHandler(HasOutlet, logging.Handler):
             raise ConfigError("context", "must be a mapping of names, or a function that returns one", context)
         self._outlet = Outlet(producer, project, logstore, topic=topic, on_full=on_full, **options)
         self._fallback, self._context = fallback, context
-        # By its name it may be made after this one.
-        self._fallback_known = not isinstance(fallback, str)
+        # By its name the fallback may be made after this one; and what configures `logging` silences, after it has made
+        # its handlers, the loggers that were there: by default also those that say why nothing arrives.
+        configuring = _is_configuring()
+        self._silent = _silent() if configuring else None
+        self._begun = not configuring and not isinstance(fallback, str)
         super().__init__(level)
 
     def createLock(self) -> None:  # noqa: N802  # the base class's
@@ -120,8 +123,8 @@ class LogHubHandler(HasOutlet, logging.Handler):
                 self._report(record)
                 return
             fallback = None if self._fallback is None else partial(self._fall_back, record)
-            if not self._fallback_known:
-                self._check_fallback()
+            if not self._begun:
+                self._begin()
             self._outlet.send(self._log_of(record), fallback)
         except Exception:  # noqa: BLE001  # as every handler of logging
             self.handleError(record)
@@ -169,9 +172,13 @@ class LogHubHandler(HasOutlet, logging.Handler):
                 self.handleError(record)
         return values
 
-    def _check_fallback(self) -> None:
-        self._fallback_known = True
-        if self._fallback not in logging._handlers:  # type: ignore[attr-defined]  # see _fall_back
+    def _begin(self) -> None:
+        """At the first record: give the producer its voice back, and look for the fallback."""
+        self._begun = True
+        if self._silent is not None:
+            for logger in _silent() - self._silent:
+                logger.disabled = False
+        if isinstance(self._fallback, str) and self._fallback not in logging._handlers:  # type: ignore[attr-defined]  # see _fall_back
             _log.warning("fallback: there is no handler with the name %r: what is dropped is lost", self._fallback)
 
     def _report(self, record: logging.LogRecord) -> None:
@@ -216,6 +223,12 @@ def _handlers_of(name: str) -> Iterator[logging.Handler]:
     while logger is not None:
         yield from logger.handlers
         logger = logger.parent if logger.propagate else None
+
+
+def _silent() -> set[logging.Logger]:
+    """The producers' loggers that are disabled."""
+    loggers = list(logging.root.manager.loggerDict.items())
+    return {each for name, each in loggers if name.startswith(OWN) and getattr(each, "disabled", False)}  # type: ignore[misc]
 
 
 def _is_configuring() -> bool:

@@ -526,3 +526,33 @@ def test_nothing_that_is_logged_until_the_very_end_of_a_process_is_lost(
         "at work",
         "at exit, when the producers were drained",
     ]
+
+
+SILENCED = """
+import logging.config, sys
+from loghub.testing import LogHubServer
+import loghub.integrations.logging
+
+quiet = logging.getLogger("producer.stats")
+quiet.disabled = True  # by the application: it stays so
+with LogHubServer() as server:
+    handler = {
+        "class": "loghub.integrations.logging.LogHubHandler", "endpoint": server.endpoint,
+        "project": "p", "logstore": "l", "access_key_id": "unknown", "access_key_secret": "s",
+        "config": {"linger_ms": 100}, "fallback": "nobody",
+    }
+    logging.config.dictConfig({"version": 1, "handlers": {"loghub": handler}, "root": {"handlers": ["loghub"]}})
+    logging.getLogger("app").warning("hello")
+    logging.shutdown()
+print(quiet.disabled)
+"""
+
+
+def test_a_configuration_that_disables_loggers_does_not_silence_what_the_producer_says_of_failures() -> None:
+    """``disable_existing_loggers`` is True by default: a wrong key would lose every record without a word."""
+    done = subprocess.run(
+        [sys.executable, "-c", SILENCED], check=False, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert "p/l: 1 record failed after 1 attempt: InvalidAccessKeyId" in done.stderr
+    assert "fallback: there is no handler with the name 'nobody'" in done.stderr
+    assert done.stdout == "True\n"

@@ -264,6 +264,24 @@ def test_a_run_that_finds_nothing_new_says_so(
         assert (f"nothing new: all that is there was shipped before, says the checkpoint {checkpoint}" in out) == said
 
 
+def test_a_run_that_ships_what_was_appended_does_not_say_that_nothing_was_new(
+    tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No file is new, but a line is."""
+    path = tmp_path / "a.log"
+    path.write_text("one\n")
+    arguments = ship_arguments(
+        server, path, "--engine=local", "--follow", "--once", "--checkpoint", tmp_path / "checkpoint"
+    )
+    assert cli.run(parse_ship(arguments)) == 0
+    with path.open("a") as file:
+        file.write("two\n")
+    capsys.readouterr()
+    assert cli.run(parse_ship(arguments)) == 0
+    assert "nothing new" not in capsys.readouterr().out
+    assert server.count(PROJECT, LOGSTORE) == 2
+
+
 @pytest.mark.parametrize("lasting", [False, True], ids=["without a checkpoint", "with one"])
 def test_interrupt_ends_the_command_soon(tmp_path: Path, server: LogHubServer, lasting: bool) -> None:
     """Ctrl-C while the server is silent: the command ends with 130 and what is known, not with a trace."""
