@@ -2,8 +2,8 @@
 
 Known are ISO 8601 (``2024-01-31T12:00:00.5+01:00``) and the form of access logs (``31/Jan/2024:12:00:00 +0100``), in
 the field ``time``, ``timestamp``, ``@timestamp`` or ``ts``. A zone that the user names is that of times that have none;
-then the forms of Apache's error logs and of syslog without a year are known, too. A format that the user names is the
-only one.
+then the forms of error logs (Apache's and nginx's) and of syslog without a year are known, too. A format that the user
+names is the only one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _OFFSET = re.compile(r"(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>[0-5]\d)")
 # What tells the zone, or the year, in a format.
 _ZONES, _YEARS = ("%z", "%Z"), ("%Y", "%y", "%c", "%x", "%G")
 _ACCESS_LOG = "%d/%b/%Y:%H:%M:%S"
-# What has no zone by its nature: Apache's error logs, and syslog, which has no year either.
-_WITHOUT_ZONE = ("%a %b %d %H:%M:%S.%f %Y", "%a %b %d %H:%M:%S %Y", "%b %d %H:%M:%S")
+# What has no zone by its nature: error logs of Apache and nginx, and syslog, which has no year either.
+_WITHOUT_ZONE = ("%a %b %d %H:%M:%S.%f %Y", "%a %b %d %H:%M:%S %Y", "%Y/%m/%d %H:%M:%S", "%b %d %H:%M:%S")
 # Of a time without a year: a clock that is ahead, and back to the last 29th of February.
 _AHEAD, _YEARS_BACK = timedelta(days=1), 8
 

@@ -32,6 +32,7 @@ from .logs import LogBlock
 from .names import is_plain, sendable, sendable_fields
 from .parsers import Parser, Values, compiled_pattern, make_parser
 from .parsers.apache import parse_error_log
+from .parsers.auto import parse_dated
 from .parsers.json_object import json_text, parse_json
 
 #: The column of what is found in single lines: the option ``contents_column``.
@@ -229,12 +230,16 @@ def _any_format(lines: pa.StringArray) -> Found:
     _, offsets, data = lines.buffers()
     begins = np.frombuffer(offsets, np.int32)[: len(lines)][rest]
     # An empty line at the end has no first character: then the one that is added stands for it.
-    firsts = np.append(np.frombuffer(data, np.uint8), np.uint8(0))[begins]
+    characters = np.append(np.frombuffer(data, np.uint8), np.zeros(5, np.uint8))
+    firsts = characters[begins]
     objects, errors = firsts == ord("{"), firsts == ord("[")
+    # Of another line, if this one is shorter: the parser of single lines finds out.
+    dated = (characters[begins + 4] == ord("/")) & ~objects & ~errors & (firsts != ord("<"))
     for rows, parse in (
         (rest[objects], _json_objects),
         (rest[errors], lambda some: _line_by_line(some, parse_error_log)),
-        (rest[~objects & ~errors], lambda some: _syslog(some, parse_syslog)),
+        (rest[dated], lambda some: _line_by_line(some, parse_dated)),
+        (rest[~objects & ~errors & ~dated], lambda some: _syslog(some, parse_syslog)),
     ):
         if len(rows):
             _add_some(found, rows, parse(lines if len(rows) == len(lines) else lines.take(pa.array(rows))))

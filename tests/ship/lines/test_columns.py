@@ -122,6 +122,14 @@ _LINES = st.one_of(
             *("INFO one two", "INFO  two", "WARN x", "a\rb", "é", '{"a":"\\ud800"}', '{"a":1,"a":2}', '["a"]', "[]"),
             *('{"' + "k" * (MAX_NAME_BYTES + 1) + '":1}', '{"a":' + "9" * 5000 + "}", "[" * 5000),
             *("Dec  4 04:47:44 host sshd[1]: hello", "<34>1 - - - - - -", "\ufeff{}", '{"a":' * 3000),
+            *(
+                '2026/01/31 12:00:00 [info] 1#1: *2 x, client: y, server: , request: ""',
+                "2026/",
+                "é/a/b",
+                "{   /",
+                "</</</",
+            ),
+            *("2026/01/31 12:00:00 [error] x", "Dec /4 04:47:44 host x: y"),
         ]
     ),
     st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=10),

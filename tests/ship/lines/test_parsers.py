@@ -102,6 +102,86 @@ def test_apache_error_log(line: str, expected: dict[str, str]) -> None:
     assert make_parser("apache")(line) == expected
 
 
+_REFUSED = (
+    "2026/01/31 12:00:00 [error] 31#32: *17 connect() failed (111: Connection refused) while connecting to upstream, "
+    'client: 192.0.2.1, server: _, request: "GET /, host: "x" HTTP/1.1", upstream: "http://127.0.0.1:8080/", '
+    'host: "example.org", referrer: "http://example.org/a"'
+)
+
+
+@pytest.mark.parametrize("parser", ["apache", "auto"])
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(
+            _REFUSED,
+            {
+                "time": "2026/01/31 12:00:00",
+                "level": "error",
+                "pid": "31",
+                "tid": "32",
+                "connection": "17",
+                "message": "connect() failed (111: Connection refused) while connecting to upstream",
+                "client": "192.0.2.1",
+                "server": "_",
+                "request": 'GET /, host: "x" HTTP/1.1',
+                "upstream": "http://127.0.0.1:8080/",
+                "host": "example.org",
+                "referrer": "http://example.org/a",
+            },
+            id="of a request",
+        ),
+        pytest.param(
+            "2026/01/31 12:00:00 [notice] 1#1: start worker process 29",
+            {
+                "time": "2026/01/31 12:00:00",
+                "level": "notice",
+                "pid": "1",
+                "tid": "1",
+                "message": "start worker process 29",
+            },
+            id="of the server",
+        ),
+        pytest.param(
+            '2026/01/31 12:00:00 [info] 1#1: *2 done, client: 192.0.2.1, server: , request: ""',
+            {
+                "time": "2026/01/31 12:00:00",
+                "level": "info",
+                "pid": "1",
+                "tid": "1",
+                "connection": "2",
+                "message": "done",
+                "client": "192.0.2.1",
+            },
+            id="empty values",
+        ),
+        pytest.param(
+            '2026/01/31 12:00:00 [info] 1#1: *2 over, client: 192.0.2.1, server: 0.0.0.0:53, upstream: "x:1", bytes: 0',
+            {
+                "time": "2026/01/31 12:00:00",
+                "level": "info",
+                "pid": "1",
+                "tid": "1",
+                "connection": "2",
+                "message": 'over, client: 192.0.2.1, server: 0.0.0.0:53, upstream: "x:1", bytes: 0',
+            },
+            id="something else behind them",
+        ),
+    ],
+)
+def test_nginx_error_log(parser: str, line: str, expected: dict[str, str]) -> None:
+    """The fields, and what nginx puts behind the message; what a client sent there is not taken for it."""
+    assert make_parser(parser)(line) == expected
+
+
+@pytest.mark.parametrize(
+    "line", ["2026/01/31 12:00:00 [error] no process", "2026/01/31 12:00:00 error", "1234/", "2026/"]
+)
+def test_what_only_begins_like_nginx_is_none(line: str) -> None:
+    """Such as the lines of Go's ``log``."""
+    assert make_parser("auto")(line) is None
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

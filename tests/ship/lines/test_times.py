@@ -79,6 +79,7 @@ def test_first_field_that_a_line_has_counts() -> None:
         ("31/Jan/2024:07:00:00", "America/New_York"),
         ("Wed Jan 31 12:00:00.000000 2024", "UTC"),
         ("Wed Jan 31 12:00:00 2024", "UTC"),
+        ("2024/01/31 12:00:00", "UTC"),
     ],
 )
 def test_named_zone_is_that_of_times_without_one(text: str, zone: str) -> None:

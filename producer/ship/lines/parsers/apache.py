@@ -1,6 +1,6 @@
 """The parser ``apache``: access logs and error logs.
 
-Access logs (:mod:`producer.wire.access_log`), and error logs as 2.2 and 2.4 write them.
+Access logs (:mod:`producer.wire.access_log`), and error logs as 2.2 and 2.4 write them, and nginx (:mod:`.nginx`).
 
 Source: Apache HTTP Server documentation, "Log Files".
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from ....wire.access_log import parse_access_line
+from .nginx import may_be_error, parse_nginx_error
 
 # Possessive quantifiers (++) keep the match linear in the length of the line: nobody's log line may cost seconds.
 _ERROR = re.compile(
@@ -24,7 +25,9 @@ _ERROR = re.compile(
 
 def parse_apache(line: str) -> dict[str, str] | None:
     """The fields of an access or an error log line; None for anything else."""
-    return parse_error_log(line) if line.startswith("[") else parse_access_line(line)
+    if line.startswith("["):
+        return parse_error_log(line)
+    return parse_access_line(line) or (parse_nginx_error(line) if may_be_error(line) else None)
 
 
 def parse_error_log(line: str) -> dict[str, str] | None:

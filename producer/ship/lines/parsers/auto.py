@@ -7,7 +7,7 @@ wins::
     {     json
     [     apache (error log)
     <     syslog
-    else  apache (access log), then syslog
+    else  apache (access log), then nginx (error log, where its date has a slash), then syslog
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ....wire.access_log import parse_access_line
 from ....wire.syslog import parse_syslog
 from .apache import parse_error_log
 from .json_object import parse_json
+from .nginx import may_be_error, parse_nginx_error
 
 _BY_FIRST_CHARACTER: dict[str, Callable[[str], dict[str, str] | None]] = {
     "{": parse_json,
@@ -32,4 +33,9 @@ def parse_auto(line: str) -> dict[str, str] | None:
     if only is not None:
         return only(line)
     # The access log's pattern needs a quote; asking for it spares the other lines the attempt.
-    return (parse_access_line(line) if '"' in line else None) or parse_syslog(line)
+    return (parse_access_line(line) if '"' in line else None) or parse_dated(line)
+
+
+def parse_dated(line: str) -> dict[str, str] | None:
+    """The fields of a line of nginx's error log, or of syslog."""
+    return (parse_nginx_error(line) if may_be_error(line) else None) or parse_syslog(line)
