@@ -15,6 +15,7 @@ from rich.console import Console
 from ..config import ProjectConfig
 from ..errors import ConfigError, ProducerError
 from ..ship.command import ship
+from ..ship.dry_run import dry_run
 from ..ship.errors import InputError
 from ..ship.files.find import local_path
 from ..ship.files.remote.address import has_secret, scheme_of, shown
@@ -41,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     console = Console()
     errors = Console(stderr=True, soft_wrap=True)
     try:
+        if args.dry_run:
+            return _OK if _dry_run(args, console) else _FAILED
         shipment = _ship(args, console)
     except KeyboardInterrupt:
         errors.print(f"interrupted: {_after_interrupt(args.checkpoint)}", markup=False, highlight=False)
@@ -65,6 +68,11 @@ def _after_interrupt(checkpoint: str | None) -> str:
     if checkpoint:
         return f"started again with --checkpoint {checkpoint}, it goes on behind what the checkpoint has"
     return "what is not in the table of a finished run may or may not have arrived"
+
+
+def _dry_run(args: argparse.Namespace, console: Console) -> bool:
+    job = job_of(args, os.environ)
+    return dry_run(job, args.paths, exclude=args.exclude, following=_follow_options(args), console=console)
 
 
 def _ship(args: argparse.Namespace, console: Console) -> Shipment:

@@ -88,12 +88,12 @@ def ship(
     """
     if STANDARD_INPUT in paths:
         _check_standard_input(paths, engine, workers, following)
-        _check_target(job)
+        check_target(job)
         return ship_standard_input(job, settle=settle, console=console)
     engine = engine or default_engine()
     _check_engine(engine, master, workers)
     if following is not None:
-        _check_target(job, patient=following.follow and not following.once)
+        check_target(job, patient=following.follow and not following.once)
         _check_numbering(job)
         following = replace(following, exactly_once=claim_checkpoint(job, following, engine))
         if not following.follow:
@@ -108,15 +108,15 @@ def ship(
     search.go_on(files=FIRST_FILES)
     told = search.ended
     if told:
-        _tell_skipped(search.skipped, console)
-        _check_something_is_left(search.waiting, search.skipped, paths)
-    _check_target(job)
+        tell_skipped(search.skipped, console)
+        check_something_is_left(search.waiting, search.skipped, paths)
+    check_target(job)
     if told and not search.waiting:
         console.print(f"there are no files to ship in {readable(', '.join(paths))}", markup=False, highlight=False)
     with _running(engine, master, workers) as ready:
         shipment = ship_search(ready, search, job, console=console, partition_bytes=partition_bytes)
     if not told:
-        _tell_skipped(search.skipped, console)
+        tell_skipped(search.skipped, console)
     return shipment
 
 
@@ -128,8 +128,8 @@ def _ship_once(
         portions = plan_file.read()
         if portions is None:
             found = find_files(options.paths, exclude=options.exclude, exclude_directory=options.checkpoint)
-            _tell_skipped(found.skipped, console)
-            _check_something_is_left(len(found.files), found.skipped, options.paths)
+            tell_skipped(found.skipped, console)
+            check_something_is_left(len(found.files), found.skipped, options.paths)
             _check_versions(found)
             ranges = plan(found.files, partition_bytes=options.partition_bytes)
             portions = [
@@ -160,7 +160,11 @@ def _check_engine(engine: str, master: str | None, workers: int | None) -> None:
         raise InputError(f"--engine spark needs PySpark: {how_to_install('spark')}, or use --engine local")
 
 
-def _check_something_is_left(files: int, skipped: Sequence[tuple[str, str]], paths: Sequence[str]) -> None:
+def check_something_is_left(files: int, skipped: Sequence[tuple[str, str]], paths: Sequence[str]) -> None:
+    """Tell an ``--exclude`` that leaves no file from paths without any.
+
+    :raises InputError: it leaves none.
+    """
     excluded = sum(reason == EXCLUDED for _, reason in skipped)
     if excluded and not files:
         raise InputError(f"{', '.join(paths)}: --exclude leaves no file to ship ({counted(excluded, 'file')} left out)")
@@ -175,7 +179,7 @@ def _check_versions(found: Found) -> None:
         )
 
 
-def _check_target(job: ShipJob, *, patient: bool = False) -> None:
+def check_target(job: ShipJob, *, patient: bool = False) -> None:
     """Ask for the logstore before anything is started.
 
     :param patient: whether a server that cannot be reached is waited for: the warning says so.
@@ -215,9 +219,10 @@ def _running_spark(master: str | None, *, sql: bool = False) -> AbstractContextM
     return running_spark(master, sql=sql)
 
 
-def _tell_skipped(skipped: Sequence[tuple[str, str]], console: Console) -> None:
+def tell_skipped(skipped: Sequence[tuple[str, str]], console: Console) -> None:
+    """Tell what a walk of directories left out, and why."""
     for path, reason in skipped[:_SKIPPED_SHOWN]:
-        console.print(readable(f"skipped {path}: {reason}"), markup=False, highlight=False)
+        console.print(readable(f"skipped {path}: {reason}"), markup=False, highlight=False, soft_wrap=True)
     if len(skipped) > _SKIPPED_SHOWN:
         more = counted(len(skipped) - _SKIPPED_SHOWN, "more file")
         console.print(f"skipped {more} (binary, hidden, unreadable, excluded, or links)")

@@ -74,6 +74,16 @@ class PortionSender:
         """
         return Shipping(self, LogFile(path, 0, None), figures)
 
+    def first(self, file: LogFile, figures: Figures) -> list[LogItem]:
+        """The records of the first block of a file, none of which is sent.
+
+        :param figures: grows by the lines that are not parsed.
+        :raises FileChangedError: it cannot be read.
+        """
+        of = self._file(file)
+        lines = next(self._records(Split(file, 0, file.size, begins_line=True)), None)
+        return [] if lines is None else self._items(of, lines, figures)
+
     def ship(self, portion: Portion) -> tuple[Figures, Account]:
         """Read a portion, send it, and wait until each line of it is acknowledged.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import re
 import signal
@@ -262,6 +263,39 @@ def test_a_run_that_finds_nothing_new_says_so(
         assert cli.run(parse_ship(arguments)) == 0
         out = capsys.readouterr().out
         assert (f"nothing new: all that is there was shipped before, says the checkpoint {checkpoint}" in out) == said
+
+
+def test_a_dry_run_shows_the_first_record_of_each_file_and_sends_nothing(
+    tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what is left out, and how many lines are of a known format; nothing but a question comes to LogHub."""
+    (tmp_path / "a.log").write_text('{"n":1,"text":"[red]"}\nplain\n')
+    (tmp_path / "b.bin").write_bytes(b"\0")
+    assert cli.run(parse_ship(ship_arguments(server, tmp_path, "--dry-run"))) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"skipped {tmp_path}/b.bin: binary",
+        f"{tmp_path}/a.log: 29 bytes, 1 of the first 2 in a known format",
+        '  {"content": "{\\"n\\":1,\\"text\\":\\"[red]\\"}", "__file_offset__": "0", "n": "1", "text": "[red]"}',
+        f"1 file, 29 bytes, to {PROJECT}/{LOGSTORE} at {server.url}: nothing was sent",
+    ]
+    assert server.count(PROJECT, LOGSTORE) == 0
+
+
+def test_a_dry_run_tells_what_would_fail(
+    tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A damaged file is 1, a file that is not there, or none at all, 2; what only a checkpoint knows is refused."""
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"x")[:15])
+    arguments = ship_arguments(server, tmp_path / "a.gz", "--dry-run")
+    assert cli.run(parse_ship(arguments)) == 1
+    assert "a.gz: 15 bytes, gzip, " in capsys.readouterr().out
+    for more, said in (
+        (["--exclude=*.gz"], "--exclude leaves no file to ship"),
+        ([str(tmp_path / "none.log")], "No such file"),
+        (["--follow", f"--checkpoint={tmp_path / 'c'}"], "leave out --follow, --exactly-once and -"),
+    ):
+        assert cli.run(parse_ship([*more, *arguments])) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_a_run_that_ships_what_was_appended_does_not_say_that_nothing_was_new(

@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_reading_arguments(parser.add_argument_group("what and how to read"))
     _add_following_arguments(parser.add_argument_group("following"))
     running = parser.add_argument_group("running")
+    running.add_argument(
+        "--dry-run", action="store_true", help="send nothing: list the files, and show the first record of each"
+    )
     running.add_argument("--engine", choices=ENGINES, help="default: spark where it is installed")
     running.add_argument(
         "--workers", type=positive_integer, metavar="N", help="processes of --engine local; default: one for each core"

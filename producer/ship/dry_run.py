@@ -1,0 +1,82 @@
+"""What ``producer ship --dry-run`` shows: which files there are, and what becomes of their first lines.
+
+All that the command does before it sends is done, LogHub is asked as well; the rest is told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.filesize import decimal
+
+from ..client import Producer
+from ..errors import ProducerError
+from ..path_text import readable
+from ..records import LogItem
+from .command import check_something_is_left, check_target, tell_skipped
+from .errors import InputError
+from .figures import Figures
+from .files.find import LogFile, find_files
+from .follow.options import FollowOptions
+from .job import ShipJob
+from .report import counted
+from .sending import PortionSender
+from .standard_input import STANDARD_INPUT
+
+_FILES_SHOWN = 10
+_CHARACTERS_SHOWN = 500
+
+
+def dry_run(
+    job: ShipJob, paths: Sequence[str], *, exclude: Sequence[str], following: FollowOptions | None, console: Console
+) -> bool:
+    """Tell what would be shipped, and send nothing.
+
+    :param following: refused: what is there already, only the checkpoint knows.
+    :param console: where it is told.
+    :return: whether all files that were looked into can be read.
+    :raises ProducerError: something that was asked for cannot be done.
+    """
+    if following is not None or STANDARD_INPUT in paths:
+        raise InputError("--dry-run tells of files that are there now: leave out --follow, --exactly-once and -")
+    found = find_files(paths, exclude=exclude)
+    tell_skipped(found.skipped, console)
+    check_something_is_left(len(found.files), found.skipped, paths)
+    check_target(job)
+    with Producer(job.project, config=job.config) as producer:
+        sender = PortionSender(producer, job)
+        readable_ones = [_tell(sender, file, console) for file in found.files[:_FILES_SHOWN]]
+    if len(found.files) > _FILES_SHOWN:
+        _print(console, f"and {counted(len(found.files) - _FILES_SHOWN, 'more file')}")
+    _print(console, f"{counted(len(found.files), 'file')}, {decimal(found.size)}, to {job.target}: nothing was sent")
+    return all(readable_ones)
+
+
+def _tell(sender: PortionSender, file: LogFile, console: Console) -> bool:
+    """Tell of one file; whether it can be read."""
+    packed = f", {file.compression}" if file.compression else ""
+    name = f"{readable(file.path)}: {decimal(file.size)}{packed}"
+    figures = Figures()
+    try:
+        items = sender.first(file, figures)
+    except ProducerError as error:
+        _print(console, f"{name}, {error}")
+        return False
+    known = f", {len(items) - figures.unparsed:,} of the first {len(items):,} in a known format" if items else ""
+    _print(console, f"{name}{known}")
+    if items:
+        _print(console, f"  {_shown(items[0])}")
+    return True
+
+
+def _shown(item: LogItem) -> str:
+    time: dict[str, Any] = {} if item.time is None else {"__time__": str(item.time)}
+    text = json.dumps(time | dict(item.contents), ensure_ascii=False)
+    return text if len(text) <= _CHARACTERS_SHOWN else f"{text[:_CHARACTERS_SHOWN]}…"
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
