@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 _NAME = "loghub-producer"
 
 
 def how_to_install(extra: str) -> str:
-    """The command that adds ``extra`` to this installation: from the same clone, repository, file, or package index."""
-    return f"pip install {_requirement(extra)}"
+    """The command that adds ``extra`` to this installation: from the same clone, repository, file, or package index,
+    and without a compiler where nothing is compiled now, since one package more is not worth minutes of it.
+    """
+    origin = _origin()
+    built_here = origin is not None and not {"dir_info", "vcs_info"}.isdisjoint(origin)
+    build = "PRODUCER_BUILD=pure " if built_here and not _is_compiled() else ""
+    return f"{build}pip install {_requirement(extra, origin)}"
 
 
 def missing(error: ModuleNotFoundError, extra: str) -> ImportError:
@@ -15,19 +22,32 @@ def missing(error: ModuleNotFoundError, extra: str) -> ImportError:
     return ImportError(f"{error.name} is not installed: {how_to_install(extra)}", name=error.name)
 
 
-def _requirement(extra: str) -> str:
+def _origin() -> dict[str, Any] | None:
+    """What this installation was made from; empty for a package index, None if there is no installation."""
     import json  # noqa: PLC0415  # most programs never ask; likewise the next ones
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415
-    from urllib.parse import unquote, urlsplit  # noqa: PLC0415
 
     try:
         told = distribution(_NAME).read_text("direct_url.json")
-        where = json.loads(told) if told else {}
+        return dict(json.loads(told)) if told else {}
     except (PackageNotFoundError, ValueError):  # a source tree, or an archive
+        return None
+
+
+def _is_compiled() -> bool:
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    return find_spec(f"{__package__}.wire._lines") is not None
+
+
+def _requirement(extra: str, origin: dict[str, Any] | None) -> str:
+    from urllib.parse import unquote, urlsplit  # noqa: PLC0415
+
+    if origin is None:
         return f"'.[{extra}]' in a clone"
-    if "vcs_info" in where:
-        return f"'{_NAME}[{extra}] @ {where['vcs_info'].get('vcs', 'git')}+{where['url']}'"
-    if str(where.get("url", "")).startswith("file:"):
-        path = unquote(urlsplit(where["url"]).path)
-        return f"{'-e ' if where.get('dir_info', {}).get('editable') else ''}'{path}[{extra}]'"
+    if "vcs_info" in origin:
+        return f"'{_NAME}[{extra}] @ {origin['vcs_info'].get('vcs', 'git')}+{origin['url']}'"
+    if str(origin.get("url", "")).startswith("file:"):
+        path = unquote(urlsplit(origin["url"]).path)
+        return f"{'-e ' if origin.get('dir_info', {}).get('editable') else ''}'{path}[{extra}]'"
     return f"'{_NAME}[{extra}]'"

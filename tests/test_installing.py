@@ -7,12 +7,14 @@ import json
 import pickle
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import producer
+from producer import installing
 from producer.installing import how_to_install
 
 URL = "https://example.org/loghub-producer.git"
@@ -31,14 +33,24 @@ URL = "https://example.org/loghub-producer.git"
 def test_the_hint_names_what_this_installation_came_from(
     monkeypatch: pytest.MonkeyPatch, told: dict[str, Any] | None, said: str
 ) -> None:
-    """A package index, a repository, a clone, a wheel."""
+    """A package index, a repository, a clone, a wheel. Where nothing is compiled, what is built again is not either."""
 
     class Distribution:
         def read_text(self, _name: str) -> str | None:
             return None if told is None else json.dumps(told)
 
     monkeypatch.setattr(importlib.metadata, "distribution", lambda _name: Distribution())
+    monkeypatch.setattr(installing, "_is_compiled", lambda: True)
     assert how_to_install("spark") == said
+    monkeypatch.setattr(installing, "_is_compiled", lambda: False)
+    built = told is not None and "archive_info" not in told
+    assert how_to_install("spark") == ("PRODUCER_BUILD=pure " if built else "") + said
+
+
+def test_compiled_is_told_by_what_is_there() -> None:
+    """Whatever ``PRODUCER_PURE`` says of what works."""
+    wire = Path(producer.__file__).parent / "wire"
+    assert installing._is_compiled() == any((wire / f"_lines{end}").exists() for end in EXTENSION_SUFFIXES)
 
 
 def test_without_an_installation_the_hint_speaks_of_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
