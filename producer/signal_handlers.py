@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+#: Seconds: signals of one kind that come so soon after the first of them are one request.
+ECHO = 0.5
 
 
 @contextmanager
@@ -29,6 +33,23 @@ def handling(handlers: Mapping[int, Callable[[int, FrameType | None], object]]) 
         for number, handler in former.items():
             if handler is not None:  # one that is not Python's cannot be put back
                 signal.signal(number, handler)
+
+
+class Requests:
+    """Tells a signal that asks once more from the echo of the first one.
+
+    coreutils' ``timeout`` sends its signal to its command and then to the group, in which the command is: the command
+    has it twice, and was asked once.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[int, float] = {}
+
+    def is_echo(self, number: int) -> bool:
+        """Whether this one, which has just come, is the first of its kind once more."""
+        now = time.monotonic()
+        first = self._first.setdefault(number, now)
+        return first is not now and now - first < ECHO
 
 
 def call_former(former: Mapping[int, Any], number: int, frame: FrameType | None) -> None:

@@ -27,14 +27,13 @@ from typing import Any
 from . import lifecycle
 from .errors import InvalidArgumentError
 from .forks import Stage, call_in_child
+from .signal_handlers import ECHO
 from .signal_wakeup import wake_for
 
 #: Modules in whose code the main thread may hold what the other threads need.
 _HOLDING = ("producer.", "logging", "threading", "queue")
 #: How long the drain waits for the main thread to come out of such code, and how often it is asked, seconds.
 _PATIENCE, _AGAIN = 0.2, 0.002
-#: A signal that comes so soon after the main thread began to wait is one of those, seconds.
-_ECHO = 0.1
 
 
 class _Drain:
@@ -110,7 +109,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
         # Not a Thread of threading: its start takes locks that the main thread may hold.
         _thread.start_new_thread(drain.run, ())
     if drain.parked_at is not None:
-        if time.monotonic() - drain.parked_at > _ECHO:
+        if time.monotonic() - drain.parked_at > ECHO:  # or it is one of those that were sent again, or an echo
             drain.hurried = True
         return
     if not drain.done:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from ..signal_handlers import Requests
+
 #: The exit code of a command that SIGINT has ended.
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -25,7 +27,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._number: int = signal.SIGINT
-        self._handler = self._end
+        self._handler, self._requests = self._end, Requests()
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -46,6 +48,8 @@ class Interrupts:
                 signal.signal(number, other)
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
+        if self._requests.is_echo(number):  # it would end what cleans up after the first one
+            return
         self._number = number
         raise KeyboardInterrupt
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from ..signal_handlers import call_former, handling
+from ..signal_handlers import Requests, call_former, handling
 from ..signal_wakeup import wake_for
 
 
@@ -18,8 +18,11 @@ def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
 
     :param stop: is set.
     """
+    requests = Requests()
 
     def handle(number: int, frame: FrameType | None) -> None:
+        if requests.is_echo(number):
+            return
         if stop.is_set():  # whoever asks twice does not want to wait
             call_former(former, number, frame)
         stop.set()
