@@ -7,6 +7,8 @@ With another configuration only what differs ends and begins, in the same orders
 channel that is the same keeps its events. One that forgets its events when it is closed is not closed before its sinks
 have delivered them: if they cannot, nothing is changed. Whatever fails before the new components begin, the former
 ones are started again.
+
+The file is long since these two orders are of one piece.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from .health import Health
 from .interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Stop, give_up
 from .limits import Memory, Pace
 from .positions import DeliveredPositions
+from .reloads import Reloads
 from .routing import SourceOutlet
 from .sink_runner import CountedSink, SinkRunner
 from .supervisor import State, Supervised
@@ -56,6 +59,7 @@ class Agent:
     :param config: checked at once.
     :param changed: is told of each change of a component's state, on any thread.
     :ivar remaining: after :meth:`stop`, how many events lie in each channel that keeps them.
+    :ivar reloads: whether it runs what its file says; for who reads that.
     :raises AgentConfigError: with all that is wrong with it.
     """
 
@@ -74,6 +78,7 @@ class Agent:
         self._reading: dict[str, Source] = {}
         self._delivering: dict[str, SinkProcessor] = {}
         self.remaining: dict[str, int] = {}
+        self.reloads = Reloads()
         self._changes = WaitingRoom(self._clock, look_again=1.0)
         self._changed = changed
 

@@ -42,10 +42,12 @@ class Position(NamedTuple):
 
     :ivar name: what it reads, such as a file by its identity; unique in the source.
     :ivar end: the byte after the last one taken; grows.
+    :ivar place: the path, if it is a file whose bytes are counted; for people.
     """
 
     name: str
     end: int
+    place: str = ""
 
 
 class EventBatch:

@@ -1,5 +1,6 @@
 """BatchChannel: a channel as the agent uses it: each of its events is a batch, and what it may hold is counted in the
-events of the batches, as Flume's ``capacity`` is.
+events of the batches, as Flume's ``capacity`` is. The file is long since whatever comes, leaves, comes back or is lost
+changes that count.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
 from ..channels import MemoryChannel
+from ..channels.file.store.lost import LostEvent
 from ..channels.limits import first_within
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelFullError, DiskFullError, TransactionStateError
@@ -20,6 +22,7 @@ from .batch import EventBatch
 from .counters import Counters
 from .event_format import UnreadableBatchError, count_of, position_of, read_batch, write_batch
 from .interfaces import Stop
+from .losses import Losses
 from .origins import Origins
 from .positions import Positions
 
@@ -114,10 +117,12 @@ class BatchChannel:
         let in alone.
     :param keep_alive: seconds that a put waits for room unless it says otherwise.
     :param held: events that are in the channel already.
+    :param leaves_free: bytes of the disk that puts leave; None where the disk is not what limits it.
     :ivar origins: name the numbers, so that a batch is known again, also by another process if the channel keeps its
         events; None if several take from it, who would not do so in order.
     :ivar hurried: whether somebody waits until it is empty.
-    :ivar counters: events put and taken, under Flume's names.
+    :ivar counters: events put and taken, under Flume's names, and lost ones.
+    :ivar losses: is told what is damaged when the channel is opened.
     """
 
     def __init__(
@@ -130,16 +135,21 @@ class BatchChannel:
         keep_alive: float = 3.0,
         held: int = 0,
         origins: Origins | None = None,
+        leaves_free: int | None = None,
     ) -> None:
         self.channel, self.positions, self.origins = channel, positions, origins
         self.capacity, self.keep_alive = capacity, keep_alive
         self._clock = clock
         self._room = WaitingRoom(clock, look_again=1.0)
         self._takers = WaitingRoom(clock, look_again=_LOOK)
-        self._lock = threading.Lock()  # guards _held
+        self._lock = threading.Lock()  # guards _held, _puts and _putting
         self._held = held
+        #: Puts that were begun, and how many of them have not ended; whether _held may count what was lost.
+        self._puts, self._putting, self._unsure = 0, 0, False
         self.hurried = False
+        self._leaves_free, self._needs_free = leaves_free, 0
         self.counters = Counters()
+        self.losses = Losses(channel.name, positions, self.counters)
 
     @property
     def name(self) -> str:
@@ -153,10 +163,22 @@ class BatchChannel:
 
     @property
     def fill(self) -> float:
-        """How full it is, 0 to 1, by whatever limit is nearest."""
+        """How full it is, 0 to 1, by whatever limit is nearest: of its own, or the disk's."""
         stats = self.channel.stats()
-        fills = [stats.fill, self._held / self.capacity if self.capacity else 0.0]
+        fills = [stats.fill, self._fill_of_disk(stats), self._held / self.capacity if self.capacity else 0.0]
         return max([*fills, stats.bytes / stats.byte_capacity if stats.byte_capacity else 0.0])
+
+    def _fill_of_disk(self, stats: ChannelStats) -> float:
+        """What has memory besides is full only where it has spilled, and the disk does not take what it was given."""
+        if stats.file is None:
+            return 0.0
+        free = stats.file.free_bytes
+        if free < self._needs_free and (self._leaves_free is not None or stats.bytes):
+            return 1.0
+        if self._leaves_free is None:
+            return 0.0
+        left = max(0, free - self._leaves_free)
+        return stats.bytes / (stats.bytes + left) if left else 1.0
 
     def has_room(self, count: int) -> bool:
         """Whether a batch of so many events would be let in now, as far as can be seen."""
@@ -181,13 +203,18 @@ class BatchChannel:
         self._enter(batch.count, deadline, stop)
         try:
             self._commit(batch, deadline, stop)
-        except DiskFullError:
+        except DiskFullError as error:
+            self._needs_free = error.wanted
             self._withdraw(batch.count)
             self._free_space()
             raise
         except BaseException:
             self._withdraw(batch.count)
             raise
+        finally:
+            with self._lock:
+                self._putting -= 1
+        self._needs_free = 0
         self.counters.add(EventPutSuccessCount=batch.count)
         self._takers.wake_all()
 
@@ -232,6 +259,8 @@ class BatchChannel:
                 return taking
             transaction.rollback()
             transaction.close()
+            if self._unsure:
+                self._count_anew()
             return None
         except BaseException:
             transaction.rollback()
@@ -242,6 +271,24 @@ class BatchChannel:
         """The batches of events that were taken."""
         self._make_safe(events[-1])
         return [self._read(event) for event in events]
+
+    def lose(self, events: Sequence[LostEvent], others: int) -> None:
+        """Batches are damaged on the disk, and no longer in the channel: see :class:`.losses.Losses`."""
+        count, is_all = self.losses.found(events, others)
+        self._unsure = self._unsure or not is_all
+        self._withdraw(count)
+
+    def _count_anew(self) -> None:
+        """What was lost, and could not be counted, is in no channel that is empty."""
+        with self._lock:
+            puts, putting = self._puts, self._putting
+        stats = self.channel.stats()
+        if putting or stats.size or stats.taken:
+            return
+        with self._lock:
+            if self._puts == puts:
+                self._held, self._unsure = 0, False
+        self._room.wake_all()
 
     def leave(self, count: int) -> None:
         """So many events have left."""
@@ -323,6 +370,8 @@ class BatchChannel:
             fits = self.capacity is None or self._held == 0 or self._held + count <= self.capacity
             if fits:
                 self._held += count
+                self._puts += 1
+                self._putting += 1
         return fits
 
     def _commit(self, batch: EventBatch, deadline: Deadline, stop: Stop | None) -> None:
@@ -331,7 +380,7 @@ class BatchChannel:
             positions.putting(position)
         try:
             with self.channel.transaction() as transaction:
-                transaction.put(write_batch(batch))
+                transaction.put(write_batch(batch, 0 if position is None else positions.end(position.name)))
                 self._finish(transaction, deadline, stop)
         except BaseException:
             if position is not None:
@@ -372,7 +421,8 @@ class BatchChannel:
                 batch.origin = self.origins.of(sequence)
             return batch
         except UnreadableBatchError as error:
-            _log.error("channel %s: event %s is delivered as it is: %s", self.name, event.sequence, error)
+            _log.error("channel %s: batch %s is delivered as it is: %s", self.name, event.sequence, error)
+            self._unsure = True
             headers = {name: value for name, value in event.headers.items() if value is not None}
             return EventBatch.of_bodies([event.body], headers).numbered(event.sequence)
 

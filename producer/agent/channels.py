@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..channels import FileChannel, MemoryChannel, SpillableChannel
 from ..channels.file.options import LEAST_SEGMENT
 from ..channels.file.store.encryption import FileKeys, check_available
+from ..channels.file.store.lost import LostEvent, TellLost
 from ..channels.file.store.notes import FileNotes
 from ..channels.file.store.pointers import MOST_OFFSET
 from ..errors import ConfigError
@@ -174,20 +175,24 @@ class FileChannelBuilder:
         :raises ChannelError: the directory cannot be used.
         """
         options, context = self._options, self._context
-        channel = _file_channel(options, context)
-        counted = _Counted(channel.peek())
+        lost = _Lost()
+        channel = _file_channel(options, context, lost)
+        counted = _Counted(channel.peek(lost.waiting.append))
         assert channel.notes is not None  # noqa: S101  # only those of tests with a disk of their own have none
         positions = KeptPositions(channel.notes, channel.sync, counted)
         following = channel.next_sequence
         lowest = following if counted.lowest is None else counted.lowest
-        return BatchChannel(
-            channel,
-            positions,
-            context.clock,
-            capacity=options.capacity,
-            keep_alive=options.keep_alive,
-            held=counted.events,
-            origins=kept_origins(context.name, channel.notes, lowest, following, channel.notes.make_identity()),
+        return lost.told_to(
+            BatchChannel(
+                channel,
+                positions,
+                context.clock,
+                capacity=options.capacity,
+                keep_alive=options.keep_alive,
+                held=counted.events,
+                leaves_free=options.minimum_free_space,
+                origins=kept_origins(context.name, channel.notes, lowest, following, channel.notes.make_identity()),
+            )
         )
 
 
@@ -226,8 +231,38 @@ class SpillableChannelBuilder:
         """
         options, context = self._options, self._context
         memory = MemoryChannel(byte_capacity=options.memory_bytes, name=context.name, clock=context.clock)
-        channel = SpillableChannel(memory, _file_channel(options, context), name=context.name)
-        return _forgetting(channel, options, context)
+        lost = _Lost()
+        overflow = _file_channel(options, context, lost)
+        held = sum(map(count_of, overflow.peek(lost.waiting.append)))
+        channel = SpillableChannel(memory, overflow, name=context.name)
+        return lost.told_to(_forgetting(channel, options, context, held))
+
+
+class _Lost:
+    """What is damaged of a channel's events: kept until there is somebody who knows what they were.
+
+    :ivar waiting: those that are in the channel, and that a take will find lost.
+    """
+
+    def __init__(self) -> None:
+        self._found: list[LostEvent] = []
+        self._others = 0
+        self._channel: BatchChannel | None = None
+        self.waiting: list[LostEvent] = []
+
+    def __call__(self, events: Sequence[LostEvent], others: int) -> None:
+        if self._channel is None:
+            self._found += events
+            self._others += others
+        else:
+            self._channel.lose(events, others)
+
+    def told_to(self, channel: BatchChannel) -> BatchChannel:
+        """The channel, which was told, and will be."""
+        self._channel = channel
+        if self._found or self._others or self.waiting:
+            channel.losses.found_at_opening(self._found, self._others, self.waiting)
+        return channel
 
 
 class _Counted:
@@ -255,7 +290,7 @@ def _tell_of_files(context: Context) -> None:
         _log.warning(message, context.name, files, f"producer channel inspect {files}")
 
 
-def _file_channel(options: _OnDisk, context: Context) -> FileChannel:
+def _file_channel(options: _OnDisk, context: Context, lost: TellLost) -> FileChannel:
     directory = options.directory or context.state / _EVENTS
     directory.parent.mkdir(parents=True, exist_ok=True)
     return FileChannel(
@@ -271,18 +306,23 @@ def _file_channel(options: _OnDisk, context: Context) -> FileChannel:
         data_directories=options.data_directories,
         encryption=options.keys(),
         name=context.name,
+        lost=lost,
         clock=context.clock,
     )
 
 
-def _forgetting(channel: Channel, options: _Common, context: Context) -> BatchChannel:
-    """One whose events, and numbers, die with the process."""
+def _forgetting(channel: Channel, options: _Common, context: Context, held: int = 0) -> BatchChannel:
+    """One whose events, and numbers, die with the process, but for those that were spilled.
+
+    :param held: events of these.
+    """
     return BatchChannel(
         channel,
         DeliveredPositions(_own_notes(context), context.clock),
         context.clock,
         capacity=options.capacity,
         keep_alive=options.keep_alive,
+        held=held,
         origins=new_origins(),
     )
 

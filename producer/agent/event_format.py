@@ -4,6 +4,7 @@ Its shared headers are the event's. Ours begin with ``~``, and a user's that beg
 
 * ``~count``: how many events the batch holds;
 * ``~position``: where its source was, if it has a :class:`~.batch.Position`: the end, a space, the name;
+* ``~from``: where that channel had come before: the end then, a space, and the path, if it is a file; for people;
 * ``~form``: ``lines``, and the body is the block as it lies; or ``ends``, and the body is::
 
       4 bytes   how many columns, little-endian, as all numbers
@@ -33,7 +34,7 @@ from ..wire.event_records import ABSENT
 from .batch import Column, EventBatch, Position
 from .packed_column import PackedColumn
 
-_COUNT, _FORM, _POSITION = "~count", "~form", "~position"
+_COUNT, _FORM, _POSITION, _FROM = "~count", "~form", "~position", "~from"
 _LINES, _ENDS = "lines", "ends"
 _DIGITS = 20
 
@@ -42,12 +43,16 @@ class UnreadableBatchError(ValueError):
     """The event's body is not what its headers say."""
 
 
-def write_batch(batch: EventBatch) -> Event:
-    """The event of a batch."""
+def write_batch(batch: EventBatch, start: int = 0) -> Event:
+    """The event of a batch.
+
+    :param start: up to where the channel has what the batch's position is of.
+    """
     headers: dict[str, str | None] = {_escaped(name): value for name, value in batch.shared.items()}
     headers[_COUNT] = str(batch.count)
     if batch.position is not None:
         headers[_POSITION] = f"{batch.position.end} {batch.position.name}"
+        headers[_FROM] = f"{start} {batch.position.place}"
     if batch.ends is None and not batch.columns:
         headers[_FORM] = _LINES
         return Event(headers, batch.block)
@@ -79,7 +84,19 @@ def read_batch(event: Event) -> EventBatch:
 def position_of(event: Event) -> Position | None:
     """Where the source of an event was; None also for what is no position."""
     end, _, name = (event.headers.get(_POSITION) or "").partition(" ")
-    return Position(name, int(end)) if end.isdecimal() and len(end) < _DIGITS else None
+    place = (event.headers.get(_FROM) or "").partition(" ")[2]
+    return Position(name, int(end), place) if end.isdecimal() and len(end) < _DIGITS else None
+
+
+def start_of(event: Event) -> int:
+    """Where the channel had come before a batch that has a position; -1 if that is not said."""
+    start = (event.headers.get(_FROM) or "").partition(" ")[0]
+    return int(start) if start.isdecimal() and len(start) < _DIGITS else -1
+
+
+def is_batch(event: Event) -> bool:
+    """Whether it says that it is one."""
+    return _COUNT in event.headers
 
 
 def count_of(event: Event) -> int:

@@ -73,6 +73,13 @@ class Positions(Protocol):
     def left(self, batches: Iterable[EventBatch]) -> None:
         """It was committed."""
 
+    def lost(self, position: Position, start: int, *, held: bool) -> bool:
+        """A batch that was committed is damaged; whether its source reads it again when it is started next.
+
+        :param start: up to where the channel had come before it.
+        :param held: whether it was known to be in the channel; no source has begun yet if it was not.
+        """
+
     def forget(self, name: str) -> None:
         """It is gone for good."""
 
@@ -156,6 +163,18 @@ class KeptPositions:
                 if batch.position is not None:
                     self._hold(batch.position.name, -1)
 
+    def lost(self, position: Position, start: int, *, held: bool) -> bool:
+        name, end, _ = position
+        with self._lock:
+            if held:
+                self._hold(name, -1)
+                return False
+            if end != self._ends.get(name):
+                return end > self._ends.get(name, 0)
+            self._ends[name] = self._noted[name] = start  # nothing behind it was put: it is read once more, in order
+        self._notes.write(_PREFIX + name, b"%d" % start, -1)
+        return True
+
     def forget(self, name: str) -> None:
         with self._lock:
             if self._held.get(name):
@@ -174,7 +193,7 @@ class KeptPositions:
         self.flush()
 
     def _advance(self, position: Position, sequence: int) -> None:
-        name, end = position
+        name, end, _ = position
         if end > self._ends.get(name, 0):
             self._ends[name] = end
             self._due.add(name)
@@ -260,7 +279,7 @@ class DeliveredPositions:
             self._undelivered[position.name].discard(position.end)
 
     def passed(self, position: Position) -> None:
-        name, end = position
+        name, end, _ = position
         with self._lock:
             waiting = self._waiting.setdefault(name, deque())
             if waiting and waiting[-1] not in self._undelivered.get(name, ()):
@@ -280,6 +299,9 @@ class DeliveredPositions:
             due = bool(self._dirty) and self._clock.monotonic() >= self._next_note
         if due:
             self.flush()
+
+    def lost(self, position: Position, start: int, *, held: bool) -> bool:  # noqa: ARG002  # nor is it noted
+        return True
 
     def forget(self, name: str) -> None:
         with self._lock:
@@ -302,7 +324,7 @@ class DeliveredPositions:
             self._notes.close()
 
     def _deliver(self, position: Position) -> None:
-        name, end = position
+        name, end, _ = position
         undelivered, waiting = self._undelivered.get(name, set()), self._waiting.get(name, deque())
         undelivered.discard(end)
         while waiting and waiting[0] not in undelivered:

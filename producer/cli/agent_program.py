@@ -1,7 +1,8 @@
 """Program: an agent from its start to its end, with signals, changes of its file, and its monitoring.
 
-SIGTERM and SIGINT end it in order; a second one ends it at once. SIGHUP reads the file again, and so does a change of
-the file: once it looks the same twice, two seconds apart, so that a half written one is not taken.
+SIGTERM and SIGINT end it in order; a second one, half a second later at least, ends it at once. SIGHUP reads the file
+again, and so does a change of the file: once it looks the same twice, two seconds apart, so that a half written one is
+not taken.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from types import FrameType
 from ..agent import Agent, AgentConfig, AgentConfigError
 from ..agent.blueprint import Blueprint
 from ..agent.monitoring import MonitoringServer, address_of
-from ..agent.options import Problem
+from ..agent.options import Problem, words_of
 from ..errors import ProducerError
 from ..loggers import get_logger
-from ..signal_handlers import call_former, handling
+from ..signal_handlers import Requests, call_former, handling
 from ..signal_wakeup import wake_for
 
 _log = get_logger("producer.agent")
@@ -60,6 +61,7 @@ class Program:
         self._watched = _Watched(path) if watch else None
         self._inbox: SimpleQueue[str] = SimpleQueue()
         self._monitoring: MonitoringServer | None = None
+        self._listens: str | None = None  # where that is, as the configuration says it
 
     def run(self) -> bool:
         """Until it is told to end, or is done; False if something had not ended in time.
@@ -103,6 +105,7 @@ class Program:
                 self._reload(agent)
             elif message is None and self._watched is not None and self._watched.vanished():
                 _log.warning("agent %s goes on: its file %s is gone", agent.config.name, self._path)
+                agent.reloads.failed(f"its file {self._path} is gone")
         return "all is done"
 
     def _next(self, timeout: float) -> str | None:
@@ -111,23 +114,29 @@ class Program:
         return None
 
     def _reload(self, agent: Agent) -> None:
-        before = agent.config.monitoring
+        name = agent.config.name
         try:
             changes = agent.reload(self._load())
         except ProducerError as error:
-            _log.error("agent %s goes on as it was: %s", agent.config.name, error)
+            _log.error("agent %s goes on as it was: %s", name, error)
+            agent.reloads.failed(words_of(error))
             return
-        except Exception:  # noqa: BLE001  # whatever is wrong with us, the agent goes on
-            _log.exception("agent %s goes on as it was: its new configuration cannot take effect", agent.config.name)
+        except Exception as error:  # noqa: BLE001  # whatever is wrong with us, the agent goes on
+            _log.exception("agent %s goes on as it was: its new configuration cannot take effect", name)
+            agent.reloads.failed(f"{type(error).__name__}: {words_of(error)}")
             return
-        _story.info("agent %s: read its configuration again; %s", agent.config.name, changes)
+        _story.info("agent %s: read its configuration again; %s", name, changes)
         self._say_notes(agent)
-        if agent.config.monitoring != before:
-            try:
+        try:
+            if agent.config.monitoring != self._listens:
                 self._monitor(agent)
-            except ProducerError as error:
-                where = "" if self._monitoring is None else f"; it goes on at {self._monitoring.url}"
-                _log.error("agent %s: %s%s", agent.config.name, error, where)
+        except ProducerError as error:
+            where = "" if self._monitoring is None else f"; it goes on at {self._monitoring.url}"
+            _log.error("agent %s: %s%s", name, error, where)
+            agent.reloads.failed(words_of(error))
+            return
+        if agent.reloads.worked():
+            _log.warning("agent %s: its file is well again, and what it says is at work", name)
 
     def _monitor(self, agent: Agent | None) -> None:
         """Listen where the agent's configuration says, or nowhere.
@@ -135,16 +144,19 @@ class Program:
         :raises MonitoringError: it cannot listen there, and goes on where it did, if it did.
         """
         former, self._monitoring = self._monitoring, None
+        listened, self._listens = self._listens, None
         if former is not None:
             former.close()  # the new place may have the same port
         if agent is None or agent.config.monitoring is None:
             return
         try:
             self._monitoring = MonitoringServer(agent, *address_of(agent.config.monitoring))
+            self._listens = agent.config.monitoring
         except ProducerError:
             if former is not None:
                 with contextlib.suppress(ProducerError):
                     self._monitoring = MonitoringServer(agent, former.host, former.port)
+                    self._listens = listened
             raise
 
     @staticmethod
@@ -167,10 +179,12 @@ class Program:
         """SIGTERM, SIGINT and SIGHUP go to the inbox. In a process that ends as well a SIGHUP that comes after that
         does not end it in place of its exit code.
         """
-        told = False
+        told, requests = False, Requests()
 
         def stop(number: int, frame: FrameType | None) -> None:
             nonlocal told
+            if requests.is_echo(number):
+                return
             if told:
                 call_former(former, number, frame)
                 raise KeyboardInterrupt
@@ -198,17 +212,17 @@ class _Watched:
         self._told = False
 
     def changed(self) -> bool:
-        """Whether it is another one than that last used, and has not changed since the last look."""
+        """Whether it is another one than that last used, or was gone, and has not changed since the last look."""
         seen, self._seen = self._seen, self._look()
-        if self._seen is None or self._seen in (self._used, None) or self._seen != seen:
+        if self._seen is None or self._seen != seen or (self._seen == self._used and not self._told):
             return False
-        self._used = self._seen
+        self._used, self._told = self._seen, False
         return True
 
     def vanished(self) -> bool:
         """Whether there is no file, which is said once."""
         is_news = self._seen is None and not self._told
-        self._told = self._seen is None
+        self._told = self._told or is_news
         return is_news
 
     def _look(self) -> tuple[int, int, int] | None:

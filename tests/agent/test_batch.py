@@ -69,7 +69,7 @@ def test_lines_lie_in_a_channel_as_they_lay_in_the_file() -> None:
     block = b"a\nb\n"
     event = write_batch(EventBatch.of_lines(block, {"host": "h"}, Position("f", 4)))
     assert event.body is block
-    assert event.headers == {"host": "h", "~count": "2", "~form": "lines", "~position": "4 f"}
+    assert event.headers == {"host": "h", "~count": "2", "~form": "lines", "~position": "4 f", "~from": "0 "}
 
 
 def test_the_example_of_the_format() -> None:

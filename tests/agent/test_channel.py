@@ -323,3 +323,48 @@ def test_a_put_into_a_full_disk_frees_what_was_delivered(tmp_path: Path, monkeyp
         with pytest.raises(DiskFullError):
             fill()
         assert len(list(tmp_path.rglob("log-*"))) <= 2
+
+
+def test_a_channel_whose_disk_is_full_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its own limits are, and how little waits in it: nothing can be put. With space on the disk it has room
+    again, without a put that would say so.
+    """
+    free = [1 << 40]
+    monkeypatch.setattr(Disk, "free", lambda _disk, _path: free[0])
+    with opened(file_channel(tmp_path, minimum_free_space=1 << 20, capacity=1000)) as channel:
+        channel.put(_lines(0, 3))
+        assert channel.fill < 0.01
+        free[0] = (1 << 20) + channel.stats().bytes
+        assert channel.fill == pytest.approx(0.5)  # as much may come as is there
+        free[0] = (1 << 20) + 10
+        channel.channel._space._free = None  # type: ignore[attr-defined]  # what was seen within a second is trusted
+        with pytest.raises(DiskFullError):
+            channel.put(_lines(3, 1000))
+        assert channel.fill == 1.0
+        assert not channel.has_room(1)
+        free[0] = 1 << 10
+        assert channel.fill == 1.0
+        assert len(taken(channel)) == 3
+        assert channel.fill == 1.0  # empty, and closed to all
+        free[0] = 1 << 40
+        assert channel.fill == 0.0
+        assert channel.has_room(1)
+
+
+def test_memory_that_cannot_spill_has_room_once_it_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk refuses what was to be spilled; what fits into memory is let in when that is free again."""
+    free = [1 << 40]
+    monkeypatch.setattr(Disk, "free", lambda _disk, _path: free[0])
+    with opened(spillable_channel(tmp_path, minimum_free_space=1 << 20)) as channel:
+        free[0] = 0
+
+        def fill() -> None:
+            for number in range(100):
+                channel.put(_lines(number, number + 1))
+
+        with pytest.raises(DiskFullError):
+            fill()
+        assert channel.fill == 1.0
+        taken(channel)
+        assert channel.has_room(1)
+        channel.put(_lines(0, 1))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import http.client
+import json
 import logging
 import os
 import re
@@ -16,13 +17,15 @@ from urllib.request import urlopen
 
 import pytest
 
+from producer import signal_handlers
 from producer.agent import Agent, AgentConfig
 from producer.agent.config import parse_toml
+from producer.agent.monitoring.figures import notes
 from producer.agent.options import fields_of
 from producer.agent.registry import BUILT_IN, class_of
 from producer.cli import agent as agent_cli
 from producer.cli import agent_program, main
-from producer.cli.agent_program import Program
+from producer.cli.agent_program import Program, _Watched
 
 from ..agent.parts import Hub, plug_in, until
 
@@ -129,15 +132,15 @@ def test_check_says_what_this_machine_lacks(tmp_path: Path, capsys: pytest.Captu
     ]
     path = written(tmp_path, ("[channels.c1]", "\n".join([*lines, "[channels.c1]"])))
     assert main(["agent", "check", "--config", path]) == 1
-    none = "[Errno 2] No such file or directory"
+    none = "No such file or directory"
     assert capsys.readouterr().err.splitlines() == [
         f"producer agent: on this machine, line {line}: {text}"
         for line, text in (
-            (13, f"sources.tls.certificate: cannot be used: {none}, got '{tmp_path}/none.pem'"),
+            (13, f"sources.tls.certificate: cannot be read: {none}, got '{tmp_path}/none.pem'"),
             (17, "sources.run.command: there is no such program, got 'no-such-program'"),
             (21, f"sources.spool.spool_directory: there is no such directory, got '{tmp_path}/none'"),
-            (26, "sinks.http.certificate: cannot be read: No such file or directory, got 'none.pem'"),
-            (33, f"sinks.peer.authorities: cannot be used: {none}, got 'none'"),
+            (26, f"sinks.http.certificate: cannot be read: {none}, got 'none.pem'"),
+            (33, f"sinks.peer.authorities: cannot be used: [Errno 2] {none}, got 'none'"),
             (36, f"channels.c9.key_file: the key file cannot be read (FileNotFoundError), got '{tmp_path}/none.json'"),
         )
     ]
@@ -382,9 +385,14 @@ def test_what_nobody_expects_of_a_new_configuration_ends_nothing(
 
 
 def test_a_second_signal_ends_it_at_once(
-    tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    hub: Hub,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first one lets the sinks deliver, which takes its time; the second one is not waited for: 143."""
+    monkeypatch.setattr(signal_handlers, "ECHO", 0.0)
     hub.failing = True
     changes = ('"null"', '"keep"\nhub = "a"'), ('name = "web"', 'name = "web"\nstop_timeout = 60')
 
@@ -399,6 +407,109 @@ def test_a_second_signal_ends_it_at_once(
         assert main(["agent", "--config", written(tmp_path, *changes, **HUB)]) == 143
     assert capsys.readouterr().err.endswith("producer agent: terminated\n")
     hub.failing = False
+
+
+def test_a_signal_that_comes_twice_at_once_is_one(
+    tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As coreutils' ``timeout`` sends it, to the process and to its group: the sinks deliver in order, exit code 0."""
+    monkeypatch.setattr(signal_handlers, "ECHO", 3600.0)
+    hub.failing = True
+
+    def act() -> None:
+        hub.lines.put(b"one\n")
+        until(lambda: hub.writing)
+        send(signal.SIGTERM)
+        until(lambda: "agent web: ends: SIGTERM" in caplog.messages)
+        send(signal.SIGTERM)
+        hub.failing = False
+
+    with Beside(act):
+        assert main(["agent", "--config", written(tmp_path, ('"null"', '"keep"\nhub = "a"'), **HUB)]) == 0
+    assert hub.delivered == [b"one"]
+
+
+def test_a_file_that_is_well_again_is_said_and_shown(
+    tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong file: the running configuration is not that of the file, in the log, the metrics and beside the health,
+    which stays: the agent works. Once it is mended, also with what it said before, neither says so any more.
+    """
+    monitored = ('name = "web"', 'name = "web"\nmonitoring = "0"')
+    path = written(tmp_path, monitored, **HUB)
+    seen: list[tuple[str, dict[str, object]]] = []
+
+    def look(url: str) -> None:
+        with urlopen(f"{url}metrics", timeout=10) as answer:
+            (value,) = re.findall(
+                r"^\w+_config_last_reload_successful\{.*\} (.*)$", answer.read().decode(), re.MULTILINE
+            )
+        with urlopen(f"{url}health/ready", timeout=10) as answer:
+            seen.append((value, json.load(answer)))
+
+    def act() -> None:
+        until(lambda: "monitoring on" in caplog.text)
+        url = re.search(r"monitoring on (\S+)", caplog.text)[1]
+        look(url)
+        written(tmp_path, monitored, ('type = "null"', 'type = "nul"'), **HUB)
+        until(lambda: "goes on as it was" in caplog.text)
+        look(url)
+        written(tmp_path, monitored, **HUB)
+        until(lambda: "agent web: its file is well again, and what it says is at work" in caplog.messages)
+        look(url)
+        send(signal.SIGTERM)
+
+    with Beside(act):
+        assert main(["agent", "--config", path]) == 0
+    well, wrong, mended = seen
+    assert well == mended == ("1", {"ready": True, "reasons": []})
+    assert (wrong[0], wrong[1]["ready"]) == ("0", True)
+    (note,) = wrong[1]["notes"]  # type: ignore[misc]
+    assert note.startswith("the configuration that runs is not that of the file: ")
+    assert "line 13: sinks.k1.type: no such type 'nul'" in note
+
+
+def test_a_monitoring_that_could_not_listen_is_tried_again_by_sighup(
+    tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The port was taken: as long as it is, what the file says does not run; afterwards a hangup is enough."""
+
+    def act() -> None:
+        until(lambda: "at work" in caplog.text)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            written(tmp_path, ('name = "web"', f'name = "web"\nmonitoring = "127.0.0.1:{port}"'), **HUB)
+            until(lambda: "monitoring cannot listen on" in caplog.text)
+        send(signal.SIGHUP)
+        until(lambda: "its file is well again" in caplog.text)
+        with urlopen(f"http://127.0.0.1:{port}/health/live", timeout=10) as answer:
+            assert answer.status == 200
+        send(signal.SIGTERM)
+
+    with Beside(act):
+        assert main(["agent", "--config", written(tmp_path, **HUB)]) == 0
+
+
+def test_a_file_that_comes_back_as_it_was_is_read_again(tmp_path: Path) -> None:
+    """It was moved away, and back: with the same bytes, times and inode it ends what was said of its absence."""
+    path = tmp_path / "agent.toml"
+    path.write_text("x")
+    watched = _Watched(path)
+    path.rename(tmp_path / "away")
+    assert (watched.changed(), watched.vanished(), watched.changed(), watched.vanished()) == (False, True, False, False)
+    (tmp_path / "away").rename(path)
+    assert (watched.changed(), watched.vanished(), watched.changed(), watched.changed()) == (False, False, True, False)
+
+
+def test_a_file_that_is_gone_is_a_note(tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
+    """The agent would not start again."""
+    agent = Agent(parse_toml(CONFIG.format(state=tmp_path, **STRESS)))
+    agent.reloads.failed("its file agent.toml is gone")
+    assert notes(agent) == ["the configuration that runs is not that of the file: its file agent.toml is gone"]
+    assert agent.reloads.worked()
+    assert notes(agent) == []
 
 
 def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ CHANNEL_COUNTERS = (
     "EventTakeErrorCount",
     "CheckpointWriteErrorCount",
     "CheckpointBackupWriteErrorCount",
+    "EventLostCount",
+    "BatchLostCount",
 )
 SINK_COUNTERS = (
     "EventDrainAttemptCount",
@@ -72,6 +74,8 @@ def figures(agent: Agent) -> dict[str, Any]:
         "time": time.time(),
         "ready": not reasons,
         "reasons": reasons,
+        "notes": notes(agent),
+        "config": {"trouble": agent.reloads.trouble, "succeeded": agent.reloads.succeeded},
         "sources": [_source(agent, name) for name in agent.blueprint.sources],
         "channels": [_channel(agent, name, channel) for name, channel in dict(agent.channels).items()],
         "sinks": [sink for part in agent.blueprint.sinks.values() for sink in _sinks(agent, part)],
@@ -92,6 +96,12 @@ def not_ready(agent: Agent) -> list[str]:
     if len(agent.sources) + len(agent.sinks) < expected:
         reasons.append("not all components have begun")
     return reasons
+
+
+def notes(agent: Agent) -> list[str]:
+    """What somebody has to see to, though the agent does what it should."""
+    trouble = agent.reloads.trouble
+    return [] if trouble is None else [f"the configuration that runs is not that of the file: {trouble}"]
 
 
 def _source(agent: Agent, name: str) -> dict[str, Any]:

@@ -48,6 +48,11 @@ def prometheus(figures: Mapping[str, Any]) -> str:
     series = _Series()
     agent = {"agent": figures["agent"]}
     series.add("ready", "gauge", "Whether all components do what they should.", agent, int(figures["ready"]))
+    config = figures["config"]
+    text = "Whether what the file says is what runs."
+    series.add("config_last_reload_successful", "gauge", text, agent, int(config["trouble"] is None))
+    text = "When the configuration that runs was read, since 1970."
+    series.add("config_last_reload_success_timestamp_seconds", "gauge", text, agent, config["succeeded"])
     for kind in ("source", "sink"):
         for row in figures[f"{kind}s"]:
             labels = {**agent, kind: row["name"], "type": row["type"]}

@@ -7,7 +7,8 @@
     /metrics.json     Flume's JSON
     /status.json      all figures, for programs
     /health/live      200 as long as the process answers
-    /health/ready     200 if all components do what they should; else 503, and why not
+    /health/ready     200 if all components do what they should; else 503, and why not. A file that cannot be taken up
+                      is a note: all agents that have it would be taken out of service at once
 
 It only reads. So many connections at once, so many bytes of a request and so many seconds for it: no peer holds up
 another one for longer, and none the agent.
@@ -26,7 +27,7 @@ from dataclasses import dataclass, field
 from ...errors import ProducerError
 from ...loggers import get_logger
 from ..agent import Agent
-from .figures import figures, not_ready
+from .figures import figures, not_ready, notes
 from .formats import flume_json, prometheus
 from .page import page
 
@@ -179,8 +180,9 @@ class MonitoringServer:
         }
 
     def _ready(self) -> _Answer:
-        reasons = not_ready(self._agent)
-        return _json({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
+        reasons, noted = not_ready(self._agent), notes(self._agent)
+        told = {"ready": not reasons, "reasons": reasons} | ({"notes": noted} if noted else {})
+        return _json(told, 503 if reasons else 200)
 
     def _page(self) -> _Answer:
         nonce = secrets.token_urlsafe(16)

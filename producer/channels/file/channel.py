@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +37,7 @@ from .store.directories import Directories
 from .store.disk import Disk
 from .store.encryption import OVERHEAD, KeyProvider, check_available
 from .store.format import PutPayload
+from .store.lost import LostEvent, TellLost
 from .store.notes import FileNotes
 from .store.segments import Segments
 from .store.space import Space
@@ -75,6 +76,8 @@ class FileChannel:
     :param data_directories: where segments go, in turn, if not into ``directory``; on other disks, say.
     :param encryption: a :class:`~producer.channels.KeyProvider`: new segments are encrypted with its current key.
     :param name: for messages; None is the directory.
+    :param lost: is told, in place of the log, of events whose records are damaged, with what is left of their headers;
+        in the constructor, and by whoever takes. See :mod:`.store.lost`.
     :param clock: the source of time, for tests.
     :param disk: the file system, for tests.
     :raises ConfigError: a wrong option.
@@ -102,6 +105,7 @@ class FileChannel:
         data_directories: Sequence[str | os.PathLike[str]] = (),
         encryption: KeyProvider | None = None,
         name: str | None = None,
+        lost: TellLost | None = None,
         clock: Clock | None = None,
         disk: Disk | None = None,
     ) -> None:
@@ -123,7 +127,7 @@ class FileChannel:
             if not isinstance(encryption, KeyProvider):
                 raise ConfigError("encryption", "must be a KeyProvider", type(encryption).__qualname__)
             check_available()
-        self._keys, self._promise = encryption, self.options.promise
+        self._keys, self._promise, self._tell_lost = encryption, self.options.promise, lost
         absolute = os.path.abspath if disk is None else os.fspath
         self.directory = absolute(directory)
         self.data_directories = tuple(absolute(path) for path in data_directories) or (self.directory,)
@@ -184,13 +188,13 @@ class FileChannel:
         self.checkpoint(force=True)
 
     def _recover(self) -> None:
-        found = recover(self._place, self._segments.cipher_of, self._clock)
+        found = recover(self._place, self._segments.cipher_of, self._clock, lost=self._tell_lost)
         self._ledger.restore(found.events, found.sums)
         self._log.resume(found.segments, next_sequence=found.next_sequence, next_transaction=found.next_transaction)
         self._segments.pass_over(found.last_number)
         uncopied = quarantine.Uncopied(self._disk, found.uncopied)
         self._reader = EventReader(
-            self._disk, self.name, self._segments, self._ledger, uncopied.keep, self._note_passed
+            self._disk, self.name, self._segments, self._ledger, uncopied.keep, self._note_passed, self._tell_lost
         )
         self._checkpointer = Checkpointer(
             self._disk,
@@ -429,14 +433,16 @@ class FileChannel:
 
     # -- looking
 
-    def peek(self) -> Iterator[Event]:
+    def peek(self, damaged: Callable[[LostEvent], object] | None = None) -> Iterator[Event]:
         """Every event that is in the channel now, taken ones included, in order; takes nothing.
 
         Events that are committed away meanwhile may be missing, and so are those that cannot be read.
+
+        :param damaged: is told of those whose records are damaged; who takes them finds them lost.
         """
         with self._ledger.lock:
             events = self._ledger.queue.snapshot(1 << 64)
-        return self._reader.peek(events)
+        return self._reader.peek(events, damaged)
 
     def stats(self) -> ChannelStats:
         """See :class:`~producer.interfaces.Channel`."""

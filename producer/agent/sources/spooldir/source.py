@@ -218,7 +218,7 @@ class Spooler:
             name = reader.name_by(block.data, os.fstat(reader.open()).st_mtime_ns)
             self._names[reader.key] = name
             self._given.add(name)
-        return Position(str(reader.name), block.end)
+        return Position(str(reader.name), block.end, reader.place)
 
     def _headers(self, path: str) -> dict[str, str]:
         options, headers = self._options, {}

@@ -35,9 +35,12 @@ class BatchMaker:
     byte_offset: bool
     cri: bool = False
 
-    def batch(self, block: _Block, headers: Mapping[str, str], name: str) -> EventBatch:
-        """The events of a block."""
-        position = Position(name, block.end)
+    def batch(self, block: _Block, headers: Mapping[str, str], name: str, place: str = "") -> EventBatch:
+        """The events of a block.
+
+        :param place: the file's path.
+        """
+        position = Position(name, block.end, place)
         if self.cri:
             return events_of(block.data, headers, position)
         if self.logs is None:

@@ -126,7 +126,7 @@ class Follower:
                 break
             if reader.name is None:
                 return  # it was written just now: next time
-            batch = self._maker.batch(block, reader.headers, str(reader.name))
+            batch = self._maker.batch(block, reader.headers, str(reader.name), reader.place)
             if not self._outlet.put_until(batch, self._stop):
                 return
             reader.take(block)

@@ -10,6 +10,7 @@ from ....interfaces import Event
 from ....loggers import get_logger
 from ..store.disk import Disk
 from ..store.format import decode_event
+from ..store.lost import LostEvent, TellLost
 from ..store.pointers import Entry
 from ..store.segments import Segments
 from .event_queue import Columns
@@ -20,6 +21,8 @@ _log = get_logger("producer.channel")
 #: When the disk fails so often in a row to read an event, it is set aside, and the channel goes on with the next.
 TRIES = 3
 _PEEKED_AT_ONCE = 1000
+#: In the place of a payload: the disk fails to read it, which says nothing of what it is.
+_UNREAD = memoryview(b"")
 
 
 class EventReader:
@@ -28,6 +31,7 @@ class EventReader:
     :param keep: keeps a damaged segment's bytes aside for people, by its path; whether there were none yet. Raises
         ``OSError`` if it cannot.
     :param passed: is told, before others pass an event that is set aside, that this one will come behind them.
+    :param lost: is told what is damaged, in place of the log.
     """
 
     def __init__(
@@ -38,8 +42,10 @@ class EventReader:
         ledger: Ledger,
         keep: Callable[[str], bool],
         passed: Callable[[int], None] = lambda _sequence: None,
+        lost: TellLost | None = None,
     ) -> None:
         self._disk, self._name, self._keep, self._passed = disk, name, keep, passed
+        self._tell_lost = lost
         self._segments, self._ledger = segments, ledger
         self._kept: dict[int, int] = {}  # for each segment with damage, its size when a copy was kept
         self._failures: dict[int, int] = {}
@@ -144,11 +150,14 @@ class EventReader:
 
     def _lose(self, taken: Taken, entries: Sequence[Entry]) -> None:
         self._ledger.lose(taken, entries)
+        for entry in entries:
+            self._keep_damaged(entry)
+        if self._tell_lost is not None:
+            self._tell_lost([self._segments.left_of(entry) for entry in entries], 0)
+            return
         _log.error(
             "channel %s: %d events are damaged on the disk and lost; the next ones follow", self._name, len(entries)
         )
-        for entry in entries:
-            self._keep_damaged(entry)
 
     def _keep_damaged(self, entry: Entry) -> None:
         """Keep a copy of the segment in which this one stood, unless it was there when one was made."""
@@ -162,21 +171,26 @@ class EventReader:
         except OSError as error:
             _log.error("channel %s: no copy of the damaged %s could be kept: %s", self._name, segment.path, error)
 
-    def peek(self, events: Columns) -> Iterator[Event]:
-        """The events of these entries, but those that cannot be read."""
+    def peek(self, events: Columns, damaged: Callable[[LostEvent], object] | None = None) -> Iterator[Event]:
+        """The events of these entries, but those that cannot be read.
+
+        :param damaged: is told of those that do not check out.
+        """
         for start in range(0, len(events), _PEEKED_AT_ONCE):
             entries = events.entries(start, start + _PEEKED_AT_ONCE)
             for entry, payload in zip(entries, self._peeked(entries), strict=True):
                 event = _decode(payload, entry.sequence)
                 if event is not None:
                     yield event
+                elif damaged is not None and payload is not _UNREAD:
+                    damaged(self._segments.left_of(entry))
 
     def _peeked(self, entries: Sequence[Entry]) -> list[bytes | memoryview | None]:
-        """The payloads; None for one that cannot be read, such as in a segment that was deleted meanwhile."""
+        """The payloads; what cannot be read, such as in a segment that was deleted meanwhile, is ``_UNREAD``."""
         try:
             return self._segments.read(entries)
         except OSError:
-            return [self._peeked([entry])[0] for entry in entries] if len(entries) > 1 else [None]
+            return [self._peeked([entry])[0] for entry in entries] if len(entries) > 1 else [_UNREAD]
 
 
 def _decode(payload: bytes | memoryview | None, sequence: int) -> Event | None:

@@ -19,8 +19,9 @@ from ..store.directories import Directories
 from ..store.disk import Disk
 from ..store.encryption import SegmentCipher
 from ..store.format import FIRST_RECORD, FRAME_SIZE, SECOND_HEADER, Kind, SegmentHeader
+from ..store.lost import TellLost, events_left
 from ..store.pointers import MOST_OFFSET, OFFSET_BITS
-from ..store.segment import BEGUN, Record, Segment, payload_of, scan
+from ..store.segment import BEGUN, Damage, Record, Segment, payload_of, scan
 from . import checkpoint as checkpoints
 from . import quarantine
 from .checkpoint import Checkpoint
@@ -55,19 +56,26 @@ class Recovered:
 
 
 def recover(
-    place: Directories, cipher_of: CipherOf, clock: Clock, *, careful: bool = False, give_up_missing: bool = False
+    place: Directories,
+    cipher_of: CipherOf,
+    clock: Clock,
+    *,
+    careful: bool = False,
+    give_up_missing: bool = False,
+    lost: TellLost | None = None,
 ) -> Recovered:
     """Read a channel's directories, which the caller has locked.
 
     :param cipher_of: what opens a segment; may raise :class:`~producer.errors.ChannelKeyError`.
     :param careful: nothing is cut off of which no copy could be kept.
     :param give_up_missing: go on without segments that are missing; their events are lost.
+    :param lost: is told of events that are, in place of the log.
     :raises ChannelFormatError: a file is of a newer version, or two files are the same segment.
     :raises ChannelKeyError: a key is not the one with which a segment was written.
     :raises ChannelIOError: it cannot be read, a torn end cannot be cut, or segments are missing.
     """
     try:
-        return _Recovery(place, clock, careful=careful, give_up_missing=give_up_missing).run(cipher_of)
+        return _Recovery(place, clock, careful=careful, give_up_missing=give_up_missing, lost=lost).run(cipher_of)
     except OSError as error:
         if isinstance(error, ChannelIOError):
             raise
@@ -80,8 +88,10 @@ def recover(
 class _Recovery:
     """One opening of a channel's directories."""
 
-    def __init__(self, place: Directories, clock: Clock, *, careful: bool, give_up_missing: bool) -> None:
-        self._place, self._clock = place, clock
+    def __init__(
+        self, place: Directories, clock: Clock, *, careful: bool, give_up_missing: bool, lost: TellLost | None
+    ) -> None:
+        self._place, self._clock, self._lost = place, clock, lost
         self._careful, self._give_up_missing = careful, give_up_missing
         self._sums = {"torn_tails": 0, "quarantined": 0}
         self._uncopied: list[str] = []
@@ -106,6 +116,7 @@ class _Recovery:
         self._keep_damaged(segments, replay)
         self._bring_to_disk(segments, sizes, replay, start)
         self._tell_damage(replay, len(headless))
+        self._tell_lost(segments, replay)
         findings = replay.findings
         self._sums.update(
             replayed=findings.replayed,
@@ -247,14 +258,34 @@ class _Recovery:
     def _tell_damage(self, replay: Replay, headless: int) -> None:
         if replay.findings.damaged_records or headless:
             _log.error(
-                "channel %s: %d damaged records in segments %s; %d events are lost; the segments are in %s/%s",
+                "channel %s: %d damaged records in segments %s;%s the segments are in %s/%s",
                 self._place.name,
                 replay.findings.damaged_records,
                 replay.damaged,
-                replay.findings.lost_events,
+                f" {replay.findings.lost_events} events are lost;" if self._lost is None else "",
                 self._place.main,
                 quarantine.QUARANTINE,
             )
+
+    def _tell_lost(self, segments: Sequence[Segment], replay: Replay) -> None:
+        if self._lost is None or not replay.findings.lost_events:
+            return
+        found = [
+            event
+            for segment in segments
+            if segment.number in replay.damaged and segment.cipher is None
+            for flaw in replay.flaws
+            if flaw.segment == segment.number
+            for event in events_left(self._stretch(segment, flaw.damage), replay.lost)
+        ]
+        self._lost(found, replay.findings.lost_events - len(found))
+
+    def _stretch(self, segment: Segment, damage: Damage) -> bytes:
+        file = self._place.disk.open(segment.path)
+        try:
+            return self._place.disk.read(file, damage.end - damage.start, damage.start)
+        finally:
+            self._place.disk.close(file)
 
 
 def remove_begun(place: Directories) -> None:

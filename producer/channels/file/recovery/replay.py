@@ -221,6 +221,7 @@ class Replay:
     :param unreadable: numbers of the segments that are there and have no readable header.
     :ivar events: what the channel holds.
     :ivar damaged: numbers of the segments with damaged records.
+    :ivar lost: the numbers of events that stood there, as far as they can be told.
     :ivar cut: where the log is to be cut, as what follows is torn; None if it is not.
     :ivar rerun: whether something behind the cut was counted: cut, and replay once more.
     :ivar unsure_from: a pointer: what stands from there on is not known to be on the disk; None if all is.
@@ -243,6 +244,7 @@ class Replay:
         self.next_transaction = 1 if start is None else start.next_transaction
         self.known_synced = 0
         self.flaws: list[Flaw] = []
+        self.lost: frozenset[int] = frozenset()
         self.damaged: list[int] = []
         self.cut: Cut | None = None
         self.rerun = False
@@ -391,7 +393,8 @@ class Replay:
             gone.update(range(flaw.first_lost, min(flaw.last_lost, flaw.first_lost + _MOST_LOST) + 1))
         if gone:
             known = self._gone | set(self.events.sequences)
-            self.findings.lost_events += sum(self._live.has(sequence) for sequence in gone - known)
+            self.lost = frozenset(filter(self._live.has, gone - known))
+            self.findings.lost_events += len(self.lost)
 
     def _subtract(self) -> None:
         """Take away what was taken and what was voided."""

@@ -427,6 +427,17 @@ def decode_event(payload: PutPayload | memoryview, sequence: int) -> Event:
         raise ValueError(str(error)) from error
 
 
+def headers_left(payload: bytes | memoryview) -> Mapping[str, str | None] | None:
+    """What the headers in a damaged payload of a Put seem to be: nothing tells whether they are whole. None if they
+    cannot even be read.
+    """
+    try:
+        end = 4 + _LENGTH.unpack_from(payload)[0]
+        return decode_headers(bytes(payload[4:end])) if end <= len(payload) else None
+    except (struct.error, ValueError):
+        return None
+
+
 def decode_events(payloads: Sequence[PutPayload], sequences: Iterable[int]) -> list[Event]:
     """The event of each, as :func:`decode_event` makes it."""
     return list(map(decode_event, payloads, sequences))

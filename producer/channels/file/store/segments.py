@@ -11,7 +11,8 @@ from ....clock import Clock
 from ....errors import ChannelKeyError
 from .disk import Disk
 from .encryption import KEY_SIZE, MAX_KEY_ID, KeyProvider, SegmentCipher
-from .format import FRAME_SIZE, SegmentHeader
+from .format import FRAME_SIZE, SegmentHeader, headers_left
+from .lost import LostEvent
 from .pointers import OFFSET_BITS, Entry
 from .segment import Segment, puts_in
 
@@ -150,6 +151,18 @@ class Segments:
         # Of large events nothing is copied before their bodies are.
         whole = data if len(data) < _LARGE * len(entries) else memoryview(data)
         return puts_in(segment, whole, begin, entries)
+
+    def left_of(self, entry: Entry) -> LostEvent:
+        """What can still be told of a Put that does not check out."""
+        segment = self.get(entry.segment)
+        if segment is None or segment.cipher is not None:
+            return LostEvent(entry.sequence, entry.length, None)
+        try:
+            with self._reading:
+                payload = self._disk.read(self._file(segment), entry.length, entry.offset + FRAME_SIZE)
+        except OSError:
+            return LostEvent(entry.sequence, entry.length, None)
+        return LostEvent(entry.sequence, entry.length, headers_left(payload))
 
     def _file(self, segment: Segment) -> int:
         file = self._files.pop(segment.number, None)

@@ -1,0 +1,212 @@
+"""What is damaged of an agent's channel on the disk: how much it was is told, and how to read it again."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent.batch import EventBatch, Position
+from producer.agent.channel import BatchChannel
+from producer.channels.file.queue import recent
+from tests.agent.sources.putting import reading
+from tests.support.waiting import eventually
+
+from .doubles import file_channel, opened, spillable_channel, taken
+
+LINES = 1000
+
+
+@pytest.fixture(autouse=True)
+def _read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was put is read from the disk."""
+    monkeypatch.setattr(recent, "MOST", 0)
+
+
+def _block(number: int) -> bytes:
+    return b"".join(b"batch %d line %d\n" % (number, line) for line in range(LINES))
+
+
+def _damage(state: Path, mark: bytes, *, offset: int = 0) -> None:
+    """Flip a bit of what stands in a segment."""
+    for path in state.rglob("log-*"):
+        data = bytearray(path.read_bytes())
+        if path.is_file() and (at := data.find(mark)) >= 0:
+            data[at + offset] ^= 1
+            path.write_bytes(data)
+            return
+    raise AssertionError(f"no segment holds {mark!r}")
+
+
+def _filled(state: Path, source: Path, batches: int = 3) -> BatchChannel:
+    """A channel with what ``taildir`` has read of a file, a block of which came at a time."""
+    channel = file_channel(state)
+    with reading("taildir", state, {"c": channel}, paths=[str(source)]):
+        for number in range(batches):
+            with source.open("ab") as file:
+                file.write(_block(number))
+            eventually(lambda number=number: channel.held == LINES * (number + 1))
+    return channel
+
+
+def _read_again(messages: list[str]) -> bytes:
+    """What the command in the log prints."""
+    told = "\n".join(messages)
+    command = re.search(r"(tail -c .*)$", told, re.MULTILINE)
+    assert command is not None, told
+    return subprocess.run(["sh", "-c", command[1]], check=True, capture_output=True).stdout
+
+
+def test_a_damaged_batch_is_told_in_lines_with_the_command_that_reads_them_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bit flips while the agent runs: 1,000 lines are counted as lost, where they were read is told, and the command
+    in the log prints exactly them. The others are delivered, and none is believed to wait.
+    """
+    source, state = tmp_path / "a log.txt", tmp_path / "state"
+    channel = _filled(state, source)
+    with opened(channel):
+        _damage(state, b"batch 1 line 500")
+        assert taken(channel) == (_block(0) + _block(2)).splitlines()
+        assert channel.held == 0
+        assert (channel.counters.get("EventLostCount"), channel.counters.get("BatchLostCount")) == (LINES, 1)
+        assert "channel c: 1 batch with 1000 events is damaged on the disk and lost" in caplog.text
+        assert "1 events" not in caplog.text
+        assert _read_again(caplog.messages) == _block(1)
+
+
+def test_the_command_finds_a_file_that_was_renamed_since(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Rotated by rename: it is found by its inode, and another one has its name."""
+    source, state = tmp_path / "app.log", tmp_path / "state"
+    channel = _filled(state, source)
+    source.rename(tmp_path / "app.log.1")
+    source.write_bytes(b"another file\n" * 10_000)
+    with opened(channel):
+        _damage(state, b"batch 1 line 500")
+        taken(channel)
+    assert _read_again(caplog.messages) == _block(1)
+
+
+@pytest.mark.parametrize("checkpoint", [True, False], ids=["in the checkpoint", "in the log"])
+def test_what_is_damaged_when_the_channel_is_opened_is_told_once_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, checkpoint: bool
+) -> None:
+    """While the agent was down: in lines, with the command, at the opening; the take that finds it says no more."""
+    source, state = tmp_path / "app.log", tmp_path / "state"
+    _filled(state, source).close()
+    _damage(state, b"batch 1 line 500")
+    if not checkpoint:
+        for path in (state / "c/events").glob("checkpoint*"):
+            path.unlink()
+    with opened(file_channel(state)) as channel:
+        assert channel.held == 2 * LINES
+        assert channel.counters.get("EventLostCount") == LINES
+        assert _read_again(caplog.messages) == _block(1)
+        assert not re.search(r"\b1 events", caplog.text)
+        caplog.clear()
+        assert taken(channel) == (_block(0) + _block(2)).splitlines()
+        assert channel.held == 0
+        assert channel.counters.get("EventLostCount") == LINES
+        assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize("damaged", [[2], [1, 2]])
+def test_the_newest_batches_of_a_file_are_read_again_after_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damaged: list[int]
+) -> None:
+    """Nothing behind them was put: their source goes on before them, none is lost, and none is counted so."""
+    source, state = tmp_path / "app.log", tmp_path / "state"
+    _filled(state, source).close()
+    for number in damaged:
+        _damage(state, b"batch %d line 500" % number)
+    with opened(file_channel(state)) as channel, reading("taildir", state, {"c": channel}, paths=[str(source)]):
+        assert f"with {1000 * len(damaged)} events" in caplog.text
+        assert "damaged on the disk, and not lost: read again by their sources" in caplog.text
+        eventually(lambda: channel.held == 3 * LINES)
+        assert channel.counters.get("EventLostCount") == 0
+        assert taken(channel) == b"".join(map(_block, range(3))).splitlines()
+        assert channel.held == 0
+
+
+def _key_file(tmp_path: Path) -> dict[str, Any]:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps({"current": "a", "keys": {"a": base64.b64encode(b"k" * 32).decode()}}))
+    return {"key_file": path}
+
+
+def test_of_a_batch_whose_headers_tell_nothing_the_number_is_said_to_be_unknown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its headers are damaged: it counts as a batch; once the channel is empty nothing is believed to wait in it."""
+    with opened(file_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(EventBatch.of_lines(_block(number), position=Position("s/f", number + 1)))
+        _damage(tmp_path, b"2 s/f", offset=-20)
+        assert taken(channel) == (_block(0) + _block(2)).splitlines()
+        assert channel.held == 0
+        assert channel.counters.get("BatchLostCount") == 1
+    assert re.search(r"1 batch with (an unknown number of|\d+) events", caplog.text)
+
+
+def test_of_an_encrypted_batch_the_number_is_said_to_be_unknown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing of it can be read; what is there still comes, and then nothing is believed to wait."""
+    state = tmp_path / "state"
+    with opened(file_channel(state, **_key_file(tmp_path))) as channel:
+        for number in range(3):
+            channel.put(EventBatch.of_lines(_block(number)))
+        (path,) = state.rglob("log-*")
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+        assert taken(channel) == (_block(0) + _block(2)).splitlines()
+        assert channel.held == 0
+        assert (channel.counters.get("EventLostCount"), channel.counters.get("BatchLostCount")) == (0, 1)
+    assert "1 batch with an unknown number of events is damaged on the disk and lost" in caplog.text
+
+
+def test_what_was_spilled_is_counted_when_the_channel_is_opened_again(tmp_path: Path) -> None:
+    """Its events wait, also after a restart: what is taken then leaves none, and not less than none."""
+    with opened(spillable_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(EventBatch.of_lines(_block(number)))
+        spilled = channel.channel.stats().size - channel.channel._memory.stats().size  # type: ignore[attr-defined]
+    with opened(spillable_channel(tmp_path)) as channel:
+        assert channel.held == spilled * LINES > 0
+        taken(channel)
+        assert channel.held == 0
+
+
+def test_of_a_damaged_batch_that_was_spilled_its_source_is_said_to_read_it_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A channel that forgets notes no position behind it: nothing is lost."""
+    with opened(spillable_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(EventBatch.of_lines(_block(number), position=Position("s/f", number + 1)))
+        _damage(tmp_path, b"batch 1 line 500")
+        assert len(taken(channel)) == 2 * LINES
+        assert channel.held == 0
+        assert channel.counters.get("EventLostCount") == 0
+        assert channel.positions.safe_end("s/f") == 1
+    assert "not lost: read again, with what is behind, at the next start by their sources" in caplog.text
+
+
+def test_neighbours_are_told_as_one_stretch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two damaged batches, one behind the other: one range, one command."""
+    source, state = tmp_path / "app.log", tmp_path / "state"
+    channel = _filled(state, source, batches=4)
+    with opened(channel):
+        _damage(state, b"batch 1 line 500")
+        _damage(state, b"batch 2 line 500")
+        assert len(taken(channel)) == 2 * LINES
+    assert "2 batches with 2000 events are damaged on the disk and lost" in caplog.text
+    assert caplog.text.count("tail -c") == 1
+    assert _read_again(caplog.messages) == _block(1) + _block(2)
