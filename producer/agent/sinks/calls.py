@@ -69,7 +69,7 @@ class CallSink(ABC):
         self._limits, self._reset = options, reset
         self._clock, self._counters = context.clock, context.counters
         self.most_events, self.most_bytes = options.batch_size, options.most_bytes
-        self._tls = options.context()
+        self._tls = options.renewed_tls(f"sink {context.name}", context.clock)
         self._peer: Peer | None = None
         self._line: Any = None
         self._end = NO_DEADLINE
@@ -165,7 +165,7 @@ class CallSink(ABC):
             self.close()
         if self._peer is None:
             timeout = self._limits.connect_timeout
-            self._peer = Peer(self._address, timeout, self._tls, self._clock)
+            self._peer = Peer(self._address, timeout, self._tls.context(), self._clock)
             self._peer.hurry(self._end)
             deadline = Deadline.after(self._clock, timeout)
             self._peer.shake(deadline)

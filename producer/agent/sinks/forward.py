@@ -50,7 +50,7 @@ class ForwardSink:
         self._options, self._clock, self._counters = options, context.clock, context.counters
         self.most_events = options.batch_size
         self._address = f"{options.host}:{options.port}"
-        self._tls = options.context()
+        self._tls = options.renewed_tls(f"sink {context.name}", context.clock)
         self._receiver: _Receiver | None = None
         self._end = NO_DEADLINE
 
@@ -88,7 +88,7 @@ class ForwardSink:
             self.close()
         if self._receiver is None:
             options = self._options
-            peer = Peer((options.host, options.port), options.connect_timeout, self._tls, self._clock)
+            peer = Peer((options.host, options.port), options.connect_timeout, self._tls.context(), self._clock)
             self._receiver = _Receiver(peer)
             peer.hurry(self._end)
             deadline = Deadline.after(self._clock, options.connect_timeout)

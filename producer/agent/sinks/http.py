@@ -14,6 +14,7 @@ lives.
 from __future__ import annotations
 
 import gzip
+import ssl
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from ..interfaces import Context, RefusedError, SinkError
 from ..options import missing_file, option
 from ..protocols.batches import CONTENT_TYPE
 from ..protocols.proxies import PROXY, proxies_of
+from ..tls_files import load_own, out_of_time
 from .http_parts import BatchesForm, Encoded, Form, Part, Progress, TextForm, halves, requests_of
 
 #: Seconds that a status with backoff, and without Retry-After, keeps the sink from sending.
@@ -296,9 +298,14 @@ def check_certificate(certificate: Path | None, key: Path | None) -> None:
 
 
 def missing_certificates(options: Any) -> Iterator[ConfigError]:
-    """Files of certificates that cannot be read."""
-    for name in ("authorities", "certificate", "key"):
-        yield from missing_file(name, getattr(options, name))
+    """Files of certificates that cannot be used."""
+    yield from missing_file("authorities", options.authorities)
+    try:
+        if options.certificate is not None:
+            load_own(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), options.certificate, options.key)
+    except ConfigError as error:
+        yield error
+    yield from out_of_time(options.certificate, options.key)
 
 
 def _check_status(status: str) -> None:

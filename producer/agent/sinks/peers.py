@@ -14,6 +14,7 @@ from ...clock import NO_DEADLINE, Clock, Deadline
 from ...errors import ConfigError
 from ...tls import closed_if_it_fails
 from ..options import option
+from ..tls_files import RenewedTls, load_own, out_of_time
 
 _READ = 1 << 16
 #: Seconds: who waits for a receiver looks so often whether there is less time than there was.
@@ -42,6 +43,7 @@ class PeerOptions:
             self.context()
         except ConfigError as error:
             yield error
+        yield from out_of_time(self.certificate, self.key)
 
     def context(self) -> ssl.SSLContext | None:
         """For the client's side; None without TLS.
@@ -54,15 +56,19 @@ class PeerOptions:
             context = ssl.create_default_context(cafile=self.authorities)
         except (OSError, ssl.SSLError) as error:
             raise ConfigError("authorities", f"cannot be used: {error}", str(self.authorities)) from error
-        try:
-            if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError("certificate", f"cannot be used: {error}", str(self.certificate)) from error
+        if self.certificate is not None:
+            load_own(context, self.certificate, self.key)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if not self.verify:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
+
+    def renewed_tls(self, who: str, clock: Clock) -> RenewedTls:
+        """As :meth:`context`, for long.
+
+        :raises ConfigError: likewise.
+        """
+        return RenewedTls(self.context, (self.certificate, self.key), self.authorities, who, clock)
 
 
 class Peer:

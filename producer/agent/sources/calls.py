@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ...errors import ChannelError
 from ...loggers import get_logger
 from ..batch import EventBatch, batches_of
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from ..protocols.calls import BadCallError
 from .http_requests import Budget, one_at_a_time
+from .intake import Intake, NotTakenError
 from .listening import Connection, TcpOptions, TcpServer
 
 _log = get_logger("producer.agent.source.calls")
@@ -124,7 +124,7 @@ class CallSource(ABC):
 
     def __init__(self, options: CallOptions, context: Context) -> None:
         self._options, self._counters = options, context.counters
-        self._budget = Budget(options.max_memory)
+        self._budget, self._intake = Budget(options.max_memory), Intake(context)
         self.server = TcpServer(options, [options.port], context, self._serve)
 
     @abstractmethod
@@ -163,8 +163,7 @@ class CallSource(ABC):
     def _put(self, peer: str, batches: Sequence[EventBatch]) -> bool:
         try:
             for batch in batches:
-                self._outlet.put(batch, self._options.put_timeout)
-        except ChannelError as error:
-            _log.info("a call of %s is put off: %s", peer, error)
+                self._intake.put(self._outlet, batch, self._options.put_timeout, peer)
+        except NotTakenError:
             return False
         return True

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from ..batch import EventBatch
 from ..interfaces import Outlet, Stop
 from ..options import option
+from .intake import Intake
 from .listening import listen, woken_by
 
 #: No datagram is longer.
@@ -43,9 +44,13 @@ class UdpServer:
     """
 
     def __init__(
-        self, options: UdpOptions, port: int, convert: Callable[[Sequence[Datagram]], EventBatch | None]
+        self,
+        options: UdpOptions,
+        port: int,
+        convert: Callable[[Sequence[Datagram]], EventBatch | None],
+        intake: Intake,
     ) -> None:
-        self._options, self._port, self._convert = options, port, convert
+        self._options, self._port, self._convert, self._intake = options, port, convert, intake
         self.addresses: list[tuple[str, int]] = []
         self.listening = threading.Event()
 
@@ -69,7 +74,7 @@ class UdpServer:
                 if any(key.data is None for key, _ in selector.select()):
                     batch = self._convert(self._read(listener))
                     if batch is not None and batch.count:
-                        outlet.put_until(batch, stop)
+                        self._intake.put_or_lose(outlet, batch, stop)
 
     def _read(self, listener: socket.socket) -> list[Datagram]:
         found: list[Datagram] = []

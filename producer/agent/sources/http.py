@@ -1,8 +1,8 @@
 """Events by POST over HTTP, with TLS or without. Source: Flume's ``HTTPSource``.
 
 A request is one batch: 200 says that every required channel has committed it. A body that is none is 400, one that is
-too large 413; while a channel is full, or memory is short, the answer is 503, with ``Retry-After``. What bodies are is
-said by ``format``:
+too large 413; while a channel is full, memory is short, or an interceptor fails, it is 503, with ``Retry-After``. What
+bodies are is said by ``format``:
 
 * ``json``: Flume's, ``[{"headers": {"a": "b"}, "body": "text"}, …]``;
 * ``lines``: each line is an event, be it JSON or not;

@@ -19,11 +19,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...clock import Clock
 from ...errors import ConfigError
 from ...loggers import get_logger
 from ...tls import closed_if_it_fails
 from ..interfaces import Context, Stop
 from ..options import option
+from ..repeated import RepeatedLog
+from ..tls_files import RenewedTls, load_authorities, load_own, out_of_time
 
 _log = get_logger("producer.agent.source")
 
@@ -34,6 +37,8 @@ _FINISH, _MOST_PASSED_OVER = 2.0, 32 << 20
 _BACKLOG = 512
 _READ = 1 << 18
 _WAKE = "wake"
+#: What OpenSSL calls a peer's refusal of a certificate.
+_REFUSED = re.compile(r"ALERT.*(CERTIFICATE|UNKNOWN_CA)")
 
 
 _NUMBERS = re.compile(r"[\d.]+")
@@ -74,6 +79,7 @@ class TcpOptions:
             self.tls()
         except ConfigError as error:
             yield error
+        yield from out_of_time(self.certificate, self.key)
 
     def tls(self) -> ssl.SSLContext | None:
         """For the server's side; None without a certificate.
@@ -84,14 +90,18 @@ class TcpOptions:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        try:
-            context.load_cert_chain(self.certificate, self.key)
-            if self.client_authorities is not None:
-                context.verify_mode = ssl.CERT_REQUIRED
-                context.load_verify_locations(self.client_authorities)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError("certificate", f"cannot be used: {error}", str(self.certificate)) from error
+        load_own(context, self.certificate, self.key)
+        if self.client_authorities is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            load_authorities(context, "client_authorities", self.client_authorities)
         return context
+
+    def renewed_tls(self, who: str, clock: Clock) -> RenewedTls:
+        """As :meth:`tls`, for long.
+
+        :raises ConfigError: likewise.
+        """
+        return RenewedTls(self.tls, (self.certificate, self.key), self.client_authorities, who, clock)
 
 
 class Connection:
@@ -172,7 +182,8 @@ class TcpServer:
     ) -> None:
         self._options, self._ports, self._serve = options, ports, serve
         self._name, self._counters = context.name, context.counters
-        self._tls = options.tls()
+        self._tls = options.renewed_tls(f"source {context.name}", context.clock)
+        self._repeated, self._refused = RepeatedLog(context.clock), RepeatedLog(context.clock)
         self._lock = threading.Lock()  # guards what follows
         self._connections: dict[Connection, threading.Thread] = {}
         self._peers: Counter[str] = Counter()
@@ -232,18 +243,27 @@ class TcpServer:
 
     def _live(self, connection: Connection) -> None:
         try:
-            if self._tls is not None:
-                connection.secure(self._tls, self._options.handshake_timeout)
+            if (tls := self._tls.context()) is not None:
+                connection.secure(tls, self._options.handshake_timeout)
             self._serve(connection)
         except OSError as error:  # the peer's business, or its network's
             self._counters.add(ConnectionFailedCount=1)
-            _log.debug("source %s: %s: %s", self._name, connection.peer, error)
-        except Exception:  # noqa: BLE001  # a bug of ours, or of an interceptor: the others are served on
+            self._tell_failure(connection.peer, error)
+        except Exception as error:  # noqa: BLE001  # a bug of ours, or of an interceptor: the others are served on
             self._counters.add(GenericProcessingFail=1)
-            _log.exception("source %s: the connection of %s ends", self._name, connection.peer)
+            if (more := self._repeated.due(error)) is not None:
+                _log.exception("source %s: the connection of %s ends%s", self._name, connection.peer, more)
         finally:
             connection.close()
             self._leave(connection)
+
+    def _tell_failure(self, peer: str, error: OSError) -> None:
+        """Nobody but us can do anything where it is our certificate that a peer refuses."""
+        refused = isinstance(error, ssl.SSLError) and _REFUSED.search(error.reason or "")
+        if refused and (more := self._refused.due(error)) is not None:
+            _log.warning("source %s: %s does not take our certificate: %s%s", self._name, peer, error, more)
+        else:
+            _log.debug("source %s: %s: %s", self._name, peer, error)
 
     def _leave(self, connection: Connection) -> None:
         with self._lock:

@@ -13,6 +13,7 @@ from ..flume_keys import without_needless
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .datagrams import Datagram, UdpOptions, UdpServer
+from .intake import Intake
 from .listening import Connection, TcpOptions, TcpServer
 
 
@@ -44,7 +45,7 @@ class NetcatSource:
         translate_flume = staticmethod(_without_encoding)
 
     def __init__(self, options: Options, context: Context) -> None:
-        self._options = options
+        self._options, self._intake = options, Intake(context)
         self.server = TcpServer(options, [options.port], context, self._serve)
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
@@ -73,7 +74,7 @@ class NetcatSource:
         fitting = self._fitting(whole)
         batch = EventBatch.of_lines(whole[:fitting])
         if batch.count:
-            if not self._outlet.put_until(batch, self._stop):
+            if not self._intake.put_until(self._outlet, batch, self._stop):
                 return False
             if self._options.ack_every_event:
                 connection.send(b"OK\n" * batch.count)
@@ -112,9 +113,9 @@ class NetcatUdpSource:
 
         translate_flume = staticmethod(_without_encoding)
 
-    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+    def __init__(self, options: Options, context: Context) -> None:
         self._header = options.remote_address_header
-        self.server = UdpServer(options, options.port, self._batch)
+        self.server = UdpServer(options, options.port, self._batch, Intake(context))
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`."""

@@ -1,8 +1,8 @@
 """Logs of OpenTelemetry by HTTP (OTLP/HTTP): protobuf or JSON, packed with gzip or not; with TLS or without.
 
-A request is one batch, and 200 says that every required channel has committed it. While a channel is full, or memory
-is short, the answer is 503 with ``Retry-After``, and whoever sends tries again. What else is asked for, such as traces,
-is 404. See :mod:`..protocols.otlp` for what becomes of a record.
+A request is one batch, and 200 says that every required channel has committed it. While a channel is full, memory is
+short, or an interceptor fails, it is 503 with ``Retry-After``, and whoever sends tries again. What else is asked for,
+such as traces, is 404. See :mod:`..protocols.otlp` for what becomes of a record.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """PostSource: events by POST over HTTP, with TLS or without.
 
 A request is one batch: 200 says that every required channel has committed it. A body that is none is 400, one that is
-too large 413; while a channel is full, or memory is short, the answer is 503, with ``Retry-After``.
+too large 413; while a channel is full, memory is short, or an interceptor fails, the answer is 503, with
+``Retry-After``: who gets that tries again, and a 500 has many a client drop what it sent.
 """
 
 from __future__ import annotations
@@ -13,15 +14,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from ...errors import ChannelError, ConfigError
-from ...loggers import get_logger
+from ...errors import ConfigError
 from ..batch import EventBatch
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .http_requests import Budget, Limits, Request, RequestError, RequestReader
+from .intake import Intake, NotTakenError
 from .listening import Connection, TcpOptions, TcpServer
-
-_log = get_logger("producer.agent.source.http")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ class PostSource(ABC):
     def __init__(self, options: RequestOptions, port: int, context: Context) -> None:
         self._rules = options
         self._limits = Limits(options.max_body, options.request_timeout, Budget(options.max_memory))
-        self._allowed = _credentials(options)
+        self._allowed, self._intake = _credentials(options), Intake(context)
         self.server = TcpServer(options, [port], context, self._serve)
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
@@ -92,13 +91,12 @@ class PostSource(ABC):
             self._check(request)
             for batch in self._batches(request, reader.body(request)):
                 if batch.count:
-                    self._outlet.put(batch, self._rules.put_timeout)
+                    self._intake.put(self._outlet, batch, self._rules.put_timeout, connection.peer)
         except RequestError as error:
             keeps = keeps and not error.ends
             self._say(connection, error.status, str(error), keeps)
-        except ChannelError as error:
-            _log.info("a request of %s is put off: %s", connection.peer, error)
-            self._say(connection, 503, "no room; the request is to be sent again", keeps)
+        except NotTakenError as error:
+            self._say(connection, 503, f"{error}; the request is to be sent again", keeps)
         except OSError:
             raise
         except Exception:

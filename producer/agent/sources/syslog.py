@@ -18,6 +18,7 @@ from ..flume_keys import without_needless
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .datagrams import Datagram, UdpOptions, UdpServer
+from .intake import Intake
 from .listening import Connection, TcpOptions, TcpServer
 from .syslog_events import FIELDS, SyslogParser
 from .syslog_frames import Frames, FramingError
@@ -85,7 +86,7 @@ class SyslogTcpSource:
             return {"bind" if key == "host" else key: value for key, value in _translated(texts).items()}
 
     def __init__(self, options: Options, context: Context) -> None:
-        self._options, self._name = options, context.name
+        self._options, self._name, self._intake = options, context.name, Intake(context)
         self._parser = SyslogParser(kept(options.keep_fields), context.clock)
         ports = options.ports if options.port is None else (options.port,)
         self.server = TcpServer(options, ports, context, self._serve)
@@ -112,7 +113,7 @@ class SyslogTcpSource:
         if not all(plain):
             cut = [sum(map(bool, plain[:number])) for number in cut if plain[number]]
             plain = [message for message in plain if message]
-        return not plain or self._outlet.put_until(self._parser.batch(plain, cut, shared), self._stop)
+        return not plain or self._intake.put_until(self._outlet, self._parser.batch(plain, cut, shared), self._stop)
 
     def _shared(self, connection: Connection) -> dict[str, str]:
         options = self._options
@@ -144,7 +145,7 @@ class SyslogUdpSource:
     def __init__(self, options: Options, context: Context) -> None:
         self._header = options.client_ip_header
         self._parser = SyslogParser(kept(options.keep_fields), context.clock)
-        self.server = UdpServer(options, options.port, self._batch)
+        self.server = UdpServer(options, options.port, self._batch, Intake(context))
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`."""

@@ -214,13 +214,31 @@ def test_a_request_that_comes_too_slowly_ends_while_others_are_served():
         assert answer == b""
 
 
-def test_a_bug_behind_the_source_is_500_and_ends_only_its_connection():
-    """What an interceptor raises is 500; the next connection is served."""
-    with serving("http", format="lines") as served:
+def test_where_an_interceptor_fails_the_client_is_to_send_again(caplog):
+    """A 500 has many a client drop what it sent: it is 503 with ``Retry-After``, the trace stands in the log, once, and
+    when it works again that is said.
+    """
+    with serving("http", format="lines", retry_after=7) as served:
         put = served.outlet.put
         served.outlet.put = lambda *_: 1 / 0
-        assert _post(served, b"x").status_code == 500
+        for _ in range(3):
+            answer = _post(served, b"x\ny\n")
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "7")
         served.outlet.put = put
+        assert _post(served, b"x").status_code == 200
+    assert caplog.text.count("ZeroDivisionError: division by zero") == 2  # the line, and its trace
+    assert "127.0.0.1 is to send 2 events again: ZeroDivisionError" in caplog.text
+    assert "source http: events are taken again" in caplog.text
+    assert served.source.server._counters.get("GenericProcessingFail") == 3
+
+
+def test_a_bug_of_the_source_is_500_and_ends_only_its_connection(monkeypatch):
+    """To send it again would not help; the next connection is served."""
+    with serving("http", format="lines") as served:
+        batches = served.source._batches
+        monkeypatch.setattr(served.source, "_batches", lambda *_: 1 / 0)
+        assert _post(served, b"x").status_code == 500
+        monkeypatch.setattr(served.source, "_batches", batches)
         assert _post(served, b"x").status_code == 200
 
 

@@ -1,0 +1,89 @@
+"""Intake: what a source does where what it was sent cannot be put for a reason that nobody expects.
+
+An interceptor of the user's may have a mistake in it, or ask a service that is away. That is not the peer's fault, and
+nothing is dropped for it: who waits for an answer is told to send again, as while a channel is full; who gets none has
+to wait. Of datagrams, which cannot wait, those at hand are lost, and counted.
+"""
+
+from __future__ import annotations
+
+from ...errors import ChannelError
+from ...loggers import get_logger
+from ..batch import EventBatch
+from ..interfaces import Context, Outlet, Stop
+from ..options import words_of
+from ..repeated import RepeatedLog
+
+_log = get_logger("producer.agent.source")
+
+#: Seconds between two tries, at first and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+
+class NotTakenError(Exception):
+    """The events were not put, and are to be sent again."""
+
+
+class Intake:
+    """Puts what peers send; by several threads at once."""
+
+    def __init__(self, context: Context) -> None:
+        self._name, self._counters = context.name, context.counters
+        self._repeated = RepeatedLog(context.clock)
+
+    def put(self, outlet: Outlet, batch: EventBatch, timeout: float | None, peer: str) -> None:
+        """Put events, once.
+
+        :param timeout: seconds to wait for room in a channel.
+        :param peer: who sent them, and is to send them again if this fails.
+        :raises NotTakenError: they were not put.
+        """
+        try:
+            outlet.put(batch, timeout)
+        except ChannelError as error:
+            _log.info("source %s: %s is to send %d events again: %s", self._name, peer, batch.count, error)
+            raise NotTakenError("no room") from error
+        except Exception as error:
+            self._tell(error, f"{peer} is to send {batch.count} events again")
+            raise NotTakenError("it cannot be taken now") from error
+        self._tell_end()
+
+    def put_until(self, outlet: Outlet, batch: EventBatch, stop: Stop) -> bool:
+        """Put events, for as long as it takes.
+
+        :returns: False if ``stop`` came before.
+        """
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                done = outlet.put_until(batch, stop)
+            except Exception as error:  # noqa: BLE001  # an interceptor of anybody's
+                self._tell(error, f"{batch.count} events wait, and so does who sent them")
+            else:
+                self._tell_end()
+                return done
+            if stop.wait(pause):
+                return False
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def put_or_lose(self, outlet: Outlet, batch: EventBatch, stop: Stop) -> None:
+        """Put events that nobody can send again, once; those behind them are not to wait."""
+        try:
+            outlet.put_until(batch, stop)
+        except Exception as error:  # noqa: BLE001  # as above
+            self._counters.add(EventLostCount=batch.count)
+            self._tell(error, f"{batch.count} events are lost")
+        else:
+            self._tell_end()
+
+    def _tell(self, error: Exception, outcome: str) -> None:
+        """With its trace: it is a mistake of somebody's."""
+        self._counters.add(GenericProcessingFail=1)
+        self._counters.last_error = f"{type(error).__name__}: {words_of(error)}"
+        more = self._repeated.due(error)
+        if more is not None:
+            _log.error("source %s: %s: %s%s", self._name, outcome, self._counters.last_error, more, exc_info=error)
+
+    def _tell_end(self) -> None:
+        if self._repeated.ended():
+            _log.warning("source %s: events are taken again", self._name)

@@ -1,0 +1,107 @@
+"""Sources that are sent events, while an interceptor fails: who can send again is told to, nobody else loses any."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent import EventBatch
+from producer.agent.sources import intake
+from tests.agent.components import made
+from tests.agent.doubles import file_channel, opened
+from tests.agent.sources.listeners import serving
+from tests.support.waiting import eventually
+
+
+def _break(served: Any, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Let the next puts fail, as an interceptor does."""
+    left = [times]
+    for name in ("put", "put_until"):
+        put = getattr(served.outlet, name)
+
+        def failing(*given: Any, put: Any = put) -> Any:
+            if left[0]:
+                left[0] -= 1
+                raise ConnectionError("the service that the interceptor asks is away")
+            return put(*given)
+
+        monkeypatch.setattr(served.outlet, name, failing)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [("syslog_tcp", b"<13>Oct 11 22:14:15 h app: one\n"), ("netcat", b"one\n")],
+    ids=["syslog", "netcat"],
+)
+def test_who_gets_no_answer_waits_and_nothing_is_lost(
+    kind: str, data: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection stays, what it brought is put again until it works, and the log says so."""
+    monkeypatch.setattr(intake, "_FIRST_PAUSE", 0.001)
+    with serving(kind) as served:
+        _break(served, monkeypatch, 3)
+        with served.connect() as peer:
+            peer.sendall(data)
+            eventually(lambda: len(served.outlet.bodies) == 1)
+            peer.sendall(data)
+            eventually(lambda: len(served.outlet.bodies) == 2)
+    assert "1 events wait, and so does who sent them: ConnectionError: the service" in caplog.text
+    assert "events are taken again" in caplog.text
+
+
+def test_a_source_that_waits_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while an interceptor fails for ever."""
+    with serving("netcat") as served:
+        _break(served, monkeypatch, 1 << 30)
+        with served.connect() as peer:
+            peer.sendall(b"one\n")
+            eventually(lambda: served.source.server._counters.get("GenericProcessingFail"))
+
+
+@pytest.mark.parametrize("kind", ["syslog_udp", "netcatudp"])
+def test_of_datagrams_those_at_hand_are_lost_and_counted(
+    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The socket stays open: what comes behind them is taken."""
+    with serving(kind) as served, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        _break(served, monkeypatch, 1)
+        peer.sendto(b"<13>Oct 11 22:14:15 h app: one", served.address)
+        eventually(lambda: served.source.server._intake._counters.get("EventLostCount") == 1)
+        peer.sendto(b"<13>Oct 11 22:14:15 h app: two", served.address)
+        eventually(lambda: len(served.outlet.bodies) == 1)
+    assert "1 events are lost: ConnectionError" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["thrift", "avro"])
+def test_a_call_is_answered_as_failed_and_delivered_later(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flume's status for what is to be sent again, on a connection that goes on."""
+    with serving(kind) as served, opened(file_channel(tmp_path)):
+        _break(served, monkeypatch, 1)
+        sink = made("sinks", kind, hostname="127.0.0.1", port=served.address[1])
+        batch = EventBatch.of_lines(b"one\n").numbered(1)
+        with pytest.raises(Exception, match=r"FAILED|refused|not taken"):
+            sink.write([batch])
+        sink.write([batch])
+        sink.close()
+        served.got(b"one")
+
+
+def test_an_exporter_is_told_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OTLP: 500 is final for an exporter, 503 is not."""
+    import requests
+
+    with serving("otlp") as served:
+        _break(served, monkeypatch, 1)
+        host, port = served.address
+        body = b'{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "one"}}]}]}]}'
+        kind = {"Content-Type": "application/json"}
+        url = f"http://{host}:{port}/v1/logs"
+        answers = [requests.post(url, body, headers=kind, timeout=10) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [503, 200]
+    assert "Retry-After" in answers[0].headers
+    assert served.outlet.bodies == [b"one"]

@@ -1,0 +1,173 @@
+"""Files of TLS that are missing, wrong, too old or replaced: what is said of them, and what goes on."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
+
+from producer.agent import options, tls_files
+from producer.agent.options import read_options
+from producer.agent.registry import class_of
+from producer.agent.tls_files import RenewedTls, load_own, out_of_time
+from producer.clock import SystemClock
+from producer.errors import ConfigError
+from tests.agent.components import made
+from tests.agent.sources.listeners import serving
+from tests.support.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def files(tmp_path: Path, authority: trustme.CA) -> Path:
+    """A certificate and its key, another key, an encrypted one, one that is too old, and the authority."""
+    for name, until in (("own", None), ("other", None), ("old", datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))):
+        made_of = authority.issue_cert("localhost", not_after=until)
+        made_of.cert_chain_pems[0].write_to_path(tmp_path / f"{name}.pem")
+        made_of.private_key_pem.write_to_path(tmp_path / f"{name}.key")
+    key = serialization.load_pem_private_key((tmp_path / "own.key").read_bytes(), None)
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    locked = key.private_bytes(pem, form, serialization.BestAvailableEncryption(b"secret"))
+    (tmp_path / "locked.key").write_bytes(locked)
+    (tmp_path / "broken.pem").write_text("no certificate\n")
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "told"),
+    [
+        ("none.pem", "own.key", "certificate: cannot be read: No such file or directory"),
+        ("own.pem", "none.key", "key: cannot be read: No such file or directory"),
+        ("own.pem", "other.key", "key: is not that of the certificate"),
+        ("own.pem", "locked.key", "key: is encrypted, and nobody is here to be asked for its passphrase"),
+        ("broken.pem", "own.key", "certificate: cannot be used"),
+        ("old.pem", "old.key", "certificate: is of no use: certificate has expired"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["sources.netcat", "sources.http", "sinks.forward", "sinks.http"])
+def test_a_file_of_tls_that_is_wrong_is_named(kind: str, certificate: str, key: str, told: str, files: Path) -> None:
+    """``check`` says which of the files it is, and what is wrong with it; nobody is asked for a passphrase."""
+    given: dict[str, Any] = {"certificate": str(files / certificate), "key": str(files / key)}
+    given |= {
+        "sources.netcat": {"port": 0},
+        "sources.http": {"port": 0},
+        "sinks.forward": {"host": "x", "tls": True},
+        "sinks.http": {"endpoint": "https://x/"},
+    }[kind]
+    part, _, name = kind.partition(".")
+    (error,) = read_options(class_of(part, name).Options, given, name).missing()
+    assert f"{error.name}: {error.rule}".startswith(told)
+
+
+def test_a_key_that_nobody_may_read_is_named(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read all: so the system's answer is given here."""
+
+    def refuse(path: Any, *_: Any, **__: Any) -> Any:
+        if str(path).endswith("own.key"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return open(path, "rb")  # noqa: PTH123
+
+    monkeypatch.setattr(options, "open", refuse, raising=False)
+    with pytest.raises(ConfigError, match="key: cannot be read: Permission denied"):
+        load_own(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files / "own.pem", files / "own.key")
+
+
+def test_a_certificate_in_its_time_is_well(files: Path) -> None:
+    """Whatever else is wrong with it is told elsewhere."""
+    assert list(out_of_time(files / "own.pem", files / "own.key")) == []
+    assert list(out_of_time(files / "own.pem", files / "other.key")) == []
+    assert list(out_of_time(None, None)) == []
+
+
+@pytest.fixture
+def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_files, "_LOOK", 0.0)
+
+
+def _place(files: Path, name: str, *suffixes: str) -> None:
+    """Put files in the place of those in use, each by a rename."""
+    for suffix in suffixes:
+        shutil.copy(files / f"{name}{suffix}", files / "new")
+        (files / "new").rename(files / f"used{suffix}")
+
+
+def _serial(served: Any, files: Path) -> str:
+    context = ssl.create_default_context(cafile=str(files / "authority.pem"))
+    with context.wrap_socket(served.connect(), server_hostname="localhost") as peer:
+        peer.sendall(b"x\n")
+        assert peer.recv(3) == b"OK\n"
+        return str(peer.getpeercert()["serialNumber"])  # type: ignore[index]
+
+
+@pytest.mark.usefixtures("_looks_at_once")
+def test_a_source_serves_a_renewed_certificate_without_a_restart(files: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Certificate and key come one after the other: between them the old pair serves, then the new one does."""
+    _place(files, "own", ".pem", ".key")
+    with serving("netcat", certificate=str(files / "used.pem"), key=str(files / "used.key")) as served:
+        first = _serial(served, files)
+        _place(files, "other", ".pem")
+        assert _serial(served, files) == first
+        assert "goes on with the certificate that it has: " in caplog.text
+        _place(files, "other", ".key")
+        assert _serial(served, files) != first
+    assert f"uses the new {files / 'used.pem'}" in caplog.text
+    assert caplog.text.count("goes on with the certificate that it has") == 1
+
+
+@pytest.mark.usefixtures("_looks_at_once")
+def test_a_sink_connects_with_a_renewed_certificate(files: Path) -> None:
+    """The context of the next connection is of the new files; that of a pair that does not fit is not taken."""
+    _place(files, "own", ".pem", ".key")
+    sink = made(
+        "sinks", "forward", host="x", tls=True, certificate=str(files / "used.pem"), key=str(files / "used.key")
+    )
+    renewed: RenewedTls = sink._tls
+    first = renewed.context()
+    assert renewed.context() is first
+    _place(files, "other", ".pem")
+    assert renewed.context() is first
+    _place(files, "other", ".key")
+    assert renewed.context() is not first
+
+
+def test_the_files_are_not_looked_at_for_each_connection(files: Path) -> None:
+    """At most once a second."""
+    looks = list[int]()
+
+    class Counted(RenewedTls):
+        def _look(self) -> Any:
+            looks.append(1)
+            return super()._look()
+
+    own = files / "own.pem", files / "own.key"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    class Standing(SystemClock):
+        def monotonic(self) -> float:
+            return 5.0
+
+    renewed = Counted(lambda: context, own, None, "source x", Standing())
+    for _ in range(100):
+        renewed.context()
+    assert len(looks) == 1
+
+
+def test_a_certificate_that_peers_refuse_is_told_by_the_source(files: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It has expired: the start says so, and so does a line when a peer that checks it turns away."""
+    with serving("netcat", certificate=str(files / "old.pem"), key=str(files / "old.key")) as served:
+        assert "source netcat: certificate: is of no use: certificate has expired" in caplog.text
+        context = ssl.create_default_context(cafile=str(files / "authority.pem"))
+        with pytest.raises(ssl.SSLCertVerificationError):
+            context.wrap_socket(served.connect(), server_hostname="localhost")
+        eventually(lambda: "does not take our certificate" in caplog.text)
