@@ -23,6 +23,9 @@ PROCESS_BYTES = 40 << 20
 COMPONENT_BYTES = 8 << 20
 #: Seconds: what was not used of the share for so long may be used at once; and the longest pause.
 _BURST, _LONGEST_PAUSE = 0.2, 1.0
+#: Seconds that what was used too much is waited for at most: where others of the process use all of the share, it must
+#: go on all the same, and one batch a minute is let through.
+_MOST_DEBT = 60.0
 #: Of the bound the process may have so much before sources wait: the rest is for what is on its way.
 _FULL = 0.9
 #: Seconds between two looks at the process.
@@ -64,8 +67,20 @@ class Pace:
         with self._lock:
             (then, before), (now, used) = self._last, (self._clock.monotonic(), self._used())
             self._last = now, used
-            self._debt = max(-_BURST * share, self._debt + used - before - share * (now - then))
+            debt = self._debt + used - before - share * (now - then)
+            self._debt = min(max(-_BURST * share, debt), _MOST_DEBT * share)
             return min(_LONGEST_PAUSE, self._debt / share) if self._debt > 0 else 0.0
+
+    def rest(self, wait: Callable[[float], object], most: float = _MOST_DEBT) -> None:
+        """Wait until the process is within its share: one batch may have used far more than a pause makes up for.
+
+        :param wait: sleeps for so many seconds; what is true ends the rest.
+        :param most: seconds, about.
+        """
+        end = self._clock.monotonic() + most
+        while (pause := self.pause()) > 0 and self._clock.monotonic() < end:
+            if wait(pause):
+                return
 
 
 def resident() -> int:

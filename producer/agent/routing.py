@@ -24,6 +24,8 @@ _log = get_logger("producer.agent.source")
 
 #: Seconds between two tries of a batch that a channel did not take, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+#: Seconds that whoever waits for an answer is kept waiting, at most, so that the agent uses no more than it may.
+_ANSWER = 5.0
 #: Seconds between two looks whether the process has memory again.
 _LOOK = 0.05
 
@@ -67,8 +69,7 @@ class SourceOutlet:
         self._wait_for_memory(timeout)
         self._passage(batch).commit(timeout)
         self._tell_end()
-        if (pause := self._pace.pause()) > 0:
-            self._room.wait_until(bool, Deadline.after(self._clock, pause))
+        self._pace.rest(lambda pause: self._room.wait_until(bool, Deadline.after(self._clock, pause)), _ANSWER)
 
     def put_until(self, batch: EventBatch, stop: Stop) -> bool:
         while not self._has_memory():
@@ -80,8 +81,7 @@ class SourceOutlet:
             try:
                 passage.commit(None, stop)
                 self._tell_end()
-                if (paced := self._pace.pause()) > 0:
-                    stop.wait(paced)
+                self._pace.rest(stop.wait)
                 return True
             except ChannelError as error:
                 if stop.is_set() and isinstance(error, ChannelFullError):

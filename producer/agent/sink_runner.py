@@ -83,8 +83,7 @@ class SinkRunner:
                 stop.wait(self._pause)
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             tick(self._processor)
-            if (pause := self._pace.pause()) > 0 and not self._channel.hurried:
-                stop.wait(pause)
+            self._pace.rest(lambda pause: self._channel.hurried or stop.wait(pause))
 
     def deliver(self, timeout: float, stop: Stop | None = None) -> bool:
         """Take, deliver and commit once; False if it failed. Nothing to take is no failure.

@@ -8,6 +8,7 @@ not taken.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -258,7 +259,8 @@ def _state_held(directory: Path) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StateInUseError(f"cannot use the state directory {directory}: {error.strerror}") from error
+        advice = "free some space" if error.errno == errno.ENOSPC else "name another one (agent.state, or --state DIR)"
+        raise StateInUseError(f"cannot use the state directory {directory}: {error.strerror}: {advice}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -268,8 +270,9 @@ def _state_held(directory: Path) -> Iterator[None]:
                 f"{holder or 'another agent'} works with the state directory {directory.absolute()}: end it first;"
                 " or, for an agent that reads something else, give this one a state directory of its own"
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # on a full disk it only helps people; what is in channels is to go out
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,48 @@ def test_a_pause_brings_the_process_back_to_its_share() -> None:
     assert pace.pause() == 1
     pace.share = None
     assert pace.pause() == 0
+
+
+def test_a_batch_that_took_far_more_than_a_pause_is_made_up_for() -> None:
+    """As many pauses as it takes, a minute of them at most: where others use all of the share, one still goes on."""
+    clock, used, paused = ManualClock(), _Used(), list[float]()
+    pace = Pace(0.05, clock, used)
+
+    def wait(seconds: float) -> bool:
+        paused.append(seconds)
+        clock.advance(seconds)
+        return False
+
+    used.seconds += 0.5
+    pace.rest(wait)
+    assert sum(paused) == pytest.approx(10)
+    paused.clear()
+    used.seconds += 1000
+    pace.rest(wait)
+    assert sum(paused) == pytest.approx(60)
+    paused.clear()
+    used.seconds += 0.5
+    pace.rest(lambda seconds: wait(seconds) or len(paused) == 3)
+    assert len(paused) == 3
+    pace.rest(wait, most=2)
+    assert len(paused) == 5
+
+
+def test_a_source_rests_behind_each_batch(tmp_path: Path) -> None:
+    """Whichever way it puts; whoever waits for an answer is kept for some seconds at most."""
+    asked = list[float]()
+
+    class Asked(Pace):
+        def rest(self, wait: Callable[[float], object], most: float = 60.0) -> None:
+            asked.append(most)
+
+    with opened(memory_channel(tmp_path)) as channel:
+        channels, clock = {"c": channel}, SystemClock()
+        selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", tmp_path), channels)
+        outlet = SourceOutlet("s", [], selector, channels, Counters(), clock, Asked(0.05, clock))
+        assert outlet.put_until(EventBatch.of_lines(b"x\n"), Stop())
+        outlet.put(EventBatch.of_lines(b"x\n"))
+    assert asked == [60.0, 5.0]
 
 
 def test_an_agent_stays_within_its_share_of_the_processors(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import fcntl
 import http.client
 import json
@@ -293,7 +294,21 @@ def test_a_state_directory_is_one_agents(tmp_path: Path, capsys: pytest.CaptureF
         " of its own\n"
     )
     assert main(["agent", "--config", path, "--state", str(tmp_path / "agent.toml/x")]) == 1
-    assert "cannot use the state directory" in capsys.readouterr().err
+    assert "cannot use the state directory" in (told := capsys.readouterr().err)
+    assert "name another one (agent.state, or --state DIR)" in told
+
+
+def test_an_agent_starts_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its name cannot be written into the lock, which is all that is lacking: what is in its channels is delivered."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(agent_program.os, "pwrite", refuse)
+    assert main(["agent", "--config", written(tmp_path, **STRESS), "--until-done"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_change_of_the_file_and_sighup_are_taken_up(

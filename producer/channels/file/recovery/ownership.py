@@ -112,7 +112,8 @@ def _say(place: Directories, directory: str, file: int, text: bytes) -> None:
 
 
 def _unusable(name: str, directory: str, error: OSError) -> ChannelIOError:
-    advice = "give a directory that this user may write, or change its owner"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    advice = "free some space" if full else "give a directory that this user may write, or change its owner"
     return ChannelIOError(name, f"{directory} cannot be used: {error}: {advice}", error.errno or 0)
 
 
