@@ -28,6 +28,8 @@ _BURST, _LONGEST_PAUSE = 0.2, 1.0
 _MOST_DEBT = 60.0
 #: Of the bound the process may have so much before sources wait: the rest is for what is on its way.
 _FULL = 0.9
+#: Seconds between two times that the C library is told to give back what it keeps, which takes some milliseconds.
+_GIVING = 1.0
 #: Seconds between two looks at the process.
 _LOOK = 0.02
 _STATM = Path("/proc/self/statm")
@@ -91,17 +93,34 @@ def resident() -> int:
         return 0
 
 
+def give_back() -> None:
+    """Let the system have what the C library keeps of memory that was freed, where that can be told to."""
+    import ctypes  # noqa: PLC0415  # few need it
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 class Memory:
     """Has sources wait while the process has nearly as much memory as it may.
 
     :param limit: bytes; None for no limit.
     :param used: bytes that the process has.
+    :param give_back: makes them less, if anything of them is not in use.
     """
 
-    def __init__(self, limit: int | None, clock: Clock, used: Callable[[], int] = resident) -> None:
+    def __init__(
+        self,
+        limit: int | None,
+        clock: Clock,
+        used: Callable[[], int] = resident,
+        give_back: Callable[[], object] = give_back,
+    ) -> None:
         self.limit = limit
-        self._clock, self._used = clock, used
+        self._clock, self._used, self._give_back = clock, used, give_back
         self._next_look, self._full = clock.monotonic(), False
+        self._next_giving = clock.monotonic()
 
     def is_full(self) -> bool:
         """Whether nothing more is to be let in."""
@@ -109,6 +128,10 @@ class Memory:
         if limit is None:
             return False
         if now >= self._next_look:
-            self._full = self._used() > _FULL * limit
             self._next_look = now + _LOOK
+            self._full = self._used() > _FULL * limit
+            if self._full and now >= self._next_giving:
+                self._next_giving = now + _GIVING
+                self._give_back()
+                self._full = self._used() > _FULL * limit
         return self._full

@@ -92,6 +92,11 @@ class SourceOutlet:
                 return False
             pause = min(2 * pause, _LONGEST_PAUSE)
 
+    @property
+    def short_of_memory(self) -> bool:
+        """Whether a put would wait for memory: who can refuse what it is sent does so before it has read it."""
+        return not self._has_memory()
+
     def ends(self, name: str) -> Sequence[int]:
         full = self._prefix + name
         if self._selector.exclusive:

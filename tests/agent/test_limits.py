@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent import Agent, AgentConfigError
+from producer.agent import Agent, AgentConfigError, limits
 from producer.agent.batch import EventBatch
 from producer.agent.blueprint import draw
 from producer.agent.channel import BatchChannel
@@ -24,6 +24,7 @@ from producer.testing import ManualClock
 
 from ..support.waiting import Call, eventually
 from .doubles import memory_channel, opened, taken
+from .sources.listeners import serving
 
 _TEXT = """
 [agent]
@@ -176,6 +177,35 @@ def test_what_the_process_has_is_looked_at() -> None:
     assert memory.is_full()
     memory.limit = None
     assert not memory.is_full()
+
+
+def test_memory_that_is_free_is_given_back_before_sources_wait() -> None:
+    """The C library keeps what was freed; it is told to let go of it once a second at most."""
+    clock, used, given = ManualClock(), [95], list[int]()
+
+    def give_back() -> None:
+        given.append(used[0])
+        used[0] = min(used[0], 95 - 10 * len(given))
+
+    memory = Memory(100, clock, lambda: used[0], give_back)
+    assert not memory.is_full()
+    used[0] = 95
+    clock.advance(0.5)
+    assert memory.is_full()
+    clock.advance(0.5)
+    assert not memory.is_full()
+    assert given == [95, 95]
+    limits.give_back()
+
+
+def test_a_request_is_refused_before_it_is_read_while_there_is_no_memory() -> None:
+    """A body takes many times its size when it is taken apart: 503 as soon as its head is there."""
+    with serving("http", retry_after=7) as served, served.connect() as peer:
+        served.outlet.short_of_memory = True  # type: ignore[attr-defined]
+        peer.sendall(b"POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n")
+        answer = peer.recv(1000)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 7\r\n" in answer
 
 
 def _outlet(channel: BatchChannel, used: list[int], state: Path) -> SourceOutlet:

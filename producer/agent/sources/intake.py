@@ -24,6 +24,11 @@ class NotTakenError(Exception):
     """The events were not put, and are to be sent again."""
 
 
+def short_of_memory(outlet: Outlet) -> bool:
+    """Whether the process has as much memory as it may: what is refused now need not even be read."""
+    return bool(getattr(outlet, "short_of_memory", False))
+
+
 class Intake:
     """Puts what peers send; by several threads at once."""
 

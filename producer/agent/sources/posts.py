@@ -19,7 +19,7 @@ from ..batch import EventBatch
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .http_requests import Budget, Limits, Request, RequestError, RequestReader
-from .intake import Intake, NotTakenError
+from .intake import Intake, NotTakenError, short_of_memory
 from .listening import Connection, TcpOptions, TcpServer
 
 
@@ -89,6 +89,8 @@ class PostSource(ABC):
         keeps = request.keeps
         try:
             self._check(request)
+            if short_of_memory(self._outlet):
+                raise RequestError(503, "no memory; the request is to be sent again")
             for batch in self._batches(request, reader.body(request)):
                 if batch.count:
                     self._intake.put(self._outlet, batch, self._rules.put_timeout, connection.peer)
