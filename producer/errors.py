@@ -307,7 +307,7 @@ class ChannelFullError(ChannelError, TimeoutError):
     """No room for a commit within ``keep_alive``; nothing was stored, and the transaction is still open.
 
     :ivar size: events in the channel.
-    :ivar capacity: events that it holds.
+    :ivar capacity: events that it holds; 0 where they are not what is limited.
     :ivar used_bytes: bytes in the channel.
     :ivar byte_capacity: bytes that it holds; None for no limit.
     :ivar wanted: events that were asked for.
@@ -340,8 +340,8 @@ class ChannelFullError(ChannelError, TimeoutError):
         limit = "no limit" if byte_capacity is None else f"{byte_capacity} bytes"
         message = (
             f"no room within {waited:.3f} s (keep_alive) for {wanted} events of {wanted_bytes} bytes: it holds {size} "
-            f"of {capacity} events (capacity) and {used_bytes} bytes of {limit} (byte_capacity); {last}. "
-            f"{advice}; commit again or roll back"
+            f"{f'of {capacity} events (capacity)' if capacity else 'events'} and {used_bytes} bytes of {limit} "
+            f"(byte_capacity); {last}. {advice}; commit again or roll back"
         )
         super().__init__(channel, message)
         self.size, self.capacity, self.used_bytes, self.byte_capacity = size, capacity, used_bytes, byte_capacity

@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
-from ..channels import MemoryChannel
+from ..channels import SpillableChannel
 from ..channels.file.store.lost import LostEvent
 from ..channels.limits import first_within
+from ..channels.spillable import MEMORY_NUMBERS
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import ChannelFullError, DiskFullError, TransactionStateError
 from ..interfaces import Channel, ChannelStats, Event, Transaction
@@ -305,13 +306,15 @@ class BatchChannel:
                 transaction = ends.enter_context(closing(self.channel.transaction()))
                 transaction.begin()
                 events = transaction.take(_MOST_BATCHES, timeout=0)
-                lost += sum(count_of(event) for event in events if position_of(event) is None)
-                if isinstance(self.channel, MemoryChannel):
-                    transaction.commit()
-                else:
-                    ends.callback(transaction.rollback)  # what was spilled is there again after the next start
                 if not events:
+                    transaction.rollback()
                     return lost
+                # What was spilled is there again after the next start.
+                spills = isinstance(self.channel, SpillableChannel)
+                gone = [each for each in events if not spills or (each.sequence or 0) >= MEMORY_NUMBERS]
+                lost += sum(count_of(event) for event in gone if position_of(event) is None)
+                transaction.acknowledge(gone)
+                ends.callback(transaction.rollback)
 
     def close(self) -> None:
         """Note the positions, and close the channel."""
@@ -382,12 +385,29 @@ class BatchChannel:
             with self.channel.transaction() as transaction:
                 transaction.put(write_batch(batch, 0 if position is None else positions.end(position.name)))
                 self._finish(transaction, deadline, stop)
-        except BaseException:
+        except BaseException as error:
             if position is not None:
                 positions.failed(position)
+            if isinstance(error, ChannelFullError):
+                raise self._in_events(error, batch.count) from error
             raise
         if position is not None:
             positions.put(position, transaction.last_sequence)
+
+    def _in_events(self, full: ChannelFullError, count: int) -> ChannelFullError:
+        """The same, with the events that the batches have: the channel itself counts batches."""
+        return ChannelFullError(
+            self.name,
+            size=max(0, self._held - count),
+            capacity=self.capacity or 0,
+            used_bytes=full.used_bytes,
+            byte_capacity=full.byte_capacity,
+            wanted=count,
+            wanted_bytes=full.wanted_bytes,
+            last_take_age=full.last_take_age,
+            waited=full.waited,
+            never=full.never,
+        )
 
     def _finish(self, transaction: Transaction, deadline: Deadline, stop: Stop | None) -> None:
         """Commit once the channel itself has room. It knows no ``stop``: it is asked again whenever something left."""

@@ -248,7 +248,7 @@ class _Passage:
         try:
             self._channels[name].put(part, 0)
         except ChannelError as error:
-            self._counters.add(OptionalChannelWriteFail=part.count)
+            self._counters.add(OptionalChannelWriteFail=1, OptionalChannelEventFailCount=part.count)
             more = self._repeated.due(error)
             if more is not None:
                 _log.warning(

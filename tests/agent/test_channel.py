@@ -368,3 +368,25 @@ def test_memory_that_cannot_spill_has_room_once_it_is_empty(tmp_path: Path, monk
         taken(channel)
         assert channel.has_room(1)
         channel.put(_lines(0, 1))
+
+
+def test_a_full_channel_says_how_full_it_is_in_events(tmp_path: Path) -> None:
+    """Not in batches, also where it is its bytes that are full; a limit in events that it has not is not named."""
+    with opened(memory_channel(tmp_path, byte_capacity=500)) as channel:
+        channel.put(_lines(0, 100))
+        with pytest.raises(ChannelFullError, match=r"for 30 events of \d+ bytes: it holds 100 events and ") as full:
+            channel.put(_lines(100, 130), 0)
+        assert (full.value.size, full.value.wanted) == (100, 30)
+
+
+def test_what_was_spilled_is_not_lost_when_the_agent_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Only what is in memory is, and it is counted in events, once."""
+    with opened(spillable_channel(tmp_path, memory_bytes=1000)) as channel:
+        for number in range(5):
+            channel.put(_lines(100 * number, 100 * number + 100))
+        memory = channel.channel._memory.stats().size  # type: ignore[attr-defined]
+        assert 0 < memory < 5
+        assert channel.discard() == 100 * memory
+    assert "closed with" not in caplog.text
+    with opened(spillable_channel(tmp_path)) as channel:
+        assert len(taken(channel)) == 100 * (5 - memory)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .figures import GAUGES
+from .helps import help_of
 
 _PREFIX = "producer_agent"
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -51,7 +52,7 @@ def prometheus(figures: Mapping[str, Any]) -> str:
     config = figures["config"]
     text = "Whether what the file says is what runs."
     series.add("config_last_reload_successful", "gauge", text, agent, int(config["trouble"] is None))
-    text = "When the configuration that runs was read, since 1970."
+    text = "When the configuration that runs was read, seconds since 1970."
     series.add("config_last_reload_success_timestamp_seconds", "gauge", text, agent, config["succeeded"])
     for kind in ("source", "sink"):
         for row in figures[f"{kind}s"]:
@@ -66,9 +67,13 @@ def prometheus(figures: Mapping[str, Any]) -> str:
     for row in figures["channels"]:
         _channel(series, {**agent, "channel": row["name"], "type": row["type"]}, row)
     process = figures["process"]
-    series.plain("process_cpu_seconds_total", "counter", "CPU time of the process.", {}, process["cpu_seconds"])
-    series.plain("process_resident_memory_bytes", "gauge", "Memory of the process.", {}, process["resident_bytes"])
-    series.plain("process_start_time_seconds", "gauge", "When it began, since 1970.", {}, figures["started"])
+    series.plain(
+        "process_cpu_seconds_total", "counter", "CPU time of the process, seconds.", {}, process["cpu_seconds"]
+    )
+    series.plain(
+        "process_resident_memory_bytes", "gauge", "Memory of the process, bytes.", {}, process["resident_bytes"]
+    )
+    series.plain("process_start_time_seconds", "gauge", "When it began, seconds since 1970.", {}, figures["started"])
     return series.text()
 
 
@@ -78,9 +83,9 @@ def _channel(series: _Series, labels: _Labels, row: Mapping[str, Any]) -> None:
     for name, text, value in (
         ("up", "Whether the channel is open.", int(row["open"])),
         ("events", "Events that wait for delivery.", row["events"]),
-        ("bytes", "Their bytes, with headers.", row["bytes"]),
-        ("oldest_seconds", "Age of the oldest of them; 0 if there is none.", oldest or 0.0),
-        ("fill_ratio", "How full it is by its nearest limit.", row["fill"]),
+        ("bytes", "Bytes of the events that wait, with headers.", row["bytes"]),
+        ("oldest_seconds", "Age of the oldest event that waits, seconds; 0 if there is none.", oldest or 0.0),
+        ("fill_ratio", "How full it is, 0 to 1, by its nearest limit.", row["fill"]),
         ("capacity_events", "Events that it may hold; 0 for no limit.", row["capacity"] or 0),
         ("capacity_bytes", "Bytes that it may hold; 0 for no limit.", row["byte_capacity"] or 0),
     ):
@@ -90,13 +95,14 @@ def _channel(series: _Series, labels: _Labels, row: Mapping[str, Any]) -> None:
 def _lag(series: _Series, labels: _Labels, lag: Mapping[str, float | None] | None) -> None:
     for name, value in (lag or {}).items():
         if value is not None:
-            series.add(f"source_lag_{name}", "gauge", "What the source has not read yet.", labels, value)
+            text = f"What the source has not read yet, {name}."
+            series.add(f"source_lag_{name}", "gauge", text, labels, value)
 
 
 def _counters(series: _Series, kind: str, labels: _Labels, counters: Mapping[str, int]) -> None:
     for name, value in counters.items():
         snake = _WORD.sub("_", name.removesuffix("Count")).lower()
-        help_text = f"Flume's {name}."
+        help_text = help_of(name)
         if name in GAUGES:
             series.add(f"{kind}_{snake}", "gauge", help_text, labels, value)
         else:

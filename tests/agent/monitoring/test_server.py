@@ -17,6 +17,7 @@ from producer.agent import Agent, health
 from producer.agent.config import parse_toml
 from producer.agent.monitoring import MonitoringError, MonitoringServer, address_of, server
 from producer.agent.monitoring.figures import CHANNEL_COUNTERS, SINK_COUNTERS, SOURCE_COUNTERS
+from producer.agent.monitoring.helps import HELPS
 
 from ..parts import Hub, plug_in, until
 
@@ -123,6 +124,29 @@ def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_second
     assert [name for place, name in enumerate(blocks) if name not in blocks[:place]] == names
     assert float(samples["process_resident_memory_bytes"]) > 1 << 20
     watched.a.failing = False
+
+
+_UNITS = re.compile(
+    r"\b(events?|batch(es)?|bytes|seconds|connections|files|failures|deliveries|tries|times|commits|takes|checkpoints"
+    r"|objects|whether|ratio|0 to 1|nothing here counts it)\b",
+    re.IGNORECASE,
+)
+
+
+def test_each_counter_and_each_sample_says_its_unit(watched: Watched) -> None:
+    """All that the code counts is in the table, and each text names what is counted."""
+    told = {}
+    for line in watched.get("/metrics")[2].splitlines():
+        if line.startswith("# HELP"):
+            _, _, name, text = line.split(" ", 3)
+            told[name] = text
+    assert [name for name, text in told.items() if not _UNITS.search(text)] == []
+    code = "".join(path.read_text() for path in Path(server.__file__).parents[1].rglob("*.py"))
+    counted = {
+        name for call in re.findall(r"counters\.(?:add|set)\((.*)\)", code) for name in re.findall(r"(\w+)=", call)
+    }
+    assert counted - HELPS.keys() == set()
+    assert {*SOURCE_COUNTERS, *CHANNEL_COUNTERS, *SINK_COUNTERS} - HELPS.keys() == set()
 
 
 def test_health_says_why_an_agent_is_not_ready(watched: Watched) -> None:
