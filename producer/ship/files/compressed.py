@@ -24,8 +24,8 @@ else:
     _decompressobj = isal_zlib.decompressobj
     _GZIP_DAMAGE = (zlib.error, cast("type[Exception]", igzip_lib.IsalError))
 
-# A few bytes of gzip can stand for a thousand times as many: so many at a time are 16 MiB at most.
-_GZIP_BYTES = 1 << 14
+# What is read of a gzip file at a time: about a megabyte of lines. It gives no more of them than are asked for.
+_GZIP_BYTES = 1 << 17
 # As ``zlib.decompressobj`` has it: with gzip's header and checksum.
 _GZIP_WINDOW = 31
 # Of zstd a few bytes can stand for 128 KiB: so many at a time are 32 MiB at most.
@@ -110,22 +110,31 @@ class _Gzip:
         self._member: Any = _decompressobj(_GZIP_WINDOW)  # None between two
         self._rest = b""
 
-    def part(self) -> bytes | None:
-        """What comes next; None at the end."""
-        data = self._rest or self._file.read1(_GZIP_BYTES)
-        if not data:
-            if self._member is not None:
-                raise EOFError("ends within a member")
-            return None
+    def read1(self, size: int, /) -> bytes:
+        """What comes next, as much as was asked for at most; nothing at the end."""
+        while True:
+            data = self._rest or self._file.read1(_GZIP_BYTES)
+            plain = self._decompress(data, size)
+            if plain:
+                return plain
+            if not data:
+                if self._member is not None:
+                    raise EOFError("ends within a member")
+                return b""
+
+    def _decompress(self, data: bytes, size: int) -> bytes:
         if self._member is None:
             data = data.lstrip(b"\0")
-            self._member = _decompressobj(_GZIP_WINDOW) if data else None
+            if not data:
+                self._rest = b""
+                return b""
+            self._member = _decompressobj(_GZIP_WINDOW)
         try:
-            plain: bytes = self._member.decompress(data) if data else b""
+            plain: bytes = self._member.decompress(data, size)
         except _GZIP_DAMAGE as error:
             raise DamagedError(str(error)) from error
-        self._rest = b""
-        if self._member is not None and self._member.eof:
+        self._rest = self._member.unconsumed_tail
+        if self._member.eof:
             self._rest, self._member = self._member.unused_data, None
         return plain
 
@@ -204,7 +213,7 @@ class _Snappy:
 
 # The caller closes what it gets.
 _READERS: dict[str, Callable[[io.BufferedIOBase], _Reads]] = {
-    "gzip": lambda file: _Parts(_Gzip(file).part),
+    "gzip": _Gzip,
     "bz2": bz2.BZ2File,
     "xz": lambda file: lzma.LZMAFile(cast("IO[bytes]", file)),  # noqa: SIM115  (the caller closes it)
     "zstd": lambda file: _Parts(_Zstd(file).part),
