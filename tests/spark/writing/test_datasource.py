@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COUNT = 3000
+#: For a query to end on a busy machine, seconds: it ends what hangs.
+PATIENCE = 240
 
 
 @pytest.fixture
@@ -194,7 +196,7 @@ def stream(spark: SparkSession, folder: Path, options: dict[str, str], checkpoin
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(60)
+    query.awaitTermination(PATIENCE)
     assert not query.isActive
 
 
@@ -213,7 +215,9 @@ def test_stream_goes_on_where_it_stopped(
 def test_micro_batch_that_failed_after_sending_is_sent_again_and_stored_once(
     spark: SparkSession, options: dict[str, str], server: LogHubServer, tmp_path: Path
 ) -> None:
-    """With exactlyOnce a query that died between its rows and its commit replays the batch without duplicates."""
+    """With exactlyOnce a query that died between its rows and its commit replays the batch without duplicates, and its
+    metrics say how many rows stood there already.
+    """
     files(tmp_path / "in", 0, 100)
     once = {**options, "deliveryGuarantee": "exactlyOnce", "chunkRows": "10"}
     # The second request of the batch is refused four times: once for each attempt of the task.
@@ -221,8 +225,11 @@ def test_micro_batch_that_failed_after_sending_is_sent_again_and_stored_once(
     with pytest.raises(StreamingQueryException, match="LogStoreNotExist"):
         stream(spark, tmp_path / "in", once, tmp_path / "checkpoint")
     assert 0 < len(numbers(server)) < 100
+    stored = len(numbers(server))
     stream(spark, tmp_path / "in", once, tmp_path / "checkpoint")
     assert sorted(numbers(server)) == list(range(100))
+    told = json.loads(Path(options["metricsPath"]).read_text().splitlines()[-1])
+    assert (told["batch"], told["rows"], told["already_written"]) == (0, 100, stored)
 
 
 def refuse_later(number: str) -> object:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -55,10 +56,12 @@ def kill(query: subprocess.Popen[str]) -> None:
     query.communicate()
 
 
-@pytest.mark.timeout(1200 if KILLS > 2 else 240)
+@pytest.mark.timeout(1200 if KILLS > 2 else 600)
 @pytest.mark.usefixtures("quick_java")
 def test_killed_query_is_completed_and_repeats_nothing(server: LogHubServer, tmp_path: Path) -> None:
-    """However often the whole query dies in the midst of a micro-batch, its restart adds exactly what is missing."""
+    """However often the whole query dies in the midst of a micro-batch, its restart adds exactly what is missing, and
+    warns of what was there.
+    """
     (tmp_path / "in").mkdir()
     for number in range(FILES):
         lines = (json.dumps({"n": row}) + "\n" for row in range(number * ROWS, (number + 1) * ROWS))
@@ -75,3 +78,4 @@ def test_killed_query_is_completed_and_repeats_nothing(server: LogHubServer, tmp
     assert query.returncode == 0, output
     assert sorted(numbers(server)) == list(range(FILES * ROWS))
     assert any(request.error_code == "InvalidSequenceId" for request in server.requests)
+    assert re.search(r"micro-batch \d+: \d+ of its \d+ rows stood in \S+ at \S+ already", output)
