@@ -63,11 +63,13 @@ def blocks() -> Iterator[Block]:
 
 BLOCKS = list(blocks())
 PYTHON = [block for block in BLOCKS if block.language == "python"]
-SPARK = [block for block in PYTHON if "build_session" in block.text or ".spark import session" in block.text]
+SPARK = [block for block in PYTHON if re.search(r"\b(build_session|session)\(", block.text)]
 #: They import much, and leave nothing behind: one process runs all of them. Celery ends its process.
 TOGETHER = [block for block in PYTHON if block.document in ("docs/integrations.md", "docs/recipes.md")]
 TOGETHER = [block for block in TOGETHER if "celery" not in block.text]
 
+#: What several blocks in one process may take on a busy machine, seconds: it ends what hangs, no more.
+TOGETHER_SECONDS = 500
 #: Runs programs one after the other in one process, whose JVM or imports take longer than they do, and writes what
 #: became of each. Each begins without a session, and without handlers of logging.
 RUNNER = """
@@ -136,7 +138,7 @@ def _run_all(blocks: list[Block], folder: Path, *, activated: bool = True) -> di
         _script(folder, block).write_text(block.text)
     scripts = [str(_script(folder, block)) for block in blocks]
     command = [sys.executable, "-W", "error::SyntaxWarning", "-c", RUNNER, str(folder / "found"), *scripts]
-    run(command, folder, timeout=200, activated=activated)
+    run(command, folder, timeout=TOGETHER_SECONDS, activated=activated)
     return {Path(path): found for path, found in json.loads((folder / "found").read_text()).items()}
 
 

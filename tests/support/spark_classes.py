@@ -1,8 +1,8 @@
 """What lets Spark's processes start in half the time: an archive of classes for JVMs, a home of Spark's for Pythons.
 
 Spark's classes are loaded once and kept as a file that a JVM maps into its memory, a dynamic archive of class data
-sharing. A JVM whose class path or version is not that of the archive runs without it, and so does one that cannot make
-it.
+sharing. A JVM whose class path or version is not that of the archive runs without it, and so do all where it cannot be
+made, as on a machine that is too busy: that is told, and tried again by the next tests.
 
 A worker finds pyspark in a zip file below SPARK_HOME before it finds the installed one, and compiles what it imports
 from there each time: a second for every worker and every daemon. The home that is made here has no such file.
@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,9 @@ _INSTALLED = Path(pyspark.__file__).parent
 
 #: What lets a JVM be there soon, rather than fast after minutes.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+#: What the making of an archive may take before tests go on without one, seconds.
+MAKING_SECONDS = 240.0
 
 # The JVM would warn, on stdout, of each class that an archive cannot hold, and of archives that are not its own.
 _SILENT = "-Xlog:disable"
@@ -124,7 +128,7 @@ def sharing_options(folder: Path) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not archive.exists():
             _make(archive, environment)
-    return f"-XX:SharedArchiveFile={archive} {_SILENT}" if archive.stat().st_size else ""
+    return f"-XX:SharedArchiveFile={archive} {_SILENT}" if archive.exists() and archive.stat().st_size else ""
 
 
 def _key(environment: dict[str, str]) -> str:
@@ -140,15 +144,19 @@ def _make(archive: Path, environment: dict[str, str]) -> None:
     program.write_text(_PROGRAM)
     command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]", "--driver-java-options", QUICK]
     with tempfile.TemporaryDirectory() as checkpoint:
-        done = _submit([*command, "--conf", "spark.ui.enabled=false", str(program), checkpoint], environment, new)
-    assert done.returncode == 0, done.stderr
+        failure = _submit([*command, "--conf", "spark.ui.enabled=false", str(program), checkpoint], environment, new)
+    if failure is not None:
+        new.unlink(missing_ok=True)
+        print(f"no archive of Spark's classes, its JVMs start slowly: {failure}", file=sys.stderr)
+        return
     # A Java that has no archive of its own classes makes none on top of it: an empty file, so as not to try again.
     new.touch()
     new.rename(archive)
 
 
-def _submit(command: list[str], environment: dict[str, str], archive: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+def _submit(command: list[str], environment: dict[str, str], archive: Path) -> str | None:
+    """Run a program of Spark's; what it said if it failed."""
+    with subprocess.Popen(
         command,
         env=environment
         | {
@@ -158,7 +166,16 @@ def _submit(command: list[str], environment: dict[str, str], archive: Path) -> s
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={archive} {_SILENT}",
         },
-        capture_output=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-    )
+        start_new_session=True,
+    ) as process:
+        try:
+            said = process.communicate(timeout=MAKING_SECONDS)[1]
+        except subprocess.TimeoutExpired:
+            said = f"not made in {MAKING_SECONDS:g} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return None if process.returncode == 0 else said

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.spark_classes import lean_home, sharing_options
+from tests.support.spark_classes import MAKING_SECONDS, lean_home, sharing_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 #: By this coverage measures the processes that a test starts.
 MEASURED = "COVERAGE_PROCESS_CONFIG"
 
-#: For a test that may have to wait until Spark's classes are in an archive, seconds.
-_TIMEOUT_WITH_ARCHIVE = 300
+#: For a test that may have to wait until Spark's classes are in an archive, and then for Spark, seconds.
+_TIMEOUT_WITH_ARCHIVE = 2 * MAKING_SECONDS
 
 
 @pytest.hookimpl(tryfirst=True)
