@@ -239,6 +239,8 @@ class ProducerConfig(_Options):
     :ivar max_retry_backoff_ms: the longest backoff, milliseconds.
     :ivar delivery_timeout_ms: how long after its first attempt a batch is tried again, milliseconds; 0 is no limit.
         With a channel nothing else ends the retries; without one it may end them before ``retries`` does.
+    :ivar quota_timeout_ms: how long after its first attempt a batch that is refused for a quota is tried again,
+        milliseconds; ``retries`` then counts what fails otherwise after such a refusal. 0 lets it count them, too.
     :ivar adjust_shard_hash: round a shard hash down to one of ``buckets`` ranges, so that batches can form.
     :ivar buckets: number of those ranges.
     :ivar log_format: of request bodies; json is larger and slower.
@@ -275,6 +277,7 @@ class ProducerConfig(_Options):
     base_retry_backoff_ms: int = _option(100, _integer(1))
     max_retry_backoff_ms: int = _option(50_000, _integer(1))
     delivery_timeout_ms: int = _option(0, _integer(0))
+    quota_timeout_ms: int = _option(0, _integer(0))
     adjust_shard_hash: bool = _option(True, _BOOLEAN)
     buckets: int = _option(64, _BUCKETS)
     log_format: str = _option("protobuf", _choice("protobuf", "json"))

@@ -236,9 +236,15 @@ def _wait(future: SendFuture, timeout: float | None) -> Result:
     while (result := (holder := _holder_of(future)).result) is None:
         left = None if end is None else end - time.monotonic()
         if left is not None and left <= 0:
-            raise TimeoutError(f"not settled within {timeout} s; the delivery goes on")
+            raise TimeoutError(f"not settled within {timeout} s; the delivery goes on{_trouble(holder)}")
         holder.wait(left)
     return result
+
+
+def _trouble(holder: ResultHolder) -> str:
+    """What the last attempt met, if there was one."""
+    attempts = getattr(holder, "attempts", ())
+    return f" (the last attempt: {attempts[-1].error_code}: {attempts[-1].error_message})" if attempts else ""
 
 
 def _watched(future: SendFuture) -> _Watch:

@@ -18,6 +18,7 @@ from ..futures import SendFuture
 from ..results import Result
 from ..spark.blame import Reason, blames_rows, reason_of
 from ..spark.errors import DeliveryFailedError
+from ..spark.patience import send_open
 from ..stream import Stream
 from .account import Account, Place
 from .figures import Figures
@@ -187,7 +188,7 @@ class Delivery:
         if not self._sent:
             return
         try:
-            self._producer.flush(timeout=self._job.ack_timeout)
+            send_open(self._producer)
         except ProducerError as error:
             raise self._not_acknowledged(self._sent[0], str(error)) from error
 

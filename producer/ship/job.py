@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from ..config import ProducerConfig, ProjectConfig
 from ..spark.options import Target
+from ..spark.patience import defaults_of_task
 from .line_times import LineTimes
 
-#: How long a task waits for an acknowledgement, seconds.
+#: How long a task waits for the next acknowledgement, seconds.
 ACK_TIMEOUT = 600.0
 
 #: The Spark master if none is named: every core, and as many attempts for a task as on a cluster (``local[*]`` alone
@@ -39,7 +40,7 @@ class ShipJob:
     :ivar line_time: how lines tell the time that their records have; None, and a line that tells none: that of sending.
     :ivar max_line_bytes: longer lines, or logs of several lines, are shipped in pieces.
     :ivar producer: options of the producer, as text.
-    :ivar ack_timeout: how long a task waits for an acknowledgement, seconds.
+    :ivar ack_timeout: how long a task waits for the next acknowledgement, seconds.
     """
 
     project: ProjectConfig
@@ -74,4 +75,4 @@ class ShipJob:
 
         :raises ConfigError: names the option.
         """
-        return ProducerConfig.from_mapping({"max_block_ms": int(self.ack_timeout * 1000), **self.producer})
+        return ProducerConfig.from_mapping({**defaults_of_task(self.producer, self.ack_timeout), **self.producer})

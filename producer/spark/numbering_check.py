@@ -51,7 +51,9 @@ def uses_up_numbers(target: Target, config: ProducerConfig) -> bool:
     """
     if not knows_credentials(target):
         return False
-    quick = dataclasses.replace(config, name=_NAME, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS)
+    quick = dataclasses.replace(
+        config, name=_NAME, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS, quota_timeout_ms=0
+    )
     try:
         with _refusals_are_no_news(), Producer(config=quick) as producer:
             producer.put_project_config(target.project)

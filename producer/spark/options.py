@@ -49,7 +49,7 @@ WRITE_OPTIONS: dict[str, str] = {
     "a stream the query's id, of a batch made up",
     "chunkRows": "exactlyOnce: rows of a request at most; default 16384",
     "chunkBytes": "exactlyOnce: bytes of a request at most, before compression; default 2097152",
-    "ackTimeout": "how long a task waits for an acknowledgement, and for memory, seconds; default 600",
+    "ackTimeout": "how long a task waits for the next acknowledgement, and for memory, seconds; default 600",
     "metricsPath": "a file on the driver; a line of JSON is added for each write or micro-batch, also for a failed one",
     "checkTarget": "true (the default): ask LogHub for the logstore's shards before the job begins; a key that may "
     "only write is no error. Of a stream before its first micro-batch, and again before one that comes a minute after "

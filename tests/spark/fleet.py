@@ -25,6 +25,8 @@ from producer.pipeline.sending.fair_queue import FairQueue, Report, Turn
 from producer.pipeline.sending.gates import Verdict
 from producer.pipeline.sending.retry_rules import RetryRules
 from producer.results import Attempt
+from producer.spark.patience import defaults_of_task
+from producer.spark.writing.options import ACK_TIMEOUT
 from tests.support.pipelines import KEY
 
 #: How long LogHub takes for a request, and for a refusal, seconds; how unequal they are (sigma of a log-normal).
@@ -43,6 +45,7 @@ class Outcome:
     :ivar asked: requests in the busiest second.
     :ivar refused: of all requests, for the quota: a share.
     :ivar retries: of one batch, at most.
+    :ivar quiet: the longest that a process waited for an acknowledgement, seconds.
     :ivar failed: batches that had no attempt left.
     """
 
@@ -52,6 +55,7 @@ class Outcome:
     asked: int
     refused: float
     retries: int
+    quiet: float
     failed: int
 
 
@@ -69,7 +73,7 @@ class Fleet:
         self.random = random.Random(seed)
         self.rules = RetryRules(config, self)  # type: ignore[arg-type]
         self.rules._wait._uniform = self.random.uniform  # type: ignore[attr-defined]
-        self.quota, self.retries, self.failed, self.stored = quota, 0, 0, 0
+        self.quota, self.retries, self.failed, self.stored, self.quiet = quota, 0, 0, 0, 0.0
         self.under_way = self.connections = 0
         self.taken: Counter[int] = Counter()
         self.asked: Counter[int] = Counter()
@@ -122,6 +126,7 @@ class Fleet:
             max(self.asked.values()),
             1 - self.stored / requests,
             self.retries,
+            self.quiet,
             self.failed,
         )
 
@@ -131,6 +136,7 @@ class _Process:
 
     def __init__(self, fleet: Fleet, config: ProducerConfig, batches: int) -> None:
         threads = config.io_thread_count
+        self._acknowledged = 0.0
         self._fleet, self._batches, self._free = fleet, batches, threads
         self._queue = FairQueue(
             threads,
@@ -143,6 +149,7 @@ class _Process:
     def begin(self) -> None:
         """All batches are there at once."""
         stream, now = StreamState("C"), self._fleet.now
+        self._acknowledged = now
         for serial in range(self._batches):
             batch = ProducerBatch(
                 KEY,
@@ -189,6 +196,8 @@ class _Process:
         self._queue.done(turn, Report(verdict, fleet.now - turn.began), fleet.now)
         if taken:
             fleet.stored += 1
+            fleet.quiet = max(fleet.quiet, fleet.now - self._acknowledged)
+            self._acknowledged = fleet.now
             fleet.ended()
         else:
             self._refused(batch)
@@ -202,7 +211,7 @@ class _Process:
             fleet.failed += 1
             fleet.ended()
             return
-        batch.retry_count += 1
+        fleet.rules.note_retry(batch, _REFUSED)
         fleet.retries = max(fleet.retries, batch.retry_count)
 
         def again() -> None:
@@ -212,15 +221,17 @@ class _Process:
         fleet.at(fleet.now + decision.delay, again)
 
 
-#: Processes, requests a second that are taken, options of the producer.
+#: What a producer does outside of a task.
+HASTY = {"retries": 10, "max_retry_backoff_ms": 50_000}
+#: Processes, requests a second that are taken, options of the write.
 ROWS: list[tuple[int, int, dict[str, int]]] = [
     (10, 320, {}),
     (100, 320, {}),
     (1000, 320, {}),
     (1000, 320, {"io_thread_count": 1}),
-    (1000, 320, {"io_thread_count": 1, "max_retry_backoff_ms": 10_000, "retries": 60}),
     (1000, 64, {}),
-    (1000, 64, {"io_thread_count": 1, "max_retry_backoff_ms": 10_000, "retries": 60}),
+    (1000, 64, {"io_thread_count": 1}),
+    (1000, 64, HASTY),
 ]
 #: Batches of each process, and cores of its machine.
 BATCHES, CORES = 20, 4
@@ -228,7 +239,8 @@ BATCHES, CORES = 20, 4
 
 def simulate(processes: int, quota: int, options: dict[str, int]) -> Outcome:
     """What becomes of so many."""
-    config = ProducerConfig(**{"io_thread_count": CORES, **options})  # type: ignore[arg-type]
+    given = {name: str(value) for name, value in options.items()}
+    config = ProducerConfig.from_mapping({"io_thread_count": CORES, **defaults_of_task(given, ACK_TIMEOUT), **options})
     return Fleet(processes, BATCHES, quota, config).run()
 
 
@@ -238,7 +250,7 @@ def row(processes: int, quota: int, options: dict[str, int]) -> str:
     told = ", ".join(f"`{name}={value}`" for name, value in options.items()) or "defaults"
     return (
         f"| {processes:,} | {quota} | {told} | {found.connections:,} | {found.asked:,} | {found.refused:.0%} "
-        f"| {found.retries} | {found.failed:,} | {found.seconds:.0f} ({found.least:.0f}) |"
+        f"| {found.retries} | {found.quiet:.0f} | {found.failed:,} | {found.seconds:.0f} ({found.least:.0f}) |"
     )
 
 

@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_number,
         default=ACK_TIMEOUT,
         metavar="SECONDS",
-        help="how long a task waits for an acknowledgement; default: %(default)s",
+        help="how long a task waits for the next acknowledgement; default: %(default)s",
     )
     set_examples(
         parser,

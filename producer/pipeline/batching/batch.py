@@ -131,6 +131,8 @@ class ProducerBatch:
         "created_at",
         "doubt",
         "entered",
+        "excused",
+        "excused_at",
         "first_attempt_at",
         "forming",
         "key",
@@ -191,6 +193,9 @@ class ProducerBatch:
         self.attempt_count = 0
         #: Attempts that were followed, or are to be followed, by another of the same batch.
         self.retry_count = 0
+        #: How many of them do not count any more, and when that was said, monotonic seconds.
+        self.excused = 0
+        self.excused_at = 0.0
         self._attempts_kept = max_reserved_attempts
         self.may_have_been_stored = False
         self.first_attempt_at = 0.0
@@ -427,6 +432,7 @@ class ProducerBatch:
         half.attempts, half.attempt_count = self.attempts, self.attempt_count
         half.may_have_been_stored = self.may_have_been_stored
         half.retry_count, half.first_attempt_at = self.retry_count, self.first_attempt_at
+        half.excused, half.excused_at = self.excused, self.excused_at
         return half
 
     def encode(self, payload: Payload) -> None:

@@ -26,14 +26,14 @@ import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...config import ProducerConfig
 from ...metrics import DestinationStats, HeldStats
 from ..batching.batch import ProducerBatch
 from .concurrency import AdaptiveLimit
 from .destinations import Destination, Logstore, ThreadShare
-from .gates import LONGEST_UNREACHABLE, Gate, GateState, Verdict
+from .gates import LONGEST_UNREACHABLE, Gate, GateState, Reason, Verdict
 from .turns import Turns, member_of, sooner
 
 #: Destinations and logstores without batches are remembered for so long, seconds, and so many of them.
@@ -94,7 +94,17 @@ def _held(name: str, gate: Gate, now: float) -> HeldStats | None:
     return HeldStats(name=name, reason=gate.reason.value, seconds=max(0.0, gate.until - now))
 
 
-def fair_queue_of(config: ProducerConfig, last_chance: Callable[[ProducerBatch, float], float]) -> FairQueue:
+class LastChance(Protocol):
+    """Until when a batch can wait behind a closed gate, monotonic seconds."""
+
+    def __call__(self, batch: ProducerBatch, since: float, /, *, over_quota: bool) -> float:
+        """
+        :param since: since when it or its like waits, monotonic seconds.
+        :param over_quota: whether the gate is closed for a quota.
+        """
+
+
+def fair_queue_of(config: ProducerConfig, last_chance: LastChance) -> FairQueue:
     """The queue that a configuration asks for; ``last_chance`` as there."""
     most, adaptive = config.max_concurrency_per_destination or config.io_thread_count, config.adaptive_concurrency
     return FairQueue(
@@ -113,7 +123,7 @@ class FairQueue:
     :param new_limit: makes the limit of a gate.
     :param hold: how long a gate is closed at first and at most, seconds.
     :param longest_unreachable: how long the gate of a destination is closed at most, seconds.
-    :param last_chance: until when a batch that waits since a certain time can wait, both in monotonic seconds.
+    :param last_chance: until when a batch can wait behind a closed gate.
     """
 
     def __init__(
@@ -123,7 +133,7 @@ class FairQueue:
         *,
         hold: tuple[float, float],
         longest_unreachable: float,
-        last_chance: Callable[[ProducerBatch, float], float],
+        last_chance: LastChance,
     ) -> None:
         self._half = max(1, threads // 2)
         self._new_limit = new_limit
@@ -319,14 +329,14 @@ class FairQueue:
         until = gate.until if gate.state is GateState.HELD else math.inf
         # Where a probe may go, the next batch is one, and needs no last chance.
         oldest = None if gate.has_room() or gate.is_open else owner.oldest()
-        chance = math.inf if oldest is None else self._last_chance(oldest, gate.since)
+        chance = math.inf if oldest is None else self._chance_of(oldest, gate)
         self._set_alarm(owner, min(until, chance))
 
     def _arm_for(self, owner: Owner, batch: ProducerBatch) -> None:
         """Behind a closed gate a batch has come."""
         owner.gate.let_probe(self._now)
         if not owner.gate.has_room():
-            chance = max(self._now, self._last_chance(batch, owner.gate.since))
+            chance = max(self._now, self._chance_of(batch, owner.gate))
             self._set_alarm(owner, min(self._alarms.turn_of(owner), chance))
 
     def _set_alarm(self, owner: Owner, at: float) -> None:
@@ -335,10 +345,13 @@ class FairQueue:
         else:
             self._alarms.remove(owner)
 
+    def _chance_of(self, batch: ProducerBatch, gate: Gate) -> float:
+        return self._last_chance(batch, gate.since, over_quota=gate.reason is Reason.QUOTA)
+
     def _give_last_chances(self, owner: Owner, now: float) -> None:
         destination = owner if isinstance(owner, Destination) else owner.destination
         since = owner.gate.since
-        while (batch := owner.oldest()) is not None and self._last_chance(batch, since) <= now:
+        while (batch := owner.oldest()) is not None and self._chance_of(batch, owner.gate) <= now:
             logstore = destination.logstores[(batch.key.project, batch.key.logstore)]
             destination.urgent.append((logstore, logstore.pop(logstore.queues[batch.stream]), since))
 

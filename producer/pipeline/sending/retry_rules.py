@@ -1,9 +1,10 @@
 """What happens after a failed attempt: retry and when, split, or fail.
 
 The class of the error decides whether another attempt makes sense, ``retries`` how many, ``delivery_timeout_ms`` for
-how long, and exponential backoff when. With a channel the number has no say: what can still be delivered is tried until
-it is, or until the time is over. A :class:`~producer.config.RetryPolicy` replaces any of the rules by a strategy of
-tenacity; one that says when to stop replaces the number and the time.
+how long, and exponential backoff when. With ``quota_timeout_ms`` a refusal for a quota has a time of its own: it shows
+that the other end is well, so that what failed before it is excused. With a channel the number has no say: what can
+still be delivered is tried until it is, or until the time is over. A :class:`~producer.config.RetryPolicy` replaces any
+of the rules by a strategy of tenacity; one that says when to stop replaces the number and the time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tenacity
 
 from ...clock import Clock
 from ...config import ProducerConfig
-from ...errors import AttemptError, MisconfiguredError
+from ...errors import AttemptError, MisconfiguredError, QuotaExceededError
 from ..batching.batch import ProducerBatch
 
 
@@ -82,6 +83,7 @@ class RetryRules:
         self._delivery_timeout = math.inf
         if config.delivery_timeout_ms and policy.stop is None:
             self._delivery_timeout = config.delivery_timeout_ms / 1000
+        self._quota_timeout = 0.0 if endless or policy.stop is not None else config.quota_timeout_ms / 1000
         self._patience: float | None = None
         if policy.wait is None and policy.stop is None and not endless:
             self._patience = _all_backoffs(base, longest, self._retries)
@@ -89,7 +91,7 @@ class RetryRules:
         # RetryCallState wants one; no call is ever made through it.
         self._retrying = tenacity.Retrying()
 
-    def last_chance(self, batch: ProducerBatch, since: float) -> float:
+    def last_chance(self, batch: ProducerBatch, since: float, *, over_quota: bool = False) -> float:
         """Until when ``batch`` may wait behind a closed gate (monotonic seconds): then it has its last attempt.
 
         That is when ``delivery_timeout_ms`` is over, or all its backoffs would be: a logstore may refuse for ever, and
@@ -97,16 +99,21 @@ class RetryRules:
         channel; there only ``delivery_timeout_ms`` counts.
 
         :param since: since when it waits, or what waited before it (monotonic seconds).
+        :param over_quota: whether the gate is closed for a quota.
         """
-        longest = self._delivery_timeout if self._patience is None else min(self._delivery_timeout, self._patience)
-        return self._tried_since(batch, since) + longest
+        tried = self._tried_since(batch, since)
+        if over_quota and self._quota_timeout:
+            return tried + min(self._delivery_timeout, self._quota_timeout)
+        if self._patience is None:
+            return tried + self._delivery_timeout
+        return min(tried + self._delivery_timeout, max(tried, batch.excused_at) + self._patience)
 
     def take_last_chance(self, batch: ProducerBatch, since: float) -> None:
         """``batch``, which waited since then, is about to be attempted for the last time."""
         if not batch.attempt_count:
             batch.first_attempt_at = self._tried_since(batch, since)
         if self._patience is not None:
-            batch.retry_count = max(batch.retry_count, self._retries)
+            batch.retry_count = max(batch.retry_count, batch.excused + self._retries)
 
     def _tried_since(self, batch: ProducerBatch, since: float) -> float:
         # One that a closed gate kept from its first attempt counts as if it had been made.
@@ -115,6 +122,18 @@ class RetryRules:
     def latest(self, batch: ProducerBatch) -> float:
         """When ``batch`` is to have its last attempt (monotonic seconds): never later, rather a little sooner."""
         return batch.first_attempt_at + self._delivery_timeout if batch.attempt_count else math.inf
+
+    def note_retry(self, batch: ProducerBatch, error: AttemptError) -> None:
+        """``batch``, whose last attempt failed with ``error``, is to be tried again."""
+        batch.retry_count += 1
+        if self._has_own_time(error):
+            batch.excused, batch.excused_at = batch.retry_count, self._clock.monotonic()
+
+    def _quota_ends(self, batch: ProducerBatch) -> float:
+        return batch.first_attempt_at + self._quota_timeout
+
+    def _has_own_time(self, error: AttemptError) -> bool:
+        return self._quota_timeout > 0 and isinstance(error, QuotaExceededError)
 
     def decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
         """The decision for ``batch``, whose last attempt failed with ``error``."""
@@ -125,8 +144,10 @@ class RetryRules:
         # What did not help at once, again and again, would be tried without a pause for ever.
         at_once = error.immediate and not (repeated and self.endless)
         delay = 0.0 if at_once else max(0.0, float(self._wait(state)))
+        if self._has_own_time(error):  # the last attempt is made when it is over, not a backoff later
+            delay = min(delay, max(0.0, self._quota_ends(batch) - self._clock.monotonic()))
         state.upcoming_sleep = delay
-        return GIVE_UP if self._enough(batch, state) else Decision(retry=True, delay=delay)
+        return GIVE_UP if self._enough(batch, error, state) else Decision(retry=True, delay=delay)
 
     def _worth_it(self, state: tenacity.RetryCallState, error: AttemptError, *, repeated: bool) -> bool:
         if self._retry is not None:
@@ -135,12 +156,15 @@ class RetryRules:
             return True
         return error.retriable and (self.endless or not repeated)
 
-    def _enough(self, batch: ProducerBatch, state: tenacity.RetryCallState) -> bool:
+    def _enough(self, batch: ProducerBatch, error: AttemptError, state: tenacity.RetryCallState) -> bool:
         if self._stop is not None:
             return bool(self._stop(state))
-        if self._clock.monotonic() >= self.latest(batch):
+        now = self._clock.monotonic()
+        if now >= self.latest(batch):
             return True
-        return not self.endless and batch.retry_count >= self._retries
+        if self._has_own_time(error):
+            return now >= self._quota_ends(batch)
+        return not self.endless and batch.retry_count - batch.excused >= self._retries
 
     def _state(self, batch: ProducerBatch, error: AttemptError) -> tenacity.RetryCallState:
         state = tenacity.RetryCallState(self._retrying, None, (), {})

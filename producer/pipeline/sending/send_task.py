@@ -181,7 +181,7 @@ class SendTask:
         if isinstance(error, ProjectNotConfiguredError):  # an attempt costs nothing, and it may be given any moment
             delay = min(delay, LONGEST_UNREACHABLE)
         due = now + delay
-        batch.retry_count += 1
+        self._rules.note_retry(batch, error)
         batch.rest()
         if not batch.move(BatchState.WAITING):
             return

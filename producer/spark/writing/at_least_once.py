@@ -19,6 +19,7 @@ from ...results import Result
 from ...stream import Stream
 from ..blame import blames_rows, reason_of
 from ..errors import DeliveryFailedError
+from ..patience import send_open
 from .metrics import WriteMetrics
 from .options import WriteOptions
 from .refusals import UNSENDABLE, Refusals, blames_row, full_reason, reason_of_error
@@ -91,7 +92,7 @@ class AtLeastOnce:
     def _flush(self) -> None:
         """Send at once what lingers in open batches; whether it arrived is for the futures to say."""
         try:
-            self._producer.flush(timeout=self._options.ack_timeout)
+            send_open(self._producer)
         except ProducerError as error:
             raise self._not_acknowledged(self._sent[0].rows, str(error)) from error
 

@@ -20,11 +20,12 @@ from ..options import (
     producer_option_names,
     target_of,
 )
+from ..patience import defaults_of_task
 
 _Kind = TypeVar("_Kind", bound=enum.Enum)
 _Number = TypeVar("_Number", int, float)
 
-#: How long a task waits for an acknowledgement, seconds.
+#: How long a task waits for the next acknowledgement, seconds.
 ACK_TIMEOUT = 600.0
 #: The requests of ``exactlyOnce`` are cut by these: rows, and bytes before compression.
 CHUNK_ROWS, CHUNK_BYTES = 16_384, 2 << 20
@@ -95,7 +96,7 @@ class WriteOptions:
     :ivar run_id: the name of the write, for ``exactlyOnce``.
     :ivar chunk_rows: rows of a request of ``exactlyOnce``.
     :ivar chunk_bytes: its bytes before compression.
-    :ivar ack_timeout: how long a task waits for an acknowledgement, seconds.
+    :ivar ack_timeout: how long a task waits for the next acknowledgement, seconds.
     :ivar metrics_path: a file for metrics.
     :ivar check_target: whether to ask LogHub for the logstore before the job begins.
     """
@@ -137,7 +138,7 @@ class WriteOptions:
         """
         options = documented(given, (*TARGET_OPTIONS, *WRITE_OPTIONS, *producer_option_names()), others=READ_OPTIONS)
         ack_timeout = _number(options, "ackTimeout", float, ACK_TIMEOUT, 0.001, 86_400.0)
-        defaults = {"max_block_ms": int(ack_timeout * 1000), "batch_size_threshold_in_bytes": BATCH_BYTES}
+        defaults = {"batch_size_threshold_in_bytes": BATCH_BYTES} | defaults_of_task(options, ack_timeout)
         columns = {name: options.get(option) for name, option in _COLUMN_OPTIONS.items()}
         return cls(
             target=target_of(options),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.batching.stream_state import StreamState
 from producer.pipeline.sending.concurrency import AdaptiveLimit
-from producer.pipeline.sending.fair_queue import FairQueue, Report, Turn
+from producer.pipeline.sending.fair_queue import FairQueue, LastChance, Report, Turn
 from producer.pipeline.sending.gates import Verdict
 from tests.support.pipelines import KEY
 
@@ -24,7 +23,7 @@ class Line:
         threads: int = 4,
         *,
         limit: int | None = None,
-        last_chance: Callable[[ProducerBatch, float], float] = lambda _batch, _since: math.inf,
+        last_chance: LastChance = lambda _batch, _since, *, over_quota: math.inf,
     ) -> None:
         self.now = 0.0
         self.queue = FairQueue(

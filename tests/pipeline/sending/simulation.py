@@ -96,7 +96,7 @@ class Simulation:
             lambda: AdaptiveLimit(threads),
             hold=(0.1, 50.0),
             longest_unreachable=5.0,
-            last_chance=lambda _batch, _since: math.inf,
+            last_chance=lambda _batch, _since, *, over_quota: math.inf,
         )
 
     def at(self, when: float, do: Callable[[], None]) -> None:

@@ -228,7 +228,7 @@ def test_a_batch_behind_a_closed_gate_has_a_last_chance() -> None:
     """When it would be too late for another attempt, a batch goes whatever the gate says, and says since when it
     waited; the others stay.
     """
-    line = Line(last_chance=lambda batch, since: max(since, batch.created_at) + 10.0)
+    line = Line(last_chance=lambda batch, since, *, over_quota: max(since, batch.created_at) + 10.0)
     line.put()
     line.serve(Verdict.MISCONFIGURED)
     line.now = 0.5
@@ -250,9 +250,21 @@ def test_a_batch_behind_a_closed_gate_has_a_last_chance() -> None:
     assert line.now == pytest.approx(10.5, abs=0.4)
 
 
+def test_who_says_when_the_last_chance_is_knows_whether_a_quota_is_over() -> None:
+    """A batch may wait longer for a quota than for an endpoint that takes no connection."""
+    for verdict, seconds in ((Verdict.OVER_QUOTA, 40.0), (Verdict.UNREACHABLE, 0.5)):
+        line = Line(last_chance=lambda _batch, _since, *, over_quota: 40.0 if over_quota else 0.5)
+        line.put()
+        line.serve(verdict)
+        waiting = line.put()
+        line.pass_time(0.6)
+        turn = line.queue.take(line.now)
+        assert (turn is not None and turn.batch is waiting) == (seconds < 0.6)
+
+
 def test_a_batch_that_comes_too_late_to_a_closed_gate_goes_at_once() -> None:
     """Its last chance is over already: the next alarm is now."""
-    line = Line(last_chance=lambda _batch, _since: 1.0)
+    line = Line(last_chance=lambda _batch, _since, *, over_quota: 1.0)
     line.put()
     line.serve(Verdict.UNREACHABLE)
     line.pass_time(0.9)
@@ -267,7 +279,7 @@ def test_a_probe_spends_no_last_chance() -> None:
     """A batch that comes to a gate whose time is over goes as the probe, however late it is; those behind it have
     their last chance while it is under way.
     """
-    line = Line(last_chance=lambda _batch, _since: 0.5)
+    line = Line(last_chance=lambda _batch, _since, *, over_quota: 0.5)
     first = line.put()
     line.serve(Verdict.UNREACHABLE)
     line.now = 1.2
@@ -363,7 +375,7 @@ def test_random_histories_lose_and_repeat_nothing() -> None:
     """
     rng = random.Random(7)
     for _ in range(60):
-        line = Line(threads=4, last_chance=lambda batch, _since: batch.created_at + 40.0)
+        line = Line(threads=4, last_chance=lambda batch, _since, *, over_quota: batch.created_at + 40.0)
         waiting: set[ProducerBatch] = set()
         turns = []
         for _ in range(400):

@@ -203,6 +203,59 @@ def test_delivery_timeout_also_ends_the_wait_for_a_logstore_that_is_held_back() 
     assert at[-1] - at[0] == pytest.approx(1.0)
 
 
+_REFUSED = QuotaExceededError("ShardWriteQuotaExceed", "x")
+
+
+def test_a_refusal_for_a_quota_is_tried_again_for_its_own_time() -> None:
+    """With quota_timeout_ms however many of them end nothing; the last attempt is made when the time is over."""
+    patient = {"quota_timeout_ms": 600_000, "max_retry_backoff_ms": 1000, "retries": 3}
+    sink, _ = _attempts([_REFUSED] * 400, **patient)
+    assert len(sink.deliveries) == 1
+    sink, at = _attempts([_REFUSED] * 10_000, **patient)
+    assert at[-1] - at[0] == pytest.approx(600.0)
+    assert not sink.deliveries
+
+
+def test_what_fails_otherwise_is_counted_anew_after_a_refusal_for_a_quota() -> None:
+    """The server answers, so that the failures before it are over; without quota_timeout_ms they count together."""
+    down = NetworkError("RequestError", "x")
+    errors = [_REFUSED] * 5 + [down] * 3 + [_REFUSED] + [down] * 99
+    assert len(_attempts(errors, retries=3, quota_timeout_ms=10_000_000)[0].attempts) == 9 + 1 + 3
+    assert len(_attempts(errors, retries=3)[0].attempts) == 4
+
+
+def test_quota_timeout_does_not_outlast_delivery_timeout() -> None:
+    """The shorter of the two ends the retries, and the wait behind the gate of the logstore."""
+    sink, at = _attempts([_REFUSED] * 999, quota_timeout_ms=60_000, delivery_timeout_ms=1000, retries=999)
+    assert at[-1] - at[0] == pytest.approx(1.0)
+    assert not sink.deliveries
+
+
+def test_a_batch_behind_the_gate_of_a_quota_has_the_time_of_the_quota() -> None:
+    """And behind that of an endpoint that takes no connection all backoffs, counted from the last refusal."""
+    clock = ManualClock()
+    options = {"retries": 2, "base_retry_backoff_ms": 10, "max_retry_backoff_ms": 1000, "quota_timeout_ms": 60_000}
+    rules, one = RetryRules(config(**options), clock), batch()
+    one.first_attempt_at = clock.monotonic()
+    one.note_attempt(Attempt(success=False), _REFUSED)
+    clock.advance(30)
+    rules.note_retry(one, _REFUSED)
+    assert rules.last_chance(one, 0.0, over_quota=True) == pytest.approx(one.first_attempt_at + 60)
+    assert rules.last_chance(one, 0.0) == pytest.approx(clock.monotonic() + 0.02 + 0.04)
+    rules.take_last_chance(one, 0.0)
+    one.note_attempt(Attempt(success=False), NetworkError("RequestError", "x"))
+    assert rules.decide(one, NetworkError("RequestError", "x")) == GIVE_UP
+
+
+def test_the_halves_of_a_batch_keep_what_was_excused() -> None:
+    """A batch that is cut after refusals for a quota has no fewer retries left."""
+    rules, one = RetryRules(config(quota_timeout_ms=60_000), ManualClock()), batch()
+    for _ in range(20):
+        rules.note_retry(one, _REFUSED)
+    half = one.empty_half()
+    assert (half.excused, half.excused_at) == (one.excused, one.excused_at) == (20, one.excused_at)
+
+
 def test_a_stop_strategy_of_the_user_wins_over_delivery_timeout() -> None:
     """RetryPolicy(stop=...) alone says when it is enough."""
     policy = RetryPolicy(stop=tenacity.stop_after_attempt(9), wait=tenacity.wait_fixed(10))
