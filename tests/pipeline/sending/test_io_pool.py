@@ -45,7 +45,7 @@ def _pool(
     return IOThreadPool(
         "test",
         threads,
-        fair_queue_of(config(io_thread_count=threads), lambda _batch, _since: math.inf),
+        fair_queue_of(config(io_thread_count=threads), lambda _batch, _since, *, over_quota: math.inf),
         destination=lambda key: key.project,
         run=lambda turn: Report(run(turn.batch)),
         refuse=(refused if refused is not None else []).append,
