@@ -27,6 +27,7 @@ ctypedef void* (*new_stream)() noexcept nogil
 ctypedef int (*end_stream)(void*) noexcept nogil
 ctypedef int (*compress_block)(void*, const char*, char*, int, int, int) noexcept nogil
 ctypedef const void* (*hash_kind)() noexcept nogil
+ctypedef const void* (*fetch_kind)(void*, const char*, const char*) noexcept nogil
 ctypedef int (*digest_of)(const void*, size_t, unsigned char*, unsigned int*, const void*, void*) noexcept nogil
 
 
@@ -47,11 +48,25 @@ cdef void* symbol(module, bytes name) except NULL:
     return found
 
 
+cdef const void* find_md5() except NULL:
+    """MD5, found once: OpenSSL 3 finds the one of ``EVP_md5`` anew for each digest, under a lock. A fork at that moment
+    would leave the lock taken in the child, for ever, since nothing here keeps other threads from forking.
+    """
+    cdef const void* found
+    try:
+        found = (<fetch_kind> symbol(_hashlib, b"EVP_MD_fetch"))(NULL, b"MD5", b"-fips")  # as hashlib, for no security
+    except ImportError:  # before OpenSSL 3 it is there without being looked for
+        found = (<hash_kind> symbol(_hashlib, b"EVP_md5"))()
+    if found == NULL:
+        raise ImportError("OpenSSL has no MD5 here")
+    return found
+
+
 cdef bound_of lz4_bound = <bound_of> symbol(_block, b"LZ4_compressBound")
 cdef new_stream lz4_begin = <new_stream> symbol(_block, b"LZ4_createStream")
 cdef end_stream lz4_end = <end_stream> symbol(_block, b"LZ4_freeStream")
 cdef compress_block lz4_compress = <compress_block> symbol(_block, b"LZ4_compress_fast_continue")
-cdef hash_kind md5_kind = <hash_kind> symbol(_hashlib, b"EVP_md5")
+cdef const void* md5_kind = find_md5()
 cdef digest_of digest = <digest_of> symbol(_hashlib, b"EVP_Digest")
 
 
@@ -67,7 +82,7 @@ def pack_lz4(data):
 
 
 cdef tuple pack(const char* raw, int size):
-    """The body and its digest; None if there is no memory, or no MD5 in this place, of which hashlib knows more."""
+    """The body and its digest; None if there is no memory, or something failed."""
     cdef unsigned char[MD5_SIZE] md5
     cdef int room = lz4_bound(size), packed
     cdef char* body = <char*> malloc(room)
@@ -94,6 +109,6 @@ cdef int pack_into(char* body, int room, const char* raw, int size, unsigned cha
         return 0
     cdef int packed = lz4_compress(stream, raw, body, size, room, 1)
     lz4_end(stream)
-    if packed <= 0 or digest(body, packed, md5, &length, md5_kind(), NULL) != 1 or length != MD5_SIZE:
+    if packed <= 0 or digest(body, packed, md5, &length, md5_kind, NULL) != 1 or length != MD5_SIZE:
         return 0
     return packed

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
 from hashlib import md5
+from pathlib import Path
 
 import lz4.block
 import pytest
@@ -88,3 +91,35 @@ def test_where_a_function_is_not_to_be_found_the_pure_twin_packs(module: str) ->
         "assert pack_lz4 is pure_pack_lz4"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+_COUNTER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+int taken = 0;
+int pthread_rwlock_rdlock(pthread_rwlock_t* lock) {
+    taken++;
+    return ((int (*)(pthread_rwlock_t*)) dlsym(RTLD_NEXT, "pthread_rwlock_rdlock"))(lock);
+}
+"""
+_PACKS = """
+import ctypes
+from producer.wire._packing import pack_lz4
+taken = ctypes.c_int.in_dll(ctypes.CDLL(None), "taken")
+pack_lz4(bytes(100_000))
+before = taken.value
+pack_lz4(bytes(100_000))
+assert taken.value == before
+"""
+
+
+@pytest.mark.skipif("native" not in PACK_LZ4 or sys.platform != "linux" or not shutil.which("gcc"), reason="see below")
+def test_packing_takes_no_lock_of_openssl(tmp_path: Path) -> None:
+    """Nothing keeps another thread from forking meanwhile, and in the child it would be taken for ever: whoever begins
+    to speak TLS there waits. Counted by what stands before the library of threads.
+    """
+    source, counter = tmp_path / "counter.c", tmp_path / "counter.so"
+    source.write_text(_COUNTER)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(counter), str(source), "-ldl"], check=True)
+    subprocess.run([sys.executable, "-c", _PACKS], env={**os.environ, "LD_PRELOAD": str(counter)}, check=True)
