@@ -104,8 +104,9 @@ class Intake:
             if (stopped := self._stopped(key)) is not None:
                 raise stopped
         self._start()
-        futures = self._registry.open(len(pieces), callback)
+        futures = list[StoredFuture]()
         try:
+            self._registry.open(len(pieces), callback, futures)
             self._store(pieces, futures)
         except BaseException:
             self._registry.withdraw(futures)

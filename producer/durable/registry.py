@@ -154,12 +154,17 @@ class Registry:
         """Futures that are known at this moment."""
         return len(self._held) + len(self._heeded)
 
-    def open(self, count: int, callback: Callback | None) -> list[StoredFuture]:
-        """The futures of so many records, which are about to be put; their numbers follow each other."""
+    def open(self, count: int, callback: Callback | None, into: list[StoredFuture] | None = None) -> list[StoredFuture]:
+        """The futures of so many records, which are about to be put; their numbers follow each other.
+
+        :param into: an empty list, which has them before they are known here: so whoever is interrupted in this call,
+            or as it returns, can withdraw them.
+        """
+        futures = [] if into is None else into
         with self.lock:
             first = self._next
             self._next += count
-            futures = [StoredFuture(Waiting(self, first + i), callback, self._channel) for i in range(count)]
+            futures += [StoredFuture(Waiting(self, first + i), callback, self._channel) for i in range(count)]
             for number, future in enumerate(futures, first):
                 if callback is None:
                     held = _Held(future, self._gone)
