@@ -11,6 +11,7 @@ from __future__ import annotations
 from ..clock import Deadline
 from ..loggers import get_logger
 from ..pipeline.shutdown import GRACE, graceful, join_handlers
+from ..pipeline.threads import undisturbed
 from .feeder import PATIENCE
 from .pipeline import DurablePipeline
 
@@ -40,7 +41,7 @@ class DurableCloser:
         durable.acks.stop()
         if not durable.acks.thread.join(durable.clock, graceful(durable.clock, deadline)):
             stuck.append(durable.acks.thread.name)
-        durable.leave_futures()
+        undisturbed(durable.leave_futures)
         stuck += join_handlers(durable.pipeline, deadline)
         self._say(durable.give_back())
         return 0, tuple(stuck)
@@ -67,13 +68,17 @@ class DurableCloser:
         # It may have begun to wait for an event a moment ago.
         patient = graceful(clock, deadline, PATIENCE + GRACE)
         stuck = [] if durable.feeder.thread.join(clock, patient) else [durable.feeder.thread.name]
-        durable.leave_futures()  # of what was not fed: what is with the server may take as long as it likes
-        pipeline.accumulator.wait_settled(pipeline.leave_unsent(), deadline)
-        for batch in pipeline.accumulator.incomplete():
-            pipeline.abandon(batch)
+        undisturbed(durable.leave_futures)  # of what was not fed: what is with the server may take as long as it likes
+        pipeline.accumulator.wait_settled(undisturbed(pipeline.leave_unsent), deadline)
+        undisturbed(self._abandon_rest)
         if not pipeline.mover.thread.join(clock, graceful(clock, deadline)):
             stuck.append(pipeline.mover.thread.name)
         return stuck + pipeline.io_pool.join(graceful(clock, deadline))
+
+    def _abandon_rest(self) -> None:
+        pipeline = self._durable.pipeline
+        for batch in pipeline.accumulator.incomplete():
+            pipeline.abandon(batch)
 
     def _say(self, left: int) -> None:
         durable = self._durable

@@ -14,7 +14,7 @@ from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import CloseTimeoutError
 from ..loggers import get_logger
 from .pipeline import Pipeline
-from .threads import StageThread
+from .threads import StageThread, undisturbed
 
 _log = get_logger("producer.shutdown")
 
@@ -184,14 +184,13 @@ def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[s
     begin(pipeline)
     _retry_for_a_while(pipeline, deadline)
     pipeline.io_pool.ignore_gates()
-    for batch in pipeline.retry_queue.close():
-        pipeline.resubmit(batch)
+    undisturbed(lambda: _end_waiting(pipeline))
     pipeline.mover.stop()
     if pipeline.threadless:
         pipeline.work_inline(deadline)
     serial = pipeline.submit_open()
     pipeline.accumulator.wait_settled(serial, deadline)
-    abandoned = _abandon_rest(pipeline)
+    abandoned = undisturbed(lambda: _abandon_rest(pipeline))
     pipeline.io_pool.stop()
     return abandoned, _join(pipeline, deadline)
 
@@ -208,6 +207,12 @@ def _retry_for_a_while(pipeline: Pipeline, deadline: Deadline) -> None:
     if pipeline.threadless:
         pipeline.work_inline(phase)
     pipeline.accumulator.wait_settled(serial, phase)
+
+
+def _end_waiting(pipeline: Pipeline) -> None:
+    """Give all that waits for a retry its last attempt; the queue knows nothing of it any more."""
+    for batch in pipeline.retry_queue.close():
+        pipeline.resubmit(batch)
 
 
 def _abandon_rest(pipeline: Pipeline) -> int:

@@ -6,7 +6,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
+from queue import SimpleQueue
+from typing import Never, Protocol, TypeVar
 
 from ..clock import Clock, Deadline
 from ..forks import Stage, call_in_child
@@ -15,6 +17,8 @@ from ..own_threads import at_work
 from ..twins import compiled
 
 _log = get_logger("producer.worker")
+
+T = TypeVar("T")
 
 # Between an unexpected error and the next turn: one that came back at once would fill the log and a core, seconds.
 _PAUSE = 0.1
@@ -58,6 +62,33 @@ def stand_back(lock: Acquirable) -> None:
     while not lock.acquire(blocking=False):
         time.sleep(_STAND_BACK)
     lock.release()
+
+
+def undisturbed(call: Callable[[], T]) -> T:
+    """Make a call of many steps that an interrupt must not come between: handlers of signals run on the main thread, so
+    another one makes it, and goes on should the wait for it be interrupted. Where no thread can be started, as at the
+    interpreter's exit, this one makes it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    outcome: SimpleQueue[Callable[[], T]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            result = call()
+            outcome.put(lambda: result)
+        except BaseException as error:  # noqa: BLE001  # raised where it was asked for
+            outcome.put(partial(_raise, error))
+
+    try:
+        threading.Thread(target=run, name="producer-close", daemon=True).start()
+    except RuntimeError:
+        return call()
+    return outcome.get()()
+
+
+def _raise(error: BaseException) -> Never:
+    raise error
 
 
 class StageThread:

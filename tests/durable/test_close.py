@@ -12,17 +12,22 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from producer import NetworkError, Producer, ProducerClosedError, RejectedError, Result, SendFuture
+from producer import CloseTimeoutError, NetworkError, Producer, ProducerClosedError, RejectedError, Result, SendFuture
 from producer.channels import ProcessFileChannel
 from producer.durable.event_format import read_event
+from producer.durable.shutdown import DurableCloser
+from producer.pipeline.shutdown import Shutdown
 from producer.testing import RecordingSink, ScriptedSink
-from tests.durable.kit import LOG, KeptChannel, crashed, durable, file_channel, pipeline_of, values
-from tests.support.pipelines import config
+from tests.channels.interrupts import interrupted_everywhere
+from tests.durable.kit import LOG, KeptChannel, by_hand, crashed, durable, file_channel, pipeline_of, values
+from tests.support.pipelines import KEY, config, record
 from tests.support.sinks import DeadSink, GatedSink
 from tests.support.waiting import PATIENCE, Call, eventually
 
@@ -603,3 +608,32 @@ def test_what_a_sink_raises_at_its_end_reaches_who_closes(tmp_path: Path, behind
     producer.close()
     if channel is not None:
         file_channel(tmp_path / "d").close()  # it is not locked any more
+
+
+@pytest.mark.parametrize("fed", [False, True])
+def test_wherever_a_close_is_interrupted_each_record_that_stays_is_told_of_once(
+    fed: bool, without_coverage: None
+) -> None:
+    """Whether a batch holds it or not: nobody waits for ever for what this close has left in the channel."""
+
+    def scenario() -> tuple[Callable[[], object], Callable[[bool], None]]:
+        one, told = by_hand(RecordingSink(), KeptChannel()), list[Result]()
+        for handler in one.pipeline.settlement.handlers:
+            handler.thread.start()
+        futures = [one.accept(KEY._replace(topic=str(i)), record(), 1, told.append) for i in range(3)]
+        if fed:
+            one.feeder.run_once(0)
+        shutdown = Shutdown(one.pipeline, DurableCloser(one))
+
+        def close() -> None:
+            with suppress(CloseTimeoutError):
+                shutdown.close(0.0)
+
+        def check(_interrupted: bool) -> None:
+            shutdown.close(PATIENCE)
+            eventually(lambda: len(told) == 3)
+            assert all(future.done() for future in futures)
+
+        return close, check
+
+    interrupted_everywhere(scenario, at_least=60)

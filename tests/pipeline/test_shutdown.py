@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 
 import pytest
@@ -27,6 +28,7 @@ from producer.clock import Deadline
 from producer.pipeline.batching.batch import BatchState
 from producer.pipeline.shutdown import Shutdown
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
+from tests.channels.interrupts import interrupted_everywhere
 from tests.support.pipelines import KEY, config, record, threadless
 from tests.support.sinks import DeadSink, GatedSink
 from tests.support.waiting import PATIENCE, Call, eventually, passed
@@ -405,6 +407,31 @@ def test_a_close_that_is_interrupted_can_be_resumed() -> None:
     assert sink.closed
     assert shutdown not in lifecycle._draining
     eventually(lambda: _alive("ctrl") == [])
+
+
+def test_wherever_a_close_is_interrupted_each_record_is_told_of_once(without_coverage: None) -> None:
+    """What it gives up is settled whole: the next close waits for nothing, no callback and no memory is left."""
+
+    def scenario() -> tuple[Callable[[], object], Callable[[bool], None]]:
+        pipeline, told = threadless(RecordingSink()), list[Result]()
+        for handler in pipeline.settlement.handlers:
+            handler.thread.start()
+        futures = [pipeline.accept(KEY._replace(topic=str(i)), record(), 1, told.append) for i in range(3)]
+        shutdown = Shutdown(pipeline)
+
+        def close() -> None:
+            with suppress(CloseTimeoutError):
+                shutdown.close(0.0)
+
+        def check(_interrupted: bool) -> None:
+            shutdown.close(PATIENCE)
+            eventually(lambda: len(told) == 3)
+            assert all(future.done() for future in futures)
+            assert pipeline.budget.usage() == (0, 0)
+
+        return close, check
+
+    interrupted_everywhere(scenario, at_least=100)
 
 
 def test_one_who_waits_for_a_close_takes_over_when_it_is_interrupted() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from types import ModuleType
 
 import pytest
@@ -12,7 +13,7 @@ from producer.clock import NO_DEADLINE, Deadline, SystemClock
 from producer.pipeline import threads
 from producer.pipeline.batching import accumulator, memory
 from producer.pipeline.batching.accumulator import Piece
-from producer.pipeline.threads import StageThread, stand_back
+from producer.pipeline.threads import StageThread, stand_back, undisturbed
 from tests.channels.interrupts import interrupted_everywhere
 from tests.support.pipelines import KEY, record, threadless
 from tests.support.waiting import PATIENCE
@@ -130,3 +131,47 @@ def test_a_lack_of_threads_is_told_also_by_who_handles_another_error(monkeypatch
         with pytest.raises(RuntimeError, match="can't start"):
             thread.start()
     assert not thread.started
+
+
+def test_a_call_that_is_undisturbed_goes_on_when_the_wait_for_it_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is made beside the main thread, and its result or error is that of the call."""
+    begun, gate, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class Interrupted(SimpleQueue[object]):
+        def get(self, *_: object) -> object:
+            raise KeyboardInterrupt
+
+    def call() -> int:
+        begun.set()
+        assert gate.wait(PATIENCE)
+        ended.set()
+        return 5
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "SimpleQueue", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            undisturbed(call)
+    assert begun.wait(PATIENCE)
+    assert not ended.is_set()
+    gate.set()
+    assert ended.wait(PATIENCE)
+    assert undisturbed(call) == 5
+    with pytest.raises(ZeroDivisionError):
+        undisturbed(lambda: 1 // 0)
+
+
+def test_where_no_thread_can_be_started_the_caller_makes_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So does whoever is not the main thread, which alone is interrupted."""
+    other: list[int] = []
+    thread = threading.Thread(target=lambda: other.append(undisturbed(threading.get_ident)))
+    thread.start()
+    thread.join()
+    assert other == [thread.ident]
+
+    def full(_self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    assert undisturbed(threading.get_ident) == threading.get_ident()

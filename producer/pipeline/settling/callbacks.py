@@ -145,10 +145,17 @@ class BatchHandler:
             self._hurry.release()
 
     def _end(self) -> bool:
+        """Whether the thread ends: what came after the stop is handled first; not so another stop, of a ``close`` that
+        was interrupted.
+        """
         with self._lock:
-            self._ended = self._queue.empty()
-            if not self._ended:  # what came after the stop is handled first
-                self._queue.put(None)
+            left: list[_Item] = []
+            while not self._queue.empty():
+                left.append(self._queue.get_nowait())
+            items = [item for item in left if item is not None]
+            for item in (*items, None) if items else ():
+                self._queue.put(item)
+            self._ended = not items
             return self._ended
 
     def _handle(self, item: _Item) -> None:

@@ -187,6 +187,22 @@ def test_what_is_put_between_stop_and_the_end_is_handled() -> None:
     eventually(lambda: not handler.thread._thread.is_alive())
 
 
+def test_a_thread_that_is_stopped_twice_ends() -> None:
+    """As by the close that follows on one that was interrupted while a callback ran: it spins for nothing."""
+    handler = BatchHandler("test-success", lambda _amount: None)
+    entered, gate = threading.Event(), threading.Event()
+    slow = batch()
+    slow.callbacks = [lambda _r: entered.set() or passed(gate)]
+    slow.result = Result(successful=True, attempts=(), attempt_count=0)
+    handler.thread.start()
+    handler.put(slow)
+    passed(entered)
+    handler.stop()
+    handler.stop()
+    gate.set()
+    eventually(lambda: not handler.thread._thread.is_alive())
+
+
 def test_a_listener_that_raises_keeps_nobody_from_hearing_of_the_outcome(caplog: pytest.LogCaptureFixture) -> None:
     """Its error is logged; the callback runs, and the memory is back once, whether it gave that back before or not."""
 
