@@ -23,7 +23,7 @@ from ..channels.file.recovery.inspection import check_is_channel, look_at_events
 from ..channels.file.store.disk import Disk
 from ..channels.file.store.encryption import KeyProvider
 from ..client import Producer
-from ..clock import SystemClock
+from ..clock import Deadline, SystemClock
 from ..config import ProducerConfig
 from ..durable.event_format import IDENT_SIZE
 from ..errors import (
@@ -44,6 +44,8 @@ from .profiles import Settings
 
 #: Seconds between two lines of progress, and between two looks at whether it has to stop.
 _PROGRESS, _LOOK = 5.0, 0.2
+#: What requests that are under way get when the time is over, seconds: one that is cut off may be stored all the same.
+_GRACE = 5.0
 
 _KEY, _PROJECT, _LOGSTORE = (
     "check LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET",
@@ -173,6 +175,11 @@ class _Sink(LogHubSink):
         self._lock = threading.Lock()  # guards _unauthorized
         self._unauthorized = 0
 
+    def end_at(self, end: float | None) -> None:
+        """Let no request go on beyond this, monotonic seconds; None says nothing."""
+        if end is not None:
+            self._transport.hurry(Deadline(end))
+
     def write(self, delivery: Delivery) -> Receipt:
         """See :class:`~producer.interfaces.Sink`."""
         try:
@@ -238,8 +245,11 @@ def _words(project: str, logstore: str, error: AttemptError) -> str:
 
 
 @contextmanager
-def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig) -> Iterator[_Sink]:
-    """A sink that knows the projects in the channel, and has asked LogHub for their logstores."""
+def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig, end: float | None) -> Iterator[_Sink]:
+    """A sink that knows the projects in the channel, and has asked LogHub for their logstores.
+
+    :param end: when the time is over, monotonic seconds.
+    """
     if any(OF_AN_AGENT in event.headers for event in channel.peek()):
         raise _of_an_agent(channel.name)
     destinations = sorted(
@@ -257,7 +267,9 @@ def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig) 
         size = channel.stats().size
         of = f", of {', '.join(projects)}" if projects else ""
         print(f"{size} event{'s' * (size != 1)} to deliver{of}", flush=True)
+        sink.end_at(end)
         sink.check(destinations)
+        sink.end_at(None if end is None else end + _GRACE)
         yield sink
     finally:
         sink.close()
@@ -276,13 +288,14 @@ def drain(
 
     :param settings: the endpoint, and who signs.
     :param dead_letter: the directory for what the server refuses for good; None is :func:`letters_of` ``directory``.
-    :param timeout: seconds, after which what is left stays; None for no limit.
+    :param timeout: seconds, after which what is left stays, and requests under way have a few more; None for no limit.
     :raises DrainRefusedError: LogHub refuses the credentials, the project or the logstore; nothing was taken.
     :raises UsageError: the endpoint or credentials are missing.
     :raises ConfigError: the dead letters would go where they come from.
     :raises ChannelError: there is no channel, or it cannot be opened.
     :raises KeyboardInterrupt: after the outcome was told.
     """
+    end = None if timeout is None else time.monotonic() + timeout
     letters = dead_letter or letters_of(directory)
     _check(directory, data_directories, letters)
     _check_is_ours(directory, data_directories, keys)
@@ -297,7 +310,7 @@ def drain(
         checkpoint_interval=10.0,
     ) as channel:
         dead_letters = _DeadLetters(letters, keys)
-        with _sink_for(channel, settings, config) as sink:
+        with _sink_for(channel, settings, config, end) as sink:
             producer = Producer(
                 config=config,
                 channel=channel,
@@ -307,7 +320,7 @@ def drain(
             interrupted = False
             try:
                 with producer:
-                    _wait(producer, sink, timeout)
+                    _wait(producer, sink, end)
             except KeyboardInterrupt:
                 interrupted = True
     outcome = _outcome(producer.stats(), dead_letters.refused)
@@ -374,10 +387,9 @@ def _tell_outcome(outcome: Outcome, directory: str, letters: str) -> None:
         print(f"those damaged are lost; the log says what became of their segments: look into {directory}/quarantine")
 
 
-def _wait(producer: Producer, sink: _Sink, timeout: float | None) -> None:
+def _wait(producer: Producer, sink: _Sink, end: float | None) -> None:
     """Wait until the channel is empty, or the time is over, or something has to be mended."""
-    now = time.monotonic()
-    end, told = None if timeout is None else now + timeout, now
+    now = told = time.monotonic()
     while not sink.stopped:
         try:
             producer.flush(_LOOK if end is None else min(_LOOK, max(0.0, end - now)))

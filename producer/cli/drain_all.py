@@ -41,7 +41,10 @@ def drain_all(
     emptied = 0
     for number, directory in enumerate(directories, 1):
         print(f"{number} of {len(directories)}: {directory}", flush=True)
-        left = None if end is None else max(0.0, end - time.monotonic())
+        left = None if end is None else end - time.monotonic()
+        if left is not None and left <= 0:
+            tell_error("channel", f"{directory} was not begun: the time is over")
+            continue
         try:
             outcome = drain(directory, settings=settings, dead_letter=letters, keys=keys, timeout=left)
         except (ChannelError, DrainRefusedError) as error:

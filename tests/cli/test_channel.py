@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -538,6 +539,24 @@ def test_drain_leaves_what_it_cannot_deliver_in_time(
     code, out, _ = run("drain", tmp_path / "logs", "--endpoint", endpoint, "--timeout", "0.3")
     assert (code, "5 left in the channel" in out) == (1, True)
     assert "events      5," in run("inspect", tmp_path / "logs")[1]
+
+
+@pytest.mark.timeout(60)
+def test_drain_ends_in_time_also_where_a_server_takes_everything_and_says_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its requests may take 70 seconds each: they end with the time. Directories whose turn has not come are named."""
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", "b")
+    monkeypatch.setattr("producer.cli.drain._GRACE", 0.1)
+    for number in range(2):
+        leave(tmp_path / "base" / f"here-1-0000000{number}", 5)
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        code, out, errors = run("drain", "--all", tmp_path / "base", "--endpoint", endpoint, "--timeout", "0.3")
+    assert code == 1
+    assert "0 events delivered, 0 refused for good, 0 damaged, 5 left in the channel" in out
+    assert "here-1-00000001 was not begun: the time is over" in errors
 
 
 def test_drain_without_credentials_says_what_to_set(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
