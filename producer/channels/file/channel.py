@@ -85,6 +85,7 @@ class FileChannel:
     :raises ChannelFormatError: a directory is none, or not a channel's, or of a newer version.
     :raises ChannelKeyError: an encrypted segment's key is missing.
     :raises ChannelIOError: the directory cannot be read or written.
+    :raises RuntimeError: the system has no thread for it.
     """
 
     def __init__(
@@ -149,15 +150,16 @@ class FileChannel:
         # One that is dropped without close gives its files and locks back; it writes nothing more.
         self._finalizer = weakref.finalize(self, _give_back, self._log, self.notes, self._ownership)
         self._finalizer.atexit = False
+        self._keeper = Keeper(self, self._clock)
         try:
             self._open()
+            self._keeper.start()
         except BaseException:
+            self._ledger.close("it could not be opened")  # nor does its thread write anything, if it has begun
             self._log.close()
             self._close_notes()
             self.release()
             raise
-        self._keeper = Keeper(self, self._clock)
-        self._keeper.start()
 
     def _new_log(self) -> Log:
         options, every = self.options, (self.directory, *self.data_directories)

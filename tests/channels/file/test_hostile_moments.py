@@ -255,6 +255,22 @@ def test_channel_that_is_dropped_gives_its_directory_back(tmp_path: Path) -> Non
         assert bodies(channel) == [b"x"]
 
 
+def test_channel_whose_thread_cannot_be_started_gives_its_directory_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, also while its error is being handled: the next try may succeed."""
+
+    def full(_self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", full)
+        with pytest.raises(RuntimeError, match="can't start") as raised:
+            FileChannel(tmp_path, minimum_free_space=0)
+    FileChannel(tmp_path, minimum_free_space=0).close()
+    assert raised.value.__traceback__ is not None
+
+
 def test_one_transaction_is_committed_by_one_thread(tmp_path: Path) -> None:
     """A second commit, or a rollback, while the first one waits for the disk is refused; the events are there once."""
     inside, go = threading.Event(), threading.Event()
