@@ -6,7 +6,9 @@ A send waits for room in the channel, not for memory; the feeder takes the memor
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from types import FrameType
 
 from .. import patience
 from ..clock import Clock, Deadline
@@ -68,6 +70,22 @@ class Intake:
         self._put_at_once: _PutAtOnce | None = getattr(channel, "put_at_once", None)
         self._turns = NumberTurns(clock)
         self.refusing = False
+
+    @classmethod
+    def refuse_reentry(cls) -> None:
+        """Refuse a finalizer, or a signal handler, that has interrupted this thread while it stores: it may hold a lock
+        that whoever ends the producer waits for.
+
+        :raises ProducerError: it has.
+        """
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            if frame.f_code is cls.store.__code__:
+                raise ProducerError(
+                    "a finalizer or a signal handler, which interrupted a send on this thread, called the producer "
+                    "again: nothing was done; let another thread do it"
+                )
+            frame = frame.f_back
 
     def bounded(self, pieces: Iterable[Piece]) -> list[Piece]:
         """The pieces, if they fit in the memory together: one transaction needs all of them at once.

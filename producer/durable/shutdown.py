@@ -13,6 +13,7 @@ from ..loggers import get_logger
 from ..pipeline.shutdown import GRACE, graceful, join_handlers
 from ..pipeline.threads import undisturbed
 from .feeder import PATIENCE
+from .intake import Intake
 from .pipeline import DurablePipeline
 
 _log = get_logger("producer.shutdown")
@@ -34,6 +35,7 @@ class DurableCloser:
     def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
         """See :class:`~producer.pipeline.shutdown.Closer`; nothing is ever failed because of the deadline."""
         durable = self._durable
+        Intake.refuse_reentry()
         self.begin()
         if durable.running:
             self._drain(deadline)

@@ -19,7 +19,16 @@ from typing import Any
 
 import pytest
 
-from producer import CloseTimeoutError, NetworkError, Producer, ProducerClosedError, RejectedError, Result, SendFuture
+from producer import (
+    CloseTimeoutError,
+    NetworkError,
+    Producer,
+    ProducerClosedError,
+    ProducerError,
+    RejectedError,
+    Result,
+    SendFuture,
+)
 from producer.channels import ProcessFileChannel
 from producer.durable.event_format import read_event
 from producer.durable.shutdown import DurableCloser
@@ -608,6 +617,29 @@ def test_what_a_sink_raises_at_its_end_reaches_who_closes(tmp_path: Path, behind
     producer.close()
     if channel is not None:
         file_channel(tmp_path / "d").close()  # it is not locked any more
+
+
+def test_a_close_by_who_interrupts_a_send_on_its_own_thread_is_refused() -> None:
+    """A handler of a signal, say: the send below it may hold what the close would wait for, for ever."""
+    refused: list[BaseException] = []
+
+    class Interrupted(KeptChannel):
+        def transaction(self) -> Any:
+            try:
+                shutdown.close(PATIENCE)
+            except ProducerError as error:
+                refused.append(error)
+            return super().transaction()
+
+    channel = KeptChannel()
+    one = by_hand(RecordingSink(), channel)
+    shutdown = Shutdown(one.pipeline, DurableCloser(one))
+    channel.__class__ = Interrupted
+    future = one.accept(KEY, record(), 1, None)
+    assert "let another thread do it" in str(refused[0])
+    channel.__class__ = KeptChannel
+    shutdown.close(PATIENCE)
+    assert future.done()
 
 
 @pytest.mark.parametrize("fed", [False, True])
