@@ -2,7 +2,8 @@
 
 One wrong character in an access key must not empty a channel. So before anything is taken LogHub is asked for every
 logstore that the events are for, and what somebody can mend, found then or on the way, ends the drain and leaves the
-events where they are. Dead letters are for what is wrong with an event itself.
+events where they are. Dead letters are for what is wrong with an event itself. The file is long since what is refused,
+delivered and told is read together.
 """
 
 from __future__ import annotations
