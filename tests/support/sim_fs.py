@@ -235,16 +235,23 @@ class SimFS:
     def open_to_read(self, path: str) -> int:
         return self.open(path)
 
-    def append(self, file: int, data: bytes) -> int:
+    def append(self, file: int, data: bytes, end: int | None = None) -> int:
         with self._call("append", self._path(file), len(data)) as fault:
             handle = self._opened(file)
-            room = self._room(len(data), fault)
-            handle.file.write(len(handle.file.content), bytes(data[:room]))
+            end = len(handle.file.content) if end is None else end
+            room = self._room(end, len(data), handle, fault)
+            handle.file.write(end, bytes(data[:room]))
             if fault is not None and fault.number is not None:
                 raise error(fault.number, handle.path)
             if data and not room and fault is None:
                 raise error(errno.ENOSPC, handle.path)
             return room
+
+    def lay_out(self, file: int, start: int, end: int) -> None:
+        with self._call("lay_out", self._path(file), end - start):
+            handle = self._opened(file)
+            self._must_fit(end - len(handle.file.content), handle.path)
+            handle.file.write(start, bytes(end - start))
 
     def read(self, file: int, size: int, offset: int) -> bytes:
         with self._call("read", self._path(file)):
@@ -399,10 +406,11 @@ class SimFS:
             raise error(struck[0].number or errno.EIO, path)
         return struck[0] if struck else None
 
-    def _room(self, wanted: int, fault: Fault | None) -> int:
+    def _room(self, end: int, wanted: int, handle: _Handle, fault: Fault | None) -> int:
         """How many bytes of an append are written."""
         room = wanted if fault is None else min(max(0, wanted - 1), fault.written)
-        return room if self.capacity is None else min(room, max(0, self.capacity - self._used()))
+        there = max(0, len(handle.file.content) - end)  # laid out
+        return room if self.capacity is None else min(room, there + max(0, self.capacity - self._used()))
 
     def _must_fit(self, more: int, path: str) -> None:
         if self.capacity is not None and more > max(0, self.capacity - self._used()):

@@ -257,6 +257,7 @@ class FileChannel:
                         self._checkpointer.write(force=True)
                 finally:
                     self._ended = True
+                    self._log.trim()
                     self._log.close()
                     self._close_notes()
                     if not empty:

@@ -119,6 +119,11 @@ def log(disk: SimFS, directory: str = DIRECTORY) -> list[Written]:
     return [record for path in segments(disk, directory) for record in records(disk, path)]
 
 
+def end_of(disk: SimFS, path: str) -> int:
+    """Where the last record of a segment ends; behind it there may be room."""
+    return records(disk, path)[-1].end
+
+
 def put_record(disk: SimFS, body: str) -> tuple[str, Written]:
     """Where the Put of the event with this body stands: its segment and the record."""
     for path in segments(disk):

@@ -42,8 +42,8 @@ class Unlucky(Disk):
     on_sync: Callable[..., None] | None = None
     on_truncate: Callable[..., None] | None = None
 
-    def append(self, file: int, data: bytes) -> int:
-        return super().append(file, data) if self.on_append is None else self.on_append(file, data)
+    def append(self, file: int, data: bytes, end: int | None = None) -> int:
+        return super().append(file, data, end) if self.on_append is None else self.on_append(file, data, end)
 
     def sync(self, file: int) -> None:
         if self.on_sync is not None:
@@ -55,8 +55,8 @@ class Unlucky(Disk):
             self.on_truncate()
         super().truncate(file, size)
 
-    def plain_append(self, file: int, data: bytes) -> int:
-        return super().append(file, data)
+    def plain_append(self, file: int, data: bytes, end: int | None) -> int:
+        return super().append(file, data, end)
 
 
 def put(channel: FileChannel, *bodies: bytes) -> None:
@@ -86,9 +86,9 @@ def test_an_interrupt_while_a_commit_is_written_costs_no_later_commit(tmp_path: 
     channel = FileChannel(tmp_path, disk=disk, **SMALL)
     put(channel, b"first")
 
-    def interrupted(file: int, data: bytes) -> int:
+    def interrupted(file: int, data: bytes, end: int | None) -> int:
         disk.on_append = None
-        disk.plain_append(file, data)
+        disk.plain_append(file, data, end)
         raise KeyboardInterrupt
 
     disk.on_append = interrupted
@@ -133,9 +133,9 @@ def test_half_a_commit_that_cannot_be_cut_off_never_counts(tmp_path: Path, cut: 
         channel = FileChannel(tmp_path, disk=disk, **SMALL)
         put(channel, b"1")
 
-        def half(file: int, data: bytes) -> int:
+        def half(file: int, data: bytes, end: int | None) -> int:
             disk.on_append = lambda *_: fails(1)() or 0
-            return disk.plain_append(file, data[:cut])
+            return disk.plain_append(file, data[:cut], end)
 
         disk.on_append, disk.on_truncate = half, fails(99)
         try:

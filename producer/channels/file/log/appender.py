@@ -20,11 +20,18 @@ from .run import Place, Run, encode_run
 
 _log = get_logger("producer.channel")
 
+#: Room is laid out for so many bytes of small runs: a sync of what is written there does not have to write down how
+#: long the file is, and where it lies, which costs a disk as much as the bytes themselves.
+ROOM = 1 << 20
+#: Of a run of more bytes that is a small part.
+_SMALL = 16 << 10
+
 
 class Appender:
     """The segments that are written to, or were and are not on the disk yet, and what the next one begins with.
 
     :param segment_size: bytes after which a new segment is begun.
+    :param lays_out: make room for small runs, as commits wait for the disk.
     :param keeps: what is not on the disk of a segment that is given up is still read; else it is cut off.
     :param moved: called when runs stand in another place, which is on the disk as all before them is.
     :ivar next_sequence: of the next Put.
@@ -40,12 +47,13 @@ class Appender:
         space: Space,
         segment_size: int,
         *,
+        lays_out: bool,
         keeps: bool,
         moved: Callable[[Sequence[tuple[Run, Place]]], None],
     ) -> None:
         self._disk, self._name, self._segments, self._space = disk, name, segments, space
         self._segment_size = segment_size
-        self._keeps, self._moved = keeps, moved
+        self._lays_out, self._keeps, self._moved = lays_out, keeps, moved
         self._writers: list[SegmentWriter] = []  # those that are FULL, and at last the one that is ACTIVE
         self.next_sequence = self.next_transaction = 1
         self.owed: list[Run] = []
@@ -149,9 +157,23 @@ class Appender:
         try:
             if self._append(writer, data, essential=essential):
                 run.place = place
+                if self._lays_out and writer.room < writer.size and writer.state is ACTIVE:
+                    self._lay_out(writer, len(data))
         finally:
             if writer.spoiled:
                 self._retire(writer, run)
+
+    def _lay_out(self, writer: SegmentWriter, size: int) -> None:
+        """Make room for more runs of this size, if that is worth it, and the disk has plenty."""
+        end = min(writer.size + ROOM, self._segment_size)
+        wanted = end - writer.size
+        if size > _SMALL or wanted < size or not self._space.has(wanted):
+            return
+        try:
+            writer.lay_out(end)
+            self._space.used(wanted)
+        except OSError:  # what was to be written is
+            writer.trim()
 
     def _append_owed(self, writer: SegmentWriter, run: Run, synced: int) -> Place:
         """Write a run that has its numbers to a segment that has no name yet."""
@@ -220,6 +242,7 @@ class Appender:
             self._abandon(writer)
             raise
         if self.active is not None:
+            self.active.trim()
             self.active.move(SegmentState.FULL)
             self.rolls += 1
         self._writers.append(writer)
@@ -263,6 +286,11 @@ class Appender:
     def refuse(self) -> None:
         """Write no more transactions."""
         self._closed = True
+
+    def trim(self) -> None:
+        """Give up the room behind what is written."""
+        for writer in self._writers:
+            writer.trim()
 
     def close(self) -> None:
         """Give all files back."""

@@ -106,7 +106,9 @@ class Log:
         self.syncs = self.poisoned = 0
         # Guards: _end, _last_run, _unsynced, behind.
         self._writing = threading.Lock()
-        self._end = Appender(disk, name, segments, space, segment_size, keeps=not waits, moved=self._moved)
+        self._end = Appender(
+            disk, name, segments, space, segment_size, lays_out=waits, keeps=not waits, moved=self._moved
+        )
         self._last_run = 0
         self._current: Run | None = None  # what is being written; until _last_run is its number, nobody knows it
         self._unsynced: deque[Run] = deque()
@@ -486,6 +488,11 @@ class Log:
         """Write no more transactions."""
         with self._writing:
             self._end.refuse()
+
+    def trim(self) -> None:
+        """Give up the room behind what is written; only for the process that writes."""
+        with self._writing:
+            self._end.trim()
 
     def close(self) -> None:
         """Give all files back; the caller has synced, or does not want to."""

@@ -21,7 +21,7 @@ from ..store.encryption import SegmentCipher
 from ..store.format import FIRST_RECORD, FRAME_SIZE, SECOND_HEADER, Kind, SegmentHeader
 from ..store.lost import TellLost, events_left
 from ..store.pointers import MOST_OFFSET, OFFSET_BITS
-from ..store.segment import BEGUN, Damage, Record, Segment, payload_of, scan
+from ..store.segment import BEGUN, Damage, Record, Segment, content_end, payload_of, scan
 from . import checkpoint as checkpoints
 from . import quarantine
 from .checkpoint import Checkpoint
@@ -207,6 +207,7 @@ class _Recovery:
             try:
                 size = disk.size(file)
                 if size > offset:
+                    size = self._without_room(file, size, offset)
                     where = self._keep_end(segment.path, offset)
                     disk.truncate(file, offset)
                     disk.sync(file)
@@ -218,6 +219,14 @@ class _Recovery:
                 disk.close(file)
             sizes[segment.number] = min(size, offset)
         return sizes
+
+    def _without_room(self, file: int, size: int, offset: int) -> int:
+        """Cut off the room, of which no copy is needed; the size then."""
+        disk = self._place.disk
+        content = offset + content_end(disk.read(file, size - offset, offset))
+        if content < size:
+            disk.truncate(file, content)
+        return content
 
     def _keep_end(self, path: str, offset: int) -> str:
         """Keep a copy of what is about to be cut off; what to say of it.

@@ -111,11 +111,14 @@ class _Run:
 class _SegmentPass:
     """Puts the records of one segment together to transactions.
 
+    :param first: where its first record begins that is read.
     :param following: the sequence number with which the next segment begins; 0 if it is not known.
     """
 
-    def __init__(self, replay: Replay, segment: Segment, data: bytes, following: int) -> None:
+    def __init__(self, replay: Replay, segment: Segment, data: bytes, first: int, following: int) -> None:
         self._replay, self._segment, self._data, self._following = replay, segment, data, following
+        self._end = first  # of what checks out
+        self._whole = first == segment.header.first_record  # it is known which sequence number was the last
         self._run: _Run | None = None
         self._loose: Damage | None = None
         self._last_sequence = segment.header.first_sequence - 1
@@ -128,6 +131,7 @@ class _SegmentPass:
             if self._run is not None:
                 self._run.damages.append(item)
             return
+        self._end, self._whole = item.offset + FRAME_SIZE + item.length, True
         if item.kind == Kind.GAP:  # damage that was repaired: told and counted then
             if self._run is not None:
                 end = item.offset + FRAME_SIZE + item.length
@@ -198,7 +202,7 @@ class _SegmentPass:
 
     def end(self) -> None:
         """The segment is at its end."""
-        run, damage = self._run, self._loose
+        run, damage = self._run, self._loose or self._zeroed()
         self._finish()
         if damage is None:
             return
@@ -211,6 +215,12 @@ class _SegmentPass:
                 self._replay.missing(transaction, damage.start, self._segment)
         flaw = Flaw(self._segment.number, damage, transaction, self._last_sequence + 1, self._following - 1, torn)
         self._replay.flaws.append(flaw)
+
+    def _zeroed(self) -> Damage | None:
+        """The zeros at the end, if they are no room: the next segment tells that events stood there."""
+        if self._whole and self._end < len(self._data) and self._last_sequence < self._following - 1:
+            return Damage(self._end, len(self._data), final=True)
+        return None
 
 
 class Replay:
@@ -301,7 +311,7 @@ class Replay:
         finally:
             self._disk.close(file)
         data = data[: self._ends.get(segment.number)]
-        reading = _SegmentPass(self, segment, data, following)
+        reading = _SegmentPass(self, segment, data, first, following)
         for item in scan(data, segment.header, first):
             reading.feed(item)
             self.findings.replayed += 1

@@ -71,7 +71,7 @@ def end_looks_torn(data: bytes, damage: Damage) -> bool:
     return (
         damage.end - damage.start < FRAME_SIZE + COMMIT_SIZE
         or has_lost_sector(data, damage.start, damage.end)
-        or is_cut_short(data, damage.start)
+        or is_cut_short(data, damage)
     )
 
 
@@ -85,9 +85,9 @@ def has_lost_sector(data: bytes, start: int, end: int) -> bool:
     return False
 
 
-def is_cut_short(data: bytes, offset: int) -> bool:
+def is_cut_short(data: bytes, damage: Damage) -> bool:
     """Whether a record begins here, by its marker, that would reach beyond the end: its write was not finished."""
-    if len(data) - offset < FRAME_SIZE:
+    if damage.end - damage.start < FRAME_SIZE:
         return False
-    marker, _, length, *_ = decode_frame(data, offset)
-    return marker == MARKER and offset + FRAME_SIZE + length > len(data)
+    marker, _, length, *_ = decode_frame(data, damage.start)
+    return marker == MARKER and damage.start + FRAME_SIZE + length > damage.end

@@ -13,6 +13,8 @@ import os
 import shutil
 from pathlib import Path
 
+_ZEROS = bytes(256 << 10)
+
 #: Whoever only looks at a lock has it for a few microseconds; so often it is tried again.
 _LOOKERS = 1000
 
@@ -60,7 +62,7 @@ class Disk:
 
         :raises FileExistsError: there is one.
         """
-        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
     def open(self, path: str) -> int:
         """An existing file, for reading and truncating."""
@@ -70,9 +72,19 @@ class Disk:
         """An existing file, which this user may perhaps not write."""
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
-    def append(self, file: int, data: bytes) -> int:
-        """Write at the end; returns how many bytes were written, which may be fewer than were given."""
-        return os.write(file, data)
+    def append(self, file: int, data: bytes, end: int | None = None) -> int:
+        """Write behind the content; returns how many bytes were written, which may be fewer than were given.
+
+        :param end: where the content ends, if not where the file does.
+        """
+        return os.pwrite(file, data, self.size(file) if end is None else end)
+
+    def lay_out(self, file: int, start: int, end: int) -> None:
+        """Write zeros from ``start`` to ``end``, behind the content: what is appended there later does not change the
+        file's size, nor where it lies, so that a sync of it is the writing of its bytes alone.
+        """
+        while start < end:
+            start += os.pwrite(file, _ZEROS[: end - start], start)
 
     def read(self, file: int, size: int, offset: int) -> bytes:
         """Up to ``size`` bytes from ``offset``; fewer only at the end of the file."""

@@ -12,12 +12,23 @@ from typing import NamedTuple, overload
 
 from .disk import Disk
 from .encryption import SegmentCipher
-from .format import CRC_FROM, FRAME_SIZE, MARKER, Kind, SegmentHeader, checksum, decode_frame, put_at
+from .format import (
+    CRC_FROM,
+    FRAME_SIZE,
+    MARKER,
+    Kind,
+    SegmentHeader,
+    checksum,
+    decode_frame,
+    put_at,
+)
 from .pointers import MOST_OFFSET, Entry
 
 _KINDS = frozenset(Kind)
 #: Added to the name of a segment that is being begun.
 BEGUN = ".new"
+#: Zeros at a segment's end are looked for in so many bytes at a time.
+_LOOK = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,8 @@ class SegmentWriter:
 
     While it is BEGUN it has a name of its own, which means nothing to a reader.
 
-    :ivar size: bytes in it.
+    :ivar size: bytes of what is in it.
+    :ivar room: up to where zeros are laid out behind that, if it is more.
     :ivar synced: bytes of it that are known to be on the disk.
     :ivar syncing: a sync has begun of which nobody has said how it ended.
     :ivar named: it may have its name, also after a crash.
@@ -87,7 +99,7 @@ class SegmentWriter:
         self._disk = disk
         self.segment = segment
         self.state = SegmentState.BEGUN
-        self.size = self.synced = 0
+        self.size = self.synced = self.room = 0
         self.syncing = self.failed = self.spoiled = self.broken = self.named = False
         self._appending = False  # an append has begun, and not ended: it may have been interrupted
         self._begun_as = segment.path + BEGUN
@@ -114,7 +126,8 @@ class SegmentWriter:
         self._appending = True
         try:
             while left:
-                left = left[self._disk.append(self.file, bytes(left) if len(left) < len(data) else data) :]
+                end = start + len(data) - len(left)
+                left = left[self._disk.append(self.file, bytes(left) if len(left) < len(data) else data, end) :]
                 if left and self.state is not SegmentState.BEGUN:
                     self.cut(start)
                     return False
@@ -132,14 +145,36 @@ class SegmentWriter:
         :raises OSError: it could not be cut: it is :attr:`broken`.
         """
         try:
-            longer = self._disk.size(self.file) > size
+            longer = self._holds_more(size)
             self.spoiled = self.spoiled or (longer and self.state is not SegmentState.BEGUN)
             self._disk.truncate(self.file, size)
         except OSError:
             self.spoiled = self.broken = True
             raise
-        self.size, self.synced = size, min(self.synced, size)
+        self.size, self.synced, self.room = size, min(self.synced, size), 0
         self._appending = False
+
+    def _holds_more(self, size: int) -> bool:
+        """Whether anything but room stands behind ``size``."""
+        longer = self._disk.size(self.file) - size
+        return longer > 0 and (not self.room or any(self._disk.read(self.file, longer, size)))
+
+    def lay_out(self, end: int) -> None:
+        """Make room up to ``end``, if there is not so much: see :meth:`Disk.lay_out`.
+
+        :raises OSError: there is less of it, or none; nothing else is changed.
+        """
+        start = max(self.size, self.room)
+        if start < end:
+            self.room = end  # before an interrupt comes: what is laid out of it is zeros in any case
+            self._disk.lay_out(self.file, start, end)
+
+    def trim(self) -> None:
+        """Give up the room: nothing more is written here."""
+        if self.room > self.size and not self.ended:
+            with contextlib.suppress(OSError):  # it is room to every reader
+                self._disk.truncate(self.file, self.size)
+        self.room = 0
 
     def sync(self) -> None:
         """Return when all that was written before is on the disk; the caller notes it in :attr:`synced`."""
@@ -215,19 +250,20 @@ class Damage(NamedTuple):
 
 
 def scan(data: bytes, header: SegmentHeader, start: int | None = None) -> Iterator[Record | Damage]:
-    """Every record of a segment from ``start`` on, and every stretch between them that is none.
+    """Every record of a segment from ``start`` on, and every stretch between them that is none. Zeros at the end are
+    room, and neither.
 
     :param data: the whole segment.
     :param header: the segment's.
     :param start: where a record begins; None is the first one.
     """
     view, end, seed, last = memoryview(data), len(data), header.seed, 0
-    offset = header.first_record if start is None else start
-    while offset < end:
+    offset, content = header.first_record if start is None else start, content_end(data)
+    while offset < content:
         record = _check(view, offset, end, seed, last)
         if record is None:
             found = _next_record(data, view, offset + 1, seed, last)
-            yield Damage(offset, end if found is None else found, final=found is None)
+            yield Damage(offset, content if found is None else found, final=found is None)
             if found is None:
                 return
             offset = found
@@ -235,6 +271,17 @@ def scan(data: bytes, header: SegmentHeader, start: int | None = None) -> Iterat
         yield record
         last = record.sequence
         offset += FRAME_SIZE + record.length
+
+
+def content_end(data: bytes) -> int:
+    """Where the zeros begin that stand at the end; the last record may reach into them."""
+    end = len(data)
+    while end:
+        start = max(0, end - _LOOK)
+        if content := len(data[start:end].rstrip(b"\0")):
+            return start + content
+        end = start
+    return 0
 
 
 def _check(view: memoryview, offset: int, end: int, seed: int, last: int) -> Record | None:

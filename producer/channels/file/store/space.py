@@ -17,6 +17,8 @@ _log = get_logger("producer.channel")
 
 #: How long a look at the free space is trusted, seconds; what is written meanwhile is subtracted.
 FRESH = 1.0
+#: What is not needed now may take this part of what is free.
+_MANY = 16
 RESERVE_NAME = "reserve"
 
 
@@ -65,6 +67,10 @@ class Space:
             if self.free < self._minimum + size:
                 self._free = None
                 raise self.full(size)
+
+    def has(self, size: int) -> bool:
+        """Whether ``size`` bytes are free many times over."""
+        return self.free >= self._minimum + _MANY * size
 
     def full(self, size: int) -> DiskFullError:
         """What to tell the one who wanted to put ``size`` bytes."""

@@ -347,7 +347,7 @@ def test_on_a_full_disk_takes_go_on_from_the_reserve_until_the_channel_is_empty(
     assert before > 4
     disk.capacity = disk.used
     with pytest.raises(DiskFullError):
-        put(channel, "no")
+        put(channel, "no" * SEGMENT)  # more than what room is laid out for
     taken = []
     while got := take(channel, 10):
         taken += got
@@ -364,7 +364,7 @@ def test_on_a_full_disk_takes_go_on_from_the_reserve_until_the_channel_is_empty(
 def test_a_disk_that_fills_during_a_put_leaves_nothing_of_it() -> None:
     """No room within the record itself: an error, the segment as before, the same transaction may commit later."""
     disk = SimFS()
-    channel = open_channel(disk)
+    channel = open_channel(disk, fsync="os")  # no room is laid out
     put(channel, "a")
     late = opened(channel)
     late.put(Event({}, b"x" * 500))

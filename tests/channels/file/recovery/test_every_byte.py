@@ -95,6 +95,7 @@ def small_log() -> Log:
     (path,) = segments(disk)
     content = {name: disk.content(name) for name in (path, *CHECKPOINTS, "/channel/LOCK")}
     records = log(disk)
+    content[path] = content[path][: records[-1].end]
     taken: dict[int, set[int]] = {}
     for record in records:
         if record.kind == Kind.TAKE:

@@ -17,6 +17,8 @@ from producer.errors import ChannelFormatError, ChannelIOError
 from tests.channels.file.opening import (
     CHECKPOINTS,
     DIRECTORY,
+    cut,
+    end_of,
     fill,
     flip,
     killed,
@@ -131,9 +133,9 @@ def test_half_a_record_that_a_running_channel_is_writing_is_no_damage() -> None:
     channel = open_channel(disk)
     put(channel, "a")
     path = segments(disk)[0]
-    whole = disk.content(path)
+    whole = end_of(disk, path)
     put(channel, "b", "c")
-    disk.put(path, disk.content(path)[: len(whole) + 70])
+    cut(disk, path, whole + 70)
     report = look(disk)
     assert (report.damaged, report.torn, report.events, report.in_use) == (False, True, 1, True)
     killed(channel, disk)

@@ -247,10 +247,10 @@ def test_a_copy_that_is_not_what_it_should_be_does_not_do() -> None:
     """The disk wrote something else: that is seen, and nothing is overwritten."""
 
     class Lying(SimFS):
-        def append(self, file: int, data: bytes) -> int:
+        def append(self, file: int, data: bytes, end: int | None = None) -> int:
             if self._path(file).startswith(QUARANTINE):
                 data = data[:-1] + bytes([data[-1] ^ 1])
-            return super().append(file, data)
+            return super().append(file, data, end)
 
     sound, _, path = damaged()
     disk = Lying()

@@ -26,6 +26,7 @@ from tests.channels.file.opening import (
     DIRECTORY,
     contents,
     cut,
+    end_of,
     file_stats,
     fill,
     flip,
@@ -218,7 +219,7 @@ def test_a_torn_end_of_an_encrypted_segment_is_cut(seed: int) -> None:
     disk = SimFS()
     channel = open_channel(disk, encryption=old())
     put(channel, "a", "b")
-    whole = len(disk.content(segments(disk)[0]))
+    whole = end_of(disk, segments(disk)[0])
     put(channel, "never acknowledged")
     disk = killed(channel, disk)
     cut(disk, segments(disk)[0], whole + 1 + seed * 37)

@@ -1,0 +1,305 @@
+"""Room: zeros laid out behind what is written, so that a sync of a small commit is the writing of its bytes alone."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from producer.channels import Event, FileChannel
+from producer.channels.file.log.appender import ROOM
+from producer.channels.file.recovery.inspection import DirectoryReport, examine
+from tests.channels.file.opening import (
+    DIRECTORY,
+    SEGMENT,
+    cut,
+    end_of,
+    file_stats,
+    fill,
+    flip,
+    killed,
+    names,
+    open_channel,
+    opened_channel,
+    put_record,
+    segments,
+)
+from tests.channels.helpers import drained, put, take
+from tests.support.sim_file import SECTOR
+from tests.support.sim_fs import SimFS
+
+
+def sizes(disk: SimFS) -> list[int]:
+    return [len(disk.content(path)) for path in segments(disk)]
+
+
+def ends(disk: SimFS) -> list[int]:
+    return [end_of(disk, path) for path in segments(disk)]
+
+
+def look(disk: SimFS) -> DirectoryReport:
+    return examine(DIRECTORY, disk=disk)  # type: ignore[arg-type]
+
+
+def zero(disk: SimFS, path: str, start: int, end: int) -> None:
+    """These bytes never came to the disk."""
+    content = disk.content(path)
+    disk.put(path, content[:start] + bytes(end - start) + content[end:])
+
+
+def test_commits_into_room_do_not_change_the_size_of_the_file() -> None:
+    """The first one lays it out; others write into it, until it is used up."""
+    disk = SimFS()
+    with open_channel(disk, segment_size=3 * ROOM) as channel:
+        put(channel, "first")
+        (before,) = sizes(disk)
+        assert before == end_of(disk, segments(disk)[0]) + ROOM
+        for number in range(20):
+            put(channel, number)
+        assert sizes(disk) == [before]
+        assert disk.count("lay_out") == 1
+        while end_of(disk, segments(disk)[0]) <= before:
+            put(channel, "x" * 16_000)
+        assert disk.count("lay_out") == 2
+        assert sizes(disk) == [end_of(disk, segments(disk)[0]) + ROOM]
+
+
+@pytest.mark.parametrize("fsync", ["os", 1.0])
+def test_where_no_commit_waits_for_the_disk_no_room_is_laid_out(fsync: str | float) -> None:
+    """It would be work for nothing."""
+    disk = SimFS()
+    with opened_channel(disk, fsync=fsync) as channel:
+        put(channel, "a")
+        assert sizes(disk) == ends(disk)
+
+
+def test_for_large_commits_no_room_is_laid_out() -> None:
+    """Their bytes would be written twice."""
+    disk = SimFS()
+    with opened_channel(disk, segment_size=3 * ROOM) as channel:
+        put(channel, "x" * 20_000)
+        assert sizes(disk) == ends(disk)
+
+
+def test_on_a_disk_that_is_nearly_full_no_room_is_laid_out() -> None:
+    """What is left is for events."""
+    disk = SimFS(capacity=20_000)
+    with opened_channel(disk) as channel:
+        put(channel, "a")
+        assert sizes(disk) == ends(disk)
+
+
+@pytest.mark.parametrize("segment_size", [SEGMENT, 3 * ROOM])
+def test_room_never_reaches_beyond_a_segment(segment_size: int) -> None:
+    """However much of it is left."""
+    disk = SimFS()
+    channel = open_channel(disk, segment_size=segment_size)
+    fill(channel, 60)
+    assert all(size <= segment_size for size in sizes(disk))
+    killed(channel, disk)
+
+
+def test_a_segment_that_is_full_and_a_channel_that_is_closed_leave_no_room() -> None:
+    """Only a process that died does."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    fill(channel, 60)
+    *full, last = zip(sizes(disk), ends(disk), strict=True)
+    assert len(full) > 1
+    assert all(size == end for size, end in full)
+    assert last[0] > last[1]
+    channel.close()
+    assert sizes(disk) == ends(disk)
+
+
+def test_a_disk_that_cannot_lay_out_room_takes_the_commit_all_the_same() -> None:
+    """And is asked again with the next one."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        disk.fail("lay_out")
+        put(channel, "a")
+        assert sizes(disk) == ends(disk)
+        put(channel, "b")
+        assert sizes(disk)[0] > ends(disk)[0]
+        assert drained(channel) == ["a", "b"]
+
+
+def test_room_that_a_killed_process_left_is_no_torn_end_and_no_damage() -> None:
+    """Nothing is cut, counted or kept aside, by whoever looks and by the next process."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a", "b")
+    disk = killed(channel, disk)
+    assert sizes(disk)[0] > ends(disk)[0]
+    report = look(disk)
+    assert (report.damaged, report.torn, report.events) == (False, False, 2)
+    with opened_channel(disk) as again:
+        found = file_stats(again)
+        assert (found.torn_tails, found.damaged_records, found.lost_events, found.quarantined) == (0, 0, 0, 0)
+        put(again, "c")
+    with opened_channel(disk) as again:
+        assert drained(again) == ["a", "b", "c"]
+    assert "quarantine" not in names(disk)
+
+
+LOST = [(first, count) for first in range(5) for count in range(1, 6 - first)]
+
+
+@pytest.mark.parametrize(("first", "count"), LOST)
+def test_a_commit_of_which_sectors_never_came_to_the_disk_is_torn(first: int, count: int) -> None:
+    """Whichever of them the power failure took: nothing of it counts, and all before it does."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    path = segments(disk)[0]
+    whole = end_of(disk, path)
+    put(channel, *("x" * 400 for _ in range(4)))
+    written = end_of(disk, path)
+    disk = killed(channel, disk)
+    assert sizes(disk)[0] > written
+    bounds = [whole, *range(whole // SECTOR * SECTOR + SECTOR, written, SECTOR), written]
+    parts = list(itertools.pairwise(bounds))
+    assert len(parts) == 5
+    zero(disk, path, parts[first][0], parts[first + count - 1][1])
+    with opened_channel(disk) as again:
+        found = file_stats(again)
+        assert (found.damaged_records, found.lost_events) == (0, 0)
+        assert found.torn_tails == (count < 5)
+        assert drained(again) == ["a"]
+        put(again, "later")
+    with opened_channel(disk) as again:
+        assert drained(again) == ["later"]
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_the_last_record_damaged_before_room_is_damage_and_not_torn(place: str) -> None:
+    """The zeros behind it are no reason to take it for one that was never written as a whole."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a", "b")
+    path, record = put_record(disk, "b")
+    end = end_of(disk, path)
+    disk = killed(channel, disk)
+    flip(disk, path, record.offset + 40 if place == "first" else end - 50)
+    with opened_channel(disk) as again:
+        found = file_stats(again)
+        assert (found.torn_tails, found.damaged_records) == (0, 1)
+        assert drained(again) == (["a"] if place == "first" else ["a", "b"])
+
+
+def test_half_a_commit_in_room_that_was_cut_off_again_is_torn_however_much_there_is_of_it() -> None:
+    """The disk took all but a byte, and the power failed before it knew of the cut."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    path = segments(disk)[0]
+    whole = end_of(disk, path)
+    put(channel, "b")
+    written = end_of(disk, path)
+    disk = killed(channel, disk)
+    assert written > whole
+    zero(disk, path, written - 1, written)
+    with opened_channel(disk) as again:
+        found = file_stats(again)
+        assert (found.torn_tails, found.damaged_records) == (1, 0)
+        assert drained(again) == ["a"]
+
+
+def test_what_stands_in_the_room_is_cut_and_kept_aside() -> None:
+    """No record of ours: nothing before it is lost."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    path = segments(disk)[0]
+    place = end_of(disk, path) + 700
+    disk = killed(channel, disk)
+    flip(disk, path, place)
+    with opened_channel(disk) as again:
+        assert file_stats(again).torn_tails == 1
+        assert drained(again) == ["a"]
+    assert len(disk.names(f"{DIRECTORY}/quarantine")) == 1
+
+
+def test_zeros_where_the_next_segment_says_that_events_stood_are_told() -> None:
+    """They are no room: the events are counted as lost, and those before and behind them come."""
+    disk = SimFS()
+    channel = open_channel(disk, checkpoint_interval=None)
+    expected = fill(channel, 60)
+    first, *_ = segments(disk)
+    _, tenth = put_record(disk, expected[10])
+    disk = killed(channel, disk)
+    lost = sum(put_record(disk, body)[0] == first for body in expected[10:])
+    zero(disk, first, tenth.offset, len(disk.content(first)))
+    for copy in ("checkpoint", "checkpoint.backup"):
+        disk.unlink(f"{DIRECTORY}/{copy}")
+    with opened_channel(disk) as again:
+        assert file_stats(again).lost_events == lost
+        assert drained(again) == expected[:10] + expected[10 + lost :]
+
+
+def test_a_commit_undone_in_room_is_never_found(tmp_path: Path) -> None:
+    """A part of it was written over zeros: the segment is given up, as where there is no room."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    before = len(segments(disk))
+    disk.fail("append", number=None, written=70)
+    put(channel, "b")
+    assert len(segments(disk)) == before + 1
+    disk = killed(channel, disk)
+    with opened_channel(disk) as again:
+        assert drained(again) == ["a", "b"]
+        assert file_stats(again).torn_tails == 0
+
+
+def test_a_child_that_drops_its_copy_leaves_the_parents_room_alone(tmp_path: Path) -> None:
+    """It does not know where the parent's records end by now."""
+    channel = FileChannel(tmp_path, minimum_free_space=0, reserve=0)
+    channel_put(channel, b"1")
+    ready, go = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(go[0], 1)
+        channel.close()
+        del channel
+        os.write(ready[1], b"1")
+        os._exit(0)
+    channel_put(channel, b"2")
+    os.write(go[1], b"1")
+    os.read(ready[0], 1)
+    os.waitpid(child, 0)
+    channel_put(channel, b"3")
+    channel.close()
+    with FileChannel(tmp_path, minimum_free_space=0, reserve=0) as again:
+        assert [event.body for event in again.peek()] == [b"1", b"2", b"3"]
+
+
+def channel_put(channel: FileChannel, body: bytes) -> None:
+    with channel.transaction() as transaction:
+        transaction.put(Event({}, body))
+
+
+def test_a_take_in_room_survives_a_kill() -> None:
+    """Also what has no Put."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a", "b")
+    assert take(channel) == ["a"]
+    disk = killed(channel, disk)
+    with opened_channel(disk) as again:
+        assert drained(again) == ["b"]
+
+
+def test_a_log_cut_in_its_room_is_whole() -> None:
+    """Some file systems forget the size, and keep the bytes."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    path = segments(disk)[0]
+    disk = killed(channel, disk)
+    cut(disk, path, end_of(disk, path) + 13)
+    with opened_channel(disk) as again:
+        assert file_stats(again).torn_tails == 0
+        assert drained(again) == ["a"]
