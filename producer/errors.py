@@ -53,6 +53,8 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
+from .plural import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Future
@@ -105,7 +107,7 @@ class LogSizeTooLargeError(InvalidArgumentError):
         self.size, self.limit, self.what = size, limit, what
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.size} bytes, the limit is {self.limit} bytes"
+        return f"{self.what}: {counted(self.size, 'byte')}, the limit is {counted(self.limit, 'byte')}"
 
 
 class MaxBatchCountExceedError(InvalidArgumentError):
@@ -120,7 +122,9 @@ class MaxBatchCountExceedError(InvalidArgumentError):
         self.count, self.limit = count, limit
 
     def __str__(self) -> str:
-        return f"a list of {self.count} logs must travel in one batch, which holds {self.limit}: use send_many"
+        return (
+            f"a list of {counted(self.count, 'log')} must travel in one batch, which holds {self.limit}: use send_many"
+        )
 
 
 class SendTimeoutError(ProducerError, TimeoutError):
@@ -162,9 +166,9 @@ class SendTimeoutError(ProducerError, TimeoutError):
             return self.text
         age = "unknown" if self.oldest_age is None else f"{self.oldest_age:.1f} s"
         return (
-            f"no memory within {self.waited:.3f} s: {self.wanted} bytes wanted, {self.used} of {self.limit} bytes "
-            f"(total_size_in_bytes) used, the oldest record waits for {age}. Is the server slow or down? "
-            "Raise total_size_in_bytes or max_block_ms, or send less."
+            f"no memory within {self.waited:.3f} s: {counted(self.wanted, 'byte')} wanted, {self.used} of "
+            f"{counted(self.limit, 'byte')} (total_size_in_bytes) used, the oldest record waits for {age}. "
+            "Is the server slow or down? Raise total_size_in_bytes or max_block_ms, or send less."
         )
 
 
@@ -187,8 +191,8 @@ class StreamStoppedError(ProducerError, RuntimeError):
         stream, first = self.stream, self.first
         return (
             f"stream {stream.project}/{stream.logstore} topic {stream.topic!r} is stopped: a batch of it failed for "
-            f"good after {first.attempt_count} attempts: {first.error_code}: {first.error_message}. Nothing behind "
-            "it is sent, so that no hole goes unnoticed: see to what failed, then call resume() on the stream"
+            f"good after {counted(first.attempt_count, 'attempt')}: {first.error_code}: {first.error_message}. Nothing "
+            "behind it is sent, so that no hole goes unnoticed: see to what failed, then call resume() on the stream"
         )
 
 
@@ -204,8 +208,9 @@ class FlushTimeoutError(ProducerError, TimeoutError):
         self.remaining, self.timeout, self.stored = remaining, timeout, stored
 
     def __str__(self) -> str:
-        stored = f", and the channel holds {self.stored} events," if self.stored else ""
-        return f"flush: {self.remaining} batches are still on their way{stored} after {self.timeout:.3f} s; they go on"
+        stored = f", and the channel holds {counted(self.stored, 'event')}," if self.stored else ""
+        left = counted(self.remaining, "batch is still on its way", "batches are still on their way")
+        return f"flush: {left}{stored} after {self.timeout:.3f} s; {'it goes' if self.remaining == 1 else 'they go'} on"
 
 
 class CloseTimeoutError(ProducerError, TimeoutError):
@@ -221,7 +226,8 @@ class CloseTimeoutError(ProducerError, TimeoutError):
 
     def __str__(self) -> str:
         threads = f"; threads that did not end: {', '.join(self.stuck)}" if self.stuck else ""
-        return f"close: not done within {self.timeout:.3f} s; {self.failed_records} records were failed{threads}"
+        failed = counted(self.failed_records, "record was failed", "records were failed")
+        return f"close: not done within {self.timeout:.3f} s; {failed}{threads}"
 
 
 class TargetError(ProducerError):
@@ -253,8 +259,9 @@ class ResultFailedError(ProducerError):
     def __str__(self) -> str:
         result = self.result
         stored = "; the server may have stored it" if result.may_have_been_stored else ""
+        attempts = counted(result.attempt_count, "attempt")
         return (
-            f"not delivered after {result.attempt_count} attempts: {result.error_code}: {result.error_message}"
+            f"not delivered after {attempts}: {result.error_code}: {result.error_message}"
             f" (request id {result.request_id or 'none'}){stored}"
         )
 
@@ -337,10 +344,11 @@ class ChannelFullError(ChannelError, TimeoutError):
         advice = (
             "It can never fit: put less, or raise the capacity" if self.never else "Take faster, or raise the capacity"
         )
-        limit = "no limit" if byte_capacity is None else f"{byte_capacity} bytes"
+        limit = "no limit" if byte_capacity is None else counted(byte_capacity, "byte")
+        held = f"{size} of {counted(capacity, 'event')} (capacity)" if capacity else counted(size, "event")
         message = (
-            f"no room within {waited:.3f} s (keep_alive) for {wanted} events of {wanted_bytes} bytes: it holds {size} "
-            f"{f'of {capacity} events (capacity)' if capacity else 'events'} and {used_bytes} bytes of {limit} "
+            f"no room within {waited:.3f} s (keep_alive) for {counted(wanted, 'event')} of "
+            f"{counted(wanted_bytes, 'byte')}: it holds {held} and {counted(used_bytes, 'byte')} of {limit} "
             f"(byte_capacity); {last}. {advice}; commit again or roll back"
         )
         super().__init__(channel, message)
@@ -404,7 +412,7 @@ class DiskFullError(ChannelIOError):
 
     def __init__(self, channel: str, free: int, wanted: int, directory: str) -> None:
         message = (
-            f"the disk of {directory} has {free} bytes free, and a put wants {wanted} (its own bytes and "
+            f"the disk of {directory} has {counted(free, 'byte')} free, and a put wants {wanted} (its own bytes and "
             "minimum_free_space): free some space, or let the channel drain"
         )
         super().__init__(channel, message, errno.ENOSPC)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from .errors import CloseTimeoutError
 from .forks import Stage, call_in_child
 from .loggers import get_logger
+from .plural import counted
 
 if TYPE_CHECKING:
     from .pipeline.shutdown import Shutdown
@@ -140,12 +141,12 @@ class _Before:
         if not records:
             return
         _log.error(
-            "%s: %d records could not be delivered and are lost: %s when %s. They had %.1f s of the %.1f s of "
-            "drain_timeout_ms%s",
+            "%s: %s lost: %s when %s. %s had %.1f s of the %.1f s of drain_timeout_ms%s",
             name,
-            records,
+            counted(records, "record could not be delivered and is", "records could not be delivered and are"),
             "close() had been called, and was interrupted," if self._closing else "nobody had called close()",
             event,
+            "It" if records == 1 else "They",
             time.monotonic() - self._began,
             timeout,
             ": an interrupt cut it short" if hurried else "",

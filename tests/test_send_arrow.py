@@ -184,7 +184,7 @@ def test_an_error_of_the_data_itself_tells_how_far_it_came() -> None:
     with make() as producer:
         with pytest.raises(LookupError, match="ends here") as caught:
             producer.stream("p", "l").send_arrow(reader)
-        assert "2 logs, in 1 pieces, had been accepted before" in "".join(caught.value.__notes__)
+        assert "2 logs, in 1 piece, had been accepted before" in "".join(caught.value.__notes__)
 
 
 def test_memory_is_taken_before_a_slice_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:

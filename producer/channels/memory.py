@@ -31,6 +31,7 @@ from ..errors import ChannelClosedError, ChannelError, ChannelFullError, Transac
 from ..forks import Stage, watch_fork
 from ..interfaces import ChannelStats, Event, Stored
 from ..loggers import get_logger
+from ..plural import counted
 from .counters import ChannelCounters
 from .limits import Limits, check_integer, event_size, event_sizes, first_within
 from .transaction import CLOSED, COMPLETED, OPEN, BaseTransaction, TransactionState
@@ -340,7 +341,8 @@ class MemoryChannel:
             self._turns.dismiss()
         del garbage
         if lost:
-            _log.warning("channel %s: closed with %d events that nobody had taken: they are lost", self._name, lost)
+            what = counted(lost, "event that nobody had taken: it is", "events that nobody had taken: they are")
+            _log.warning("channel %s: closed with %s lost", self._name, what)
 
     def renew_in_child(self) -> None:
         """See :class:`~producer.forks.Forkable`."""
@@ -353,7 +355,7 @@ class MemoryChannel:
         return _restore, (*sizes, self._buffer_percentage, limits.keep_alive, limits.admit_larger, self._name)
 
     def __repr__(self) -> str:
-        return f"<MemoryChannel {self._name}: {self._used} of {self._limits.capacity} events>"
+        return f"<MemoryChannel {self._name}: {self._used} of {counted(self._limits.capacity, 'event')}>"
 
     # What transactions ask for.
 
@@ -475,8 +477,8 @@ class MemoryChannel:
         entries = [taken.get(event.sequence, _NOTHING) for event in events if event.sequence is not None]
         if len({entry[0] for entry in entries}) < len(events) or _NOTHING in entries:
             message = (
-                f"acknowledge: of {len(events)} events, some were not taken in this transaction, were acknowledged "
-                "before, or are in the list twice; none of them was acknowledged now"
+                f"acknowledge: of {counted(len(events), 'event')}, some were not taken in this transaction, were "
+                "acknowledged before, or are in the list twice; none of them was acknowledged now"
             )
             raise ChannelError(self._name, message)
         return entries
@@ -711,14 +713,14 @@ class MemoryChannel:
 
     def _say_not_resized(self, limits: Limits, events: int, size: int) -> None:
         _log.warning(
-            "channel %s: not resized to capacity %d and byte_capacity %s: after %.3f s (keep_alive) it still held %d "
-            "events of %d bytes. Take them, and resize again",
+            "channel %s: not resized to capacity %d and byte_capacity %s: after %.3f s (keep_alive) it still held %s "
+            "of %s. Take them, and resize again",
             self._name,
             limits.capacity,
             limits.byte_capacity or "without limit",
             limits.keep_alive,
-            events,
-            size,
+            counted(events, "event"),
+            counted(size, "byte"),
         )
 
     @property

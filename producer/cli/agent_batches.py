@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..channels.file.store.notes import COMPANIONS, NOTES_NAME
 from ..interfaces import Event
+from ..plural import counted
 from .channel_logs import OF_AN_AGENT
 
 #: What the names of notes that are positions begin with.
@@ -63,12 +64,17 @@ def look_at_batches(directory: str, events: Iterable[Event]) -> AgentReport | No
     return report if report.batches or report.positions else None
 
 
+def sums(report: AgentReport, of: str = "") -> str:
+    """How much there is of it, in words."""
+    return f"{counted(report.batches, f'batch{of}', f'batches{of}')} with {counted(report.events, 'event')}"
+
+
 def told(report: AgentReport) -> list[str]:
     """In lines."""
-    lines = [f"agent       {report.batches} batches with {report.events} events"]
+    lines = [f"agent       {sums(report)}"]
     for source, count in sorted(report.sources.items()):
-        waits = f"{report.waiting.get(source, 0)} events wait"
-        lines.append(f"  source {source}: {waits}; positions of {count} files, or what else it reads")
+        waits = counted(report.waiting.get(source, 0), "event waits", "events wait")
+        lines.append(f"  source {source}: {waits}; positions of {counted(count, 'file')}, or what else it reads")
     return lines
 
 
@@ -91,7 +97,7 @@ def _count(report: AgentReport, event: Event) -> None:
 
     position, count, found = position_of(event), count_of(event), len(read_batch(event).bodies())
     if count != found:
-        raise UnreadableBatchError(f"it has {found} events, not {count}")
+        raise UnreadableBatchError(f"it has {counted(found, 'event')}, not {count}")
     report.events += count
     if position is not None:
         source = _source_of(position.name)

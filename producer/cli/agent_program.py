@@ -25,6 +25,7 @@ from ..agent.monitoring import MonitoringServer, address_of
 from ..agent.options import Problem, words_of
 from ..errors import ProducerError
 from ..loggers import get_logger
+from ..plural import counted
 from ..signal_handlers import Requests, call_former, handling
 from ..signal_wakeup import wake_for
 
@@ -91,7 +92,9 @@ class Program:
                 raise
             finally:
                 self._monitor(None)
-        left = "".join(f"; {count} events remain in {name}" for name, count in agent.remaining.items())
+        left = "".join(
+            f"; {counted(count, 'event remains', 'events remain')} in {name}" for name, count in agent.remaining.items()
+        )
         late = "" if ended else ", but not all of it in time"
         _story.info("agent %s: ended%s%s", config.name, late, left or "; no event remains")
         return ended

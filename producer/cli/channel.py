@@ -20,6 +20,7 @@ from ..channels.file.recovery.inspection import DirectoryReport, examine, look_a
 from ..channels.file.recovery.repair import repair
 from ..channels.file.store.encryption import FileKeys, KeyProvider, check_available
 from ..errors import ChannelKeyError, ProducerError
+from ..plural import counted
 from . import agent_batches
 from .agent_batches import AgentReport
 from .arguments.channel import add_arguments
@@ -98,7 +99,7 @@ def _verify(args: argparse.Namespace) -> int:
     if args.json:
         print(_as_json(report, agents))
     else:
-        batches = f", {agents.batches} batches of an agent with {agents.events} events" if agents else ""
+        batches = f", {agent_batches.sums(agents, ' of an agent')}" if agents else ""
         print("\n".join(damage) or f"{report.directory}: every record checks out{batches}")
     if report.damaged or (agents is not None and agents.unreadable):
         return _FAILED
@@ -125,7 +126,7 @@ def _told(report: DirectoryReport, agents: AgentReport | None) -> list[str]:
     lines = [
         f"directory   {report.directory}",
         f"owner       {who}{' (running: the rest may be a moment old)' if report.in_use else ', which has ended'}",
-        f"events      {events}, {report.event_bytes} bytes",
+        f"events      {events}, {counted(report.event_bytes, 'byte')}",
     ]
     if agents is not None:
         lines += agent_batches.told(agents)
@@ -133,12 +134,14 @@ def _told(report: DirectoryReport, agents: AgentReport | None) -> list[str]:
         lines.append(f"oldest      put {_age(time.time() - report.oldest)} ago")
     checkpoint = "none" if report.checkpoint is None else f"number {report.checkpoint}"
     lines.append(f"checkpoint  {checkpoint}")
-    lines.append(f"segments    {len(report.segments)}, {sum(segment.size for segment in report.segments)} bytes")
+    size = sum(segment.size for segment in report.segments)
+    lines.append(f"segments    {len(report.segments)}, {counted(size, 'byte')}")
     for segment in report.segments:
-        records = ", ".join(f"{count} {kind}s" for kind, count in sorted(segment.records.items())) or "empty"
+        records = ", ".join(counted(count, kind) for kind, count in sorted(segment.records.items())) or "empty"
         taken_out = f", {len(segment.gaps)} repaired" if segment.gaps else ""
         key = f", key {segment.key_id}" if segment.key_id else ""
-        lines.append(f"  {os.path.basename(segment.path)}  {segment.size} bytes, {records}{taken_out}{key}")  # noqa: PTH119
+        name, size = os.path.basename(segment.path), counted(segment.size, "byte")  # noqa: PTH119
+        lines.append(f"  {name}  {size}, {records}{taken_out}{key}")
     if report.quarantine:
         lines.append(f"quarantine  {', '.join(report.quarantine)}")
     return [*lines, *_damage(report), *(agent_batches.damage(agents) if agents else ())]
@@ -159,7 +162,7 @@ def _damage(report: DirectoryReport) -> list[str]:
     lines += [f"damaged: {path}: no readable header" for path in report.unreadable]
     lines += [f"unknown: {path}: missing when the checkpoint was written" for path in report.unknown]
     if report.bad_checkpoints:
-        lines.append(f"damaged: {report.bad_checkpoints} copies of the checkpoint (the log serves)")
+        lines.append(f"damaged: {counted(report.bad_checkpoints, 'copy', 'copies')} of the checkpoint (the log serves)")
     if report.missing:
         numbers = ", ".join(map(str, report.missing))
         lines.append(
@@ -168,13 +171,18 @@ def _damage(report: DirectoryReport) -> list[str]:
         )
     if report.unopened:
         lines.append(
-            f"not checked: {report.unopened} encrypted records do not open (--key-file: none, or not the right keys)"
+            f"not checked: {counted(report.unopened, 'encrypted record does', 'encrypted records do')} not open"
+            " (--key-file: none, or not the right keys)"
         )
     if report.lost_events:
-        lines.append(f"lost: {report.lost_events} events, by their sequence numbers")
+        lines.append(_lost(report.lost_events))
     if report.torn:
         lines.append("torn: the log's end was half written in a crash; opening the channel cuts it, nothing is lost")
     return lines
+
+
+def _lost(events: int) -> str:
+    return f"lost: {counted(events, 'event, by its sequence number', 'events, by their sequence numbers')}"
 
 
 def _span(start: int, end: int) -> str:
@@ -185,19 +193,20 @@ def _age(seconds: float) -> str:
     for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} seconds"
+    return counted(max(0, round(seconds)), "second")
 
 
 def _repair(args: argparse.Namespace) -> int:
     directory = _directory(args)
     done = repair(directory, data_directories=_data(args), keys=_keys(args), give_up_missing=args.give_up_missing)
     for path, size in done.mended.items():
-        print(f"mended {path}: {size} damaged bytes were taken out; the file as it was is {done.copies[path]}")
+        taken = counted(size, "damaged byte was", "damaged bytes were")
+        print(f"mended {path}: {taken} taken out; the file as it was is {done.copies[path]}")
     if done.given_up:
         numbers = ", ".join(map(str, done.given_up))
         print(f"gave up the missing segments {numbers}; the checkpoints that knew them are in {directory}/quarantine")
     if done.lost_events:
-        print(f"lost: {done.lost_events} events, by their sequence numbers")
+        print(_lost(done.lost_events))
     for failure in done.failures:
         print(f"failed: {failure}")
     if not done.mended and not done.failures:

@@ -10,6 +10,7 @@ from ..channels.file.recovery.inspection import look_at_events
 from ..channels.file.recovery.ownership import LOCK_NAME
 from ..channels.file.store.encryption import KeyProvider
 from ..errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelKeyError
+from ..plural import counted
 from .agent_batches import look_at_batches
 from .drain import DrainRefusedError, drain
 from .output import tell_error
@@ -51,7 +52,7 @@ def drain_all(
             tell_error("channel", error)
         else:
             emptied += outcome.complete
-    print(f"{emptied} of {len(directories)} directories are delivered")
+    print(f"{emptied} of {counted(len(directories), 'directory is', 'directories are')} delivered")
     return emptied == len(directories)
 
 
@@ -90,4 +91,4 @@ def _waiting(directory: Path, keys: KeyProvider | None) -> str:
         return "not counted, a key is missing (--key-file)"
     except ChannelError as error:
         return f"not counted: {error}"
-    return f"{report.events if report else 0} events"
+    return counted(report.events if report else 0, "event")

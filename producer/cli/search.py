@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 
+from ..plural import counted
 from ..reading.search import PAGE, LogstoreSearch, Search, command_of, is_paged
 from ..wire.read_log_group import Fields
 from .exit_codes import ExitCode
@@ -53,7 +54,8 @@ def _write(printed: Writer, pages: Iterator[list[Fields]], *, newest_first: bool
         printed.close()
     if failure is not None:
         if found:
-            tell(f"only the {'newest' if newest_first else 'oldest'} {found} logs were found before this:")
+            logs = counted(found, "log was", "logs were")
+            tell(f"only the {'newest' if newest_first else 'oldest'} {logs} found before this:")
         raise failure
     return found
 
@@ -76,7 +78,7 @@ def _pages(searching: LogstoreSearch, wanted: Search, limit: int, *, newest_firs
         if len(page) < PAGE and offset < limit:
             return
     if searching.logs(wanted, newest_first=newest_first, offset=offset, line=1):
-        tell(f"the {'newest' if newest_first else 'oldest'} {limit} logs; there are more (--limit)")
+        tell(f"the {'newest' if newest_first else 'oldest'} {counted(limit, 'log')}; there are more (--limit)")
 
 
 def count(args: argparse.Namespace) -> int:

@@ -20,6 +20,7 @@ from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.settling.outcomes import Abandonment
 from ..pipeline.settling.thinned_log import ThinnedLog
 from ..pipeline.threads import StageThread
+from ..plural import counted
 from ..records import SEQUENCED, StreamKey
 from ..results import Result
 from .dead_letters import DeadLetters
@@ -253,10 +254,10 @@ class Acks:
     def _refused(self, error: Exception, events: int) -> None:
         if self._refusals.due(type(error).__name__, 0) is not None:
             _log.error(
-                "%s: the channel did not acknowledge %d events that are done with: %s: %s. What it has not forgotten "
+                "%s: the channel did not acknowledge %s done with: %s: %s. What it has not forgotten "
                 "when the process ends will be sent again",
                 self._name,
-                events,
+                counted(events, "event that is", "events that are"),
                 type(error).__name__,
                 error,
             )

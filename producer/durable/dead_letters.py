@@ -19,6 +19,7 @@ from ..errors import TransactionFullError
 from ..interfaces import Channel, Event
 from ..loggers import get_logger
 from ..pipeline.settling.thinned_log import ThinnedLog
+from ..plural import counted
 from ..results import Attempt, Result
 
 _log = get_logger("producer.dead_letters")
@@ -106,10 +107,10 @@ class DeadLetters:
         silent = self._refusals.due(type(error).__name__, events)
         if silent is not None:
             _log.error(
-                "%s: the dead letter channel refused %d events, which stay in the channel and are tried again by the "
-                "next producer on it: %s: %s%s",
+                "%s: the dead letter channel refused %s in the channel and tried again by the next producer on it: "
+                "%s: %s%s",
                 self._name,
-                events,
+                counted(events, "event, which is kept", "events, which are kept"),
                 type(error).__name__,
                 error,
                 f"; {silent} more likewise since the last such line" if silent else "",

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ..interfaces import ADOPTED_HEADER, Event, Record
 from ..numbering import MAX_NUMBER
+from ..plural import counted
 from ..records import ADOPTED, IDEMPOTENT, ORDERED, SEQUENCED, StreamKey
 
 _HEAD = Struct(">8sQI")
@@ -116,12 +117,14 @@ def read_event(event: Event) -> StoredRecord:
     """
     headers, body = event.headers, event.body
     if len(body) < _HEAD.size:
-        raise UnreadableEventError(f"its body has {len(body)} bytes; a record's has {_HEAD.size} and its logs")
+        raise UnreadableEventError(
+            f"its body has {counted(len(body), 'byte')}; a record's has {_HEAD.size} and its logs"
+        )
     logs = int.from_bytes(body[IDENT_SIZE : _HEAD.size], "big")
     record = body[_HEAD.size :] if len(body) < _VIEWED else memoryview(body)[_HEAD.size :]
     if not 1 <= logs <= MAX_BATCH_COUNT or not 1 <= len(record) <= MAX_BATCH_SIZE_IN_BYTES:
         raise UnreadableEventError(
-            f"{logs} logs in {len(record)} bytes; a request carries 1 to {MAX_BATCH_COUNT} logs, "
+            f"{counted(logs, 'log')} in {counted(len(record), 'byte')}; a request carries 1 to {MAX_BATCH_COUNT} logs, "
             f"in at most {MAX_BATCH_SIZE_IN_BYTES} bytes"
         )
     key = _key(*map(headers.get, _NAMES))

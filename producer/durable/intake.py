@@ -27,6 +27,7 @@ from ..numbering import Numbering
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.open_records import RECORD_OVERHEAD
 from ..pipeline.pipeline import Pipeline
+from ..plural import counted
 from ..records import StreamKey, plain
 from ..results import Callback
 from .event_format import ident_of, numbered, write_event
@@ -223,10 +224,11 @@ _SLOW = "Is the server slow or down? Raise the channel's capacity or max_block_m
 
 
 def _full_text(error: ChannelFullError) -> str:
-    limit = "no limit" if error.byte_capacity is None else str(error.byte_capacity)
+    limit = "no limit" if error.byte_capacity is None else counted(error.byte_capacity, "byte")
     advice = "It can never fit: send less at once, or raise the channel's capacity." if error.never else _SLOW
     return (
-        f"no room in channel {error.channel} within {error.waited:.3f} s (max_block_ms) for {error.wanted} events of "
-        f"{error.wanted_bytes} bytes: it holds {error.size} of {error.capacity} events (capacity) and "
-        f"{error.used_bytes} of {limit} bytes (byte_capacity). {advice}"
+        f"no room in channel {error.channel} within {error.waited:.3f} s (max_block_ms) for "
+        f"{counted(error.wanted, 'event')} of {counted(error.wanted_bytes, 'byte')}: it holds {error.size} of "
+        f"{counted(error.capacity, 'event')} (capacity) and "
+        f"{error.used_bytes} of {limit} (byte_capacity). {advice}"
     )

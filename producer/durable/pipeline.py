@@ -31,6 +31,7 @@ from ..pipeline.batching.doubt import SentBefore
 from ..pipeline.batching.open_records import OpenRecords
 from ..pipeline.pipeline import Pipeline
 from ..pipeline.threads import StageThread
+from ..plural import counted
 from ..records import StreamKey, plain
 from ..results import Callback
 from .acks import Acks
@@ -130,7 +131,8 @@ class DurablePipeline:
         )
         self._starting = threading.Lock()  # guards the start of the threads
         self._started = False
-        _log.info("%s: %d events recovered from channel %s", name, self._channel_stats.recovered, channel.name)
+        events = counted(self._channel_stats.recovered, "event")
+        _log.info("%s: %s recovered from channel %s", name, events, channel.name)
 
     def start(self) -> None:
         """Start the threads, once: what was recovered is on its way without any ``send``.

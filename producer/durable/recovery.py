@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from ..loggers import get_logger
+from ..plural import counted
 from ..records import ADOPTED, StreamKey
 from .intents import Intent, Intents
 
@@ -110,11 +111,11 @@ class Recovery:
         self._know(key)
         if stream.formed or stream.settled:
             _log.info(
-                "%s/%s: %d events had been settled; batch %d, of %d events, is sent again under its number",
+                "%s/%s: %s had been settled; batch %d, of %s, is sent again under its number",
                 *key[:2],
-                stream.settled,
+                counted(stream.settled, "event"),
                 stream.intent.sequence.number,
-                stream.formed,
+                counted(stream.formed, "event"),
             )
         if stream.formed:
             self._close(key)

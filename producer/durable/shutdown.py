@@ -12,6 +12,7 @@ from ..clock import Deadline
 from ..loggers import get_logger
 from ..pipeline.shutdown import GRACE, graceful, join_handlers
 from ..pipeline.threads import undisturbed
+from ..plural import counted
 from .feeder import PATIENCE
 from .intake import Intake
 from .pipeline import DurablePipeline
@@ -86,6 +87,7 @@ class DurableCloser:
         durable = self._durable
         where = f"channel {durable.channel.name}"
         if left:
-            _log.info("%s: closed; %d events stay in %s for the next producer on it", durable.name, left, where)
+            events = counted(left, "event stays", "events stay")
+            _log.info("%s: closed; %s in %s for the next producer on it", durable.name, events, where)
         else:
             _log.info("%s: closed; nothing is left in %s", durable.name, where)

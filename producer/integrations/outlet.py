@@ -28,6 +28,7 @@ from ..errors import (
 from ..forks import Stage, watch_fork
 from ..interfaces import CredentialsProvider
 from ..loggers import get_logger
+from ..plural import counted
 from ..records import LogItem
 from ..stream import Stream
 from .figures import check_producer
@@ -174,7 +175,8 @@ class Outlet:
             if due:
                 logs, self._told, self._told_at = self._dropped - self._told, self._dropped, now
         if due:
-            _log.warning("%s/%s: %d logs could not be handed to the producer: %s", *self._place, logs, error)
+            what = counted(logs, "log")
+            _log.warning("%s/%s: %s could not be handed to the producer: %s", *self._place, what, error)
         if fallback is not None:
             fallback()
 

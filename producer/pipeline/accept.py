@@ -16,6 +16,7 @@ from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig
 from ..errors import LogSizeTooLargeError, MaxBatchCountExceedError, ProducerError
 from ..futures import SendFuture
 from ..interfaces import Record
+from ..plural import counted
 from ..records import StreamKey
 from ..results import Callback
 from .batching.accumulator import LogAccumulator, Piece
@@ -210,7 +211,7 @@ class Admission:
             return
         charge, limit = len(record) + RECORD_OVERHEAD + overhead_of_batch(key), self.budget.limit
         if charge > limit:
-            what = f"memory for {len(record)} bytes of logs and their overhead, against total_size_in_bytes"
+            what = f"memory for {counted(len(record), 'byte')} of logs and their overhead, against total_size_in_bytes"
             raise LogSizeTooLargeError(charge, limit, what)
         if logs > MAX_BATCH_COUNT:
             raise MaxBatchCountExceedError(logs, MAX_BATCH_COUNT)
@@ -346,4 +347,5 @@ def say_how_far(error: BaseException, futures: Sequence[SendFuture], logs: int) 
     if isinstance(error, ProducerError):
         error.accepted, error.accepted_logs = futures, logs
     elif futures:
-        error.add_note(f"{logs} logs, in {len(futures)} pieces, had been accepted before; they are delivered")
+        said = f"{counted(logs, 'log')}, in {counted(len(futures), 'piece')}, had been accepted before"
+        error.add_note(f"{said}; {'it is' if logs == 1 else 'they are'} delivered")

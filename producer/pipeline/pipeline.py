@@ -18,6 +18,7 @@ from ..interfaces import Sink
 from ..loggers import get_logger
 from ..metrics import Counters, Stats
 from ..own_threads import at_work
+from ..plural import counted
 from ..records import StreamKey
 from ..results import Attempt
 from .accept import Admission
@@ -341,7 +342,8 @@ class Pipeline:
             self.flush(self.drain_timeout)
         except FlushTimeoutError:
             lost = sum(batch.log_count for batch in self.accumulator.incomplete())
-            _log.error("%s: %d records sent after the exit of the interpreter began are lost", self.name, lost)
+            what = "sent after the exit of the interpreter began"
+            _log.error("%s: %s lost", self.name, counted(lost, f"record {what} is", f"records {what} are"))
 
     def work_inline(self, deadline: Deadline) -> None:
         """Do the work of all stages on the caller's thread until nothing is left, or the deadline."""

@@ -13,6 +13,7 @@ from typing import Protocol
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import CloseTimeoutError
 from ..loggers import get_logger
+from ..plural import counted
 from .pipeline import Pipeline
 from .threads import StageThread, undisturbed
 
@@ -221,7 +222,8 @@ def _abandon_rest(pipeline: Pipeline) -> int:
     rest = pipeline.accumulator.incomplete()
     records = sum(batch.log_count for batch in rest if pipeline.abandon(batch))
     if records:
-        _log.error("%s: closed at its deadline: %d records were not delivered and failed", pipeline.name, records)
+        failed = counted(records, "record was not delivered and failed", "records were not delivered and failed")
+        _log.error("%s: closed at its deadline: %s", pipeline.name, failed)
     return records
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from ..plural import counted
 from .errors import ApiError
 
 UNCOUNTED_BYTES = 64 * 1024
@@ -51,7 +52,8 @@ class Budget:
         if units <= self._free and not self._waiting:
             self._free -= units
         elif len(self._waiting) >= self._max_waiting:
-            raise ApiError("ServerBusy", f"{self._max_waiting} requests wait for {self._name} already: try again later")
+            waiting = counted(self._max_waiting, "request waits", "requests wait")
+            raise ApiError("ServerBusy", f"{waiting} for {self._name} already: try again later")
         else:
             await self._wait(units)
         return units

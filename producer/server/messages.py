@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ..plural import counted
 from ..wire.signing import UnsignedRequest
 from .errors import ApiError
 
@@ -112,7 +113,7 @@ def parse_number(name: str, text: str, low: int = 0, high: int = (1 << 63) - 1) 
 
 def too_large(size: int, limit: int) -> ApiError:
     """The refusal of a body of ``size`` bytes where ``limit`` are allowed."""
-    return ApiError("PostBodyTooLarge", f"the body has {size} bytes, {limit} are allowed")
+    return ApiError("PostBodyTooLarge", f"the body has {counted(size, 'byte')}, {limit} are allowed")
 
 
 def path_of_target(target: bytes) -> str:

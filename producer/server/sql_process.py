@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from ..plural import counted
 from .errors import ApiError
 
 _PROGRAM = Path(__file__).with_name("sql_engine.py")
@@ -103,7 +104,9 @@ class SqlProcess:
         self._send("run", None)
         size = int.from_bytes(self._read(8), "big")
         if size > _MAX_ANSWER_FACTOR * most + 1024 * 1024:
-            raise ApiError("ParameterInvalid", f"the result has {size} bytes: use a smaller LIMIT, and shorter names")
+            raise ApiError(
+                "ParameterInvalid", f"the result has {counted(size, 'byte')}: use a smaller LIMIT, and shorter names"
+            )
         said = json.loads(self._read(size))
         self._is_fit = not said["is_worn"]
         if "refusal" in said:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 from ..client import Producer
 from ..errors import ProducerError, ResultFailedError
 from ..futures import SendFuture
+from ..plural import counted
 from ..results import Result
 from ..spark.blame import Reason, blames_rows, reason_of
 from ..spark.errors import DeliveryFailedError
@@ -275,12 +276,14 @@ class Delivery:
         more = f" (and {len(self._refused) - 1} more)" if len(self._refused) > 1 else ""
         return DeliveryFailedError(
             f"refused by {self._job.target}: {' '.join(self._refused[0].split())}{more}. Mend it, or leave the file "
-            f"out with --exclude. Acknowledged of this portion before: {self._figures.records:,} records"
+            "out with --exclude. Acknowledged of this portion before: "
+            f"{counted(self._figures.records, 'record', form=',')}"
         )
 
     def _not_acknowledged(self, sent: _Sent, reason: str) -> DeliveryFailedError:
+        were = "was" if sent.records == 1 else "were"
         return DeliveryFailedError(
-            f"{sent} for {self._job.target} were not acknowledged: {' '.join(reason.split())}. Acknowledged of this "
-            f"portion before: {self._figures.records:,} records; still on their way: "
+            f"{sent} for {self._job.target} {were} not acknowledged: {' '.join(reason.split())}. Acknowledged of this "
+            f"portion before: {counted(self._figures.records, 'record', form=',')}; still on their way: "
             f"{sum(other.records for other in self._sent):,}"
         )

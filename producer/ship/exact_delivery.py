@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from ..errors import ProducerError, ResultFailedError
 from ..futures import SendFuture
 from ..numbering import SequenceKey
+from ..plural import counted
 from ..spark.blame import reason_of
 from ..spark.errors import DeliveryFailedError
 from ..stream import Stream
@@ -123,5 +124,6 @@ class ExactDelivery:
         what = "a line" if logs == 1 else f"{logs:,} lines"
         return DeliveryFailedError(
             f"{what} of {self._path} from byte {chunk.lines.offset} on for {self._job.target}: "
-            f"{' '.join(reason.split())}. Acknowledged of this portion before: {self._figures.records:,} records"
+            f"{' '.join(reason.split())}. Acknowledged of this portion before: "
+            f"{counted(self._figures.records, 'record', form=',')}"
         )

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from .. import plural
 from ..path_text import readable
 from .account import FileFate
 from .figures import Figures
 
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, in the singular or the plural: ``1 file``, ``1,000 files``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+counted = partial(plural.counted, form=",")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import lz4.block
 import zstandard
 
 from ..errors import CompressionError
+from ..plural import counted
 
 T = TypeVar("T")
 
@@ -107,10 +108,13 @@ def decompress(data: bytes, compression: str, raw_size: int) -> bytes:
         OverflowError,
     ) as error:
         raise CompressionError(
-            f"a {compression} body of {len(data)} bytes does not decompress to {raw_size} bytes: {error}"
+            f"a {compression} body of {counted(len(data), 'byte')} does not decompress to {counted(raw_size, 'byte')}: "
+            f"{error}"
         ) from error
     if len(raw) != raw_size:
-        raise CompressionError(f"a {compression} body decompressed to {len(raw)} bytes, its header declared {raw_size}")
+        raise CompressionError(
+            f"a {compression} body decompressed to {counted(len(raw), 'byte')}, its header declared {raw_size}"
+        )
     return raw
 
 

@@ -384,5 +384,5 @@ def test_what_was_recovered_is_said_at_construction(caplog: pytest.LogCaptureFix
     channel = KeptChannel(name="mine")
     by_hand(ScriptedSink(), channel).accept(KEY, record(), 1, None)
     with caplog.at_level(logging.INFO), durable(RecordingSink(), channel) as producer:
-        assert "1 events recovered from channel mine" in caplog.text
+        assert "1 event recovered from channel mine" in caplog.text
         assert producer.stats().recovered == 1

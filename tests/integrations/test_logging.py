@@ -287,7 +287,7 @@ def test_without_memory_a_record_is_dropped_counted_said_and_given_to_the_fallba
     assert handler.dropped == 3
     assert [record.args[0] for record in fallback.records] == [0, 1, 2]  # type: ignore[index]
     assert [record.getMessage()[:53] for record in caplog.records if record.name == "producer.integrations"] == [
-        "p/l: 1 logs could not be handed to the producer: no m"
+        "p/l: 1 log could not be handed to the producer: no me"
     ]
     sink.gate.set()
     producer.close()

@@ -21,6 +21,7 @@ from ...errors import ChannelError, ConfigError, TransactionFullError
 from ...forks import Stage, call_in_child
 from ...interfaces import ChannelStats, Event, FileStats, Stored
 from ...loggers import get_logger
+from ...plural import counted
 from ..room import Claim
 from .keeper import Keeper
 from .log.log import Log
@@ -212,7 +213,8 @@ class FileChannel:
             clock=self._clock,
         )
         if len(found.events):
-            _log.info("channel %s: %d events recovered from %s", self.name, len(found.events), self.directory)
+            events = counted(len(found.events), "event")
+            _log.info("channel %s: %s recovered from %s", self.name, events, self.directory)
 
     def _note_passed(self, sequence: int) -> None:
         """An event will come behind others; also whoever opens the channel next must know."""
@@ -415,7 +417,9 @@ class FileChannel:
             takes = [sequence for sequence in sequences if sequence in taken]
             strangers = len(sequences) - len(set(takes))
         if strangers:
-            raise ChannelError(self.name, f"{strangers} of {len(sequences)} events were not taken in this transaction")
+            were = "was" if strangers == 1 else "were"
+            what = f"{strangers} of {counted(len(sequences), 'event')} {were} not taken in this transaction"
+            raise ChannelError(self.name, what)
         try:
             self._log.commit(Run(takes=takes, time=self._clock.time()))
         except ChannelError:

@@ -33,6 +33,7 @@ from ...errors import (
 from ...forks import Stage, call_in_child
 from ...interfaces import ADOPTED_HEADER, ChannelStats, Event, Stored
 from ...loggers import get_logger
+from ...plural import counted
 from .channel import FileChannel
 from .queue.file_transaction import FileTransaction
 from .recovery.ownership import CHECKPOINT_NAMES, LOCK_NAME, OTHER_NAMES, is_segment
@@ -191,7 +192,7 @@ class ProcessFileChannel:
             moved += len(events)
             self.adopted += len(events)
         if moved:
-            _log.info("channel %s: %d events adopted from %s", self.name, moved, orphan.directory)
+            _log.info("channel %s: %s adopted from %s", self.name, counted(moved, "event"), orphan.directory)
         return moved
 
     @property

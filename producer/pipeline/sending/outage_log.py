@@ -20,6 +20,7 @@ from collections import OrderedDict
 from ...clock import Clock
 from ...errors import AttemptError
 from ...loggers import get_logger
+from ...plural import counted
 
 _log = get_logger("producer.send_task")
 
@@ -121,4 +122,5 @@ class OutageLog:
             if seconds >= trouble.interval:
                 trouble.due, trouble.interval = now, FIRST_INTERVAL
         if said:
-            _log.info("%s: works again, after %.1f s and %d failed attempts", place, seconds, failures)
+            attempts = counted(failures, "failed attempt")
+            _log.info("%s: works again, after %.1f s and %s", place, seconds, attempts)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ...errors import StreamStoppedError
 from ...loggers import get_logger
 from ...metrics import Counters
+from ...plural import counted
 from ...records import plain
 from ...results import Attempt, Result
 from ..batching.accumulator import LogAccumulator
@@ -140,7 +141,7 @@ class Settlement:
             elif outcome is _Outcome.PARKED:
                 self._listener.parked(batch)
         except Exception:  # noqa: BLE001  # whatever goes wrong there, the batch is settled
-            _log.exception("a bug: the outcome of a batch of %d logs was not noted", batch.log_count)
+            _log.exception("a bug: the outcome of a batch of %s was not noted", counted(batch.log_count, "log"))
             if refund is not None:
                 refund()
         return memory if refund is None else 0

@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from ...errors import CompressionError
+from ...plural import counted
 from ...wire import snappy
 from ...wire.schema import LogGroup, WriteRequest
 from ..errors import ApiError
@@ -63,7 +64,9 @@ def _parse(body: bytes, limits: Limits) -> Any:
     try:
         message.ParseFromString(raw)
     except DecodeError as error:
-        raise ApiError("PostBodyInvalid", f"the body of {len(raw)} bytes is no WriteRequest: {error}") from error
+        raise ApiError(
+            "PostBodyInvalid", f"the body of {counted(len(raw), 'byte')} is no WriteRequest: {error}"
+        ) from error
     return message
 
 

@@ -21,6 +21,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from ...plural import counted
 from ..errors import ApiError, ClientGoneError
 from ..limits import Limits
 from ..service import Call, Service
@@ -332,5 +333,5 @@ def _check_size(logs: int, size: int, limits: Limits) -> None:
     if logs > 1 and size > limits.page_bytes:
         raise ApiError(
             "ParameterInvalid",
-            f"the {logs} logs of this page have more than {limits.page_bytes} bytes: ask for fewer with line",
+            f"the {logs} logs of this page have more than {counted(limits.page_bytes, 'byte')}: ask for fewer by line",
         )

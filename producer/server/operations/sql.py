@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ...plural import counted
 from ..errors import ApiError, ClientGoneError
 from ..limits import Limits
 from ..service import Call, Service
@@ -67,7 +68,9 @@ def check_length(text: str, limits: Limits) -> None:
     :raises ApiError: ``ParameterInvalid``.
     """
     if len(text) > limits.query_chars:
-        raise ApiError("ParameterInvalid", f"the SQL has {len(text)} characters, {limits.query_chars} are allowed")
+        raise ApiError(
+            "ParameterInvalid", f"the SQL has {counted(len(text), 'character')}, {limits.query_chars} are allowed"
+        )
 
 
 async def run_over(service: Service, sql: SqlText, tables: list[Table]) -> SqlAnswer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from ...plural import counted
 from ..errors import ApiError
 from ..limits import Limits
 from .sql_text import SqlText, folded
@@ -89,9 +90,13 @@ class SqlRows:
     def _check_size(self) -> None:
         limits = self._limits
         if self.count > limits.sql_rows:
-            raise ApiError("ParameterInvalid", f"more than {limits.sql_rows} logs match: narrow the time or the query")
+            raise ApiError(
+                "ParameterInvalid",
+                f"more than {counted(limits.sql_rows, 'log matches', 'logs match')}: narrow the time or the query",
+            )
         if self._bytes > limits.sql_bytes:
             raise ApiError(
                 "ParameterInvalid",
-                f"what the SQL names of the logs that match has more than {limits.sql_bytes} bytes: narrow the time",
+                f"what the SQL names of the logs that match has more than {counted(limits.sql_bytes, 'byte')}: "
+                "narrow the time",
             )

@@ -10,6 +10,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from ...plural import counted
 from ...wire.compression import compress, decompress
 from ...wire.schema import LogGroup, StrictText
 from ..errors import ApiError
@@ -171,10 +172,14 @@ def _read_facts(raw: bytes, limits: Limits) -> dict[str, Any]:
     try:
         group = parse_group(raw)
     except DecodeError as error:
-        raise ApiError("PostBodyInvalid", f"the body of {len(raw)} bytes is not a LogGroup: {error}") from error
+        raise ApiError(
+            "PostBodyInvalid", f"the body of {counted(len(raw), 'byte')} is not a LogGroup: {error}"
+        ) from error
     count = len(group.Logs)
     if not 1 <= count <= limits.logs:
-        raise ApiError("PostBodyInvalid", f"a LogGroup holds 1 to {limits.logs} logs, this one holds {count}")
+        raise ApiError(
+            "PostBodyInvalid", f"a LogGroup holds 1 to {counted(limits.logs, 'log')}, this one holds {count}"
+        )
     times = [log.Time for log in group.Logs]
     context, pack = split_pack_id(_tags(group).get(PACK_ID_TAG, "")) or (None, None)
     return {

@@ -12,6 +12,7 @@ import itertools
 import sqlite3
 from dataclasses import dataclass
 
+from ...plural import counted
 from ..errors import ApiError
 
 MAX_SHARDS = 256
@@ -96,8 +97,8 @@ def split_shard(
     if writable + len(bounds) - 2 > MAX_SHARDS:
         raise ApiError(
             "ParameterInvalid",
-            f"the logstore has {writable} shards that take logs: {len(bounds) - 2} more would be over {MAX_SHARDS},"
-            " which are the most",
+            f"the logstore has {counted(writable, 'shard that takes', 'shards that take')} logs: {len(bounds) - 2} more"
+            f" would be over {MAX_SHARDS}, which are the most",
         )
     _close(connection, logstore, shard)
     parts = itertools.pairwise(bounds)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...loggers import get_logger
 from ...path_text import readable
+from ...plural import counted
 from ...wire.log_start import Logs
 from ..files.find import LINK_TO_DIRECTORY, Found
 from ..files.plan import cut, pack, partition_size
@@ -83,4 +84,6 @@ class Looks:
 
 def _loss(lost: Range) -> str:
     path, size = readable(lost.file.path), lost.file.size - lost.start
-    return f"{path}: {size} bytes from byte {lost.start} on were deleted before they were shipped"
+    one = f"byte from byte {lost.start} on was deleted before it was shipped"
+    several = f"bytes from byte {lost.start} on were deleted before they were shipped"
+    return f"{path}: {counted(size, one, several)}"

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 
+from ...plural import counted
 from ...spark.errors import SparkJobError
 from ..errors import FileChangedError
 from ..files.compressed import DAMAGE, decompressing
@@ -84,8 +85,9 @@ def _check_length(descriptor: int, split: Split) -> None:
     size = os.fstat(descriptor).st_size
     if size < split.file.size:
         raise FileChangedError(
-            f"{split.file.path}: has {size} bytes and had {split.file.size} when the job began: it was truncated, and "
-            "lines were lost before they could be read. Rotate by renaming, or ship only files that are complete"
+            f"{split.file.path}: has {counted(size, 'byte')} and had {split.file.size} when the job began: it "
+            "was truncated, and lines were lost before they could be read. Rotate by renaming, or ship only files that "
+            "are complete"
         )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...errors import ConfigError
+from ...plural import counted
 from ...reading.errors import LogHubReadError
 from ...reading.search import PAGE, LogstoreSearch, Search
 from ...records import LogItem
@@ -133,8 +134,8 @@ def _pages_of(searching: LogstoreSearch, wanted: Search, count: int) -> Iterator
         logs = searching.logs(wanted, offset=offset, line=min(PAGE, count - offset))
         if not logs:
             raise LogHubReadError(
-                f"GetLogs from {wanted.begin} to {wanted.end} gave {offset} logs of the {count} that GetHistograms "
-                "counted: some were deleted meanwhile, or the index is not complete yet; read again"
+                f"GetLogs from {wanted.begin} to {wanted.end} gave {counted(offset, 'log')} of the {count} that "
+                "GetHistograms counted: some were deleted meanwhile, or the index is not complete yet; read again"
             )
         yield f"from {wanted.begin} to {wanted.end}, offset {offset}", logs
         offset += len(logs)

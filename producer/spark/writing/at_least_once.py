@@ -15,6 +15,7 @@ import pyarrow as pa
 from ...client import Producer
 from ...errors import ProducerError, ResultFailedError
 from ...futures import SendFuture
+from ...plural import counted
 from ...results import Result
 from ...stream import Stream
 from ..blame import blames_rows, reason_of
@@ -154,8 +155,9 @@ class AtLeastOnce:
             self._sent = others
 
     def _not_acknowledged(self, rows: Rows, reason: str) -> DeliveryFailedError:
+        were = "was" if len(rows) == 1 else "were"
         return DeliveryFailedError(
-            f"{rows} of partition {self._partition} for {self._options.target} were not acknowledged: "
-            f"{' '.join(reason.split())}. Acknowledged by this task before: {self._metrics.rows} rows; still on their "
-            f"way: {sum(len(other.rows) for other in self._sent)}"
+            f"{rows} of partition {self._partition} for {self._options.target} {were} not acknowledged: "
+            f"{' '.join(reason.split())}. Acknowledged by this task before: {counted(self._metrics.rows, 'row')}; "
+            f"still on their way: {sum(len(other.rows) for other in self._sent)}"
         )

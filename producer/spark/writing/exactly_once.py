@@ -29,6 +29,7 @@ from ...errors import InvalidArgumentError, ProducerError, ResultFailedError
 from ...futures import SendFuture
 from ...interfaces import Record
 from ...numbering import SequenceKey
+from ...plural import counted
 from ...results import Result
 from ...stream import Stream
 from ...wire.columnar import ColumnarEncoder, EncodedRows, Names
@@ -337,9 +338,10 @@ class _Line:
             metrics.already_written += len(chunk)
 
     def _not_acknowledged(self, rows: Rows, reason: str) -> DeliveryFailedError:
+        were = "was" if len(rows) == 1 else "were"
         return DeliveryFailedError(
-            f"{rows} of partition {self._partition} for {self._options.target} were not acknowledged: "
-            f"{' '.join(reason.split())}. Acknowledged by this task before: {self._metrics.rows} rows"
+            f"{rows} of partition {self._partition} for {self._options.target} {were} not acknowledged: "
+            f"{' '.join(reason.split())}. Acknowledged by this task before: {counted(self._metrics.rows, 'row')}"
         )
 
 

@@ -14,6 +14,7 @@ from pyarrow import ArrowException
 from ...config import MAX_BATCH_SIZE_IN_BYTES
 from ...errors import InvalidArgumentError, LogSizeTooLargeError
 from ...loggers import get_logger
+from ...plural import counted
 from ..blame import Reason
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics
@@ -84,7 +85,7 @@ class Refusals:
         if self.on_failure is OnFailure.FAIL:
             raise DeliveryFailedError(
                 f"{where}, refused by {self._target}: {reason}. Mend it, or write with onFailure=deadletter or drop. "
-                f"Acknowledged by this task before: {self._metrics.rows} rows"
+                f"Acknowledged by this task before: {counted(self._metrics.rows, 'row')}"
             )
         if self._letters is None:
             self._metrics.dropped += len(rows)

@@ -11,6 +11,7 @@ from ...client import Producer
 from ...credentials import EnvironmentCredentials
 from ...errors import ConfigError
 from ...loggers import get_logger
+from ...plural import counted
 from ..errors import DeliveryFailedError
 from ..executor import leased_producer
 from .at_least_once import AtLeastOnce
@@ -52,10 +53,10 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: st
         letters.finish()
     if metrics.already_written:
         _log.warning(
-            "partition %d: %d of %d rows stood in %s already, from an earlier attempt or a run of the same name",
+            "partition %d: %d of %s stood in %s already, from an earlier attempt or a run of the same name",
             part.number,
             metrics.already_written,
-            metrics.rows,
+            counted(metrics.rows, "row"),
             options.target,
         )
     return metrics

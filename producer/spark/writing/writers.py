@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from ...clock import Clock, SystemClock
 from ...errors import ConfigError
 from ...loggers import get_logger
+from ...plural import counted
 from ..errors import SparkJobError
 from .metrics import WriteMetrics, report
 from .options import Guarantee, WriteOptions
@@ -86,8 +87,8 @@ class LogHubWriter(DataSourceArrowWriter):
         report(total, f"wrote to {self._options.target}", self._options.metrics_path)
         if total.rows and total.already_written == total.rows:
             _log.warning(
-                "all %d rows stood in %s already, from a run named %r: another run needs a runId of its own",
-                total.rows,
+                "%s stood in %s already, from a run named %r: another run needs a runId of its own",
+                counted(total.rows, "row, which is all,", "rows, which are all,"),
                 self._options.target,
                 self._options.run_id,
             )
@@ -96,11 +97,11 @@ class LogHubWriter(DataSourceArrowWriter):
         """A task has failed for good; what others have sent stays sent."""
         done = _total(messages)
         _log.error(
-            "the write to %s failed: %d of its tasks had ended well by then, with %d rows acknowledged; other tasks "
+            "the write to %s failed: %d of its tasks had ended well by then, with %s acknowledged; other tasks "
             "may still be sending",
             self._options.target,
             done.tasks,
-            done.rows,
+            counted(done.rows, "row"),
         )
         report(done, f"the failed write to {self._options.target}", self._options.metrics_path, failed=True)
 
@@ -129,10 +130,10 @@ class LogHubStreamWriter(DataSourceStreamArrowWriter):
         )
         if total.already_written:
             _log.warning(
-                "micro-batch %d: %d of its %d rows stood in %s already, from an earlier attempt at it",
+                "micro-batch %d: %d of its %s stood in %s already, from an earlier attempt at it",
                 batchId,
                 total.already_written,
-                total.rows,
+                counted(total.rows, "row"),
                 self._options.target,
             )
 
@@ -140,11 +141,11 @@ class LogHubStreamWriter(DataSourceStreamArrowWriter):
         """A task of the micro-batch has failed for good; the query ends, and its restart sends the batch again."""
         done = _total(messages)
         _log.error(
-            "micro-batch %d to %s failed: %d of its tasks had ended well by then, with %d rows acknowledged",
+            "micro-batch %d to %s failed: %d of its tasks had ended well by then, with %s acknowledged",
             batchId,
             self._options.target,
             done.tasks,
-            done.rows,
+            counted(done.rows, "row"),
         )
         what = f"the failed micro-batch {batchId} to {self._options.target}"
         report(done, what, self._options.metrics_path, batch=batchId, failed=True)

@@ -628,7 +628,7 @@ def test_an_event_that_is_damaged_on_the_disk_is_lost_alone(fsync: str | float, 
         flip(disk, path, record.offset + 60)
         with caplog.at_level(logging.ERROR):
             assert drained(channel) == expected[:50] + expected[51:]
-        assert "1 events are damaged on the disk and lost; the next ones follow" in caplog.text
+        assert "1 event is damaged on the disk and lost; the next ones follow" in caplog.text
         found = file_stats(channel)
         assert (found.lost_events, found.damaged_records, found.quarantined) == (1, 1, 1)
         assert channel.stats().take_errors == 1

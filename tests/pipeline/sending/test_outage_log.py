@@ -127,7 +127,7 @@ def test_a_second_outage_is_said_at_once_but_flapping_is_thinned(caplog: pytest.
             clock.advance(12)
             log.accepted("p")
         assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"] * 2
-        assert "works again, after 12.0 s and 1 failed attempts" in caplog.messages[1]
+        assert "works again, after 12.0 s and 1 failed attempt" in caplog.messages[1]
         caplog.clear()
         for _ in range(int(LONGEST_INTERVAL) * 10):
             log.failed("p", NO_ROUTE, attempt=1, delay=1.0)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ....errors import ChannelIOError
 from ....interfaces import Event
 from ....loggers import get_logger
+from ....plural import counted
 from ..store.disk import Disk
 from ..store.format import decode_event
 from ..store.lost import LostEvent, TellLost
@@ -143,9 +144,14 @@ class EventReader:
             self._ledger.set_aside(taken, entry.sequence)
         if entries:
             _log.error(
-                "channel %s: %d events cannot be read and are set aside, the first of them event %d of segment %d; "
-                "they come back with the next checkpoint",
-                *(self._name, len(entries), entries[0].sequence, entries[0].segment),
+                "channel %s: %s, the first of them event %d of segment %d; what is set aside comes back with the next "
+                "checkpoint",
+                self._name,
+                counted(
+                    len(entries), "event cannot be read and is set aside", "events cannot be read and are set aside"
+                ),
+                entries[0].sequence,
+                entries[0].segment,
             )
 
     def _lose(self, taken: Taken, entries: Sequence[Entry]) -> None:
@@ -156,7 +162,9 @@ class EventReader:
             self._tell_lost([self._segments.left_of(entry) for entry in entries], 0)
             return
         _log.error(
-            "channel %s: %d events are damaged on the disk and lost; the next ones follow", self._name, len(entries)
+            "channel %s: %s damaged on the disk and lost; the next ones follow",
+            self._name,
+            counted(len(entries), "event is", "events are"),
         )
 
     def _keep_damaged(self, entry: Entry) -> None:

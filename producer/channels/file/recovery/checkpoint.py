@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ....loggers import get_logger
+from ....plural import counted
 from ..log.run import Position
 from ..queue.event_queue import Columns
 from ..store.disk import Disk
@@ -82,7 +83,7 @@ def decode(data: bytes) -> Checkpoint:
     :raises BadCheckpointError: these are not the bytes of a checkpoint.
     """
     if len(data) < _HEAD.size + _CRC.size:
-        raise BadCheckpointError(f"it has only {len(data)} bytes")
+        raise BadCheckpointError(f"it has only {counted(len(data), 'byte')}")
     if not data.startswith(MAGIC):
         raise BadCheckpointError("it is not a checkpoint")
     if _CRC.unpack_from(data, len(data) - _CRC.size)[0] != crc32(memoryview(data)[: -_CRC.size]):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ....clock import Clock
 from ....errors import ChannelFormatError, ChannelIOError, ChannelKeyError
 from ....loggers import get_logger
+from ....plural import counted
 from ..queue.event_queue import Columns
 from ..store.directories import Directories
 from ..store.disk import Disk
@@ -212,8 +213,8 @@ class _Recovery:
                     disk.truncate(file, offset)
                     disk.sync(file)
                     _log.warning(
-                        "channel %s: the end of segment %d was torn by a crash: %d bytes, never acknowledged, %s",
-                        *(self._place.name, segment.number, size - offset, where),
+                        "channel %s: the end of segment %d was torn by a crash: %s, never acknowledged, %s",
+                        *(self._place.name, segment.number, counted(size - offset, "byte"), where),
                     )
             finally:
                 disk.close(file)
@@ -267,11 +268,11 @@ class _Recovery:
     def _tell_damage(self, replay: Replay, headless: int) -> None:
         if replay.findings.damaged_records or headless:
             _log.error(
-                "channel %s: %d damaged records in segments %s;%s the segments are in %s/%s",
+                "channel %s: %s in segments %s;%s the segments are in %s/%s",
                 self._place.name,
-                replay.findings.damaged_records,
+                counted(replay.findings.damaged_records, "damaged record"),
                 replay.damaged,
-                f" {replay.findings.lost_events} events are lost;" if self._lost is None else "",
+                f" {counted(replay.findings.lost_events, 'event is', 'events are')} lost;" if self._lost is None else "",
                 self._place.main,
                 quarantine.QUARANTINE,
             )

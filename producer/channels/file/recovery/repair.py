@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ....clock import Clock, SystemClock
 from ....errors import ChannelFormatError, ChannelIOError
+from ....plural import counted
 from ..log.run import Position
 from ..queue.event_queue import Columns
 from ..store.directories import Directories
@@ -258,7 +259,9 @@ def _gaps(data: bytes, damages: Sequence[Damage], cuts: Sequence[int]) -> list[t
             # At the end of a file one may reach beyond it; a byte of payload tells it from zeros never written.
             size = max(end - start, FRAME_SIZE + 1) if damage.final else end - start
             if size < FRAME_SIZE:
-                raise OSError(errno.EIO, f"{size} damaged bytes at {start} are too few to put anything in their place")
+                raise OSError(
+                    errno.EIO, f"{counted(size, 'damaged byte')} at {start}: too few to put anything in their place"
+                )
             gaps.append((start, encode_gap(header.seed, sequence, transaction, size)))
     return gaps
 

@@ -17,6 +17,7 @@ from struct import unpack
 from ....clock import Clock
 from ....errors import ChannelFormatError
 from ....loggers import get_logger
+from ....plural import counted
 from ..queue.event_queue import Columns
 from ..store.disk import Disk
 from ..store.encryption import OVERHEAD
@@ -456,16 +457,17 @@ class Replay:
         self._keep([place for place, pointer in enumerate(pointers) if pointer >> OFFSET_BITS in present])
         lost = before - len(self.events)
         self.findings.lost_events += lost
-        _log.error("channel %s: %d events are lost: their segments do not exist any more", self._name, lost)
+        what = counted(lost, "event is lost: its segment does", "events are lost: their segments do")
+        _log.error("channel %s: %s not exist any more", self._name, what)
 
     def _tell_progress(self, segment: Segment) -> None:
         now = self._clock.monotonic()
         if now - self._told > PROGRESS_SECONDS:
             self._told = now
             _log.info(
-                "channel %s: %d records replayed in %.0f s, at segment %d of %d",
+                "channel %s: %s replayed in %.0f s, at segment %d of %d",
                 self._name,
-                self.findings.replayed,
+                counted(self.findings.replayed, "record"),
                 now - self._began,
                 segment.number,
                 self._segments[-1].number,

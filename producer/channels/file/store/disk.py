@@ -13,6 +13,8 @@ import os
 import shutil
 from pathlib import Path
 
+from ....plural import counted
+
 _ZEROS = bytes(256 << 10)
 
 #: Whoever only looks at a lock has it for a few microseconds; so often it is tried again.
@@ -109,7 +111,7 @@ class Disk:
         """Replace bytes in the middle of a file; for repairs only."""
         written = os.pwrite(file, data, offset)
         if written != len(data):
-            raise OSError(errno.EIO, f"only {written} of {len(data)} bytes were written")
+            raise OSError(errno.EIO, f"only {written} of {counted(len(data), 'byte')} were written")
 
     def truncate(self, file: int, size: int) -> None:
         """Cut the file to ``size`` bytes."""

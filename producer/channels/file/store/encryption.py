@@ -20,6 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ....errors import ConfigError
 from ....installing import how_to_install
+from ....plural import counted
 
 _NONCE = 12
 _TAG = 16
@@ -117,7 +118,7 @@ def _decode_key(key_id: str, text: object, where: str) -> bytes:
     except (binascii.Error, ValueError):
         raise ConfigError("encryption", rule, "something else") from None
     if len(key) != KEY_SIZE:
-        raise ConfigError("encryption", rule, f"{len(key)} bytes")
+        raise ConfigError("encryption", rule, counted(len(key), "byte"))
     if not 1 <= len(key_id.encode()) <= MAX_KEY_ID:
         raise ConfigError("encryption", f"the id of a key in {where} must have 1 to {MAX_KEY_ID} bytes", key_id)
     return key

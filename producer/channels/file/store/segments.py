@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ....clock import Clock
 from ....errors import ChannelKeyError
+from ....plural import counted
 from .disk import Disk
 from .encryption import KEY_SIZE, MAX_KEY_ID, KeyProvider, SegmentCipher
 from .format import FRAME_SIZE, SegmentHeader, headers_left
@@ -91,7 +92,7 @@ class Segments:
             message = f"segment {header.number} needs the key {header.key_id!r}, which the key provider does not have"
             raise ChannelKeyError(self._name, header.key_id, message) from None
         if not isinstance(key, bytes) or len(key) != KEY_SIZE:
-            what = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
+            what = counted(len(key), "byte") if isinstance(key, bytes) else type(key).__name__
             message = f"the key provider gave {what} as the key {header.key_id!r}: a key is {KEY_SIZE} bytes"
             raise ChannelKeyError(self._name, header.key_id, message)
         return SegmentCipher(key, header.salt)

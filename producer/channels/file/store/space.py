@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from ....clock import Clock
 from ....errors import DiskFullError
 from ....loggers import get_logger
+from ....plural import counted
 from .disk import Disk
 
 _log = get_logger("producer.channel")
@@ -114,12 +115,12 @@ class Space:
         if not self._told and self._minimum < self._reserve:
             self._told = True
             _log.warning(
-                "channel %s: %s has %d bytes free, too few for a reserve of %d (reserve) besides %d "
+                "channel %s: %s has %s free, too few for a reserve of %d (reserve) besides %d "
                 "(minimum_free_space): if the disk becomes full, what is delivered cannot be acknowledged until "
                 "somebody frees some space",
                 self._name,
                 self._directories[0],
-                free,
+                counted(free, "byte"),
                 self._reserve,
                 self._minimum,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+from ....plural import counted
 from ...errors import FileChangedError
 from .address import shown
 from .choose import files_of
@@ -92,4 +93,4 @@ class RemoteFile(io.BufferedIOBase):
 
 
 def _told(seen: Seen) -> str:
-    return ", ".join([f"{seen.size} bytes", *seen.version.splitlines()])
+    return ", ".join([counted(seen.size, "byte"), *seen.version.splitlines()])

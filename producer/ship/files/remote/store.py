@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ....installing import how_to_install
+from ....plural import counted
 from ...errors import InputError
 from .address import HOSTED, STORES, shown, without_secrets
 from .seen import AccessRefusedError, NotThereError, RemoteError, Seen, version_of
@@ -154,7 +155,7 @@ def _whole(data: bytes, address: str, position: int, size: int) -> bytes:
     :raises RemoteError: it is not; nothing at all is for the reader to judge.
     """
     if data and len(data) != size:
-        raise RemoteError(f"{shown(address)}: {len(data)} bytes came at byte {position}, and not {size}")
+        raise RemoteError(f"{shown(address)}: {counted(len(data), 'byte')} came at byte {position}, and not {size}")
     return data
 
 

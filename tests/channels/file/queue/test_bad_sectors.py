@@ -40,7 +40,7 @@ def test_one_bad_sector_costs_one_event_and_only_for_as_long_as_it_is_bad(caplog
         assert take(channel, 1000) == expected[:899]
         assert take_what_comes(channel, 3) == expected[900:]
         assert (channel.stats().size, channel.stats().taken) == (0, 1)
-        assert "1 events cannot be read and are set aside" in caplog.text
+        assert "1 event cannot be read and is set aside" in caplog.text
         for number in range(3):  # the sector stays bad: nobody waits for it
             assert channel.checkpoint(force=True)
             put(channel, number)

@@ -18,6 +18,7 @@ import pytest
 from producer.channels.file.recovery.checkpoint import encode, load
 from producer.channels.file.store.format import FIRST_RECORD, Kind
 from producer.errors import ChannelIOError
+from producer.plural import counted
 from tests.channels.file.opening import (
     CHECKPOINTS,
     DIRECTORY,
@@ -385,7 +386,8 @@ def test_damage_inside_the_log_costs_only_what_it_hit(place: str, caplog: pytest
         found = file_stats(again)
         assert (found.damaged_records, found.quarantined, found.torn_tails) == (1, 1, 0)
         assert found.lost_events == (lost is not None)
-        assert f"1 damaged records in segments [1]; {found.lost_events} events are lost" in caplog.text
+        lost_events = counted(found.lost_events, "event is", "events are")
+        assert f"1 damaged record in segments [1]; {lost_events} lost" in caplog.text
         assert disk.exists(f"{DIRECTORY}/quarantine/log-0000000001.copy")
         assert drained(again) == [body for number, body in enumerate(expected) if number != lost]
 
