@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from .credentials import Credentials, StaticCredentials, is_header_text
 from .errors import ConfigError
 from .foreign_names import hint
+from .names import PROJECT_RULE, is_project_name
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -33,7 +34,6 @@ MAX_BATCH_SIZE_IN_BYTES = 8 * MIB
 #: A batch never holds more logs than this.
 MAX_BATCH_COUNT = 40_960
 _MAX_INT = 2**63 - 1
-_PROJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,12 +432,8 @@ class ProjectConfig(_ProjectOptions):
     def __post_init__(
         self, access_key_id: str | None, access_key_secret: str | None, security_token: str | None
     ) -> None:
-        if not _is_project_name(self.project):
-            raise ConfigError(
-                "project",
-                "must be lower-case letters, digits and dashes, with a letter or a digit at both ends",
-                self.project,
-            )
+        if not is_project_name(self.project):
+            raise ConfigError("project", PROJECT_RULE, self.project)
         object.__setattr__(self, "endpoint", _normal_endpoint(self.endpoint))
         _check_has_no_project(self.endpoint, self.project)
         if self.user_agent is not None and not is_header_text(self.user_agent):
@@ -478,10 +474,6 @@ class ProjectConfig(_ProjectOptions):
         return _rebuild_project, (self.project, self.endpoint, self.credentials, self.user_agent)
 
 
-def _is_project_name(value: object) -> bool:
-    return isinstance(value, str) and _PROJECT_NAME.fullmatch(value) is not None
-
-
 def _rebuild_project(project: str, endpoint: str, credentials: Any, user_agent: str | None) -> ProjectConfig:
     return ProjectConfig(project, endpoint=endpoint, credentials=credentials, user_agent=user_agent)
 
@@ -513,7 +505,7 @@ def _check_has_no_project(endpoint: str, project: str) -> None:
     """Where it is certain: in a private network a host may well be called like the project."""
     parts = urlsplit(endpoint)
     before, _, host = parts.netloc.partition(".")
-    if _SERVICE_HOST.fullmatch(host) and _is_project_name(before.lower()):
+    if _SERVICE_HOST.fullmatch(host) and is_project_name(before.lower()):
         if before.lower() != project.lower():
             rule = f"must not begin with a project, and {before!r} is another one: write {parts.scheme}://{host}"
             raise ConfigError("endpoint", rule, endpoint)

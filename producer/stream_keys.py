@@ -9,18 +9,12 @@ from itertools import chain
 
 from .config import ProducerConfig, host_address
 from .errors import InvalidArgumentError, LogSizeTooLargeError
+from .names import LOGSTORE_RULE, is_logstore_name
 from .numbering import Numbering, SequenceKey
 from .records import IDEMPOTENT, ORDERED, StreamKey
 from .wire.put_logs import adjust_shard_hash
 
 _HASH = re.compile(r"[0-9a-fA-F]{32}")
-_LOGSTORE = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
-_MOST_CHARACTERS = 63
-#: The service's rule. It also wants two characters at least, which servers of one's own need not.
-LOGSTORE_RULE = (
-    "must be lower-case letters, digits, dashes and underscores, begin and end with a letter or a digit, and have 63 "
-    "characters at most"
-)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REMEMBERED = 1024
 #: What names a stream travels with every batch of it, and is kept in memory with it, bytes.
@@ -161,11 +155,6 @@ class StreamKeys:
                 f"shard_hash: without adjust_shard_hash it must be 32 hexadecimal digits, got {shard_hash!r}"
             )
         return shard_hash
-
-
-def is_logstore_name(name: str) -> bool:
-    """Whether the service could have a logstore of this name."""
-    return len(name) <= _MOST_CHARACTERS and _LOGSTORE.fullmatch(name) is not None
 
 
 def _check_size(key: StreamKey) -> None:

@@ -96,6 +96,19 @@ def test_what_is_wrong_is_said_in_a_sentence(
     assert "hunter2" not in str(error)
 
 
+def test_a_look_at_what_the_first_write_creates_is_no_fault_and_creates_nothing() -> None:
+    """A misspelt logstore is said to be missing, of a server that creates one when it is written to; it stays so."""
+    with LogHubServer() as server:
+        with producer_for(server) as producer:
+            for logstore, told in (("app-lgo", "project shop does not exist"), (None, "project shop does not exist")):
+                assert f"but {told}: the first write creates it" in producer.check("shop", logstore, timeout=5)
+            producer.send("shop", "app-log", {"a": "b"}).result(timeout=10)
+            told = "logstore app-lgo does not exist in project shop: the first write creates it"
+            assert told in producer.check("shop", "app-lgo", timeout=5)
+        with Client(server, project="shop") as client:
+            assert client.get("/logstores").json()["logstores"] == ["app-log"]
+
+
 def test_a_project_that_does_not_exist(server: LogHubServer) -> None:
     """It is told from a logstore that does not."""
     error = wrong(producer_for(server, "shpo"), None, "shpo")

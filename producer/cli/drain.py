@@ -39,7 +39,9 @@ from ..errors import (
 )
 from ..interfaces import ChannelStats, Delivery, Receipt, Transaction
 from ..metrics import Stats
+from ..plural import counted
 from ..sinks.loghub.sink import LogHubSink
+from ..wire.list_shards import CREATED_BY_A_WRITE
 from .channel_logs import OF_AN_AGENT
 from .profiles import Settings
 
@@ -228,6 +230,8 @@ class _Sink(LogHubSink):
             try:
                 self.ask_for_shards(project, logstore)
             except AttemptError as failure:
+                if CREATED_BY_A_WRITE in failure.message:
+                    return None
                 error = failure
                 if not error.immediate:
                     break
@@ -267,7 +271,7 @@ def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig, 
             sink.put_project(settings.project_config(name))
         size = channel.stats().size
         of = f", of {', '.join(projects)}" if projects else ""
-        print(f"{size} event{'s' * (size != 1)} to deliver{of}", flush=True)
+        print(f"{counted(size, 'event')} to deliver{of}", flush=True)
         sink.end_at(end)
         sink.check(destinations)
         sink.end_at(None if end is None else end + _GRACE)
@@ -379,8 +383,8 @@ def _outcome(stats: Stats, refused: int) -> Outcome:
 
 def _tell_outcome(outcome: Outcome, directory: str, letters: str) -> None:
     print(
-        f"{outcome.delivered} events delivered, {outcome.refused} refused for good, {outcome.damaged} damaged, "
-        f"{outcome.left} left in the channel"
+        f"{counted(outcome.delivered, 'event')} delivered, {outcome.refused} refused for good, "
+        f"{outcome.damaged} damaged, {outcome.left} left in the channel"
     )
     if outcome.refused:
         print(f"those refused are in {letters}, with the reasons")
@@ -400,6 +404,6 @@ def _wait(producer: Producer, sink: _Sink, end: float | None) -> None:
                 return
             if now - told >= _PROGRESS:
                 told = now
-                print(f"{producer.stats().stored} events left", flush=True)
+                print(f"{counted(producer.stats().stored, 'event')} left", flush=True)
         else:
             return

@@ -28,6 +28,7 @@ STATUS_OF = {
     "InvalidRequestTime": 400,
     "InvalidSequenceId": 400,
     "LogStoreAlreadyExist": 400,
+    "LogStoreInfoInvalid": 400,
     "MissingBodyRawSize": 400,
     "MissingContentMD5": 400,
     "ParameterInvalid": 400,

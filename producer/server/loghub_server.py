@@ -62,8 +62,7 @@ class LogHubServer:
         :param access_keys: secrets (or :class:`AccessKey`) by access key id; by default one key, see ``access_key_id``,
             that everybody knows, and that is good on this machine only.
         :param shards: shards of a logstore whose creator does not say, 1 to 256.
-        :param auto_create: whether the first write to a logstore, or the first look at its shards, creates it and its
-            project.
+        :param auto_create: whether the first write to a logstore creates it and its project; a look never does.
         :param clock_offset: seconds that the server's clock is ahead of the machine's.
         :param refused_takes_number: whether a write that is refused for its body uses up its sequence number all the
             same, and the number is looked at before the body. The protocol does not say; a client that trusts in one

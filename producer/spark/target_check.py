@@ -9,6 +9,7 @@ from ..config import ProducerConfig
 from ..errors import AttemptError, ConfigError, MisconfiguredError, NetworkError
 from ..loggers import get_logger
 from ..reading.errors import LogHubReadError
+from ..wire.list_shards import CREATED_BY_A_WRITE
 from .logstore import LogstoreClient
 from .options import Target, knows_credentials
 
@@ -76,6 +77,8 @@ def fault_of(target: Target, config: ProducerConfig, *, patient: bool) -> Fault 
             client.shards()
     except LogHubReadError as error:
         cause = error.__cause__
+        if isinstance(cause, AttemptError) and CREATED_BY_A_WRITE in cause.message:
+            return None
         option = _option_at_fault(cause)
         if isinstance(cause, AttemptError) and option is not None and not (option == "endpoint" and patient):
             return Fault(option, error, cause)

@@ -26,7 +26,7 @@ _METERING_MODES = ("ChargeByFunction", "ChargeByDataIngest")
 async def create_project(service: Service, call: Call) -> Answer:
     """``POST /`` with ``{"projectName": …, "description": …}``."""
     wanted = parse_json(call.body)
-    name = check_name("project", wanted.get("projectName")).lower()
+    name = check_name("project", wanted.get("projectName"))
     description = str(wanted.get("description") or "")
     await service.stored(service.store.create_project(name, description, service.now()))
     return Answer()
@@ -83,7 +83,9 @@ async def create_logstore(service: Service, call: Call) -> Answer:
     are.
     """
     settings = parse_json(call.body)
-    name = check_name("logstore", settings.pop("logstoreName", None))
+    name = settings.pop("logstoreName", None)
+    if not isinstance(name, str):
+        raise ApiError("ParameterInvalid", f"logstoreName is {str(name)[:64]!r}: it must be the name of a logstore")
     _check_settings(settings)
     place = Place(project=call.request.project, logstore=name)
     await service.stored(service.store.create_logstore(place, settings, service.now()))
@@ -142,8 +144,8 @@ async def clear_logstore(service: Service, call: Call) -> Answer:
 
 
 async def list_shards(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/shards``. Whoever asks is about to write or read, so it may create the logstore."""
-    return _as_list(await service.stored(service.store.shards_to_use(call.place, service.now())))
+    """``GET /logstores/{logstore}/shards``."""
+    return _as_list(await service.stored(service.store.shards(call.place)))
 
 
 async def split_shard(service: Service, call: Call) -> Answer:

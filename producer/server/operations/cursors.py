@@ -17,12 +17,12 @@ def encode_cursor(position: int) -> str:
 
 
 def decode_cursor(cursor: str) -> int:
-    """The position that ``cursor`` points at.
+    """The position that ``cursor`` points at. The official SDK ends those that it makes of others with a line feed.
 
     :raises ApiError: ``InvalidCursor``, this server did not make it.
     """
     try:
-        digits = base64.b64decode(cursor, validate=True).decode("ascii")
+        digits = base64.b64decode(cursor.strip(), validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         digits = ""
     if not digits.isdigit() or len(digits) > 18:

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from typing import Any
 
+from ...names import LOGSTORE_RULE, PROJECT_RULE, is_logstore_name, is_project_name
 from ..errors import ApiError
 from .rows import Logstore, Place, Project
 from .shards import find_shard, make_shards
@@ -43,7 +44,12 @@ def list_projects(connection: sqlite3.Connection, part: str, offset: int, size: 
 
 
 def insert_project(connection: sqlite3.Connection, name: str, description: str, now: float) -> None:
-    """Make a project."""
+    """Make a project.
+
+    :raises ApiError: ``ParameterInvalid``, nothing could be sent to one of that name.
+    """
+    if not is_project_name(name):
+        raise ApiError("ParameterInvalid", f"project name {name[:140]!r} is invalid: it {PROJECT_RULE}")
     connection.execute("INSERT INTO projects VALUES (?, ?, ?, ?)", (name, description, now, now))
 
 
@@ -107,7 +113,12 @@ def with_shard(connection: sqlite3.Connection, place: Place, shard: int) -> Logs
 def insert_logstore(
     connection: sqlite3.Connection, place: Place, settings: dict[str, Any], shards: int, now: float
 ) -> None:
-    """Make a logstore, and its project when there is none."""
+    """Make a logstore, and its project when there is none.
+
+    :raises ApiError: ``LogStoreInfoInvalid``, nothing could be sent to one of that name; as :func:`insert_project`.
+    """
+    if not is_logstore_name(place.logstore):
+        raise ApiError("LogStoreInfoInvalid", f"logstore name {place.logstore[:140]!r} is invalid: it {LOGSTORE_RULE}")
     if not has_project(connection, place.project):
         insert_project(connection, place.project, "", now)
     row = connection.execute(

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from ...wire.list_shards import CREATED_BY_A_WRITE
 from ..errors import ApiError
 from . import catalog
 from .catalog import logstore_of, with_shard
@@ -67,7 +68,7 @@ class Store:
 
         :param directory: where ``loghub.sqlite3`` lies or will lie; None for memory.
         :param shards: shards of a logstore whose creator does not say.
-        :param auto_create: whether a first write, or a first look at its shards, creates a logstore and its project.
+        :param auto_create: whether a first write creates a logstore and its project.
         :param sequence_keys: keys of a logstore whose sequence numbers are remembered.
         :raises ServerStartError: the directory cannot be used, or another server uses it.
         """
@@ -144,11 +145,16 @@ class Store:
         """The logstore of that name."""
         return self._database.submit(lambda connection: logstore_of(connection, place))
 
-    def shards_to_use(self, place: Place, now: float) -> Future[list[Shard]]:
-        """The shards of a logstore that a client is about to use: made now if it is missing and may be made."""
-        return self._database.submit(
-            lambda connection: shards_of(connection, self._logstore_to_write(connection, place, now).row)
-        )
+    def shards(self, place: Place) -> Future[list[Shard]]:
+        """The shards of a logstore."""
+
+        def job(connection: sqlite3.Connection) -> list[Shard]:
+            try:
+                return shards_of(connection, logstore_of(connection, place).row)
+            except ApiError as error:
+                raise self._missing(error) from error
+
+        return self._database.submit(job)
 
     def split_shard(self, place: Place, shard: int, where: str | int, now: float) -> Future[list[Shard]]:
         """Divide a shard at a key, or into so many equal parts: it and those that follow it."""
@@ -173,7 +179,7 @@ class Store:
 
         def job(connection: sqlite3.Connection) -> tuple[int, list[str]]:
             if not catalog.has_project(connection, project):
-                raise catalog.no_project(project)
+                raise self._missing(catalog.no_project(project))
             matching = (
                 "FROM logstores WHERE project = ? AND instr(name, ?)"
                 " AND ? IN ('', COALESCE(NULLIF(settings ->> 'telemetryType', ''), 'None'))"
@@ -354,6 +360,10 @@ class Store:
     def _give_up(self) -> None:
         if self._ownership is not None:
             self._ownership.release()
+
+    def _missing(self, error: ApiError) -> ApiError:
+        """The refusal of a look at what is not there: it says whether the first write, which may follow, creates it."""
+        return ApiError(error.code, f"{error.message}: {CREATED_BY_A_WRITE}") if self._auto_create else error
 
     def _logstore_to_write(self, connection: sqlite3.Connection, place: Place, now: float) -> Logstore:
         if self._auto_create and catalog.find_logstore(connection, place) is None:

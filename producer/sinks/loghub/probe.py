@@ -20,7 +20,7 @@ from ...errors import (
     TargetError,
     UnreachableError,
 )
-from ...wire.list_shards import list_shards_headers, list_shards_path
+from ...wire.list_shards import CREATED_BY_A_WRITE, list_shards_headers, list_shards_path
 from ...wire.signing import UnsignedRequest
 from ..http.failures import CERTIFICATE, PLAIN_HTTP, PROXY, PROXY_AUTHENTICATION
 from .classify import BAD_RESPONSE
@@ -75,6 +75,8 @@ def sentence(error: AttemptError | None, project: ProjectConfig, logstore: str |
     where = f"{project.project}{'' if logstore is None else f'/{logstore}'} at {project.endpoint}"
     if error is None:
         return f"{where} answers, and accepts the access key"
+    if CREATED_BY_A_WRITE in error.message:
+        return f"{where} answers, and accepts the access key, but {error.message}"
     if isinstance(error, QuotaExceededError):
         return f"{where} answers, and is over its quota at this moment: {error}"
     if error.code in ("Unauthorized", "AccessDenied") or (error.http_status == 403 and error.code not in _ADVICE):

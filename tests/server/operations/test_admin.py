@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from producer.names import is_logstore_name, is_project_name
 from producer.server import LogHubServer
 
 from ..client import LOGSTORE, PROJECT, Client, error_of, log_group
@@ -74,7 +75,11 @@ def test_a_strict_server_wants_the_project_first() -> None:
         (b"[1]", "PostBodyInvalid"),
         (b'{"ttl": 1}', "ParameterInvalid"),
         (b'{"logstoreName": 5}', "ParameterInvalid"),
-        (b'{"logstoreName": "a/b"}', "ParameterInvalid"),
+        (b'{"logstoreName": "a/b"}', "LogStoreInfoInvalid"),
+        (b'{"logstoreName": "App"}', "LogStoreInfoInvalid"),
+        (b'{"logstoreName": "a-"}', "LogStoreInfoInvalid"),
+        (b'{"logstoreName": "a.b"}', "LogStoreInfoInvalid"),
+        (b'{"logstoreName": "%s"}' % (b"a" * 64), "LogStoreInfoInvalid"),
         (b'{"logstoreName": "a", "shardCount": 0}', "ParameterInvalid"),
         (b'{"logstoreName": "a", "shardCount": 257}', "ParameterInvalid"),
         (b'{"logstoreName": "a", "shardCount": "many"}', "ParameterInvalid"),
@@ -96,9 +101,54 @@ def test_a_metric_store_is_a_logstore(client: Client) -> None:
     assert client.put(log_group("x"), logstore="metrics").status_code == 200
 
 
-def test_a_first_look_at_the_shards_creates_what_it_needs(client: Client) -> None:
-    """With auto_create whoever asks for a logstore's shards, to write or to read, finds the server's number of them."""
-    assert len(client.get(f"/logstores/{LOGSTORE}/shards").json()) == 2
+_LOOKS: dict[str, dict[str, str]] = {
+    "/shards": {},
+    "/shards/0": {"type": "cursor", "from": "begin"},
+    "/shards/0#": {"type": "log", "cursor": "MA==", "count": "1"},
+    "": {"type": "log", "from": "0", "to": "9"},
+    "#": {"type": "histogram", "from": "0", "to": "9"},
+    "##": {},
+    "/index": {},
+    "/consumergroups": {},
+}
+
+
+@pytest.mark.parametrize("path", _LOOKS)
+def test_a_look_creates_nothing(client: Client, path: str) -> None:
+    """Also with auto_create, a look at a logstore that nobody has written to says that it is not there, and neither it
+    nor its project is there afterwards; who asks for shards is told that the first write creates it.
+    """
+    answer = client.get(f"/logstores/{LOGSTORE}{path.strip('#')}", **_LOOKS[path])
+    assert error_of(answer) == (404, "ProjectNotExist")
+    assert ("the first write creates it" in answer.json()["errorMessage"]) == (path == "/shards")
+    assert error_of(client.get("/")) == (404, "ProjectNotExist")
+    client.put(log_group("x"), logstore="another")
+    answer = client.get(f"/logstores/{LOGSTORE}{path.strip('#')}", **_LOOKS[path])
+    assert error_of(answer) == (404, "LogStoreNotExist")
+    assert client.get("/logstores").json()["logstores"] == ["another"]
+
+
+@pytest.mark.parametrize("name", ["App", "a.b", "_a", "a-", "a" * 64])
+def test_a_write_creates_no_logstore_of_a_name_that_send_refuses(client: Client, name: str) -> None:
+    """Its name is LogStoreInfoInvalid, as where one is created; a look finds none of that name."""
+    assert not is_logstore_name(name)
+    body = log_group("x")
+    assert error_of(client.put(body, logstore=name))[0] == 400
+    assert error_of(client.get("/")) == (404, "ProjectNotExist")
+    if name[0] != "_":
+        assert error_of(client.put(body, logstore=name)) == (400, "LogStoreInfoInvalid")
+        client.put(body)
+        assert error_of(client.get(f"/logstores/{name}/shards")) == (404, "LogStoreNotExist")
+
+
+@pytest.mark.parametrize("name", ["Shop", "my_project", "a.b", "a-", "a" * 64])
+def test_a_project_of_a_name_that_send_refuses_is_not_created(server: LogHubServer, name: str) -> None:
+    """It is ParameterInvalid, in words that say the rule."""
+    assert not is_project_name(name)
+    with Client(server) as client:
+        answer = client.post_json("/", json.dumps({"projectName": name, "description": ""}).encode())
+        assert error_of(answer) == (400, "ParameterInvalid")
+        assert "lower-case letters, digits and dashes" in answer.json()["errorMessage"]
 
 
 @pytest.mark.parametrize("path", ["/logstores/none", "/logstores/none/shards"])

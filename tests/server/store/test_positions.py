@@ -35,7 +35,7 @@ def fill(store: Store, times: list[float]) -> None:
         for time in times:
             stores._insert_groups(connection, logstore, 0, [GROUP], time)
 
-    store.shards_to_use(PLACE, times[0]).result()
+    store.create_logstore(PLACE, {}, times[0]).result()
     store._database.submit(job).result()
 
 
