@@ -15,6 +15,8 @@ plain ASCII, it matches anywhere in the text, because such text is not cut at sp
 ``__source__`` can be named as keys. ``key: ""`` is an empty text, and ``key: "/"`` one that is nothing but that.
 ``a or b c`` is ``a or (b and c)``.
 
+What other languages write is an error, see ``query_foreign``.
+
 Source: the service's documentation, Query syntax. There numbers and JSON need an index; here whatever is a number is
 one, and what is JSON is text.
 """
@@ -26,7 +28,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from ...plural import counted
 from ..limits import Limits
+from .query_foreign import check_foreign
 from .query_tokens import OPERATORS, RESERVED, Token, split_query, tokens, unreadable
 
 _RANGE = re.compile(r"in\s*([\[(])\s*([^\s,]+)[\s,]+([^\s\])]+)\s*([\])])", re.IGNORECASE)
@@ -149,15 +153,17 @@ def compile_query(text: str, limits: Limits) -> Query:
     :raises ApiError: ``ParameterInvalid``, the query cannot be read or is too long; it ends before a ``|``.
     """
     if len(text) > limits.query_chars:
-        raise unreadable(f"it has {len(text)} characters, {limits.query_chars} are allowed")
+        raise unreadable(f"it has {counted(len(text), 'character')}, {limits.query_chars} are allowed")
     if split_query(text)[1] is not None:
         raise unreadable("nothing can follow a '|' here")
-    parser = _Parser(list(tokens(text)), limits.query_words)
+    found = list(tokens(text))
+    check_foreign(found)
+    parser = _Parser(found, limits.query_words)
     if parser.at_end or text.strip() == "*":
         return Query([], {}, [], _Part(lambda _found: True, lambda _raw: True), matches_all=True)
     part = parser.alternatives()
     if not parser.at_end:
-        raise unreadable(f"{parser.next()[1]!r} is not expected")
+        raise unreadable("a parenthesis is closed that was not opened")
     anywhere = [index for index, key in enumerate(parser.keys) if key is None]
     indexes = {
         key: [index for index, other in enumerate(parser.keys) if other in (None, key)]
@@ -188,7 +194,7 @@ class _Parser:
 
     def next(self) -> Token:
         if self.at_end:
-            raise unreadable("it ends too early")
+            raise unreadable(f"it ends with {self._tokens[-1][1]!r}: something must stand behind that")
         self._place += 1
         return self._tokens[self._place - 1]
 
@@ -216,8 +222,10 @@ class _Parser:
         kind, text = self.next()
         if kind in ("not", "("):
             return self._nested(kind)
+        if kind in ("compare", "range"):
+            raise unreadable(f"before {text!r} stands no field: write 'key > 5 and key < 10'")
         if kind not in ("word", "quoted"):
-            raise unreadable(f"{text!r} is not expected")
+            raise unreadable(f"before {text!r} something must stand")
         key = self._tag() or text
         if self._skip(":"):
             return self._bound(*self._value(), key, is_source=(kind, text) == ("word", "source"))
@@ -247,14 +255,14 @@ class _Parser:
                 raise unreadable('an empty text can be looked for in a field alone: key: ""')
             return
         after = self._tokens[self._place][1] if self._sees("word") else ""
-        if text.lower() in RESERVED or (text.lower(), after.lower()) == ("group", "by"):
+        if text.lower() in RESERVED or (text.lower() in ("group", "order") and after.lower() == "by"):
             raise unreadable(f"{text!r} is reserved: put it into quotation marks to look for it")
         if text.lower() == "in" and _NUMBER.fullmatch(after):
             raise unreadable("'in' wants a range: write 'key in [1 100]', with ( or ) for a bound that is left out")
 
     def _word(self, word: _Word, needles: list[bytes], key: str | None = None) -> _Part:
         if len(self.words) == self._max_words:
-            raise unreadable(f"it has more than {self._max_words} words")
+            raise unreadable(f"it has more than {counted(self._max_words, 'word')}")
         self.words.append(word)
         self.keys.append(key)
         index = len(self.words) - 1
@@ -309,6 +317,8 @@ def _in_range(sign: str) -> _Word:
     match = _RANGE.fullmatch(sign)
     if match is None:
         raise unreadable(f"{sign!r} is no range: write 'key in [1 100]', with ( or ) for a bound that is left out")
+    if "," in match[2] or set(match[0]) & {"'", '"'}:
+        raise unreadable(f"{sign!r} is no range of two numbers: write 'key: a or key: b' for one of several words")
     low, high = _parse_bound(match[2]), _parse_bound(match[3])
     above = operator.ge if match[1] == "[" else operator.gt
     below = operator.le if match[4] == "]" else operator.lt
@@ -318,8 +328,8 @@ def _in_range(sign: str) -> _Word:
 def _parse_bound(text: str) -> float:
     if not _NUMBER.fullmatch(text):
         raise unreadable(
-            f"{text[:64]!r} is no number: numbers are compared with < <= > >= =; put text with such a sign into"
-            " quotation marks"
+            f"{text[:64]!r} is no number: numbers are compared with < <= > >= =; write 'key: word' for text in a field,"
+            " and put text with such a sign into quotation marks"
         )
     return float(text)
 

@@ -28,8 +28,13 @@ Token = tuple[str, str]
 
 
 def split_query(text: str) -> tuple[str, str | None]:
-    """The keywords of a query, and what follows the first ``|`` outside quotation marks; None without one."""
+    """The keywords of a query, and what follows the first ``|`` outside quotation marks; None without one.
+
+    :raises ApiError: ``ParameterInvalid``, there are two of them together, which mean "or" in other languages.
+    """
     match = _PIPE.fullmatch(text)
+    if match is not None and match[2].startswith("|"):
+        raise unreadable("'||' is no operator: write or")
     return (text, None) if match is None else (match[1], match[2].strip())
 
 

@@ -39,6 +39,8 @@ _BEHIND_FROM = {
     "window",
     "qualify",
 }
+#: First words of the operators of SPL.
+_OF_SPL = {"where", "extend", "project", "parse", "limit", "sort", "expand", "stats"}
 _MYSQL_LIMIT = re.compile(r"(?<!\d)(\d++)(\s*+),(\s*+)(\d++)")
 _ALL_FIELDS = re.compile(r"(?:\bselect|\bdistinct|\ball|,|\.)\s*\*|\bcolumns\s*\(|\blog\s*\)", re.IGNORECASE)
 
@@ -79,7 +81,9 @@ def read_sql(text: str) -> SqlText:
     words = frozenset(folded(token).strip('"') for token in tokens if _WORD.fullmatch(token) or token.startswith('"'))
     first = next((token.lower() for token in tokens if _WORD.fullmatch(token)), "")
     if first not in ("select", "with"):
-        raise ApiError("ParameterInvalid", f"{first[:64]!r} after '|' is not known: use SELECT, WITH or with_pack_meta")
+        spl = "; operators of SPL are for PullLogs" if first in _OF_SPL else ""
+        said = f"{first[:64]!r} after '|' is not known: use SELECT, WITH or with_pack_meta{spl}"
+        raise ApiError("ParameterInvalid", said)
     check_nesting(tokens)
     outer = dict(_outer_words(tokens))
     if "from" not in outer:

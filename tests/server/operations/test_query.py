@@ -179,6 +179,77 @@ def test_a_query_that_cannot_be_read_is_refused(query: str) -> None:
         compile_query(query, Limits())
 
 
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("status between 400 and 500", "write 'key in [1 100]'"),
+        ("error status NOT BETWEEN 1 AND 2", "write 'key in [1 100]'"),
+        ('day between "2024-01-01" and "2024-01-31"', "write 'key in [1 100]'"),
+        ("status:[400 TO 500]", "write 'key in [1 100]'"),
+        ("status: {400 TO *}", "write 'key in [1 100]'"),
+        ("status:[400,500]", "write 'key in [1 100]'"),
+        ("status:[400 500]", "write 'key in [1 100]'"),
+        ("status in 400 500", "write 'key in [1 100]'"),
+        ("status in (400, 404, 500)", "'key: a or key: b'"),
+        ("level in ('ERROR', 'WARN')", "write 'key: a or key: b'"),
+        ('level in ("ERROR", "WARN")', "write 'key: a or key: b'"),
+        ("status in (404)", "'key: a or key: b'"),
+        ("*:*", "write '*' for all logs"),
+        ("*: error", "'*' names no field"),
+        ("le*: error", "'le*' names no field"),
+        ("status: >= 3", "write 'key >= 3'"),
+        ("status:>3", "write 'key > 3'"),
+        ("level: (error or warn)", "write 'key: a or key: b'"),
+        ("status == 404", "write 'key = 3'"),
+        ("status <> 404", "write 'not key = 3'"),
+        ("status != 404", "'!' is no operator"),
+        ("status!=404", "write 'not key = 3'"),
+        ("status => 3", "there are < <= > >= ="),
+        ("level = ERROR", "write 'key: word'"),
+        ("status > 5 and", "it ends with 'and'"),
+        ("status > 5 or", "it ends with 'or'"),
+        ("NOT", "it ends with 'NOT'"),
+        ("level:", "it ends with ':'"),
+        ("status > 5 and < 10", "before '<' stands no field"),
+        ("error or and level", "before 'and' something must stand"),
+        ("error)", "closed that was not opened"),
+        ("-error", "write 'not error'"),
+        ("web !error", "write 'not error'"),
+        ("+error web", "write words side by side"),
+        ("path like '/api%'", "write 'key: word', or 'key: begin*'"),
+        ('path contains "api"', "write 'key: word', or 'key: begin*'"),
+        ("_exists_: level", "write 'key: *'"),
+        ("eror~", "write 'begin*'"),
+        ("error^2 web", "write 'begin*'"),
+        ("error || web", "write or"),
+        ("error && web", "use and, or, not"),
+        ("select * from log", "write '* | select"),
+        ("SELECT count(*) FROM log", "write '* | select"),
+        ("where status > 3", "without 'where'"),
+        ("error order by status", "put it into quotation marks"),
+    ],
+)
+def test_what_other_languages_write_is_refused_with_what_to_write(query: str, told: str) -> None:
+    """It is never an answer without logs, which would say nothing."""
+    with pytest.raises(ApiError) as caught:
+        compile_query(query, Limits())
+    assert caught.value.code == "ParameterInvalid"
+    assert told in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("between 1 or 5", "the gap between a and b", '"between" 1 and 2', "key: between and 2", "where it failed"),
+        *("x: -5", "x > -5", "-5", '"-error"', "select failed", "matches nothing", "like a", "a: [b]", "in the end"),
+        *("x: *", "*x", "x: a*", 'path: "a~"', "a ~b", '"a" and "b"', "to 5", "[1"),
+    ],
+)
+def test_words_that_only_look_foreign_are_words(query: str) -> None:
+    """What the service takes for words is read as words."""
+    compile_query(query, Limits())
+
+
 @pytest.mark.parametrize("word", ["a*" * 20 + "b", "磁" + "a*" * 20 + "b", "磁*" * 20 + "x", "*a" * 20 + "?b"])
 def test_no_word_makes_a_text_slow(word: str) -> None:
     """A word of many wildcards looks through a long text once, and not in every way to share it out."""
