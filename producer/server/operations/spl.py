@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ApiError
 from ..service import Call, Service
 from ..sql_process import SqlResult
-from ..store.log_groups import parse_group
+from ..store.log_groups import StoredLogGroup, parse_group
 from ..store.rows import PackedGroup
-from .spl_text import OWN, PAGE, ROW, Pipeline, Step
+from .search import searching
+from .spl_extract import Extraction, Limit
+from .spl_fields import OWN, changed_group
+from .spl_text import PAGE, ROW, Calculation, Pipeline, Step
 from .sql import sql_process, while_wanted
 from .sql_rows import SqlRows
 from .sql_text import folded
@@ -43,45 +45,65 @@ async def sift(service: Service, call: Call, pipeline: Pipeline, groups: list[Pa
 
     :raises ApiError: ``ParameterInvalid``, it cannot be run or takes too much; as a search.
     """
+    page = await service.search(lambda: [group.unpack() for group in groups])
+    kept = page
+    for part in pipeline:
+        if isinstance(part, Calculation):
+            kept = await _calculated(service, call, part, kept)
+        else:
+            kept = await _extracted(service, part, kept)
+    before = sum(group.count for group in page), sum(len(group.raw) for group in page)
+    return Sifted([group.raw for group in kept], sum(group.count for group in kept), *before)
+
+
+async def _extracted(service: Service, part: Extraction | Limit, groups: list[StoredLogGroup]) -> list[StoredLogGroup]:
+    async with searching(service):
+        return await service.search(part.apply, groups, _JSON_FACTOR * service.limits.pull_bytes)
+
+
+async def _calculated(
+    service: Service, call: Call, part: Calculation, groups: list[StoredLogGroup]
+) -> list[StoredLogGroup]:
     limits, count = service.limits, sum(group.count for group in groups)
     most = _JSON_FACTOR * limits.pull_bytes
     statement = {
-        "text": pipeline.statement,
+        "text": part.statement,
         "most_rows": count,
         "cuts": False,
-        "names": sorted(pipeline.sql.words - {"__time__"} | {ROW}),
+        "names": sorted(part.sql.words - {"__time__"} | {ROW}),
         "tables": [([PAGE], {})],
         "memory_bytes": limits.sql_bytes,
         "result_bytes": most,
         "seconds": limits.search_seconds,
-        "expressions": pipeline.expressions,
+        "expressions": part.expressions,
         "own": OWN,
     }
     async with sql_process(service, call, statement) as process:
-        rows = SqlRows(pipeline.sql, limits, process.take_rows)
+        rows = SqlRows(part.sql, limits, process.take_rows)
         await service.search(_show, groups, rows)
         result = await while_wanted(call, service.search(process.run, most))
-        return await service.search(_changed, pipeline.steps, groups, result)
+        return await service.search(_changed, part.steps, groups, result)
 
 
-def _show(groups: list[PackedGroup], rows: SqlRows) -> None:
+def _show(groups: list[StoredLogGroup], rows: SqlRows) -> None:
     for group in groups:
-        for time, _, texts in group.unpack().scan():
+        for time, _, texts in group.scan():
             shown = [pair for pair in texts if not folded(pair[0]).startswith(OWN)]
             rows.add(time, [*shown, (ROW, str(rows.count))])
     rows.flush()
 
 
-def _changed(steps: list[Step], groups: list[PackedGroup], result: SqlResult) -> Sifted:
+def _changed(steps: list[Step], groups: list[StoredLogGroup], result: SqlResult) -> list[StoredLogGroup]:
     kept = _by_number(result, sum(group.count for group in groups))
-    raws, before, size = list[bytes](), 0, 0
+    changed, before = list[StoredLogGroup](), 0
     for group in groups:
-        raw = group.unpack().raw
         rows = [kept.get(number) for number in range(before, before + group.count)]
-        before, size = before + group.count, size + len(raw)
+        before += group.count
         if any(rows):
-            raws.append(raw if all(rows) and not steps else _change(raw, rows, steps))
-    return Sifted(raws, len(kept), before, size)
+            is_whole = all(rows) and not steps
+            count = sum(row is not None for row in rows)
+            changed.append(group if is_whole else changed_group(group, _change(group.raw, rows, steps), count))
+    return changed
 
 
 def _by_number(result: SqlResult, count: int) -> dict[int, dict[str, str]]:
@@ -112,7 +134,7 @@ def _change(raw: bytes, rows: list[dict[str, str] | None], steps: list[Step]) ->
 
 def _take_steps(fields: _Fields, shared: _Fields, row: dict[str, str], steps: list[Step]) -> _Fields:
     for step in steps:
-        if step.operator == "extend":
+        if step.operator in ("extend", "parse-regexp"):
             new = [(name, row[column].encode()) for name, column in step.fields if column in row]
         elif step.operator == "project-away":
             new = []
@@ -120,14 +142,15 @@ def _take_steps(fields: _Fields, shared: _Fields, row: dict[str, str], steps: li
             values: dict[str, Any] = {folded(key): value for key, value in [*shared, *fields]}
             new = [(name, values[folded(old)]) for name, old in step.fields if folded(old) in values]
         new = [(name, value) for name, value in new if (name, value) not in shared]
-        fields = [] if step.operator == "project" else list(_without(fields, step))
+        gone = _gone(step, new)
+        fields = [] if step.operator == "project" else [pair for pair in fields if folded(pair[0]) not in gone]
         fields += new
     return fields
 
 
-def _without(fields: _Fields, step: Step) -> Iterator[tuple[str, bytes]]:
-    """The fields that a step does not name."""
-    gone = {folded(name) for name, _ in step.fields}
+def _gone(step: Step, new: _Fields) -> set[str]:
+    """The fields that a step takes away, or makes anew; what a pattern does not find leaves the field as it is."""
+    names = [name for name, _ in (new if step.operator == "parse-regexp" else step.fields)]
     if step.operator == "project-rename":
-        gone |= {folded(old) for _, old in step.fields}
-    return (pair for pair in fields if folded(pair[0]) not in gone)
+        names += [old for _, old in step.fields]
+    return set(map(folded, names))

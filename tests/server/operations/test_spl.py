@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -104,7 +105,27 @@ def test_operators_change_fields(logs: Client, query: str, expected: dict[str, b
         ("status: 200 | where a = 'x'", "'*'"),
         ("where a = 'x'", "'*'"),
         ("* | stats count(*)", "'stats' is no operator"),
-        ("* | limit 1", "'limit' is no operator"),
+        ("* | sort a", "'sort' is no operator that this server has: where, extend, project"),
+        ("* | expand-values a", "parse-regexp, parse-csv, parse-json, parse-kv, limit"),
+        ("* | limit", "nothing follows limit"),
+        ("* | limit many", "a number of logs"),
+        ("* | limit 1, 2, 3", "a number of logs"),
+        ("* | limit -1", "a number of logs"),
+        ("* | parse-json -depth='2' a", "-depth of parse-json is not known here; there are -mode='…', -path"),
+        ("* | parse-json -mode='full' a", "'overwrite' or 'preserve'"),
+        ("* | parse-json -path='a.b' a", "'$.body.values[0]'"),
+        ("* | parse-json a, b", "no name of a field"),
+        ("* | parse-csv a", "names no outputs"),
+        ("* | parse-csv -quote='ab' a as b", "-quote is one sign"),
+        ("* | parse-csv -strict='x' a as b", "-strict of parse-csv is not known here"),
+        ("* | parse-kv a", "what stands between pairs"),
+        ("* | parse-kv -regexp a, '(a)=(b)'", "-regexp of parse-kv is not known here"),
+        ("* | parse-regexp a", "parse-regexp needs"),
+        ("* | parse-regexp a, '(x' as b", "cannot be read"),
+        ("* | parse-regexp a, '(x)' as b, c", "2 outputs, and its pattern 1 groups"),
+        ("* | parse-regexp a, 'x'", "0 outputs"),
+        ("* | parse-regexp a, '(x)' as __topic__", "__topic__"),
+        ("* | parse-regexp a, '(?=x)(x)' as b", "cannot be run"),
         ("* | ", "'' is no operator"),
         ("* | where", "nothing follows where"),
         ("* | where a = 'x') or (1 = 1", "parentheses"),
@@ -112,7 +133,6 @@ def test_operators_change_fields(logs: Client, query: str, expected: dict[str, b
         ("* | where nosuchfunction(a)", "nosuchfunction"),
         ("* | where a", "no condition"),
         ("* | where nowhere", "no condition"),
-        ("* | parse-json a", "'parse-json' is no operator"),
         ("* | project a | where status = '200'", "status"),
         ('* | project -wildcard "a*"', "no name of a field"),
         ("* | extend a", "'field = expression'"),
@@ -131,6 +151,104 @@ def test_what_cannot_be_run_is_refused_in_words(logs: Client, query: str, said: 
     answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", **where)
     assert error_of(answer) == (400, "ParameterInvalid")
     assert said in answer.json()["errorMessage"]
+
+
+PARSED = {
+    "json": '{"a": "x\\u00e9", "n": 1.10, "o": {"k": [1,  2]}, "z": null, "t": true, "": 1, "__topic__": "no"}',
+    "deep": '{"o": {"list": [{"k": "v"}, {"k": 2.0}]}, "o": {"list": [{"k": "w"}]}}',
+    "csv": 'a,"b, ""c""",,d',
+    "kv": 'k1="v 1"&k2=v2?k3=v=3& =x&lone',
+    "line": "10.0.0.0 GET /index.html 200",
+    "ip": "old",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (
+            "parse-json json",
+            {"a": "x\u00e9", "n": "1.10", "o": '{"k": [1,  2]}', "t": "true"},
+        ),
+        ("parse-json -prefix='p_' json | project p_a", {"p_a": "x\u00e9"}),
+        ("parse-json -path='$.o' json | where k is not null | project k", {"k": "[1,  2]"}),
+        ("parse-json -path='$.o.list[0]' deep | extend k = upper(k) | project k", {"k": "W"}),
+        ("parse-json -path=\"$['o']\" deep", None),
+        ("parse-json -path='$.o.list[9]' deep", {}),
+        ("parse-json line", {}),
+        ("parse-json nowhere", {}),
+        ("parse-json __source__", {}),
+        ('extend j = \'{"ip": "new"}\' | parse-json j | project ip', {"ip": "new"}),
+        ("extend j = '{\"ip\": \"new\"}' | parse-json -mode='preserve' j | project ip", {"ip": "old"}),
+        ("parse-csv csv as c1, c2, c3, c4", {"c1": "a", "c2": 'b, "c"', "c3": "", "c4": "d"}),
+        ("parse-csv csv as c1, c2", {"c1": "a", "c2": 'b, "c"'}),
+        ("parse-csv -strict csv as c1, c2", {}),
+        (
+            "parse-csv -delim=' ' line as ip, \"the method\", path, status, more",
+            {"ip": "10.0.0.0", "the method": "GET", "path": "/index.html", "status": "200"},
+        ),
+        ("parse-csv -delim='\\x2e' -quote='!' line as first", {"first": "10"}),
+        ("parse-kv -delims='&?' kv", {"k1": "v 1", "k2": "v2", "k3": "v=3"}),
+        ("parse-kv -prefix='p_' kv, '&', '='", {"p_k1": "v 1", "p_k2": "v2?k3=v=3"}),
+        ("parse-regexp line, '(\\S+)\\s+(\\w+)' as ip, method", {"ip": "10.0.0.0", "method": "GET"}),
+        ("parse-regexp line, '(?P<ip>\\S+) (?P<verb>\\w+)'", {"ip": "10.0.0.0", "verb": "GET"}),
+        ("parse-regexp line, 'nothing (x)' as ip", {}),
+        ("parse-regexp nowhere, '(x)' as ip", {}),
+        ("parse-regexp line, '(GET|it''s)' as m | where m = 'GET' | extend m2 = m || ip", {"m": "GET", "m2": "GETold"}),
+        (
+            "parse-regexp line, '([0-9.]+)' as x | parse-json json | parse-kv kv, '&', '=' | project x, n, k1;",
+            {"x": "10.0.0.0", "n": "1.10", "k1": "v 1"},
+        ),
+    ],
+)
+def test_fields_are_taken_apart(query: str, expected: dict[str, str] | None) -> None:
+    """parse-json, parse-csv, parse-kv and parse-regexp find what is in a field; what is of another form stays as it is,
+    and so does all else.
+    """
+    with LogHubServer() as server, Client(server) as client:
+        put(client, PARSED)  # type: ignore[arg-type]
+        if expected is None:
+            where = {"type": "log", "cursor": client.cursor(0, "begin"), "query": f"* | {query}"}
+            assert error_of(client.get(f"/logstores/{LOGSTORE}/shards/0", **where)) == (400, "ParameterInvalid")
+            return
+        (found,) = fields(client, f"* | {query}")
+        whole = {} if "project" in query else PARSED
+        extended = {"j": found["j"].decode()} if "j" in found else {}
+        assert {name: text.decode() for name, text in found.items()} == {**whole, **extended, **expected}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("limit 2", ["x", "y"]),
+        ("limit 1, 2", ["y", "x|y"]),
+        ("limit 2, 5", ["x|y"]),
+        ("limit 0", []),
+        ("limit 5, 5", []),
+        ("where a <> 'x' | limit 1", ["y"]),
+        ("limit 1 | where a <> 'x'", []),
+    ],
+)
+def test_a_limit_gives_the_first_logs_of_a_page(logs: Client, query: str, expected: list[str]) -> None:
+    """In their LogGroups, behind those that are left out; what the headers tell are these."""
+    groups, answer = pull(logs, f"* | {query}")
+    given = [one.Value.decode() for group in groups for log in group.Logs for one in log.Contents if one.Key == "a"]
+    assert given == expected
+    assert (answer.headers["x-log-resultlines"], answer.headers["x-log-rawdatalines"]) == (str(len(expected)), "3")
+
+
+def test_what_is_taken_apart_is_bounded() -> None:
+    """A long prefix of a hundred thousand names would be a gigabyte."""
+    with LogHubServer(limits=Limits(pull_bytes=2_000_000)) as server, Client(server) as client:
+        put(client, {"j": json.dumps({str(number): 1 for number in range(100_000)})})
+        where = {"type": "log", "cursor": client.cursor(0, "begin")}
+        query = f"* | parse-json -prefix='{'p' * 8000}' j"
+        answer = client.get(f"/logstores/{LOGSTORE}/shards/0", **where, query=query)
+        assert error_of(answer) == (400, "ParameterInvalid")
+        assert "'j' holds becomes more than" in answer.json()["errorMessage"]
+        deep = {"j": '{"a": ' * 100_000}
+        put(client, deep)
+        assert len(fields(client, "* | parse-json j")) == 2
 
 
 def test_a_processor_is_refused(logs: Client) -> None:

@@ -1,0 +1,300 @@
+"""The operators of SPL whose fields the logs themselves name, or that need no calculation: ``parse-json``,
+``parse-csv``, ``parse-kv`` and ``limit``.
+
+What cannot be taken apart stays as it is, and so does a log without the field. What is found takes the place of a field
+of its name, or leaves that with ``-mode='preserve'``. Topic, source, tags and time cannot be changed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...plural import counted
+from ..errors import ApiError
+from ..store.log_groups import StoredLogGroup, parse_group
+from .spl_fields import OF_THE_GROUP, changed_group, name_of, split_text, unreadable
+from .sql_text import folded
+
+_OPTION = re.compile(r"\s*-([a-z-]+)(?:\s*=\s*('(?:[^']|'')*'|\w+))?(?=\s)", re.IGNORECASE)
+_ESCAPED = re.compile(r"\\(x[0-9a-fA-F]{2}|[0-7]{2,3}|.)", re.DOTALL)
+_LETTERS = {"t": "\t", "n": "\n", "r": "\r", "s": " "}
+_STEP = re.compile(r"""\.([\w-]+)|\[(\d+)\]|\[(?:'([^']*)'|"([^"]*)")\]""")
+_SPACES = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+#: The names and texts that are found in a text.
+Find = Callable[[str], Iterator[tuple[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """Takes a field apart.
+
+    :ivar field: its name.
+    :ivar find: what is found in it; raises ``ValueError`` or ``RecursionError`` where it is not of that form.
+    :ivar prefix: stands before the names that are found.
+    :ivar preserves: whether a field that is there stays.
+    """
+
+    field: str
+    find: Find
+    prefix: str = ""
+    preserves: bool = False
+
+    def apply(self, groups: list[StoredLogGroup], most: int) -> list[StoredLogGroup]:
+        """The LogGroups with what is found.
+
+        :param most: bytes that they may have.
+        :raises ApiError: ``ParameterInvalid``, they have more.
+        """
+        changed = list[StoredLogGroup]()
+        for group in groups:
+            raw = self._apply(group.raw, most)
+            most -= len(raw)
+            changed.append(changed_group(group, raw, group.count))
+        return changed
+
+    def _apply(self, raw: bytes, most: int) -> bytes:
+        group = parse_group(raw)
+        shared = {"__topic__": group.Topic, "__source__": group.Source}
+        shared |= {f"__tag__:{tag.Key}": tag.Value for tag in group.LogTags}
+        size = len(raw)
+        for log in group.Logs:
+            found = self._found(log, {folded(name): text.encode() for name, text in shared.items()})
+            size += sum(len(name) + len(text) for name, text in found.items())
+            if size > most:
+                raise ApiError(
+                    "ParameterInvalid", f"what {self.field!r} holds becomes more than {counted(most, 'byte')} of fields"
+                )
+            _put(log, found)
+        return bytes(group.SerializeToString())
+
+    def _found(self, log: Any, values: dict[str, bytes]) -> dict[str, str]:
+        own = {content.Key for content in log.Contents}
+        values |= {folded(content.Key): content.Value for content in log.Contents}
+        try:
+            pairs = dict(self.find(values.get(folded(self.field), b"").decode()))
+        except (ValueError, RecursionError):  # not text is one of the first
+            return {}
+        found = {f"{self.prefix}{name}": text for name, text in pairs.items() if name}
+        return {
+            name: text
+            for name, text in found.items()
+            if name != "__time__" and not name.startswith(OF_THE_GROUP) and not (self.preserves and name in own)
+        }
+
+
+def _put(log: Any, found: dict[str, str]) -> None:
+    if not found:
+        return
+    kept = [(content.Key, content.Value) for content in log.Contents if content.Key not in found]
+    del log.Contents[:]
+    for name, value in [*kept, *((name, text.encode()) for name, text in found.items())]:
+        log.Contents.add(Key=name, Value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Only so many logs of a page, behind the first ``offset`` of them."""
+
+    offset: int
+    size: int
+
+    def apply(self, groups: list[StoredLogGroup], _most: int) -> list[StoredLogGroup]:
+        """These logs, in their LogGroups."""
+        skip, left, kept = self.offset, self.size, list[StoredLogGroup]()
+        for group in groups:
+            begin, end = min(skip, group.count), min(skip + left, group.count)
+            skip -= begin
+            left -= end - begin
+            if (begin, end) == (0, group.count):
+                kept.append(group)
+            elif begin < end:
+                kept.append(changed_group(group, _part(group.raw, begin, end), end - begin))
+        return kept
+
+
+def _part(raw: bytes, begin: int, end: int) -> bytes:
+    group = parse_group(raw)
+    del group.Logs[end:]
+    del group.Logs[:begin]
+    return bytes(group.SerializeToString())
+
+
+def read_limit(rest: str) -> Limit:
+    """``limit [offset,] size``."""
+    numbers = [part.strip() for part in rest.split(",")]
+    if len(numbers) > 2 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
+        raise unreadable(f"{rest[:64]!r} after limit: it must be a number of logs, 'limit 10' or 'limit 20, 10'")
+    return Limit(offset=int(numbers[0]) if len(numbers) == 2 else 0, size=int(numbers[-1]))
+
+
+def read_parse_json(rest: str) -> Extraction:
+    """``parse-json [-mode='preserve'] [-path='$.a'] [-prefix='p_'] field``: the members of an object."""
+    given, rest = _options("parse-json", rest, ("mode", "path", "prefix"))
+    path = _path(given.get("path", "$"))
+    return _extraction(given, rest, lambda text: _members_of(_at(text, path)))
+
+
+def read_parse_csv(rest: str) -> Extraction:
+    """``parse-csv [-delim=','] [-quote='"'] [-strict] field as a, b``: a value for each name."""
+    given, rest = _options("parse-csv", rest, ("delim", "quote", "strict"), flags=("strict",))
+    field, sign, outputs = (*re.split(r"\s+(as)\s+", rest, maxsplit=1, flags=re.IGNORECASE), "", "")[:3]
+    if not sign:
+        raise unreadable("parse-csv names no outputs: write 'parse-csv field as a, b'")
+    names = [name_of(part) for part in split_text(outputs)]
+    cells, strict = _cells(given.get("delim", ","), given.get("quote", '"')), "strict" in given
+
+    def find(text: str) -> Iterator[tuple[str, str]]:
+        found = [] if not text else cells(text)
+        return iter(() if strict and len(found) != len(names) else zip(names, found, strict=False))
+
+    return _extraction(given, field, find)
+
+
+def read_parse_kv(rest: str) -> Extraction:
+    """``parse-kv [-prefix='p_'] field, 'delimiter', 'separator'``, or ``parse-kv -delims='&?' [-kv-sep='='] field``."""
+    given, rest = _options("parse-kv", rest, ("delims", "kv-sep", "mode", "prefix"))
+    field, *signs = split_text(rest)
+    if len(signs) > 2 or bool(signs) == ("delims" in given):
+        raise unreadable("parse-kv needs what stands between pairs: write \"parse-kv field, '&', '='\"")
+    separator = _unquoted(signs[1]) if len(signs) == 2 else given.get("kv-sep", "=")
+    between = re.escape(_unquoted(signs[0])) if signs else f"[{re.escape(given['delims'])}]"
+    if not separator or between in ("", "[]"):
+        raise unreadable("parse-kv: a delimiter and a separator have a sign at least")
+
+    def find(text: str) -> Iterator[tuple[str, str]]:
+        for pair in re.split(between, text):
+            name, sign, value = pair.partition(separator)
+            value = value.strip()
+            if sign:
+                yield name.strip(), value[1:-1] if re.fullmatch(r'".*"', value, re.DOTALL) else value
+
+    return _extraction(given, field, find)
+
+
+def _extraction(given: dict[str, str], field: str, find: Find) -> Extraction:
+    mode = given.get("mode", "overwrite")
+    if mode not in ("overwrite", "preserve"):
+        raise unreadable(f"-mode is {mode[:64]!r}: it must be 'overwrite' or 'preserve'")
+    return Extraction(name_of(field), find, given.get("prefix", ""), mode == "preserve")
+
+
+def _options(
+    operator: str, rest: str, known: tuple[str, ...], flags: tuple[str, ...] = ()
+) -> tuple[dict[str, str], str]:
+    """The options that stand first, and what follows them."""
+    given, place = dict[str, str](), 0
+    while match := _OPTION.match(rest, place):
+        name = match[1].lower()
+        if name not in known or (match[2] is None) != (name in flags):
+            forms = ", ".join(f"-{one}" if one in flags else f"-{one}='…'" for one in known)
+            raise unreadable(f"-{name[:64]} of {operator} is not known here; there are {forms}")
+        given[name] = _unquoted(match[2] or "")
+        place = match.end()
+    return given, rest[place:].strip()
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    if text[:1] == "'" == text[-1:]:
+        text = text[1:-1].replace("''", "'")
+    return _ESCAPED.sub(_sign, text)
+
+
+def _sign(match: re.Match[str]) -> str:
+    said = match[1]
+    if len(said) > 1:
+        return chr(int(said[1:], 16) if said[0] == "x" else int(said, 8))
+    return _LETTERS.get(said, said)
+
+
+def _path(text: str) -> list[str | int]:
+    steps, place = list[str | int](), 1
+    while match := _STEP.match(text, place):
+        steps.append(int(match[2]) if match[2] else next(part for part in match.groups() if part is not None))
+        place = match.end()
+    if text[:1] != "$" or place < len(text):
+        raise unreadable(f"-path is {text[:64]!r}: it must be like '$.body.values[0]'")
+    return steps
+
+
+def _at(text: str, path: list[str | int]) -> str:
+    """What stands at a path of JSON, as it is written there; empty for nothing."""
+    for step in path:
+        if isinstance(step, int):
+            text = dict(enumerate(_elements(text))).get(step, "")
+        else:
+            text = dict(_members(text)).get(step, "")
+    return text
+
+
+def _members_of(text: str) -> Iterator[tuple[str, str]]:
+    """The members of an object: texts as they are, null left out, and all else as it is written."""
+    for name, value in _members(text):
+        if value != "null":
+            yield name, json.loads(value) if value[:1] == '"' else value
+
+
+def _members(text: str) -> Iterator[tuple[str, str]]:
+    for at in _items(text, "{}"):
+        name, end = _DECODER.raw_decode(text, at)
+        end = _skip(text, end)
+        if not isinstance(name, str) or text[end : end + 1] != ":":
+            raise ValueError("no member of an object")
+        yield name, _value(text, end + 1)
+
+
+def _elements(text: str) -> Iterator[str]:
+    for at in _items(text, "[]"):
+        yield _value(text, at)
+
+
+def _items(text: str, signs: str) -> Iterator[int]:
+    """Where each item of an object or an array begins."""
+    at = _skip(text, 0)
+    if text[at : at + 1] != signs[0]:
+        raise ValueError("another kind of value")
+    end = _DECODER.raw_decode(text, at)[1]
+    if _skip(text, end) < len(text):
+        raise ValueError("something stands behind it")
+    at = _skip(text, at + 1)
+    while at < end - 1:
+        yield at
+        if signs == "{}":
+            at = _skip(text, _DECODER.raw_decode(text, at)[1]) + 1
+        at = _skip(text, _skip(text, _DECODER.raw_decode(text, _skip(text, at))[1]) + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACES.match(text, at)
+    return match.end() if match else at
+
+
+def _value(text: str, at: int) -> str:
+    at = _skip(text, at)
+    return text[at : _DECODER.raw_decode(text, at)[1]]
+
+
+def _cells(delimiter: str, quote: str) -> Callable[[str], list[str]]:
+    if not delimiter or len(quote) != 1:
+        raise unreadable("parse-csv: -delim has a sign at least, and -quote is one sign")
+    end, mark = re.escape(delimiter), re.escape(quote)
+    cell = re.compile(rf"{mark}((?:[^{mark}]|{mark}{mark})*+){mark}(?:{end}|\Z)|(.*?)(?:{end}|\Z)", re.DOTALL)
+
+    def cells(text: str) -> list[str]:
+        if quote not in text:
+            return text.split(delimiter)
+        found, at = list[str](), 0
+        while match := cell.match(text, at):
+            found.append(match[2] if match[1] is None else match[1].replace(quote * 2, quote))
+            at = match.end()
+            if not match[0].endswith(delimiter):
+                break
+        return found
+
+    return cells
