@@ -267,6 +267,11 @@ def update_check_point() -> None:
 def get_check_point() -> None:
     (one,) = CLIENT.get_check_point(P, L, "group", 0).get_consumer_group_check_points()
     assert (one["shard"], one["checkpoint"], one["consumer"]) == (0, CLIENT.get_end_cursor(P, L, 0).get_cursor(), "me")
+
+
+@call
+def get_check_point_fixed() -> None:
+    CLIENT.update_check_point(P, L, "group", 0, CLIENT.get_begin_cursor(P, L, 0).get_cursor(), "", True)
     assert len(CLIENT.get_check_point_fixed(P, L, "group").get_consumer_group_check_points()) == 5
 
 
@@ -348,6 +353,18 @@ def pull_logs_with_query() -> None:
     assert answer.get_raw_size_before_query() > 0
     every = CLIENT.pull_log(P, L, 0, int(time.time()) - 600, "end", query="* | where message = 'nothing'")
     assert sum(page.get_log_count() for page in every) == 0
+
+
+@call
+def list_logtail_config() -> None:
+    assert CLIENT.list_logtail_config(P, size=-1).get_configs() == []
+
+
+@call
+def copy_logstore() -> None:
+    CLIENT.copy_logstore(P, L, "copy")
+    assert CLIENT.list_logstore(P).get_logstores() == [L, "copy"]
+    CLIENT.delete_logstore(P, "copy")
 
 
 @call

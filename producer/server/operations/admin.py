@@ -101,6 +101,12 @@ async def list_logstores(service: Service, call: Call) -> Answer:
     return json_answer({"count": len(page), "total": total, "logstores": page})
 
 
+async def list_configs(service: Service, call: Call) -> Answer:
+    """``GET /configs``: how logs are collected. There is nothing of that here, which who copies a logstore has to know."""
+    await service.stored(service.store.project(call.request.project))
+    return json_answer({"count": 0, "total": 0, "configs": []})
+
+
 async def get_logstore(service: Service, call: Call) -> Answer:
     """``GET /logstores/{logstore}``: its settings."""
     return json_answer(_settings(await service.stored(service.store.logstore(call.place))))

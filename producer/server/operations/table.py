@@ -72,6 +72,7 @@ ROWS: list[Row] = [
     _row("DELETE", "/", "DeleteProject", admin.delete_project),
     _row("POST", "/logstores", "CreateLogstore", admin.create_logstore),
     _row("GET", "/logstores", "ListLogstores", admin.list_logstores),
+    _row("GET", "/configs", "ListConfig", admin.list_configs),
     _row("GET", "/logs", "GetProjectLogs", project_logs.get_project_logs),
     Row("POST", _LOGSTORE, _PUT_LOGS),
     _row("GET", _LOGSTORE, "GetLogs", get_logs.get_logs, _with("type", "log")),
