@@ -11,7 +11,7 @@ import atexit
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import CloseTimeoutError
 from .forks import Stage, call_in_child
@@ -43,6 +43,7 @@ def drain_at_exit(shutdown: Shutdown, name: str, timeout: float) -> bool:
             return False
         _draining[shutdown] = name, timeout
     _hook_multiprocessing()
+    _hook_celery()
     return True
 
 
@@ -62,6 +63,17 @@ def _hook_multiprocessing() -> None:
     from multiprocessing.util import Finalize  # noqa: PLC0415  # only where it is in use
 
     Finalize(None, drain_all, exitpriority=100)
+
+
+def _hook_celery() -> None:
+    """A child of Celery's pool ``prefork`` ends by ``os._exit``, too, and says so by a signal of Celery's alone."""
+    signals = sys.modules.get("celery.signals")
+    if signals is not None:
+        signals.worker_process_shutdown.connect(_worker_ends, weak=False, dispatch_uid=__name__)
+
+
+def _worker_ends(**_: Any) -> None:
+    drain_all()
 
 
 def drain_all() -> None:
