@@ -22,7 +22,7 @@ def done(log: dict[str, str], result: Result) -> None:
         delivered[log["level"]] += 1
     else:
         undelivered.append(log)
-        print(f"{log}: {result.error_code} after {result.attempt_count} attempts: {result.error_message}")
+        print(f"{log}: {result.error_code}, attempts: {result.attempt_count}: {result.error_message}")
 
 
 def main() -> None:

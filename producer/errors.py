@@ -306,7 +306,8 @@ class TransactionFullError(ChannelError):
 
     def __init__(self, channel: str, what: str, capacity: int) -> None:
         advice = "commit more often, or raise transaction_capacity"
-        super().__init__(channel, f"a transaction holds at most {capacity} {what} (transaction_capacity): {advice}")
+        most = counted(capacity, what.removesuffix("s"))
+        super().__init__(channel, f"a transaction holds at most {most} (transaction_capacity): {advice}")
         self.capacity = capacity
 
 

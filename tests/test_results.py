@@ -47,7 +47,7 @@ def test_a_success_is_a_result_and_a_failure_an_error_that_carries_it() -> None:
     with pytest.raises(ResultFailedError) as caught:
         bad.result(0)
     assert caught.value.result.attempts[0].http_status == 400
-    for words in ("not delivered after 1 attempts", "ParameterInvalid: no", "request id 7"):
+    for words in ("not delivered after 1 attempt:", "ParameterInvalid: no", "request id 7"):
         assert words in str(caught.value)
     assert bad.exception(0).result is caught.value.result  # type: ignore[union-attr]
     assert repr(good) == "<SendFuture delivered>"

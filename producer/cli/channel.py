@@ -140,8 +140,8 @@ def _told(report: DirectoryReport, agents: AgentReport | None) -> list[str]:
         records = ", ".join(counted(count, kind) for kind, count in sorted(segment.records.items())) or "empty"
         taken_out = f", {len(segment.gaps)} repaired" if segment.gaps else ""
         key = f", key {segment.key_id}" if segment.key_id else ""
-        name, size = os.path.basename(segment.path), counted(segment.size, "byte")  # noqa: PTH119
-        lines.append(f"  {name}  {size}, {records}{taken_out}{key}")
+        name, length = os.path.basename(segment.path), counted(segment.size, "byte")  # noqa: PTH119
+        lines.append(f"  {name}  {length}, {records}{taken_out}{key}")
     if report.quarantine:
         lines.append(f"quarantine  {', '.join(report.quarantine)}")
     return [*lines, *_damage(report), *(agent_batches.damage(agents) if agents else ())]

@@ -116,11 +116,11 @@ def _second(log: Fields) -> int:
 
 def pull(args: argparse.Namespace) -> int:
     """All logs of shards; the exit code."""
-    left = _Left(args.limit)
+    left, starts = _Left(args.limit), (_start("--from", args.begin), _start("--to", args.end))
     with LogHub(resolve(args, os.environ)) as loghub, Progress("logs") as progress:
         printed = writer(args.output, FIRST, stream=args.output != "table")
         for shard in _shards(loghub, args.shard):
-            begin, end = (loghub.reader.cursor(shard, _start(text)) for text in (args.begin, args.end))
+            begin, end = (loghub.reader.cursor(shard, start) for start in starts)
             for logs in _all_of(loghub, shard, begin, end):
                 progress.add(_print(printed, logs, left), f"shard {shard}")
                 if left.none:
@@ -142,7 +142,7 @@ def _shards(loghub: LogHub, wanted: list[str] | None) -> list[str]:
     return wanted or there
 
 
-def _start(text: str) -> str | int:
+def _start(flag: str, text: str) -> str | int:
     """
     :raises UsageError: it is no time.
     """
@@ -151,7 +151,7 @@ def _start(text: str) -> str | int:
     try:
         return time_of(text, time.time())
     except argparse.ArgumentTypeError as error:
-        raise UsageError(f"--from or --to {error}") from error
+        raise UsageError(f"{flag} {error}") from error
 
 
 def _all_of(loghub: LogHub, shard: str, cursor: str, end: str) -> Iterator[Iterable[Fields]]:

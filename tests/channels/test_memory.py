@@ -745,10 +745,10 @@ def test_a_new_transaction_capacity_holds_from_the_next_call_on() -> None:
     transaction = opened(channel)
     assert len(transaction.take(3)) == 3
     assert channel.resize(transaction_capacity=1)
-    with pytest.raises(TransactionFullError, match="at most 1 takes"):
+    with pytest.raises(TransactionFullError, match="at most 1 take "):
         transaction.take()
     transaction.commit()
-    with pytest.raises(TransactionFullError, match="at most 1 puts"):
+    with pytest.raises(TransactionFullError, match="at most 1 put "):
         put(channel, 1, 2)
     assert channel.resize(transaction_capacity=5)
     put(channel, *range(5))

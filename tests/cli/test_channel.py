@@ -120,7 +120,7 @@ def test_verify_names_each_damaged_stretch(run: Run, directory: Path) -> None:
     code, out, _ = run("verify", directory)
     assert code == 1
     assert f"damaged: {segment}: bytes " in out
-    assert "lost: 1 events" in out
+    assert "lost: 1 event, by its sequence number" in out
     assert content_of(directory) == before
 
 

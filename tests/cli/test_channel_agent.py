@@ -94,7 +94,7 @@ def test_verify_reads_each_batch(run: Run, directory: Path, tmp_path: Path) -> N
     code, out = run("verify", directory)
     assert code == 1
     assert out.count("is no batch, though it says so") == 3
-    assert "unreadable: event 7 is no batch, though it says so (it has 1 events, not 2)" in out
+    assert "unreadable: event 7 is no batch, though it says so (it has 1 event, not 2)" in out
     assert "every record" not in out
     with opened(file_channel(tmp_path)) as channel:
         assert channel.held == 301 + 4  # an agent opens it all the same
@@ -115,7 +115,7 @@ def test_repair_tells_what_of_the_agents_is_left(run: Run, directory: Path) -> N
     segment.write_bytes(segment.read_bytes().replace(b"line 250\n", b"LINE 250\n"))
     code, out = run("repair", directory)
     assert "agent       3 batches with 201 events" in out
-    assert "lost: 1 events" in out
+    assert "lost: 1 event, by its sequence number" in out
     assert code == 0
 
 

@@ -203,6 +203,10 @@ def test_pull_has_everything_of_each_shard(run: Run, filled: LogHubServer) -> No
     by_shard = [run("pull", "--shard", shard)[1].splitlines() for shard in ("0", "1")]
     assert sorted(map(len, by_shard)) == [0, 3]
     assert run("pull", "--from", "-1h", "--to", "-30m")[:2] == (0, "")
+    for flag in ("--from", "--to"):
+        code, out, told = run("pull", flag, "soon")
+        assert (code, out) == (2, "")
+        assert told.startswith(f"producer pull: {flag} must be now, a time ago")
     assert run("pull", "--shard", "7")[2] == "producer pull: --shard 7: there is none; the shards are 0, 1\n"
 
 

@@ -173,7 +173,7 @@ def test_what_the_dead_letters_refuse_stays_in_the_channel(caplog: pytest.LogCap
     stats = one.stats()
     assert (stats.dead_lettered, stats.kept_back, stats.stored) == (2, 1, 1)
     assert stats.memory_used == 0
-    assert "refused 1 events" in caplog.text
+    assert "refused 1 event, which is kept in the channel" in caplog.text
     one.give_back()
     assert [read_event(event).record for event in channel.events()] == [record("c")]
 

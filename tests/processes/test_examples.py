@@ -71,7 +71,7 @@ def test_every_example_is_listed() -> None:
 def test_callbacks_tell_of_deliveries_and_failures(run: Run, server: LogHubServer) -> None:
     """Four are delivered; the one with an unknown key is kept."""
     ended = run(EXAMPLES / "callbacks.py")
-    assert "InvalidAccessKeyId after 1 attempts" in ended.stdout, ended.stderr
+    assert "InvalidAccessKeyId, attempts: 1" in ended.stdout, ended.stderr
     assert ended.stdout.endswith("delivered: {'INFO': 2, 'WARNING': 1, 'ERROR': 1}, undelivered: 1\n")
     assert server.count(PROJECT, LOGSTORE) == 4
 
