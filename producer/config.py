@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from .credentials import Credentials, StaticCredentials, is_header_text
 from .errors import ConfigError
 from .foreign_names import hint
-from .names import PROJECT_RULE, is_project_name
+from .wording import PROJECT_RULE, is_project_name
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState

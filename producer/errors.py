@@ -53,7 +53,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
-from .plural import counted
+from .wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import CloseTimeoutError
 from .forks import Stage, call_in_child
 from .loggers import get_logger
-from .plural import counted
+from .wording import counted
 
 if TYPE_CHECKING:
     from .pipeline.shutdown import Shutdown

@@ -9,10 +9,10 @@ from itertools import chain
 
 from .config import ProducerConfig, host_address
 from .errors import InvalidArgumentError, LogSizeTooLargeError
-from .names import LOGSTORE_RULE, is_logstore_name
 from .numbering import Numbering, SequenceKey
 from .records import IDEMPOTENT, ORDERED, StreamKey
 from .wire.put_logs import adjust_shard_hash
+from .wording import LOGSTORE_RULE, is_logstore_name
 
 _HASH = re.compile(r"[0-9a-fA-F]{32}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")

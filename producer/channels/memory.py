@@ -31,7 +31,7 @@ from ..errors import ChannelClosedError, ChannelError, ChannelFullError, Transac
 from ..forks import Stage, watch_fork
 from ..interfaces import ChannelStats, Event, Stored
 from ..loggers import get_logger
-from ..plural import counted
+from ..wording import counted
 from .counters import ChannelCounters
 from .limits import Limits, check_integer, event_size, event_sizes, first_within
 from .transaction import CLOSED, COMPLETED, OPEN, BaseTransaction, TransactionState

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..channels.file.store.notes import COMPANIONS, NOTES_NAME
 from ..interfaces import Event
-from ..plural import counted
+from ..wording import counted
 from .channel_logs import OF_AN_AGENT
 
 #: What the names of notes that are positions begin with.

@@ -25,9 +25,9 @@ from ..agent.monitoring import MonitoringServer, address_of
 from ..agent.options import Problem, words_of
 from ..errors import ProducerError
 from ..loggers import get_logger
-from ..plural import counted
 from ..signal_handlers import Requests, call_former, handling
 from ..signal_wakeup import wake_for
+from ..wording import counted
 
 _log = get_logger("producer.agent")
 #: What whoever looks on wants to know of its life; in the log at any level but the highest ones.

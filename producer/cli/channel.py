@@ -20,7 +20,7 @@ from ..channels.file.recovery.inspection import DirectoryReport, examine, look_a
 from ..channels.file.recovery.repair import repair
 from ..channels.file.store.encryption import FileKeys, KeyProvider, check_available
 from ..errors import ChannelKeyError, ProducerError
-from ..plural import counted
+from ..wording import counted
 from . import agent_batches
 from .agent_batches import AgentReport
 from .arguments.channel import add_arguments

@@ -39,9 +39,8 @@ from ..errors import (
 )
 from ..interfaces import ChannelStats, Delivery, Receipt, Transaction
 from ..metrics import Stats
-from ..plural import counted
 from ..sinks.loghub.sink import LogHubSink
-from ..wire.list_shards import CREATED_BY_A_WRITE
+from ..wording import CREATED_BY_A_WRITE, counted
 from .channel_logs import OF_AN_AGENT
 from .profiles import Settings
 

@@ -10,7 +10,7 @@ from ..channels.file.recovery.inspection import look_at_events
 from ..channels.file.recovery.ownership import LOCK_NAME
 from ..channels.file.store.encryption import KeyProvider
 from ..errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelKeyError
-from ..plural import counted
+from ..wording import counted
 from .agent_batches import look_at_batches
 from .drain import DrainRefusedError, drain
 from .output import tell_error

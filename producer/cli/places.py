@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ..names import LOGSTORE_RULE, is_logstore_name
 from ..reading.errors import LogHubReadError
+from ..wording import LOGSTORE_RULE, is_logstore_name
 from .exit_codes import ExitCode
 from .loghub import LogHub
 from .output import tell, writer

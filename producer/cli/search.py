@@ -8,9 +8,9 @@ import re
 import time
 from collections.abc import Iterator
 
-from ..plural import counted
 from ..reading.search import PAGE, LogstoreSearch, Search, command_of, is_paged
 from ..wire.read_log_group import Fields
+from ..wording import counted
 from .exit_codes import ExitCode
 from .loghub import LogHub
 from .output import Writer, form_of, tell, writer

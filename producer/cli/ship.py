@@ -14,7 +14,6 @@ from rich.console import Console
 
 from ..config import ProjectConfig
 from ..errors import ConfigError, ProducerError
-from ..names import LOGSTORE_RULE, is_logstore_name
 from ..ship.command import ship
 from ..ship.dry_run import dry_run
 from ..ship.errors import InputError
@@ -29,6 +28,7 @@ from ..ship.lines.names import MAX_NAME_BYTES
 from ..ship.lines.parsers import make_parser
 from ..ship.lines.parsers.delimited import checked_delimiter, column_names
 from ..ship.report import Shipment, fates, summary
+from ..wording import LOGSTORE_RULE, is_logstore_name
 from .arguments.ship import add_arguments
 from .profiles import Settings, UsageError, resolve
 

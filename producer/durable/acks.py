@@ -20,9 +20,9 @@ from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.settling.outcomes import Abandonment
 from ..pipeline.settling.thinned_log import ThinnedLog
 from ..pipeline.threads import StageThread
-from ..plural import counted
 from ..records import SEQUENCED, StreamKey
 from ..results import Result
+from ..wording import counted
 from .dead_letters import DeadLetters
 from .event_format import write_event
 from .fed_batch import FedBatch

@@ -19,8 +19,8 @@ from ..errors import TransactionFullError
 from ..interfaces import Channel, Event
 from ..loggers import get_logger
 from ..pipeline.settling.thinned_log import ThinnedLog
-from ..plural import counted
 from ..results import Attempt, Result
+from ..wording import counted
 
 _log = get_logger("producer.dead_letters")
 

@@ -28,8 +28,8 @@ from typing import NamedTuple
 from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ..interfaces import ADOPTED_HEADER, Event, Record
 from ..numbering import MAX_NUMBER
-from ..plural import counted
 from ..records import ADOPTED, IDEMPOTENT, ORDERED, SEQUENCED, StreamKey
+from ..wording import counted
 
 _HEAD = Struct(">8sQI")
 #: Bytes of the id and the number, which together name a record.

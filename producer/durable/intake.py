@@ -27,9 +27,9 @@ from ..numbering import Numbering
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.open_records import RECORD_OVERHEAD
 from ..pipeline.pipeline import Pipeline
-from ..plural import counted
 from ..records import StreamKey, plain
 from ..results import Callback
+from ..wording import counted
 from .event_format import ident_of, numbered, write_event
 from .known_stats import KnownStats
 from .number_turns import NumberTurns

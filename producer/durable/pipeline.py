@@ -31,9 +31,9 @@ from ..pipeline.batching.doubt import SentBefore
 from ..pipeline.batching.open_records import OpenRecords
 from ..pipeline.pipeline import Pipeline
 from ..pipeline.threads import StageThread
-from ..plural import counted
 from ..records import StreamKey, plain
 from ..results import Callback
+from ..wording import counted
 from .acks import Acks
 from .claims import claim, give_up
 from .dead_letters import DeadLetters

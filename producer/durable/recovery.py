@@ -17,8 +17,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from ..loggers import get_logger
-from ..plural import counted
 from ..records import ADOPTED, StreamKey
+from ..wording import counted
 from .intents import Intent, Intents
 
 _log = get_logger("producer.recovery")

@@ -12,7 +12,7 @@ from ..clock import Deadline
 from ..loggers import get_logger
 from ..pipeline.shutdown import GRACE, graceful, join_handlers
 from ..pipeline.threads import undisturbed
-from ..plural import counted
+from ..wording import counted
 from .feeder import PATIENCE
 from .intake import Intake
 from .pipeline import DurablePipeline

@@ -28,9 +28,9 @@ from ..errors import (
 from ..forks import Stage, watch_fork
 from ..interfaces import CredentialsProvider
 from ..loggers import get_logger
-from ..plural import counted
 from ..records import LogItem
 from ..stream import Stream
+from ..wording import counted
 from .figures import check_producer
 from .values import sendable
 

@@ -16,9 +16,9 @@ from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig
 from ..errors import LogSizeTooLargeError, MaxBatchCountExceedError, ProducerError
 from ..futures import SendFuture
 from ..interfaces import Record
-from ..plural import counted
 from ..records import StreamKey
 from ..results import Callback
+from ..wording import counted
 from .batching.accumulator import LogAccumulator, Piece
 from .batching.batch import (
     BATCH_OVERHEAD,

@@ -18,9 +18,9 @@ from ..interfaces import Sink
 from ..loggers import get_logger
 from ..metrics import Counters, Stats
 from ..own_threads import at_work
-from ..plural import counted
 from ..records import StreamKey
 from ..results import Attempt
+from ..wording import counted
 from .accept import Admission
 from .backing import Backing
 from .batching.batch import BatchState, ProducerBatch

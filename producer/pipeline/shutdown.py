@@ -13,7 +13,7 @@ from typing import Protocol
 from ..clock import Clock, Deadline, WaitingRoom
 from ..errors import CloseTimeoutError
 from ..loggers import get_logger
-from ..plural import counted
+from ..wording import counted
 from .pipeline import Pipeline
 from .threads import StageThread, undisturbed
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..plural import counted
+from ..wording import counted
 from .errors import ApiError
 
 _PROGRAM = Path(__file__).with_name("sql_engine.py")

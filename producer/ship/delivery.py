@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, cast
 from ..client import Producer
 from ..errors import ProducerError, ResultFailedError
 from ..futures import SendFuture
-from ..plural import counted
 from ..results import Result
 from ..spark.blame import Reason, blames_rows, reason_of
 from ..spark.errors import DeliveryFailedError
 from ..spark.patience import send_open
 from ..stream import Stream
+from ..wording import counted
 from .account import Account, Place
 from .figures import Figures
 from .job import ShipJob

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 from ..errors import ProducerError, ResultFailedError
 from ..futures import SendFuture
 from ..numbering import SequenceKey
-from ..plural import counted
 from ..spark.blame import reason_of
 from ..spark.errors import DeliveryFailedError
 from ..stream import Stream
+from ..wording import counted
 from .account import Account, Place
 from .figures import Figures
 from .files.plan import Split

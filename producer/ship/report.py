@@ -12,12 +12,12 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from .. import plural
+from .. import wording
 from ..path_text import readable
 from .account import FileFate
 from .figures import Figures
 
-counted = partial(plural.counted, form=",")
+counted = partial(wording.counted, form=",")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from ..config import ProducerConfig, ProjectConfig, option_rows
 from ..credentials import Credentials, EnvironmentCredentials, StaticCredentials
 from ..errors import ConfigError
 from ..interfaces import CredentialsProvider
-from ..names import LOGSTORE_RULE, is_logstore_name
+from ..wording import LOGSTORE_RULE, is_logstore_name
 
 #: What reading and writing have in common: names and meanings, of which the site makes a table.
 TARGET_OPTIONS: dict[str, str] = {

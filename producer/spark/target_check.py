@@ -9,7 +9,7 @@ from ..config import ProducerConfig
 from ..errors import AttemptError, ConfigError, MisconfiguredError, NetworkError
 from ..loggers import get_logger
 from ..reading.errors import LogHubReadError
-from ..wire.list_shards import CREATED_BY_A_WRITE
+from ..wording import CREATED_BY_A_WRITE
 from .logstore import LogstoreClient
 from .options import Target, knows_credentials
 

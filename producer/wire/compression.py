@@ -19,7 +19,7 @@ import lz4.block
 import zstandard
 
 from ..errors import CompressionError
-from ..plural import counted
+from ..wording import counted
 
 T = TypeVar("T")
 

@@ -9,9 +9,6 @@ from urllib.parse import quote
 
 from .put_logs import API_VERSION
 
-#: How an embedded LogHub ends the refusal of a look at what its first write creates; the service never says so.
-CREATED_BY_A_WRITE = "the first write creates it"
-
 
 def list_shards_path(logstore: str) -> str:
     """The path of the request, percent-encoded where the name needs it."""

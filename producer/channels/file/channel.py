@@ -21,7 +21,7 @@ from ...errors import ChannelError, ConfigError, TransactionFullError
 from ...forks import Stage, call_in_child
 from ...interfaces import ChannelStats, Event, FileStats, Stored
 from ...loggers import get_logger
-from ...plural import counted
+from ...wording import counted
 from ..room import Claim
 from .keeper import Keeper
 from .log.log import Log

@@ -33,7 +33,7 @@ from ...errors import (
 from ...forks import Stage, call_in_child
 from ...interfaces import ADOPTED_HEADER, ChannelStats, Event, Stored
 from ...loggers import get_logger
-from ...plural import counted
+from ...wording import counted
 from .channel import FileChannel
 from .queue.file_transaction import FileTransaction
 from .recovery.ownership import CHECKPOINT_NAMES, LOCK_NAME, OTHER_NAMES, is_segment

@@ -20,7 +20,7 @@ from collections import OrderedDict
 from ...clock import Clock
 from ...errors import AttemptError
 from ...loggers import get_logger
-from ...plural import counted
+from ...wording import counted
 
 _log = get_logger("producer.send_task")
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from ...errors import StreamStoppedError
 from ...loggers import get_logger
 from ...metrics import Counters
-from ...plural import counted
 from ...records import plain
 from ...results import Attempt, Result
+from ...wording import counted
 from ..batching.accumulator import LogAccumulator
 from ..batching.batch import BATCH_OVERHEAD, BatchState, ProducerBatch
 from ..batching.memory import MemoryBudget

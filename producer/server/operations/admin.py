@@ -102,7 +102,7 @@ async def list_logstores(service: Service, call: Call) -> Answer:
 
 
 async def list_configs(service: Service, call: Call) -> Answer:
-    """``GET /configs``: how logs are collected. There is nothing of that here, which who copies a logstore has to know."""
+    """``GET /configs``: how logs are collected. There is none, and who copies a logstore asks."""
     await service.stored(service.store.project(call.request.project))
     return json_answer({"count": 0, "total": 0, "configs": []})
 

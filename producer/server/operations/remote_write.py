@@ -12,9 +12,9 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from ...errors import CompressionError
-from ...plural import counted
 from ...wire import snappy
 from ...wire.schema import LogGroup, WriteRequest
+from ...wording import counted
 from ..errors import ApiError
 from ..limits import Limits
 from ..messages import ApiRequest, too_large

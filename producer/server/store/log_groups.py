@@ -10,9 +10,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from ...plural import counted
 from ...wire.compression import compress, decompress
 from ...wire.schema import LogGroup, StrictText
+from ...wording import counted
 from ..errors import ApiError
 from ..limits import Limits
 

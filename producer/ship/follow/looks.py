@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ...loggers import get_logger
 from ...path_text import readable
-from ...plural import counted
 from ...wire.log_start import Logs
+from ...wording import counted
 from ..files.find import LINK_TO_DIRECTORY, Found
 from ..files.plan import cut, pack, partition_size
 from ..portions import Portion

@@ -7,8 +7,8 @@ import os
 import re
 from collections.abc import Iterator
 
-from ...plural import counted
 from ...spark.errors import SparkJobError
+from ...wording import counted
 from ..errors import FileChangedError
 from ..files.compressed import DAMAGE, decompressing
 from ..files.find import LogFile, open_file

@@ -20,8 +20,9 @@ from ...errors import (
     TargetError,
     UnreachableError,
 )
-from ...wire.list_shards import CREATED_BY_A_WRITE, list_shards_headers, list_shards_path
+from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.signing import UnsignedRequest
+from ...wording import CREATED_BY_A_WRITE
 from ..http.failures import CERTIFICATE, PLAIN_HTTP, PROXY, PROXY_AUTHENTICATION
 from .classify import BAD_RESPONSE
 

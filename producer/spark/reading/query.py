@@ -16,7 +16,6 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...errors import ConfigError
-from ...plural import counted
 from ...reading.errors import LogHubReadError
 from ...reading.search import PAGE, LogstoreSearch, Search
 from ...records import LogItem
@@ -24,6 +23,7 @@ from ...wire.log_group import encode_log, encode_tail
 from ...wire.protobuf import delimited
 from ...wire.read_columns import read_groups
 from ...wire.read_log_group import Fields
+from ...wording import counted
 from .arrow import Batches
 from .filters import kept, times_of
 from .offsets import seconds_of

@@ -15,9 +15,9 @@ import pyarrow as pa
 from ...client import Producer
 from ...errors import ProducerError, ResultFailedError
 from ...futures import SendFuture
-from ...plural import counted
 from ...results import Result
 from ...stream import Stream
+from ...wording import counted
 from ..blame import blames_rows, reason_of
 from ..errors import DeliveryFailedError
 from ..patience import send_open

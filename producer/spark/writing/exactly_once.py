@@ -29,11 +29,11 @@ from ...errors import InvalidArgumentError, ProducerError, ResultFailedError
 from ...futures import SendFuture
 from ...interfaces import Record
 from ...numbering import SequenceKey
-from ...plural import counted
 from ...results import Result
 from ...stream import Stream
 from ...wire.columnar import ColumnarEncoder, EncodedRows, Names
 from ...wire.put_logs import adjust_shard_hash
+from ...wording import counted
 from ..blame import Reason, blames_rows, reason_of
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics

@@ -14,7 +14,7 @@ from pyarrow import ArrowException
 from ...config import MAX_BATCH_SIZE_IN_BYTES
 from ...errors import InvalidArgumentError, LogSizeTooLargeError
 from ...loggers import get_logger
-from ...plural import counted
+from ...wording import counted
 from ..blame import Reason
 from ..errors import DeliveryFailedError
 from .metrics import WriteMetrics

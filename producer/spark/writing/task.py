@@ -11,7 +11,7 @@ from ...client import Producer
 from ...credentials import EnvironmentCredentials
 from ...errors import ConfigError
 from ...loggers import get_logger
-from ...plural import counted
+from ...wording import counted
 from ..errors import DeliveryFailedError
 from ..executor import leased_producer
 from .at_least_once import AtLeastOnce

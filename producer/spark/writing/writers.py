@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from ...clock import Clock, SystemClock
 from ...errors import ConfigError
 from ...loggers import get_logger
-from ...plural import counted
+from ...wording import counted
 from ..errors import SparkJobError
 from .metrics import WriteMetrics, report
 from .options import Guarantee, WriteOptions
@@ -88,7 +88,7 @@ class LogHubWriter(DataSourceArrowWriter):
         if total.rows and total.already_written == total.rows:
             _log.warning(
                 "%s stood in %s already, from a run named %r: another run needs a runId of its own",
-                counted(total.rows, "row, which is all,", "rows, which are all,"),
+                "the only row" if total.rows == 1 else f"all {total.rows} rows",
                 self._options.target,
                 self._options.run_id,
             )

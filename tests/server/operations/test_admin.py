@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from producer.names import is_logstore_name, is_project_name
 from producer.server import LogHubServer
+from producer.wording import is_logstore_name, is_project_name
 
 from ..client import LOGSTORE, PROJECT, Client, error_of, log_group
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ....errors import ChannelIOError
 from ....interfaces import Event
 from ....loggers import get_logger
-from ....plural import counted
+from ....wording import counted
 from ..store.disk import Disk
 from ..store.format import decode_event
 from ..store.lost import LostEvent, TellLost

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ....loggers import get_logger
-from ....plural import counted
+from ....wording import counted
 from ..log.run import Position
 from ..queue.event_queue import Columns
 from ..store.disk import Disk

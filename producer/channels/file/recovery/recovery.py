@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ....clock import Clock
 from ....errors import ChannelFormatError, ChannelIOError, ChannelKeyError
 from ....loggers import get_logger
-from ....plural import counted
+from ....wording import counted
 from ..queue.event_queue import Columns
 from ..store.directories import Directories
 from ..store.disk import Disk

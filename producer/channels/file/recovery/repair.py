@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ....clock import Clock, SystemClock
 from ....errors import ChannelFormatError, ChannelIOError
-from ....plural import counted
+from ....wording import counted
 from ..log.run import Position
 from ..queue.event_queue import Columns
 from ..store.directories import Directories

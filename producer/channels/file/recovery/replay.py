@@ -17,7 +17,7 @@ from struct import unpack
 from ....clock import Clock
 from ....errors import ChannelFormatError
 from ....loggers import get_logger
-from ....plural import counted
+from ....wording import counted
 from ..queue.event_queue import Columns
 from ..store.disk import Disk
 from ..store.encryption import OVERHEAD

@@ -13,7 +13,7 @@ import os
 import shutil
 from pathlib import Path
 
-from ....plural import counted
+from ....wording import counted
 
 _ZEROS = bytes(256 << 10)
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ....errors import ConfigError
 from ....installing import how_to_install
-from ....plural import counted
+from ....wording import counted
 
 _NONCE = 12
 _TAG = 16

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ....clock import Clock
 from ....errors import ChannelKeyError
-from ....plural import counted
+from ....wording import counted
 from .disk import Disk
 from .encryption import KEY_SIZE, MAX_KEY_ID, KeyProvider, SegmentCipher
 from .format import FRAME_SIZE, SegmentHeader, headers_left

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ....clock import Clock
 from ....errors import DiskFullError
 from ....loggers import get_logger
-from ....plural import counted
+from ....wording import counted
 from .disk import Disk
 
 _log = get_logger("producer.channel")

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ....installing import how_to_install
-from ....plural import counted
+from ....wording import counted
 from ...errors import InputError
 from .address import HOSTED, STORES, shown, without_secrets
 from .seen import AccessRefusedError, NotThereError, RemoteError, Seen, version_of

@@ -18,7 +18,7 @@ import pytest
 from producer.channels.file.recovery.checkpoint import encode, load
 from producer.channels.file.store.format import FIRST_RECORD, Kind
 from producer.errors import ChannelIOError
-from producer.plural import counted
+from producer.wording import counted
 from tests.channels.file.opening import (
     CHECKPOINTS,
     DIRECTORY,

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from producer.plural import counted
+from producer.wording import counted
 
 PACKAGE = Path(__file__).parent.parent / "producer"
-_NOUNS = (
-    "records|events|logs|batches|rows|lines|attempts|requests|shards|files|copies|directories|words|bytes"
-)
+_NOUNS = "records|events|logs|batches|rows|lines|attempts|requests|shards|files|copies|directories|words|bytes"
 _COUNTED = re.compile(rf"(?:%d|\{{(?!counted)[^{{}}]*\}}) (?!(?:of|holds) )(?:[a-z]+ )?(?:{_NOUNS})\b")
 #: Where the number is never one, or is of a bug that nobody can count on.
 _NEVER_ONE = (
     "a batch of %d logs is too large for the server: cut in two",
     "{len(records)} records from a batch of {batch.log_count} logs",
     'what = "a line" if',
+    '"the only row" if',
     "after {attempts} attempts",
     "the {logs} logs of this page",
     "the heartbeat names {len(held)} shards",
