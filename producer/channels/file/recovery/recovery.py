@@ -272,7 +272,7 @@ class _Recovery:
                 self._place.name,
                 counted(replay.findings.damaged_records, "damaged record"),
                 replay.damaged,
-                f" {counted(replay.findings.lost_events, 'event is', 'events are')} lost;" if self._lost is None else "",
+                "" if self._lost else f" {counted(replay.findings.lost_events, 'event is', 'events are')} lost;",
                 self._place.main,
                 quarantine.QUARANTINE,
             )
