@@ -315,7 +315,12 @@ class DeliveredPositions:
             due: Mapping[str, int] = {name: self._delivered[name] for name in self._dirty}
             self._dirty.clear()
             self._next_note = self._clock.monotonic() + NOTE_INTERVAL
-        self._notes.write_many([(_PREFIX + name, b"%d" % end, -1) for name, end in due.items()])
+        try:
+            self._notes.write_many([(_PREFIX + name, b"%d" % end, -1) for name, end in due.items()])
+        except BaseException:
+            with self._lock:
+                self._dirty |= due.keys() & self._delivered.keys()  # for the next time
+            raise
 
     def close(self) -> None:
         try:

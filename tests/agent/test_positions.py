@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from producer.agent.batch import EventBatch, Position
-from producer.agent.positions import KeptPositions
+from producer.agent.positions import DeliveredPositions, KeptPositions
 from producer.channels.file.store.notes import FileNotes
+from producer.testing import ManualClock
 
 from .doubles import file_channel, opened, taken
 
@@ -54,10 +55,11 @@ def test_a_flush_costs_what_has_changed(tmp_path: Path) -> None:
     notes.close()
 
 
-def test_a_failed_flush_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_failed_flush_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, keeps: bool) -> None:
     """What could not be noted is noted the next time."""
     notes = FileNotes(str(tmp_path), "c")
-    positions = KeptPositions(notes, lambda: None, ())
+    positions = KeptPositions(notes, lambda: None, ()) if keeps else DeliveredPositions(notes, ManualClock())
     positions.passed(Position("s/f", 4))
     with monkeypatch.context() as broken:
 
