@@ -17,6 +17,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..files.find import lies_in, local_path
 from ..files.remote.address import scheme_of
+from ..files.whole import write_whole
 from ..job import ShipJob
 from .options import FollowOptions
 
@@ -125,8 +126,9 @@ def _shown(value: object) -> str:
 
 
 def _write(file: Path, target: dict[str, object]) -> None:
+    """It names what was stored once, and must not be another name after a crash.
+
+    :raises InputError: it cannot be written, as :class:`OSError` for the directory.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Renamed when complete, so that a crash leaves no half of a target behind.
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(target, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(file)
+    write_whole(file, json.dumps(target, indent=2) + "\n")

@@ -15,6 +15,7 @@ from producer.ship.errors import InputError
 from producer.ship.follow.checkpoint import checkpoint_directory, claim_checkpoint
 from producer.ship.follow.options import FollowOptions
 
+from ...support.syncs import noted_syncs
 from ..conftest import parse_ship, ship_arguments
 
 Claim = Callable[..., None]
@@ -145,3 +146,12 @@ def test_checkpoint_and_followed_paths_may_be_file_uris(tmp_path: Path, server: 
     assert (options.paths, options.checkpoint) == ([f"{tmp_path}/logs"], f"{tmp_path}/ck")
     with pytest.raises(InputError, match="hdfs://"):
         cli._follow_options(parse_ship([*arguments, "--checkpoint=hdfs://host/ck"]))
+
+
+def test_target_is_on_the_disk_before_anything_is_shipped(claim: Claim, tmp_path: Path) -> None:
+    """It holds the name under which lines are stored once: after a power cut it must not be another one."""
+    with noted_syncs() as seen:
+        claim()
+    (file,) = (tmp_path / "checkpoint").iterdir()
+    directory = file.parent.stat().st_ino
+    assert seen == [("file", file.stat().st_size), ("rename", file.name), ("directory", directory)]
