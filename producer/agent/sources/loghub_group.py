@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -171,10 +171,10 @@ def consumer_name(state: Path, prefix: str) -> str:
     :param state: where it is kept.
     """
     file = state / "consumer"
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        state.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        if kept := file.read_text(encoding="utf-8").strip():  # a power cut may leave an empty file
+            return kept
+    state.mkdir(parents=True, exist_ok=True)
     name = f"{prefix}-{uuid.uuid4().hex[:12]}"
     written = state / "consumer.new"
     written.write_text(name + "\n", encoding="utf-8")

@@ -187,6 +187,8 @@ def test_a_member_has_the_same_name_when_it_is_started_again(tmp_path: Path) -> 
 
     name = consumer_name(tmp_path / "a", "x")
     assert name == consumer_name(tmp_path / "a", "x") != consumer_name(tmp_path / "b", "x")
+    (tmp_path / "a" / "consumer").write_text("")
+    assert consumer_name(tmp_path / "a", "x") == consumer_name(tmp_path / "a", "x") != ""
 
 
 def test_shards_and_a_group_exclude_each_other() -> None:
