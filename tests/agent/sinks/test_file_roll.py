@@ -13,6 +13,7 @@ from producer.agent import AgentConfigError, SinkError
 from producer.errors import ChannelIOError
 from producer.testing import ManualClock
 from tests.agent.components import bodies, lines, made, made_of_flume
+from tests.support.syncs import noted_syncs
 
 
 def _sink(directory, clock=None, own="", **options):
@@ -148,6 +149,17 @@ def test_all_is_on_the_disk_before_a_write_returns(tmp_path, monkeypatch):
     assert len(synced) == 1
     sink.close()
     other.close()
+
+
+def test_a_file_and_its_names_outlive_the_power(tmp_path):
+    """The hidden name is on the disk before anything counts that is in it; all that is in it before its own name."""
+    with noted_syncs() as seen:
+        sink = _sink(tmp_path)
+        sink.write([lines("a")])
+        sink.close()
+    (name,) = _visible(tmp_path)
+    directory = ("directory", tmp_path.stat().st_ino)
+    assert seen == [directory, ("file", 2), ("file", 2), ("rename", name), directory]
 
 
 def _die_writing(directory):

@@ -26,6 +26,7 @@ from producer.errors import ConfigError
 from producer.testing import ManualClock
 from tests.agent.doubles import context
 from tests.support.remote_servers import ACCESS_KEY, SECRET_KEY, s3_server
+from tests.support.syncs import noted_syncs
 
 TIME = 1_700_000_000_123  # 2023-11-14T22:13:20.123Z
 
@@ -151,6 +152,22 @@ def test_an_object_whose_answer_was_lost_is_not_stored_twice(tmp_path: Path, mon
     assert before.items() <= after.items()
     second.write(numbered(5, b"a", b"b", b"c"))
     assert files(folder) == after
+
+
+def test_a_plan_is_on_the_disk_before_its_object_and_that_before_the_write_returns(tmp_path: Path) -> None:
+    """Each is synced before it has its name, and its name then: else a power cut would have the object made twice, or
+    lose it. Directories that are made for it are synced, too.
+    """
+    state, folder = tmp_path / "k", tmp_path / "objects"
+    with noted_syncs() as seen:
+        sink(tmp_path, folder / "a").write(numbered(1, b"x"))
+    (name,) = files(folder)
+    plan, written = state / "plans.json", folder / name
+    assert seen == [
+        *[("file", plan.stat().st_size), ("rename", plan.name), ("directory", state.stat().st_ino)],
+        *[("directory", written.parent.parent.stat().st_ino), ("directory", tmp_path.stat().st_ino)],
+        *[("file", 2), ("rename", written.name), ("directory", written.parent.stat().st_ino)],
+    ]
 
 
 def test_what_lies_between_two_plans_is_an_object_again(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from producer.agent.options import from_flume, read_options
 from producer.agent.sources.spooldir import SpoolDirectorySource
 from producer.agent.sources.spooldir.directory import SpoolDirectoryError
 from producer.agent.sources.spooldir.source import Spooler
+from tests.support.syncs import noted_syncs
 from tests.support.waiting import Call, eventually
 
 from .following import Tail
@@ -121,6 +122,20 @@ def test_completed_files_are_marked_in_a_directory_beside(tmp_path: Path) -> Non
     spool.restart()
 
     assert spool.seen() == []
+    spool.close()
+
+
+@pytest.mark.parametrize("policy", ["rename", "tracker_dir"])
+def test_what_is_completed_is_so_after_a_power_cut(tmp_path: Path, policy: str) -> None:
+    """The new name, or the mark, is on the disk when the position is forgotten: else the file would be read again."""
+    spool = _made(tmp_path, tracking_policy=policy)
+    spool.write("a", b"one\n")
+    with noted_syncs() as seen:
+        assert spool.seen() == [b"one"]
+        spool.done()
+    (done,) = spool.logs.rglob("*a.COMPLETED")
+    named = [("rename", "a.COMPLETED"), ("directory", done.parent.stat().st_ino)]
+    assert seen == ([] if policy == "rename" else [("file", done.stat().st_size)]) + named
     spool.close()
 
 

@@ -1,0 +1,50 @@
+"""Notes: on the disk when a call returns, forgotten with the events that they speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producer.channels.file.store.notes import FileNotes
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Iterator[FileNotes]:
+    notes = FileNotes(str(tmp_path), "c")
+    yield notes
+    notes.close()
+
+
+def test_a_note_is_on_the_disk_when_the_call_returns(notes: FileNotes) -> None:
+    """SQLite syncs its log at each commit (2 is FULL); with less a power cut would take the newest notes."""
+    notes.write("a", b"1", -1)
+    assert notes._do(lambda connection: connection.execute("PRAGMA synchronous").fetchone(), make=False) == (2,)
+    assert notes._do(lambda connection: connection.execute("PRAGMA journal_mode").fetchone(), make=False) == ("wal",)
+
+
+def test_what_was_noted_is_there_for_the_next_one(notes: FileNotes, tmp_path: Path) -> None:
+    """Under its name, with the newest value."""
+    notes.write_many([("a", b"1", -1), ("b", b"2", -1)])
+    notes.write("a", b"3", -1)
+    notes.close()
+    following = FileNotes(str(tmp_path), "c")
+    assert following.items("") == {"a": b"3", "b": b"2"}
+    following.close()
+
+
+def test_notes_of_events_that_are_lost_are_forgotten(notes: FileNotes, caplog: pytest.LogCaptureFixture) -> None:
+    """Those of the numbers that are given anew; what speaks of older events, or of another channel's, stays."""
+    notes.write_many([("kept", b"", 4), ("lost", b"", 5), ("of another", b"", -1)])
+    notes.forget_lost(5)
+    assert set(notes.items("")) == {"kept", "of another"}
+    assert "1 notes that spoke of them are forgotten" in caplog.text
+
+
+def test_of_too_many_notes_those_go_that_were_not_written_for_longest(notes: FileNotes) -> None:
+    """But for those that are in use."""
+    for name in "abcda":
+        notes.write(name, b"", -1)
+    notes.prune(2, ["b"])
+    assert set(notes.items("")) == {"a", "b"}
