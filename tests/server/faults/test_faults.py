@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import http.client
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ import requests
 from producer.server import LogHubServer, faults
 from producer.server.faults import Delay
 
+from ...support.waiting import Call, eventually
 from ..client import LOGSTORE, PROJECT, Client, error_of, log_group
 
 
@@ -52,15 +52,20 @@ def test_a_fault_answers_with_a_body_that_is_no_json(server: LogHubServer, clien
 
 def test_a_delay_comes_before_the_write(server: LogHubServer, client: Client) -> None:
     """A delayed request is answered late; until then nothing of it is stored, and others are not delayed."""
-    server.faults.add(faults.delay(0.4), logstore=LOGSTORE)
-    late = threading.Thread(target=client.put, args=(log_group("late"),))
-    started = time.monotonic()
-    late.start()
+    long = server.faults.add(faults.delay(60), logstore=LOGSTORE)
+    late = Call(lambda: client.put(log_group("late")))
+    eventually(lambda: long.fired)
     with Client(server) as other:
         assert other.put(log_group("x"), logstore="other").status_code == 200
     assert (server.count(PROJECT, LOGSTORE), server.count(PROJECT, "other")) == (0, 1)
-    assert time.monotonic() - started < 0.4
-    late.join()
+    server.stop()
+    with pytest.raises(requests.ConnectionError):
+        late.result()
+    server.faults.clear()
+    server.faults.add(faults.delay(0.4), logstore=LOGSTORE)
+    server.start()
+    started = time.monotonic()
+    assert client.put(log_group("later")).status_code == 200
     assert time.monotonic() - started >= 0.4
     assert server.count(PROJECT, LOGSTORE) == 1
 
