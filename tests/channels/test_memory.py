@@ -288,6 +288,7 @@ def test_a_transaction_holds_so_many_takes() -> None:
     assert bodies(taken) == ["0", "1", "2"]
     with pytest.raises(TransactionFullError, match="at most 3 takes"):
         transaction.take()
+    assert channel.stats().take_attempts == 3 + 1
     transaction.acknowledge(taken[:1])
     assert bodies(transaction.take(100)) == ["3"]
     transaction.commit()

@@ -303,3 +303,60 @@ def test_a_rollback_after_an_interrupted_rollback_is_not_needed() -> None:
         return operation, check
 
     interrupted_everywhere(scenario, 5)
+
+
+#: Likewise, and where a take does.
+HALF_WAY = CHANGES | {"_set_take", "_put_one"}
+
+
+@pytest.mark.parametrize("interrupted", ["commit", "take"])
+@pytest.mark.parametrize("following", ["take", "put"])
+def test_whoever_comes_next_finishes_what_was_interrupted(interrupted: str, following: str) -> None:
+    """The very next call is another transaction's, which nobody has looked after: no event is there twice, none is
+    gone.
+    """
+
+    def scenario() -> object:
+        channel = fresh()
+        one, other = opened(channel), opened(channel)
+        if interrupted == "commit":
+            one.put_many(events("ab"))
+
+        def check(_raised: bool) -> None:
+            if following == "put":
+                other.put(events("c")[0])
+            first = other.take(1)
+            other.commit()
+            one.close() if one.state is not TransactionState.OPEN else one.rollback()
+            found = [event.body.decode() for event in first] + whole(channel)
+            assert sorted(found, key=found.index) == found, "twice"
+            assert set("012") <= set(found)
+            assert ("c" in found) == (following == "put")
+            assert {"a", "b"} <= set(found) or not {"a", "b"} & set(found)
+
+        return one.commit if interrupted == "commit" else lambda: one.take(2), check
+
+    interrupted_everywhere(scenario, 20, HALF_WAY)
+
+
+def test_what_is_put_behind_an_interrupted_commit_is_stored_or_refused() -> None:
+    """The commit may have happened: then the transaction has ended, and takes nothing more."""
+
+    def scenario() -> object:
+        channel = fresh(0)
+        one = opened(channel)
+        one.put(events("a")[0])
+
+        def check(_raised: bool) -> None:
+            refused = False
+            try:
+                one.put(events("b")[0])
+                one.commit()
+            except TransactionStateError:
+                refused = True
+            one.close() if one.state is not TransactionState.OPEN else one.rollback()
+            assert whole(channel) == (["a"] if refused else ["a", "b"])
+
+        return one.commit, check
+
+    interrupted_everywhere(scenario, 20, HALF_WAY)
