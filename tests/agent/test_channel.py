@@ -306,6 +306,20 @@ def test_the_end_gives_up_more_batches_than_a_transaction_may_take(tmp_path: Pat
         assert channel.discard() == 0
 
 
+def test_what_was_spilled_is_there_after_the_end_and_counts(tmp_path: Path) -> None:
+    """Only what lies in memory is given up at the end; the next start knows how many events it finds."""
+    with opened(spillable_channel(tmp_path)) as channel:
+        for number in range(0, 60, 2):
+            channel.put(_lines(number, number + 2))
+        given_up = channel.discard()
+        assert 0 < given_up < 60
+    with opened(spillable_channel(tmp_path)) as channel:
+        assert channel.held == 60 - given_up
+        channel.put(_lines(60, 62))
+        assert taken(channel) == [b"%d" % number for number in range(given_up, 62)]
+        assert channel.held == 0
+
+
 def test_a_put_into_a_full_disk_frees_what_was_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once: files of events that have left are not kept until the next checkpoint is due."""
     free = [12 << 20]
