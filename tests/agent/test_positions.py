@@ -127,3 +127,28 @@ def test_a_name_that_is_forgotten_while_it_is_noted_stays_forgotten(
         monkeypatch.undo()
         assert notes.items("position:") == {}
         assert list(channel.positions.names()) == []
+
+
+def test_what_could_not_be_put_is_neither_delivered_nor_waited_for(tmp_path: Path) -> None:
+    """A put that failed leaves no end behind, up to which all would be taken to be delivered once those before are."""
+    notes = FileNotes(str(tmp_path), "c")
+    positions = DeliveredPositions(notes, ManualClock())
+    positions.putting(Position("s/f", 2))
+    positions.put(Position("s/f", 2), None)
+    positions.putting(Position("s/f", 4))
+    positions.failed(Position("s/f", 4))
+    positions.left([_put(2)])
+    assert positions.safe_end("s/f") == 2
+    assert positions.is_safe("s/f")
+    positions.close()
+
+
+def test_what_a_note_speaks_of_is_on_the_disk_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a power cut would take the events back, and the note, which is forgotten with them, would not be theirs."""
+    notes, done = FileNotes(str(tmp_path), "c"), list[str]()
+    positions = KeptPositions(notes, lambda: done.append("sync"), ())
+    monkeypatch.setattr(notes, "write_many", lambda _rows: done.append("note"))
+    positions.put(Position("s/f", 4), 1)
+    positions.leaving([_put(4).numbered(1)])
+    assert done == ["sync", "note"]
+    notes.close()

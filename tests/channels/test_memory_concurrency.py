@@ -221,3 +221,21 @@ def test_a_commit_that_comes_after_a_rollback_is_refused(monkeypatch: pytest.Mon
     held.go.set()
     rollback.result()
     assert drained(channel) == []
+
+
+def test_what_leaves_is_destroyed_when_the_lock_is_free() -> None:
+    """A finalizer of what somebody put in may call the channel."""
+
+    class Asking(dict[str, str | None]):
+        def __del__(self) -> None:
+            sizes.append(channel.stats().size)
+
+    sizes: list[int] = []
+    channel = MemoryChannel(keep_alive=0)
+    with channel.transaction() as transaction:
+        transaction.put(Event(Asking(), b"a"))
+    transaction = channel.transaction()
+    transaction.begin()
+    assert len(transaction.take(1)) == 1
+    Call(transaction.commit).result()
+    assert sizes == [0]

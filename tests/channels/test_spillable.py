@@ -368,6 +368,62 @@ def test_an_overflow_that_fails_leaves_everything_as_it_was() -> None:
     assert drained(channel) == ["5"]
 
 
+class _Watched(MemoryChannel):
+    """Calls somebody, once, when it was looked at, or before it commits."""
+
+    looked: Callable[[], object] | None = None
+    commits: Callable[[], object] | None = None
+
+    def stats(self) -> ChannelStats:
+        stats = super().stats()
+        called, self.looked = self.looked, None
+        if called is not None:
+            called()
+        return stats
+
+    def _commit_at_once(self, *arguments: Any) -> bool:
+        called, self.commits = self.commits, None
+        if called is not None:
+            called()
+        return super()._commit_at_once(*arguments)
+
+
+def _watched() -> tuple[SpillableChannel, _Watched]:
+    overflow = _Watched(20, 10, keep_alive=0)
+    return SpillableChannel(MemoryChannel(3, 3, keep_alive=0), overflow), overflow
+
+
+def test_what_is_spilled_while_somebody_finds_the_overflow_empty_comes_out_in_order() -> None:
+    """Between his look and what follows from it an event went there, and memory has room again."""
+    channel, overflow = _watched()
+    put(channel, 0, 1, 2)
+    put(channel, 3)
+    assert len(drained(channel)) == 4
+
+    def meanwhile() -> None:
+        put(channel, "a", "b", "c")
+        put(channel, "d")
+        assert take(channel) == ["a"]
+
+    overflow.looked = meanwhile
+    put(channel, "e")
+    assert drained(channel) == ["b", "c", "d", "e"]
+
+
+def test_what_is_being_spilled_is_found_though_the_overflow_is_empty_yet() -> None:
+    """While it is on its way another one is put, and memory has room again: both come out."""
+    channel, overflow = _watched()
+    put(channel, 0, 1, 2)
+
+    def meanwhile() -> None:
+        assert take(channel) == ["0"]
+        put(channel, 4)
+
+    overflow.commits = meanwhile
+    put(channel, 3)
+    assert sorted(drained(channel)) == ["1", "2", "3", "4"]
+
+
 class _Interrupt(ManualClock):
     """A clock whose wait ends with Ctrl-C."""
 

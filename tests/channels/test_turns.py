@@ -78,3 +78,14 @@ def test_who_waits_serves_himself_though_nobody_wakes_him() -> None:
     clock.advance(1.0)
     call.result()
     assert turn.done
+
+
+def test_who_gives_up_lets_those_behind_have_their_turn_at_once() -> None:
+    """They do not wait until they look again."""
+    turns, first, behind = the_turns(ManualClock()), Turn(never), Turn(possible)
+    with turns._lock:
+        turns._try_or_line_up(first, turns.rooms)
+        turns._try_or_line_up(behind, turns.rooms)
+    assert not behind.over
+    turns._leave(first, turns.rooms)
+    assert behind.done
