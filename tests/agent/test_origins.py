@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from producer.agent.batch import EventBatch
+from producer.agent.origins import kept_origins
+from producer.channels.file.store.notes import FileNotes
 
 from .doubles import file_channel, memory_channel, opened
 
@@ -54,6 +56,17 @@ def test_numbers_of_a_restored_channel_have_another_name(tmp_path: Path, take: b
     again = _lives(state, b"d\n", b"e\n")
 
     assert {name for name in again if name in delivered} == (set() if take else kept.keys())
+
+
+def test_numbers_that_are_given_again_have_a_name_that_none_had(tmp_path: Path) -> None:
+    """However many names the channel had in the life that is gone; those of lower numbers stay."""
+    notes = FileNotes(str(tmp_path), "c")
+    earlier = [kept_origins("c", notes, 1, following, "first") for following in (1, 100, 1207, 2000)]
+    restored = kept_origins("c", notes, 1, 500, "first")
+    known = {each.of(number) for each in earlier for number in range(1, 2100)}
+    assert not {restored.of(number) for number in range(500, 2100)} & known
+    assert [restored.of(number) for number in (50, 499)] == [earlier[-1].of(number) for number in (50, 499)]
+    notes.close()
 
 
 def test_numbers_of_a_damaged_channel_have_another_name(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from producer.agent import Agent, AgentConfig, ComponentConfig, SinkConfig, SourceConfig
-from producer.agent.batch import EventBatch
+from producer.agent.batch import EventBatch, Position
 from producer.agent.channel import BatchChannel
 from producer.agent.counters import Counters
 from producer.agent.interfaces import Patience, RefusedError, SinkError, Stop
@@ -25,7 +25,7 @@ from .parts import KeepSink, plug_in
 def channel(tmp_path: Path) -> Iterator[BatchChannel]:
     made = file_channel(tmp_path)
     for number in range(4):
-        made.put(EventBatch.of_lines(b"%d\n" % number))
+        made.put(EventBatch.of_lines(b"%d\n" % number, position=Position("s/f", number + 1)))
     yield made
     made.close()
 
@@ -94,7 +94,7 @@ def test_what_was_acknowledged_before_a_failure_is_not_delivered_again(channel: 
     assert taken(channel) == [b"2", b"3"]
 
 
-@pytest.mark.parametrize(("delivered", "pauses"), [(0, [0.1, 0.2, 0.4]), (1, [0.1, 0.1, 0.1])])
+@pytest.mark.parametrize(("delivered", "pauses"), [(0, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]), (1, [0.1, 0.1, 0.1])])
 def test_pauses_grow_only_while_nothing_is_delivered(
     channel: BatchChannel, delivered: int, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,13 +107,30 @@ def test_pauses_grow_only_while_nothing_is_delivered(
 
     def wait(seconds: float) -> bool:
         waited.append(seconds)
-        if len(waited) == 3:
+        if len(waited) == len(pauses):
             stop.set()
         return stop.is_set()
 
     monkeypatch.setattr(stop, "wait", wait)
     _runner(channel, RecordingSink(fail)).run(stop)
     assert waited == pauses
+
+
+@pytest.mark.parametrize("where", ["_collect", "write"])
+def test_a_delivery_that_is_ended_by_force_leaves_everything_in_the_channel(
+    channel: BatchChannel, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no error of the sink's, such as its sys.exit: the events are taken again, in their order."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(3)
+
+    sink = RecordingSink()
+    runner = _runner(channel, sink)
+    monkeypatch.setattr(runner if where == "_collect" else sink, where, end)
+    with pytest.raises(SystemExit):
+        runner.deliver(0)
+    assert taken(channel) == [b"0", b"1", b"2", b"3"]
 
 
 def _refusing(places: Sequence[int], later: Sequence[int] = ()) -> RecordingSink:
@@ -134,6 +151,7 @@ def test_what_is_refused_for_good_goes_to_the_dead_letters(channel: BatchChannel
     assert taking is not None
     reason = {"dead_letter_reason": "bad", "dead_letter_sink": "k"}
     assert list(taking.batches[0].events()) == [(reason, b"1")]
+    assert taking.batches[0].position is None
     taking.commit()
     assert runner.deliver(0)
     assert sink.bodies == [b"3"]

@@ -42,6 +42,23 @@ def test_a_component_that_fails_is_run_again_after_a_pause_that_grows() -> None:
     assert (supervised._counters.get("RestartCount"), supervised._counters.last_error) == (3, "OSError: broken")
 
 
+def test_pauses_are_a_minute_at_most_and_short_again_after_a_minute_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a component that works for a while between two failures nobody waits long for the next run."""
+    clock, runs, waited = ManualClock(), count(1), list[float]()
+
+    def run(_stop: Stop) -> None:
+        number = next(runs)
+        if number == 9:
+            clock.advance(61)
+        if number < 11:
+            raise OSError("broken")
+
+    supervised = Supervised("source", "s", run, Counters(), clock)
+    monkeypatch.setattr(supervised._stop, "wait", waited.append)
+    supervised._live()
+    assert waited == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 1.0, 2.0]
+
+
 def test_a_component_is_run_again_though_the_log_handler_raises(raising_handler: list[str]) -> None:
     """What tells of its failure is no end of its thread."""
     clock, runs = ManualClock(), count(1)

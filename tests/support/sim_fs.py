@@ -197,10 +197,15 @@ class SimFS:
 
         :param seed: decides which part; the same seed after the same history leaves the same disk.
         """
+        with self._lock:
+            self._dead = True
+        return self.after_crash(seed)
+
+    def after_crash(self, seed: int) -> Self:
+        """What a failure of the power would leave at this moment, as :meth:`crash` says; this disk goes on."""
         random = Random(seed)
         kept = random.choice((0.0, 0.3, 0.5, 0.7, 0.95, 1.0))
         with self._lock:
-            self._dead = True
             after = type(self)(self._medium.capacity)
             after._medium.tree = self._medium.tree.after_crash(random, kept)
             return after

@@ -10,6 +10,7 @@ import os
 import pytest
 
 from producer.agent import AgentConfigError, SinkError
+from producer.agent.sinks.written import Written
 from producer.errors import ChannelIOError
 from producer.testing import ManualClock
 from tests.agent.components import bodies, lines, made, made_of_flume
@@ -271,6 +272,24 @@ def test_a_file_of_a_living_process_is_left_alone(tmp_path):
     first.close()
     second.close()
     assert sorted(_visible(tmp_path).values()) == [b"a\n", b"b\n"]
+
+
+def test_a_file_that_came_meanwhile_is_not_written_over(tmp_path):
+    """Somebody else made one of the name that a file was to have."""
+    sink = _sink(tmp_path)
+    sink.write([lines("a")])
+    (tmp_path / "1000000-1").write_bytes(b"another's")
+    sink.close()
+    assert _visible(tmp_path) == {"1000000-1": b"another's", "1000000-1.1": b"a\n"}
+
+
+def test_of_many_names_the_newest_are_remembered(tmp_path):
+    """A channel has a new one at each opening; what is delivered again is of the last ones."""
+    written = Written(tmp_path, "k")
+    for number in range(20):
+        written.note("f", number, [lines("a").numbered(5, f"origin-{number}")])
+    assert [written.has(lines("a").numbered(5, f"origin-{number}")) for number in (0, 4, 19)] == [False, True, True]
+    written.close()
 
 
 @pytest.mark.parametrize("path_manager", ["default", "rolltime"])

@@ -139,6 +139,8 @@ def test_the_status_decides(server, status, rules, outcome):
     [
         ({"Retry-After": "7"}, 7.0),
         ({"Retry-After": formatdate(1009, usegmt=True)}, 9.0),
+        ({"Retry-After": "99999"}, 600.0),
+        ({"Retry-After": formatdate(99999, usegmt=True)}, 600.0),
         ({}, 1.0),
         ({"Retry-After": "x"}, 1.0),
         ({"Retry-After": "Wed, 99999999999999999999 Oct 2026 07:28:00 GMT"}, 1.0),

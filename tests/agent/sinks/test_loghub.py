@@ -224,9 +224,10 @@ def test_a_header_that_is_called_like_the_field_of_bodies_does_not_replace_them(
 
 def test_a_time_that_is_none_is_passed_over(server: LogHubServer, sinks: _Sinks) -> None:
     """Of more digits than Python makes a number of, too: the log has the time of its delivery."""
-    sinks().write([EventBatch.of_events([({"timestamp": "9" * 5000}, b"a"), ({"timestamp": "1700000000000"}, b"b")])])
+    stamps = {"a": "9" * 5000, "b": "1700000000000", "c": str(2**32 * 1000)}
+    sinks().write([EventBatch.of_events([({"timestamp": stamp}, body.encode()) for body, stamp in stamps.items()])])
     times = {dict(log.contents)["content"]: log.time for log in server.logs("p", "l")}
-    assert times["b"] == 1_700_000_000 < times["a"]
+    assert times["b"] == 1_700_000_000 < times["a"] == times["c"]
 
 
 def test_what_an_operator_can_mend_is_not_refused(server: LogHubServer, sinks: _Sinks) -> None:
@@ -273,3 +274,14 @@ def test_a_batch_without_a_number_of_its_own_is_stored_beside_numbered_ones(
     batches = [known, EventBatch.of_lines(b"unknown\n").numbered(7)]
     sinks(lanes=1).write(batches if known_first else batches[::-1])
     assert sorted(_stored(server)) == ["known", "unknown"]
+
+
+def test_each_option_that_makes_other_requests_makes_another_key(sinks: _Sinks) -> None:
+    """Under the same number another encoding would not be stored, though nothing of it was."""
+    others: list[dict[str, Any]] = [
+        *({"field": "body"}, {"headers": "fields"}, {"columns": "none"}, {"time_header": None}, {"lanes": 2}),
+        *({"project": "q"}, {"logstore": "m"}),
+    ]
+    keys = [sinks(**options)._hash_key("origin", 0) for options in ({}, *others)]
+    assert len({*keys, sinks()._hash_key("origin", 1), sinks()._hash_key("another", 0)}) == len(others) + 3
+    assert sinks()._hash_key("origin", 0) == keys[0]

@@ -759,6 +759,9 @@ def test_a_sync_begins_before_a_commit_would_have_to_wait_for_it(
         put(channel, "a")
         assert channel._log.behind < 1000
         assert channel.synced_sequence == 2
+        put(channel, "x" * 1500)
+        put(channel, "x" * 1500)
+        eventually(lambda: channel.synced_sequence >= 4, "the next sync ahead")
 
 
 def test_checkpoints_come_by_themselves_and_only_if_something_changed() -> None:

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from producer.channels import Event, FileChannel, Stored
+from producer.channels.file.log import log as log_module
+from producer.channels.file.log.run import Run
 from producer.channels.file.store.format import FIRST_RECORD, Kind
 from producer.channels.file.store.pointers import pointer_to
 from producer.errors import ChannelIOError
@@ -150,7 +152,7 @@ def test_after_a_failed_sync_everything_is_in_a_new_segment_and_nobody_notices()
     assert bodies(taking.take(10)) == ["before", "a", "b", "after"]
     taking.rollback()
     for seed in range(20):
-        again = disk.copy().crash(seed) if seed % 2 else disk.copy()
+        again = disk.after_crash(seed) if seed % 2 else disk.copy()
         assert contents(again) == ["before", "a", "b", "after"]
     channel.close()
 
@@ -325,7 +327,7 @@ def test_with_an_interval_a_failed_sync_writes_again_what_it_kept() -> None:
         eventually(lambda: channel.synced_sequence == 30)
         assert file_stats(channel).poisoned == 1
         for seed in range(10):
-            assert contents(disk.copy().crash(seed)) == expected
+            assert contents(disk.after_crash(seed)) == expected
         assert drained(channel) == expected
 
 
@@ -349,7 +351,7 @@ def test_sync_tells_that_the_disk_failed_and_the_channel_goes_on(fsync: str | fl
         channel.sync()
         assert (channel.synced_sequence, file_stats(channel).unsynced_bytes) == (2, 0)
         for seed in range(10):
-            assert contents(disk.copy().crash(seed)) == ["a", "b"]
+            assert contents(disk.after_crash(seed)) == ["a", "b"]
         assert drained(channel) == ["a", "b"]
 
 
@@ -392,7 +394,7 @@ def test_a_roll_between_two_commits_syncs_both_segments() -> None:
         channel.sync()
         assert file_stats(channel).unsynced_bytes == 0
         for seed in range(10):
-            assert contents(disk.copy().crash(seed)) == expected
+            assert contents(disk.after_crash(seed)) == expected
 
 
 @pytest.mark.parametrize("fsync", ["os", 1000.0])
@@ -452,3 +454,113 @@ def test_an_interrupt_while_waiting_for_the_disk_leaves_the_outcome_known() -> N
         assert channel.stats().bytes == 10
         assert drained(channel) == ["a", "b"]
         assert (channel.stats().size, channel.stats().bytes) == (0, 0)
+
+
+def test_after_an_interrupted_sync_what_was_written_is_not_taken_to_be_on_the_disk() -> None:
+    """It may have failed, which the kernel tells once: a later sync of the same segment would find nothing to do."""
+    disk = SimFS()
+    with opened_channel(disk, fsync="os") as channel:
+        put(channel, "a")
+        sync, interrupts = disk.sync, iter([KeyboardInterrupt()])
+
+        def interrupted(file: int) -> None:
+            for error in interrupts:
+                disk.fail("sync")
+                with pytest.raises(OSError, match="log-"):
+                    sync(file)
+                raise error
+            sync(file)
+
+        disk.sync = interrupted  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            channel.sync()
+        channel.sync()
+        for seed in range(10):
+            assert contents(disk.after_crash(seed)) == ["a"]
+
+
+@pytest.mark.parametrize("following", ["put", "sync"])
+def test_a_commit_that_was_interrupted_twice_does_not_appear(following: str) -> None:
+    """Once it was written, and once more before that was undone: whoever writes, or syncs, next undoes it."""
+    disk = SimFS()
+    with opened_channel(disk, fsync="os") as channel:
+        put(channel, "0")
+        write, undo = channel._log._end.write, channel._log._undo_interrupted
+        interrupts = [KeyboardInterrupt(), KeyboardInterrupt()]
+
+        def written(*arguments: Any) -> bool:
+            done = write(*arguments)
+            if len(interrupts) == 2:
+                raise interrupts.pop()
+            return done
+
+        def undone() -> None:
+            if len(interrupts) == 1:
+                raise interrupts.pop()
+            undo()
+
+        channel._log._end.write = written  # type: ignore[method-assign]
+        channel._log._undo_interrupted = undone  # type: ignore[method-assign]
+        transaction = opened(channel)
+        transaction.put(Event({}, b"a"))
+        with pytest.raises(KeyboardInterrupt):
+            transaction.commit()
+        transaction.rollback()
+        if following == "put":
+            put(channel, "b")
+        channel.sync()
+        expected = ["0", "b"] if following == "put" else ["0"]
+        assert contents(disk.after_crash(0)) == expected
+        assert drained(channel) == expected
+
+
+def test_nothing_is_written_behind_what_may_be_lost_unread() -> None:
+    """A sync failed, and what it should have brought to the disk cannot be read back yet: a commit is refused."""
+    disk = SimFS()
+    with opened_channel(disk, fsync="os") as channel:
+        put(channel, "a")
+        disk.fail("sync", times=None)
+        disk.fail("read", times=None)
+        with pytest.raises(ChannelIOError):
+            channel.sync()
+        with pytest.raises(ChannelIOError):
+            put(channel, "refused")
+        disk.heal()
+        put(channel, "b")
+        channel.sync()
+        for seed in range(10):
+            assert contents(disk.after_crash(seed)) == ["a", "b"]
+
+
+def test_what_is_owed_comes_first_also_where_there_is_a_segment_to_write_to() -> None:
+    """An interrupt came between the two: the segments are looked at before a run goes behind."""
+    with opened_channel(SimFS(), fsync="os") as channel:
+        end = channel._log._end
+        assert end.goes_on(10)
+        end.owed = [Run()]
+        goes_on, end.owed = end.goes_on(10), []
+        assert not goes_on
+
+
+def test_what_is_kept_until_the_next_sync_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an interval: what is not on the disk waits in memory, and is synced early if it becomes too much."""
+    monkeypatch.setattr(log_module, "MAX_UNSYNCED", 1000)
+    with opened_channel(SimFS(), fsync=1000.0, segment_size=1 << 20) as channel:
+        before = file_stats(channel).syncs
+        fill(channel, 3)
+        assert file_stats(channel).syncs == before
+        fill(channel, 20)
+        assert file_stats(channel).syncs > before
+        assert channel._log._unsynced_bytes <= 1000
+
+
+def test_two_commits_on_either_side_of_a_roll_are_both_on_the_disk_when_they_return() -> None:
+    """One sync serves both, and brings both segments there."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        with all_written_before_any_syncs(channel, 2):
+            for call in [Call(lambda body=body: put(channel, body * 3000)) for body in "ab"]:
+                call.result()
+        assert file_stats(channel).rolls == 1
+        for seed in range(10):
+            assert sorted(contents(disk.after_crash(seed))) == ["a" * 3000, "b" * 3000]

@@ -1,0 +1,44 @@
+"""What puts leave free on the disk."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from producer.channels.file.store.disk import Disk
+from producer.channels.file.store.space import Space
+from producer.errors import DiskFullError
+from producer.testing import ManualClock
+
+
+class _Filling:
+    """A disk of a hundred bytes, on which only we write."""
+
+    written = 0
+
+    def free(self, _path: str) -> int:
+        return 100 - self.written
+
+
+def test_puts_within_one_look_leave_free_what_is_to_be_free() -> None:
+    """The disk is looked at once a second; what was written since then counts all the same."""
+    disk = _Filling()
+    space = Space(cast("Disk", disk), "c", ["/c"], minimum=30, reserve=0, clock=ManualClock())
+    for size in (40, 30):
+        space.admit(size)
+        disk.written += size
+        space.used(size)
+    with pytest.raises(DiskFullError):
+        space.admit(10)
+
+
+def test_who_is_refused_finds_at_once_what_was_freed() -> None:
+    """Nobody waits a second for it."""
+    disk: Any = _Filling()
+    space = Space(cast("Disk", disk), "c", ["/c"], minimum=30, reserve=0, clock=ManualClock())
+    disk.written = 90
+    with pytest.raises(DiskFullError):
+        space.admit(10)
+    disk.written = 0
+    space.admit(10)
