@@ -173,6 +173,23 @@ def test_a_member_that_nobody_answers_holds_its_shards_for_lost(server: LogHubSe
         assert not membership.wanted()
 
 
+def test_a_heartbeat_that_takes_long_counts_from_its_begin() -> None:
+    """LogHub counts the silence from when it was heard, which may be then: until it is over nobody else reads."""
+    clock = ManualClock()
+
+    class Slow:
+        def heartbeat(self, _held: object) -> list[str]:
+            clock.advance(0.9)
+            return ["0"]
+
+    group: Any = Slow()
+    member = Membership(group, group, 1, clock)
+    member._beat()
+    assert member.wanted() == {"0"}
+    clock.advance(0.2)
+    assert member.wanted() == frozenset()
+
+
 def test_a_shard_that_another_member_has_is_not_saved(
     server: LogHubServer, group: ConsumerGroup, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from producer.agent import AgentConfigError
 from producer.agent.interfaces import Context
 from producer.agent.options import from_flume, read_options
-from producer.agent.sources.spooldir import SpoolDirectorySource
+from producer.agent.sources.spooldir import SpoolDirectorySource, source
 from producer.agent.sources.spooldir.directory import SpoolDirectoryError
 from producer.agent.sources.spooldir.source import Spooler
 from tests.support.syncs import noted_syncs
@@ -319,6 +319,18 @@ def test_a_file_that_is_written_after_it_was_read_is_read_on(spool: Spool, caplo
     assert "was written while it was read" in caplog.text
 
 
+def test_a_file_that_takes_the_place_of_one_that_was_put_is_read(
+    spool: Spool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though it is as long: what was not read is not completed."""
+    path = spool.write("a", b"one\n")
+    spool.look()
+    spool.write(".new", b"two\n").rename(path)
+    assert spool.seen() + spool.seen() + spool.seen() == [b"one", b"two"]
+    assert spool.done() == ["a.COMPLETED"]
+    assert "was replaced by another file before it was completed" in caplog.text
+
+
 def test_a_file_whose_bytes_are_replaced_is_read_anew(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
     """It is told, nothing is lost, and the source goes on."""
     path = spool.write("a", b"one\ntwo\n")
@@ -436,6 +448,17 @@ def test_what_cannot_be_looked_at_keeps_nothing_else_up(spool: Spool, caplog: py
     (spool.logs / "loop").unlink()
     spool.look()
     assert spool.counters.get("UnreadableCount") == 0
+
+
+def test_what_was_put_and_is_not_safe_is_bounded(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that wait for their delivery are held: of a directory of a million only so many are read ahead."""
+    monkeypatch.setattr(source, "_MOST_UNSAFE", 2)
+    for name in "abcd":
+        spool.write(name, name.encode() + b"\n")
+    spool.look()
+    spool.look()
+    assert spool.lines() == [b"a", b"b"]
+    assert spool.seen() + spool.seen() == [b"c", b"d"]
 
 
 def test_a_full_channel_holds_the_source_up(spool: Spool) -> None:

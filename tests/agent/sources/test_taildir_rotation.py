@@ -182,6 +182,21 @@ def test_a_copy_that_is_made_across_a_restart_is_not_read_twice(tail: Tail) -> N
     assert tail.seen(0.1) + tail.seen(60) == new
 
 
+def test_a_copy_of_a_file_that_had_just_begun_is_known_after_a_death(tail: Tail) -> None:
+    """What tells it apart is noted before its first block is put, also while other notes are not due yet."""
+    Writer(tail.logs / "z.log").lines(1)
+    tail.seen()
+    a = Writer(tail.logs / "a.log")
+    a.lines(100)
+    tail.seen()
+    tail.kill()
+    shutil.copyfile(a.path, tail.logs / "a.log.1")
+    os.truncate(a.path, 0)
+    new = a.lines(20)
+
+    assert tail.seen(0.1) + tail.seen(60) == new
+
+
 def test_a_plain_copy_of_a_live_file_is_read_as_a_file_of_its_own(tail: Tail) -> None:
     """A file that begins like another, and stays beside it, is one that the pattern names."""
     a = Writer(tail.logs / "a.log")

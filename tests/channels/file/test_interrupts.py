@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from producer.channels.file.log.run import Run
 from producer.channels.transaction import TransactionState
 from producer.errors import ChannelFullError
 from producer.testing import ManualClock
@@ -169,3 +170,15 @@ def test_an_interrupted_rollback_strands_no_event() -> None:
         return transactions[0].rollback, check
 
     interrupted_everywhere(scenario, at_least=10)
+
+
+def test_a_take_that_was_given_back_before_its_commit_is_seen_leaves_the_event() -> None:
+    """The commit was interrupted once it was written, and its transaction rolled back: the event is delivered again."""
+    with opened_channel(SimFS(), fsync="os") as channel:
+        put(channel, "a", "b")
+        transaction = opened(channel)
+        (event, _) = transaction.take(2)
+        transaction.rollback()
+        with channel._ledger.lock:
+            channel._ledger.publish(Run(takes=[event.sequence or 0]))
+        assert drained(channel) == ["a", "b"]
