@@ -25,6 +25,7 @@ class Hub:
     """What a test shares with its components, by name.
 
     :ivar lines: to be put.
+    :ivar repeats: whether their source can read them again, and says where they stand.
     :ivar delivered: what sinks got.
     :ivar failing: whether sinks fail.
     :ivar refusing: whether they refuse.
@@ -35,6 +36,7 @@ class Hub:
     """
 
     lines: SimpleQueue[bytes] = field(default_factory=SimpleQueue)
+    repeats: bool = True
     delivered: list[bytes] = field(default_factory=list)
     failing: bool = False
     refusing: bool = False
@@ -74,7 +76,8 @@ class FeedSource:
             except Empty:
                 continue
             self._hub.number += 1
-            assert outlet.put_until(EventBatch.of_lines(line, position=Position("feed", self._hub.number)), stop)
+            position = Position("feed", self._hub.number) if self._hub.repeats else None
+            assert outlet.put_until(EventBatch.of_lines(line, position=position), stop)
             self._left -= 1
 
     def lag(self) -> Any:

@@ -286,6 +286,15 @@ def test_sinks_of_a_group_are_counted_each(tmp_path: Path, hubs: tuple[Hub, ...]
         assert agent.counters["sinks.k2"].get("EventDrainSuccessCount") == 1
 
 
+def test_batches_of_a_channel_that_several_sinks_empty_have_no_name(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """They are not delivered in the order of their numbers, on which what a destination knows of them relies."""
+    with running(config_of(tmp_path, kind="file")) as agent:
+        assert agent.channels["c1"].origins is not None
+    shared = ('channel = "c2"\n', 'channel = "c1"\n'), ('channels = ["c2"]', 'channels = ["c1"]')
+    with running(config_of(tmp_path, *shared, ('[channels.c2]\ntype = "memory"\n', ""), kind="file")) as agent:
+        assert agent.channels["c1"].origins is None
+
+
 def test_a_sink_that_does_not_end_is_left_behind(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
     """Its successor works at once; what the late one still had is delivered when it has ended, once."""
     a, _, other = hubs

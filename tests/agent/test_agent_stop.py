@@ -122,13 +122,26 @@ def test_an_end_at_once_is_one(tmp_path: Path, hub: Hub, away: str) -> None:
 def test_what_memory_held_is_said_in_events(
     tmp_path: Path, hub: Hub, away: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What its source reads again is not called lost; what it cannot is, and the end is not in order."""
+    """What its source reads again is not called lost, and the end is in order."""
     agent = Agent(config_of(tmp_path, away, kind="memory"))
     _begun(agent, hub)
     with caplog.at_level(logging.WARNING):
         assert agent.stop(0.5)
     assert "channel q: 3 events were not delivered in time: their sources read them again" in caplog.text
     assert "lost" not in caplog.text
+
+
+@pytest.mark.parametrize("away", ["refuses"], indirect=True)
+def test_an_end_that_loses_events_is_not_in_order(
+    tmp_path: Path, hub: Hub, away: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of memory, if their source cannot read them again: it is said how many."""
+    hub.repeats = False
+    agent = Agent(config_of(tmp_path, away, kind="memory"))
+    _begun(agent, hub)
+    with caplog.at_level(logging.WARNING):
+        assert not agent.stop(0.5)
+    assert "channel q: 3 events were not delivered in time; 3 of them nobody can read again" in caplog.text
 
 
 @pytest.mark.parametrize("away", ["refuses"], indirect=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from producer.agent.batch import EventBatch
-from producer.agent.interfaces import SinkError
+from producer.agent.interfaces import RefusedError, SinkError
 from producer.agent.options import AgentConfigError
 from producer.agent.processors import DefaultProcessor, FailoverProcessor, LoadBalancingProcessor
 from producer.agent.registry import canonical
@@ -78,6 +78,36 @@ def test_failover_leaves_a_failed_sink_alone_for_longer_each_time() -> None:
     broken.down = False
     processor.write(_BATCHES)
     assert (broken.tries, len(broken.batches), len(other.batches)) == (4, 1, 6)
+
+
+def test_a_sink_that_delivered_is_left_alone_as_briefly_as_the_first_time() -> None:
+    """When it fails anew: failures are counted in a row."""
+    clock, broken = ManualClock(), _Broken()
+    processor = _made(FailoverProcessor, {"a": broken, "b": RecordingSink()}, clock)
+    for pause in (2.0, 4.0):
+        processor.write(_BATCHES)
+        clock.advance(pause)
+    broken.down = False
+    processor.write(_BATCHES)
+    broken.down = True
+    processor.write(_BATCHES)
+    clock.advance(2.0)
+    processor.write(_BATCHES)
+    assert broken.tries == 5
+
+
+@pytest.mark.parametrize("processor", [FailoverProcessor, LoadBalancingProcessor])
+def test_what_the_receiver_refuses_no_other_sink_of_the_group_is_asked_for(processor: Any) -> None:
+    """It goes to the dead letters at once, and to nobody else."""
+
+    def refuse(batches: Sequence[EventBatch]) -> None:
+        raise RefusedError("no", batches)
+
+    other = RecordingSink()
+    made = _made(processor, {"a": RecordingSink(refuse), "b": other}, ManualClock())
+    with pytest.raises(RefusedError, match="no"):
+        made.write(_BATCHES)
+    assert not other.batches
 
 
 def test_failover_says_when_nobody_is_left() -> None:

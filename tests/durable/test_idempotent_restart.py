@@ -457,6 +457,42 @@ def test_a_batch_that_never_becomes_complete_is_let_go_under_a_new_key(
     assert values(life.sink) == ["0", "1", "2"]
 
 
+def test_a_batch_in_flight_goes_on_its_way_with_its_last_event(tmp_path: Path) -> None:
+    """It waits for nothing that comes behind, nor until the channel is empty."""
+    life = Life(tmp_path, Server(DOWN))
+    life.send("0", "1")
+    life.feed()
+    life.pipeline.pipeline.submit_open()
+    life.attempt()
+    life.send("x", key=PLAIN)
+    life.die()
+    life.pipeline.feeder._block = 1
+    life.pipeline.feeder.run_once(0)
+    assert not life.pipeline.pipeline.io_pool.run_next()
+    life.pipeline.feeder.run_once(0)
+    life.attempt()
+    assert values(life.sink) == ["0", "1"]
+    life.deliver()
+
+
+def test_an_event_passed_over_for_a_bug_is_not_taken_for_one_of_the_batch_around_it(tmp_path: Path) -> None:
+    """Nothing is noted of its stream any more: after a restart it is not sent under that batch's number, and lost."""
+    life = Life(tmp_path, Server())
+    feed, calls = life.pipeline.feeder._feed, list[int]()
+
+    def broken_once(*arguments: Any) -> object:
+        calls.append(1)
+        return 1 / 0 if len(calls) == 2 else feed(*arguments)
+
+    life.pipeline.feeder._feed = broken_once
+    life.send("0", "1", "2")
+    assert life.settle() == 1
+    assert values(life.sink) == ["0", "2"]
+    life.die()
+    life.deliver()
+    assert values(life.sink) == ["0", "2", "1"]
+
+
 def test_an_intent_reads_back_as_it_was_written() -> None:
     """The example of the format, and what is none is refused."""
     intent = Intent.from_bytes(bytes.fromhex("ab" * 16 + "00" * 7 + "07" + "00" * 7 + "08" + "00" * 7 + "09"))

@@ -53,6 +53,14 @@ def test_who_sends_lists_stands_back_from_the_budgets_lock(place: ModuleType, mo
     assert pipeline.budget.lock in asked
 
 
+def test_who_gives_memory_back_stands_back_from_the_budgets_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As who reserves it."""
+    budget, asked = threadless().budget, list[object]()
+    monkeypatch.setattr(memory, "stand_back", asked.append)
+    budget.release(0)
+    assert asked == [budget.lock]
+
+
 @pytest.mark.skipif(threads._compiled is None, reason="what is compiled alone may do so on any thread")
 def test_who_has_a_lock_does_not_stand_back_from_it() -> None:
     """A finalizer on a thread that has it would wait for ever; it is told instead."""

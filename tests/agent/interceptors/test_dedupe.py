@@ -30,6 +30,18 @@ def test_what_was_seen_within_the_window_is_dropped():
     assert _passed(made, "a", "c") == ["a"]
 
 
+def test_the_window_of_what_passed_twice_is_since_the_first():
+    """Two connections may both pass one at the same time: the second does not make the window longer."""
+    clock = ManualClock()
+    made = interceptor("dedupe", clock, seconds=10)
+    first, second = made.intercept(lines("a")), made.intercept(lines("a"))
+    made.committed(first)
+    clock.advance(6)
+    made.committed(second)
+    clock.advance(4)
+    assert _passed(made, "a") == ["a"]
+
+
 def test_the_oldest_are_forgotten_first():
     """No more than the given number is remembered."""
     made = interceptor("dedupe", most=2)

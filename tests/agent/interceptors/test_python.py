@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from producer.agent import AgentConfigError, Position
+from producer.agent import AgentConfigError, EventBatch, Position
 from tests.agent.components import headers, interceptor, lines
 
 
 def by_batch(batch):
     """A user's function."""
     return batch.with_shared({"seen": "yes"})
+
+
+def made_anew(batch):
+    """One that knows nothing of positions."""
+    return EventBatch.of_bodies([body.upper() for body in batch.bodies()])
 
 
 def by_event(given, body):
@@ -33,6 +38,7 @@ def test_a_function_gets_batches():
     after = interceptor("python", function=f"{__name__}:by_batch").intercept(batch)
     assert headers(after) == [{"seen": "yes"}]
     assert after.position == Position("f", 3)
+    assert interceptor("python", function=f"{__name__}:made_anew").intercept(batch).position == Position("f", 3)
 
 
 def test_a_function_gets_events():

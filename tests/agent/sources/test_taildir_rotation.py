@@ -304,6 +304,22 @@ def test_bytes_that_were_gone_before_we_looked_are_told(tail: Tail, caplog: pyte
     assert len(caplog.records) == 1
 
 
+def test_half_a_line_that_is_gone_with_its_file_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of more files than may be open one is closed; if it is deleted then nobody can read on."""
+    tail = Tail(tmp_path, max_open_files=1)
+    first, second = (Writer(tail.logs / name) for name in ("a.log", "b.log"))
+    first.lines(1)
+    first.append(b"half")
+    tail.seen()
+    second.lines(1)
+    tail.seen(1)
+    first.path.unlink()
+    for _ in range(30):
+        tail.seen(1)
+    assert f"{first.path}: 4 bytes were gone before they were read" in caplog.text
+    tail.close()
+
+
 def test_bytes_that_were_cut_off_unread_are_told(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
     """A file that was cut, with bytes that were seen and not read and of which there is no copy, is told."""
     a = Writer(tail.logs / "a.log")

@@ -209,3 +209,18 @@ def test_segments_that_are_needed_no_more_are_deleted_also_after_a_crash() -> No
         assert len(segments(disk)) < before
         assert drained(channel) == expected[50:]
     assert "quarantine" not in names(disk)
+
+
+def test_the_segment_where_a_checkpoint_goes_on_is_missed_though_it_had_no_event_then() -> None:
+    """What was put into it since then is nowhere else."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    take(channel)
+    channel.checkpoint(force=True)
+    put(channel, "b")
+    after = killed(channel, disk)
+    for path in segments(after):
+        after.unlink(path)
+    with pytest.raises(ChannelIOError, match="missing"):
+        open_channel(after)
