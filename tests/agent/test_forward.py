@@ -151,6 +151,17 @@ def test_a_record_without_the_field_is_json() -> None:
         assert served.outlet.events[0][0] == {"tag": "t"}
 
 
+def test_what_no_channel_took_before_the_end_is_not_acknowledged() -> None:
+    """Its sender keeps it, and sends it again."""
+    with serving("forward", field="m") as served:
+        served.outlet.room.clear()
+        peer = served.connect()
+        peer.sendall(packed(["t", _ENTRIES, {"chunk": "c"}]))
+        eventually(lambda: served.outlet.waiting)
+    with peer:
+        assert all_of(peer) == b""
+
+
 def test_a_message_may_come_in_pieces() -> None:
     """Byte by byte; what is not asked for is not acknowledged."""
     with serving("forward", field="m") as served, served.connect() as peer:
@@ -170,6 +181,8 @@ def test_a_message_may_come_in_pieces() -> None:
         (packed({"not": "a message"}), "no message"),
         (packed([1, 2]), "no message"),
         (packed(["t", [[TIME]]]), "a time and a record"),
+        (packed(["t", [*_ENTRIES, [TIME]]]), "a time and a record"),
+        (packed(["t", packed(*_ENTRIES, [TIME])]), "a time and a record"),
         (packed(["t", packed(_ENTRIES[0])[:-1]]), "not whole"),
         (packed(["t", b"plain", {"compressed": "gzip"}]), "no gzip"),
         (packed(["t", gzip.compress(b"x" * 5000, mtime=0), {"compressed": "gzip"}]), "more than 4096 bytes, unpacked"),
@@ -180,7 +193,7 @@ def test_a_message_may_come_in_pieces() -> None:
     ],
 )
 def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
-    """And nobody else; what stood before is taken, and acknowledged."""
+    """And nobody else; what stood before is taken, and acknowledged; of a message that is wrong nothing is."""
     with serving("forward", field="m", max_frame=max(4096, 200_000 * (len(sent) > 100_000))) as served:
         with served.connect() as peer:
             peer.sendall(packed(["t", _ENTRIES, {"chunk": "c"}]) + sent)

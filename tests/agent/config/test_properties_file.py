@@ -87,6 +87,13 @@ def test_flumes_file_gives_our_names_and_units() -> None:
     draw(config)
 
 
+def test_flumes_commits_that_are_not_synced_each_are_synced_every_five_seconds() -> None:
+    """As Flume's ``fsyncInterval`` is if it is not given; and it means nothing while every commit is synced."""
+    text = "x.channels = f g\nx.channels.f.type = file\nx.channels.g.type = file\nx.channels.g.fsyncInterval = 7\n"
+    channels = parse_flume(text + "x.channels.f.fsyncPerTransaction = false\n").channels
+    assert (channels["f"].options["fsync"], channels["g"].options.get("fsync")) == ("5", None)
+
+
 def test_flumes_channels_have_all_of_their_keys() -> None:
     """What means nothing here is taken all the same; syncs and the halves of a spillable channel are translated."""
     text = (

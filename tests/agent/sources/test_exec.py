@@ -82,6 +82,13 @@ def _is_alive(pid: int) -> bool:
     return False
 
 
+def test_a_line_that_is_too_long_comes_in_parts(tmp_path: Path) -> None:
+    """While the command still writes it: it is not kept in memory until it ends."""
+    with Running(tmp_path, "printf %5000d 7; sleep 60", shell="/bin/sh -c", max_line_bytes=1024) as run:
+        eventually(lambda: sum(map(len, run.outlet.lines)) == 5000)
+        assert run.thread.is_alive()
+
+
 def test_each_line_of_a_command_is_an_event(tmp_path: Path) -> None:
     """All that it writes comes, in order, the last line too if nobody ends it; then the source has finished. Lines that
     are written one by one are gathered.

@@ -119,6 +119,23 @@ def test_a_batch_that_nobody_is_to_be_told_of_needs_no_handler() -> None:
         assert not pipeline.budget.used
 
 
+def test_memory_of_the_bytes_is_back_before_a_handler_has_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its callbacks may run at once, on the handler's thread."""
+    pipeline, used = threadless(), list[int]()
+    handler = pipeline.settlement.success
+    put = handler.put
+
+    def seen(batch: ProducerBatch) -> None:
+        used.append(pipeline.budget.used)
+        put(batch)
+
+    monkeypatch.setattr(handler, "put", seen)
+    pipeline.accept(KEY, record(), 1, lambda _result: None)
+    pipeline.submit_open()
+    settle(pipeline)
+    assert used == [BATCH_OVERHEAD + RECORD_OVERHEAD]
+
+
 def test_memory_of_the_bytes_is_back_before_and_all_of_it_once_callbacks_run() -> None:
     """A callback finds its own batch's bytes returned: it may send what needs all of the memory."""
     pipeline = threadless(total_size_in_bytes=7000, max_block_ms=0, batch_count_threshold=1)
