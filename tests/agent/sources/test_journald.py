@@ -108,6 +108,22 @@ def test_a_channel_that_is_behind_another_gets_what_it_lacks(tmp_path: Path, jou
             assert [taken(each) for each in (a, b, new)] == [[b"1", b"2", b"3"], [b"2", b"3"], [b"2", b"3"]]
 
 
+def test_a_channel_that_was_new_lacks_nothing_from_then_on(tmp_path: Path, journal: Journal) -> None:
+    """Though nothing came before it was full, or away, and another channel went on: it is known where it began."""
+    options = {"command": str(journal.program)}
+    with opened(file_channel(tmp_path, "a")) as a, opened(file_channel(tmp_path, "n")) as new:
+        for message, channels, count in (("1", {"a": a}, 1), (None, {"a": a, "n": new}, 1), ("2", {"a": a}, 2)):
+            calls = len(journal.called)
+            if message is not None:
+                journal.say(message)
+            with reading("journald", tmp_path, channels, **options):
+                _holds(a, count)
+                eventually(lambda before=calls: len(journal.called) > before)
+        with reading("journald", tmp_path, {"a": a, "n": new}, **options):
+            _holds(new, 1)
+        assert [taken(each) for each in (a, new)] == [[b"1", b"2"], [b"2"]]
+
+
 def test_without_its_notes_the_source_begins_again_and_says_so(
     tmp_path: Path, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:

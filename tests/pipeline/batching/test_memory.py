@@ -190,6 +190,23 @@ def test_what_a_second_interrupt_keeps_from_its_reservation_goes_back_all_the_sa
     assert (budget.usage(), budget.waiting) == ((0, 0), 0)
 
 
+def test_who_waits_has_what_was_left_behind_as_soon_as_anybody_gives_something_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not only who comes later: he would be behind him in the line."""
+    budget = MemoryBudget(10, SystemClock())
+    _acquire(budget, 1, 0)
+    monkeypatch.setattr(Lease, "__exit__", lambda *_: None)  # as an interrupt on the way out
+    lease = Lease(budget, None)
+    with lease as memory:
+        memory.acquire(5)
+    waiting = Call(lambda: _acquire(budget, 9, None))
+    eventually(lambda: budget.waiting)
+    del lease, memory
+    _release(budget, 1)
+    assert waiting.result().held == 9
+
+
 def test_close_wakes_all_who_wait_and_refuses_all_who_come() -> None:
     """After close every waiter and every newcomer gets ProducerClosedError; bytes can still be given back."""
     budget = MemoryBudget(10, SystemClock())
