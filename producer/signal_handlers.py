@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-#: Seconds: signals of one kind that come so soon after the first of them are one request.
-ECHO = 0.5
+from .signal_wakeup import ECHO
 
 
 @contextmanager
@@ -39,7 +38,7 @@ class Requests:
     """Tells a signal that asks once more from the echo of the first one.
 
     coreutils' ``timeout`` sends its signal to its command and then to the group, in which the command is: the command
-    has it twice, and was asked once.
+    has it twice, and was asked once. SIGINT has no echo: it is a key, which somebody may press twice.
     """
 
     def __init__(self) -> None:
@@ -49,7 +48,7 @@ class Requests:
         """Whether this one, which has just come, is the first of its kind once more."""
         now = time.monotonic()
         first = self._first.setdefault(number, now)
-        return first is not now and now - first < ECHO
+        return number != signal.SIGINT and first is not now and now - first < ECHO
 
 
 def call_former(former: Mapping[int, Any], number: int, frame: FrameType | None) -> None:

@@ -22,6 +22,8 @@ from collections.abc import Collection
 
 from .forks import Stage, call_in_child
 
+#: Seconds: signals of one kind that come so soon after the first of them are one request.
+ECHO = 0.5
 #: The main thread is interrupted so many seconds after a signal, then after twice as many, up to the last.
 _FIRST, _LAST = 0.005, 5.0
 

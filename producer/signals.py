@@ -27,8 +27,7 @@ from typing import Any
 from . import lifecycle
 from .errors import InvalidArgumentError
 from .forks import Stage, call_in_child
-from .signal_handlers import ECHO
-from .signal_wakeup import wake_for
+from .signal_wakeup import ECHO, wake_for
 
 #: Modules in whose code the main thread may hold what the other threads need.
 _HOLDING = ("producer.", "logging", "threading", "queue")

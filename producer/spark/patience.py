@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from ..client import Producer
 from ..errors import FlushTimeoutError
+
+if TYPE_CHECKING:
+    from ..client import Producer  # who plans sends nothing
 
 # A day: whether it is enough, the timeout of the task says, which is at most as long.
 _QUOTA_TIMEOUT_MS = 86_400_000

@@ -19,6 +19,7 @@ from producer.agent.registry import BUILT_IN
 from producer.agent.sinks.file_roll import FileRollSink
 from producer.agent.sinks.http import HttpSink
 from producer.agent.testing import SinkConformance, SourceConformance
+from producer.cli import main
 from producer.server import LogHubServer
 from tests.support.waiting import PATIENCE, eventually
 
@@ -141,6 +142,9 @@ class TestLogHub(SourceConformance):
     @pytest.fixture(autouse=True)
     def _served(self) -> Iterator[None]:
         with LogHubServer(shards=1) as self.server:
+            keys = ["--access-key-id", self.server.access_key_id, "--access-key-secret", self.server.access_key_secret]
+            at = ["--endpoint", self.server.endpoint, *keys]
+            assert main(["create", "project", "p", *at]) == main(["create", "logstore", "l", "-p", "p", *at]) == 0
             yield
 
     def make(self) -> Source:

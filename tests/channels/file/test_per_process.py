@@ -208,7 +208,7 @@ def test_a_directory_with_damage_of_which_no_copy_could_be_kept_is_not_removed(
     monkeypatch.setattr(quarantine, "copy", full)
     assert take_all(channel) == [b"y"]
     channel.close()
-    assert segment.read_bytes().startswith(content)
+    assert segment.read_bytes().startswith(content.rstrip(b"\0"))
 
 
 @pytest.mark.parametrize("operations", range(1, 9))
