@@ -24,7 +24,7 @@ _log = get_logger("producer.channel")
 #: long the file is, and where it lies, which costs a disk as much as the bytes themselves.
 ROOM = 1 << 20
 #: Of a run of more bytes that is a small part.
-_SMALL = 16 << 10
+_SMALL = 64 << 10
 
 
 class Appender:

@@ -79,7 +79,7 @@ def test_for_large_commits_no_room_is_laid_out() -> None:
     """Their bytes would be written twice."""
     disk = SimFS()
     with opened_channel(disk, segment_size=3 * ROOM) as channel:
-        put(channel, "x" * 20_000)
+        put(channel, "x" * 70_000)
         assert sizes(disk) == ends(disk)
 
 
