@@ -183,7 +183,7 @@ def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[s
     :returns: how many records were failed because of the deadline, and the threads that did not end.
     """
     if not pipeline.drain_timeout:  # before an attempt of what is open can fail, which would be made again
-        undisturbed(lambda: _end_waiting(pipeline))
+        pipeline.retry_queue.refuse()
     begin(pipeline)
     _retry_for_a_while(pipeline, deadline)
     pipeline.io_pool.ignore_gates()

@@ -89,6 +89,11 @@ class RetryQueue:
             self._woken = True
         self._room.wake_all()
 
+    def refuse(self) -> None:
+        """Take no batch from now on; those that wait stay."""
+        with self._lock:
+            self._closed = True
+
     def close(self) -> list[ProducerBatch]:
         """Refuse batches from now on; returns those that wait, earliest first."""
         with self._lock:
