@@ -1,7 +1,7 @@
 """Recovery: a directory as it was left becomes a queue again; what is torn is cut, what is damaged is kept aside.
 
 First everything is looked at that may forbid the opening: keys, segments that are missing, or there twice. Only then
-anything is changed.
+anything is changed. The file is long because that order is one thing: each look stands beside what it forbids.
 """
 
 from __future__ import annotations
