@@ -31,8 +31,8 @@ class Appender:
     """The segments that are written to, or were and are not on the disk yet, and what the next one begins with.
 
     :param segment_size: bytes after which a new segment is begun.
-    :param lays_out: make room for small runs, as commits wait for the disk.
-    :param keeps: what is not on the disk of a segment that is given up is still read; else it is cut off.
+    :param waits: commits wait for the disk. Then room is laid out for small runs, and what is not on the disk of a
+        segment that is given up is cut off; else it is still read.
     :param moved: called when runs stand in another place, which is on the disk as all before them is.
     :ivar next_sequence: of the next Put.
     :ivar owed: acknowledged runs that stand in segments that were given up: the next one begins with them.
@@ -47,13 +47,12 @@ class Appender:
         space: Space,
         segment_size: int,
         *,
-        lays_out: bool,
-        keeps: bool,
+        waits: bool,
         moved: Callable[[Sequence[tuple[Run, Place]]], None],
     ) -> None:
         self._disk, self._name, self._segments, self._space = disk, name, segments, space
         self._segment_size = segment_size
-        self._lays_out, self._keeps, self._moved = lays_out, keeps, moved
+        self._waits, self._moved = waits, moved
         self._writers: list[SegmentWriter] = []  # those that are FULL, and at last the one that is ACTIVE
         self.next_sequence = self.next_transaction = 1
         self.owed: list[Run] = []
@@ -157,7 +156,7 @@ class Appender:
         try:
             if self._append(writer, data, essential=essential):
                 run.place = place
-                if self._lays_out and writer.room < writer.size and writer.state is ACTIVE:
+                if self._waits and writer.room < writer.size and writer.state is ACTIVE:
                     self._lay_out(writer, len(data))
         finally:
             if writer.spoiled:
@@ -278,7 +277,7 @@ class Appender:
         writers, self._writers = self._writers, []
         for writer in writers:
             self._void(writer, writer.synced)
-            if not self._keeps:
+            if self._waits:
                 writer.forget()
             writer.move(SegmentState.GIVEN_UP)
         self._went_past = self.next_transaction - 1

@@ -106,9 +106,7 @@ class Log:
         self.syncs = self.poisoned = 0
         # Guards: _end, _last_run, _unsynced, behind.
         self._writing = threading.Lock()
-        self._end = Appender(
-            disk, name, segments, space, segment_size, lays_out=waits, keeps=not waits, moved=self._moved
-        )
+        self._end = Appender(disk, name, segments, space, segment_size, waits=waits, moved=self._moved)
         self._last_run = 0
         self._current: Run | None = None  # what is being written; until _last_run is its number, nobody knows it
         self._unsynced: deque[Run] = deque()
