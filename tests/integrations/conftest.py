@@ -36,8 +36,9 @@ def reach(loghub: LogHubServer) -> dict[str, Any]:
 
 @pytest.fixture
 def producer(reach: dict[str, Any]) -> Iterator[Producer]:
-    """A producer to it."""
-    with Producer(ProjectConfig(PROJECT, **reach), config=ProducerConfig(linger_ms=100)) as producer:
+    """A producer to it, whose batches arrive in their order."""
+    config = ProducerConfig(linger_ms=100, io_thread_count=1)
+    with Producer(ProjectConfig(PROJECT, **reach), config=config) as producer:
         yield producer
 
 

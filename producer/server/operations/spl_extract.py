@@ -65,36 +65,37 @@ class Extraction:
         size = len(raw)
         for log in group.Logs:
             found = self._found(log, {folded(name): text.encode() for name, text in shared.items()})
-            size += sum(len(name) + len(text) for name, text in found.items())
-            if size > most:
+            size += sum(len(self.prefix) + len(name) + len(text) for name, text in found.items())
+            if size > most:  # before the names are made: a prefix of thousands of characters may stand before each
                 raise ApiError(
                     "ParameterInvalid", f"what {self.field!r} holds becomes more than {counted(most, 'byte')} of fields"
                 )
-            _put(log, found)
+            self._put(log, found)
         return bytes(group.SerializeToString())
 
     def _found(self, log: Any, values: dict[str, bytes]) -> dict[str, str]:
-        own = {content.Key for content in log.Contents}
+        """Names without the prefix, and texts."""
         values |= {folded(content.Key): content.Value for content in log.Contents}
         try:
             pairs = dict(self.find(values.get(folded(self.field), b"").decode()))
         except (ValueError, RecursionError):  # not text is one of the first
             return {}
-        found = {f"{self.prefix}{name}": text for name, text in pairs.items() if name}
-        return {
+        return {name: text for name, text in pairs.items() if name}
+
+    def _put(self, log: Any, found: dict[str, str]) -> None:
+        own = {content.Key for content in log.Contents}
+        named = {f"{self.prefix}{name}": text for name, text in found.items()}
+        new = {
             name: text
-            for name, text in found.items()
+            for name, text in named.items()
             if name != "__time__" and not name.startswith(OF_THE_GROUP) and not (self.preserves and name in own)
         }
-
-
-def _put(log: Any, found: dict[str, str]) -> None:
-    if not found:
-        return
-    kept = [(content.Key, content.Value) for content in log.Contents if content.Key not in found]
-    del log.Contents[:]
-    for name, value in [*kept, *((name, text.encode()) for name, text in found.items())]:
-        log.Contents.add(Key=name, Value=value)
+        if not new:
+            return
+        kept = [(content.Key, content.Value) for content in log.Contents if content.Key not in new]
+        del log.Contents[:]
+        for name, value in [*kept, *((name, text.encode()) for name, text in new.items())]:
+            log.Contents.add(Key=name, Value=value)
 
 
 @dataclass(frozen=True, slots=True)
