@@ -54,7 +54,7 @@ PURE_TESTS := tests/ship/lines tests/ship/test_sending.py tests/ship/test_exactl
 	tests/spark/writing/test_at_least_once.py tests/spark/writing/test_exactly_once.py tests/spark/reading/test_arrow.py
 
 # What is compiled, if there is a compiler; installed anew when it changes.
-COMPILED := $(wildcard setup.py producer/*/*.p[yx][xd] producer/*/*/*.p[yx][xd])
+COMPILED := $(wildcard setup.py producer/*.p[yx][xd] producer/*/*.p[yx][xd] producer/*/*/*.p[yx][xd])
 SAY_TWIN := from producer.wire.speed import TWIN; \
 	print("==> the encoders are", {"native": "compiled", "pure": "pure Python: no C compiler was found"}[TWIN])
 

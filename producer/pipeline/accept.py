@@ -18,6 +18,7 @@ from ..futures import SendFuture
 from ..interfaces import Record
 from ..records import StreamKey
 from ..results import Callback
+from ..right_of_way import give_way
 from ..wording import counted
 from .batching.accumulator import LogAccumulator, Piece
 from .batching.batch import (
@@ -116,6 +117,7 @@ class Admission:
             self.check_size(piece)
         if not self.started:
             self._threads.start()
+        give_way()
         future = self._place(piece, callback)
         self._after()
         return future
@@ -147,6 +149,7 @@ class Admission:
         """
         if not self.started:
             self._threads.start()
+        give_way()
         futures: list[SendFuture] = []
         logs = 0
         with Lease(self.budget, patience.or_else(self._max_block)) as memory:

@@ -15,6 +15,8 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free, malloc
 
+from producer._right_of_way cimport ask, have, threads_that_ask
+
 from .packing import pure_pack_lz4
 
 cdef extern from "<dlfcn.h>":
@@ -67,6 +69,7 @@ cdef new_stream lz4_begin = <new_stream> symbol(_block, b"LZ4_createStream")
 cdef end_stream lz4_end = <end_stream> symbol(_block, b"LZ4_freeStream")
 cdef compress_block lz4_compress = <compress_block> symbol(_block, b"LZ4_compress_fast_continue")
 cdef const void* md5_kind = find_md5()
+cdef int* asking = threads_that_ask()
 cdef digest_of digest = <digest_of> symbol(_hashlib, b"EVP_Digest")
 
 
@@ -94,6 +97,8 @@ cdef tuple pack(const char* raw, int size):
         else:
             with nogil:
                 packed = pack_into(body, room, raw, size, md5)
+                ask(asking)
+            have(asking)
         if packed <= 0:
             return None
         return PyBytes_FromStringAndSize(body, packed), PyBytes_FromStringAndSize(<char*> md5, MD5_SIZE)

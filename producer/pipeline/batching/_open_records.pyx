@@ -14,6 +14,7 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from producer._right_of_way cimport let_pass, some, threads_that_ask
 from producer.wire._bytes cimport delimited
 from producer.wire._log_group cimport Log, Moment, log_size, moment_of, put_record, scan, simplified
 
@@ -61,6 +62,8 @@ cdef enum:
 cdef enum:
     SMALL = 4 * 1024
     SLACK = 32 * 1024
+
+cdef int* asking = threads_that_ask()
 
 cdef uint8_t* kept[PIECES_KEPT]
 cdef size_t kept_sizes[PIECES_KEPT]
@@ -266,6 +269,9 @@ cdef class OpenRecords:
         cdef Moment time
         cdef Py_ssize_t length
         cdef bytes record = None
+        if some(asking):
+            with nogil:
+                let_pass(asking)
         if self._holder is None or not (callback is None or callable(callback)):
             return None
         time = self._moment()

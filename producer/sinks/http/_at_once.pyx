@@ -9,6 +9,8 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport ECONNRESET, EINTR, EPIPE, errno
 from libc.string cimport memset
 
+from producer._right_of_way cimport ask, have, threads_that_ask
+
 from .at_once import exchange as exchange_in_steps
 
 cdef extern from *:
@@ -37,6 +39,13 @@ cdef extern from *:
     Py_ssize_t recv(int, void*, size_t, int) nogil
 
 
+cdef enum:
+    # Requests with less are many, and a pause costs those who call `send` more than the wait for the interpreter.
+    LEAST_TO_HURRY = 16 * 1024
+
+cdef int* asking = threads_that_ask()
+
+
 def exchange(sock not None, bytes head not None, bytes body not None, Py_ssize_t most):
     """See the pure twin."""
     if type(sock) is not socket.socket or sock.gettimeout() is not None:  # TLS; or Python keeps the time
@@ -45,6 +54,7 @@ def exchange(sock not None, bytes head not None, bytes body not None, Py_ssize_t
     cdef iovec[2] parts
     parts[0].iov_base, parts[0].iov_len = PyBytes_AS_STRING(head), len(head)
     parts[1].iov_base, parts[1].iov_len = PyBytes_AS_STRING(body), len(body)
+    cdef bint hurries = len(body) >= LEAST_TO_HURRY
     cdef Py_ssize_t got = 0
     cdef bytes answer = PyBytes_FromStringAndSize(NULL, most)
     cdef char* into = PyBytes_AS_STRING(answer)
@@ -54,6 +64,10 @@ def exchange(sock not None, bytes head not None, bytes body not None, Py_ssize_t
             if error != EINTR and (error == 0 or error == EPIPE or error == ECONNRESET):
                 got = recv(descriptor, into, most, 0)
                 error = errno if got < 0 else 0
+            if hurries:
+                ask(asking)
+        if hurries:
+            have(asking)
         if error == EINTR:
             PyErr_CheckSignals()
     whole = parts[0].iov_len == 0 and parts[1].iov_len == 0

@@ -1,0 +1,207 @@
+"""Threads that send have the interpreter before those that call ``send``."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+from producer import Producer, ProducerConfig, Stream, right_of_way
+from producer.pipeline import accept
+from producer.right_of_way import give_way
+from producer.sinks.http.at_once import exchange_at_once
+from producer.testing import RecordingSink
+from producer.wire import packing
+from tests.support.waiting import PATIENCE
+
+compiled = right_of_way._compiled
+pytestmark = pytest.mark.skipif(compiled is None, reason="without what is compiled nobody asks")
+
+_LOG = {"message": "m"}
+
+
+@pytest.fixture
+def kept() -> Iterator[None]:
+    """Nobody loses the interpreter who does not give it up."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+@pytest.fixture
+def asking() -> Iterator[None]:
+    """A thread that sends asks for the interpreter."""
+    assert compiled is not None
+    compiled.begin_to_ask()
+    try:
+        yield
+    finally:
+        compiled.end_asking()
+
+
+@pytest.fixture
+def stream() -> Iterator[Stream]:
+    """One whose batch is open, so that its next logs take the short way."""
+    config = ProducerConfig(linger_ms=60_000)
+    with Producer(sink=RecordingSink(), config=config) as producer:
+        stream = producer.stream("p", "l")
+        for _ in range(3):
+            stream.send(_LOG)
+        yield stream
+
+
+class Waiter:
+    """A thread that needs the interpreter once."""
+
+    def __init__(self) -> None:
+        self.ran = False
+        self._go = threading.Lock()
+        self._go.acquire()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._go.acquire()
+        self.ran = True
+
+    def __enter__(self) -> Waiter:
+        self._go.release()  # from here on it waits for the interpreter, which is not given up for this
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(PATIENCE)
+
+
+@pytest.mark.usefixtures("kept", "asking")
+def test_who_sends_lets_threads_that_send_have_the_interpreter(stream: Stream) -> None:
+    """Not after 5 ms, with each thread that sends before it, but as soon as it asks."""
+    with Waiter() as waiter:
+        assert any(_ran_after_a_log(stream, waiter) for _ in range(1000))
+
+
+def _ran_after_a_log(stream: Stream, waiter: Waiter) -> bool:
+    stream.send(_LOG)
+    return waiter.ran
+
+
+@pytest.mark.usefixtures("kept")
+def test_who_sends_keeps_the_interpreter_while_nobody_asks(stream: Stream) -> None:
+    """A pause costs more than a hundred logs."""
+    with Waiter() as waiter:
+        for _ in range(1000):
+            stream.send(_LOG)
+        assert not waiter.ran
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda stream: stream.send_many([_LOG, _LOG]),
+        lambda stream: stream.send_lines(b"one\ntwo\n"),
+        lambda stream: stream.send_arrow(pa.table({"message": ["m", "n"]})),
+    ],
+)
+def test_who_sends_many_logs_at_once_gives_way(
+    stream: Stream, send: Callable[[Stream], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for each piece."""
+    asked: list[None] = []
+    monkeypatch.setattr(accept, "give_way", lambda: asked.append(None))
+    send(stream)
+    assert asked == [None]
+
+
+@pytest.mark.usefixtures("asking")
+def test_who_sends_waits_a_moment_only_for_who_asks() -> None:
+    """A thread that asks, and never gets the interpreter, holds nobody up."""
+    started = time.monotonic()
+    assert give_way()
+    assert time.monotonic() - started < PATIENCE
+
+
+def test_nobody_gives_way_while_nobody_asks() -> None:
+    assert not give_way()
+
+
+@pytest.mark.usefixtures("asking")
+def test_in_a_forked_child_nobody_asks() -> None:
+    """The thread that did is not in it; else each of its sends would pause, for ever."""
+    child = os.fork()
+    if child == 0:
+        os._exit(int(give_way()))
+    assert os.waitpid(child, 0)[1] == 0
+    assert give_way()
+
+
+def _asks(work: Callable[[], object]) -> bool:
+    """Whether a thread that does this again and again asks for the interpreter."""
+    seen = threading.Event()
+
+    def run() -> None:
+        while not seen.is_set():
+            work()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    end = time.monotonic() + PATIENCE
+    found = False
+    while not found and time.monotonic() < end:
+        found = give_way()
+    seen.set()
+    thread.join(PATIENCE)
+    return found
+
+
+@pytest.mark.skipif(packing.pack_lz4 is packing.pure_pack_lz4, reason="lz4 or OpenSSL are not to be found in this way")
+def test_who_has_packed_a_batch_asks_for_the_interpreter() -> None:
+    data = bytes(1024 * 1024)
+    assert _asks(lambda: packing.pack_lz4(data))
+
+
+@pytest.fixture
+def answering() -> Iterator[socket.socket]:
+    """A socket that is left to wait by itself, as without TLS; whatever comes is answered."""
+    ours, theirs = socket.socketpair()
+    program = (
+        "import socket\n"
+        f"with socket.socket(fileno={theirs.fileno()}) as there:\n"
+        "    while there.recv(100_000):\n"
+        "        there.sendall(b'answer')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], pass_fds=[theirs.fileno()]), ours:
+        theirs.close()
+        ours.settimeout(None)
+        yield ours
+
+
+def test_who_has_an_answer_asks_for_the_interpreter(answering: socket.socket) -> None:
+    body = bytes(16 * 1024)
+    assert _asks(lambda: exchange_at_once(answering, b"head", body, 100_000))
+
+
+def test_who_has_an_answer_to_a_small_request_does_not_ask(answering: socket.socket) -> None:
+    """There may be thousands of them a second, and each would have a sender pause."""
+    done = threading.Event()
+
+    def exchange() -> None:
+        for _ in range(200):
+            exchange_at_once(answering, b"head", b"body", 100)
+        done.set()
+
+    threading.Thread(target=exchange, daemon=True).start()
+    end = time.monotonic() + PATIENCE
+    gave_way = []
+    while not done.is_set() and time.monotonic() < end:
+        gave_way.append(give_way())
+    assert not any(gave_way)
+    assert done.is_set()
