@@ -31,6 +31,24 @@ DOCUMENTS = [
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+?)(?:#[^)]*)?\)")
 
+#: Words of README.md and docs/ together.
+MOST_WORDS = 28_000
+#: What people look for, by the page that is to be found.
+LOOKED_FOR = {
+    "start/agent.html": ("quickstart", "docker", "systemd", "kubernetes"),
+    "start/spark.html": ("quickstart", "DATA_SOURCE_NOT_FOUND"),
+    "index.html": ("quickstart", "sls", "mock", "pypi", "logstore"),
+    "configuration.html": ("backpressure", "proxy", "memory"),
+    "delivery.html": ("backpressure", "sigterm", "atexit", "fork"),
+    "errors.html": ("throttling", "timeout", "quota"),
+    "agent-sources.html": ("logrotate", "journald", "kafka"),
+    "recipes.html": ("serverless", "gunicorn", "celery", "jupyter"),
+    "ship.html": ("stdin", "gzip"),
+    "troubleshooting.html": ("duplicates", "certificate_verify_failed"),
+    "benchmarks.html": ("performance",),
+    "channels.html": ("encryption", "fsync"),
+}
+
 # What a document's shell block may call without doing it here: the targets are only looked up, nothing is installed.
 SHELL_PREFIX = f"""
 set -euo pipefail
@@ -189,16 +207,17 @@ def test_no_table_is_torn(path: Path) -> None:
 
 
 def test_every_option_is_told_in_one_place() -> None:
-    """No table of a page tells the default of an option of the producer or of Spark: the site's page of options does.
-
-    ``README.md`` shows a few of the producer's, as they are.
-    """
+    """No table of a page tells the default of an option of the producer or of Spark: the site has a page of them."""
     names = [name for name, _, _ in option_rows()] + [*TARGET_OPTIONS, *WRITE_OPTIONS, *READ_OPTIONS]
     row = re.compile(rf"^\| `(?:{'|'.join(map(re.escape, names))})` \| (?:`[^`]*`|number of CPUs) \|.*$", re.MULTILINE)
     told = {path.relative_to(ROOT).as_posix(): row.findall(path.read_text()) for path in DOCUMENTS}
-    assert [page for page, rows in told.items() if rows] == ["README.md"]
-    shown = {line.rpartition(" | ")[0] for line in told["README.md"]}
-    assert shown < {f"| `{name}` | `{default}`" for name, default, _ in option_rows()}
+    assert [page for page, rows in told.items() if rows] == []
+
+
+def test_the_documents_do_not_grow() -> None:
+    """Whoever adds something says something else more briefly: what is long is not read."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    assert sum(len(page.read_text().split()) for page in pages) < MOST_WORDS
 
 
 def test_every_folder_says_what_it_knows() -> None:
@@ -229,7 +248,8 @@ def test_every_threads_name_is_documented() -> None:
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """Every page is in its navigation, every link and name leads somewhere, also from a folder, nothing is loaded from
-    elsewhere, the page of options has each with its default, its rule and what it means, and the reference is plain.
+    elsewhere, the page of options has each with its default, its rule and what it means, the reference is plain, and
+    the search finds what people look for.
     """
     run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)], ROOT)
     page = (tmp_path / "index.html").read_text()
@@ -243,6 +263,12 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert "sources.taildir" in reference
     assert "skipToEnd" in reference
     assert "<!--" not in reference
+    index = json.loads((tmp_path / "search" / "search_index.json").read_text())
+    for found, words in LOOKED_FOR.items():
+        text = " ".join(
+            each["title"] + " " + each["text"] for each in index["docs"] if each["location"].startswith(found)
+        )
+        assert set(map(str.lower, words)) <= set(re.findall(r"\w+", text.lower())), found
     start = (tmp_path / "start" / "application.html").read_text()
     assert 'href="../integrations.html"' in start
     api = (tmp_path / "reference.html").read_text()

@@ -12,7 +12,8 @@ from producer.agent.flume_differences import DIFFERENCES
 from producer.agent.registry import BUILT_IN, INSTEAD
 
 DOCUMENTS = [
-    Path(__file__).parents[2] / f"docs/{name}.md" for name in ("agent", "agent-sources", "agent-sinks", "flume")
+    Path(__file__).parents[2] / f"docs/{name}.md"
+    for name in ("agent", "agent-sources", "agent-sinks", "flume", "start/agent")
 ]
 TEXT = "\n".join(document.read_text() for document in DOCUMENTS)
 
