@@ -66,6 +66,7 @@ def _main(arguments: Sequence[str], name: str | None, *, ends_process: bool) -> 
 
     from .commands import COMMANDS, build_parser  # noqa: PLC0415
 
+    _spare_letters()
     if not arguments:  # who types the name alone wants to know what there is
         build_parser({}).print_help(sys.stderr)
         return ExitCode.USAGE
@@ -83,7 +84,7 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
 
     logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        _prepare_output()
+        _check_output()
         return command.run(args)
     except ImportError as error:
         from ..installing import how_to_install  # noqa: PLC0415
@@ -101,22 +102,28 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
         _discard_output()
         return ExitCode.BROKEN_PIPE
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        tell_error(name, f"the output cannot be written: {error.strerror}")
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None
+        tell_error(name, f"{'the output cannot be written: ' if full else ''}{_told(error)}")
+        logging.getLogger(__name__).debug("where this came from", exc_info=True)
         _discard_output()
         return ExitCode.FAILED
 
 
-def _prepare_output() -> None:
-    """What the locale has no letters for is shown with backslashes.
+def _told(error: OSError) -> str:
+    what = error.strerror or str(error)
+    return what if error.filename is None else f"{error.filename}: {what}"
 
-    :raises UsageError: there is no output.
-    """
+
+def _check_output() -> None:
+    """:raises UsageError: there is no output."""
     from .profiles import UsageError  # noqa: PLC0415  # as above
 
     if sys.stdout is None:
         raise UsageError("the standard output is closed: give one, such as /dev/null")
+
+
+def _spare_letters() -> None:
+    """What the locale has no letters for is shown with backslashes, in a help, too."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")

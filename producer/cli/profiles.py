@@ -176,7 +176,7 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of the library's own, of a number's length or a text's encoding
         # Not the line itself, which may hold a secret.
         raise UsageError(f"{path} is no TOML: {str(error).partition(':')[0]}") from error
     _check_shape(content, path)

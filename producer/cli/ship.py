@@ -37,10 +37,16 @@ __all__ = ["add_arguments", "job_of", "run"]
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line, whose exit code tells it apart; rich would end the process with 1."""
+        raise BrokenPipeError
+
+
 def run(args: argparse.Namespace) -> int:
     """Run ``producer ship``; the exit code."""
-    console = Console()
-    errors = Console(stderr=True, soft_wrap=True)
+    console = _Console()
+    errors = _Console(stderr=True, soft_wrap=True)
     try:
         if args.dry_run:
             return _OK if _dry_run(args, console) else _FAILED

@@ -14,6 +14,7 @@ from producer.cli import main, progress
 from producer.cli.output import has_colours, plain, tell, tell_error, writer
 from producer.cli.progress import Progress
 from producer.cli.times import shown
+from producer.server import LogHubServer
 
 
 class Terminal(io.StringIO):
@@ -171,6 +172,49 @@ def test_an_output_that_takes_nothing_is_told_in_a_sentence(
         said = capsys.readouterr().err
         assert said.startswith("producer completion: ")
         assert told in said
+
+
+class Ended(io.StringIO):
+    """A pipe whose reader has ended."""
+
+    def write(self, _text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_reader_that_ends_early_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``head`` does: exit code 141 of every command, also of one that prints tables by a library."""
+    with LogHubServer() as server:
+        said = {"ENDPOINT": server.endpoint, "PROJECT": "x", "LOGSTORE": "x"}
+        said |= {"ACCESS_KEY_ID": server.access_key_id, "ACCESS_KEY_SECRET": server.access_key_secret}
+        for name, value in said.items():
+            monkeypatch.setenv(f"LOGHUB_{name}", value)
+        monkeypatch.setattr("sys.stdout", Ended())
+        assert main(["completion", "bash"]) == 141
+        assert main(["ship", __file__, "--dry-run"]) == 141
+
+
+def test_a_help_is_shown_in_every_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its examples have letters that the one of C lacks."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", out)
+    with pytest.raises(SystemExit) as end:
+        main(["ship", "--help"])
+    out.flush()
+    assert end.value.code == 0
+    assert b"\\u2026" in out.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+def test_what_the_system_refuses_is_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that cannot be read, an input that fails: the exit code is 1, and there is no trace."""
+
+    def refused(_args: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", "/etc/secret")
+
+    monkeypatch.setattr("producer.cli.completion.run", refused)
+    assert main(["completion", "bash"]) == 1
+    assert capsys.readouterr().err == "producer completion: /etc/secret: Permission denied\n"
 
 
 def test_an_output_without_the_letters_gets_escapes(monkeypatch: pytest.MonkeyPatch) -> None:

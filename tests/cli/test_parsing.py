@@ -53,6 +53,7 @@ def ended(*arguments: str) -> int:
         (["channel"], "required: ACTION, one of inspect, verify,"),
         (["serve", "--port", "0x1"], "argument --port: must be an integer, at least 0, got 0x1; see"),
         (["serve", "--zzzz"], "producer serve: unknown flag --zzzz; see producer serve --help"),
+        (["check", "--timeout", "inf"], "producer check: argument --timeout: must be a number above 0, got inf; see"),
     ],
 )
 def test_a_wrong_name_is_told_with_the_nearest_one(
@@ -63,6 +64,12 @@ def test_a_wrong_name_is_told_with_the_nearest_one(
     err = capsys.readouterr().err
     assert told in err
     assert err.count("\n") == 1
+
+
+def test_behind_two_dashes_nothing_is_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    """As everywhere: a log may begin with dashes. What is missed is the project, and the exit code is still 2."""
+    assert main(["send", "--", "--colour is no flag", "--nor-this"]) == ExitCode.USAGE
+    assert "no project: set LOGHUB_PROJECT" in capsys.readouterr().err
 
 
 def test_the_name_alone_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
