@@ -95,6 +95,14 @@ def test_a_terminal_obeys_nothing_of_a_log() -> None:
     assert plain({"n": 1}) == '{"n": 1}'
 
 
+def test_a_value_of_a_hundred_characters_is_whole(terminal: Terminal) -> None:
+    """One more is one too many for a table, and shown as cut."""
+    with contextlib.redirect_stdout(terminal):
+        printed("table", {"a": "x" * 100}, {"a": "y" * 101})
+    assert f"{'x' * 100}\n" in terminal.getvalue()
+    assert f"{'y' * 99}…\n" in terminal.getvalue()
+
+
 @pytest.mark.parametrize("kind", ["table", "lines", "json", "jsonl", "csv"])
 def test_no_form_of_output_lets_a_log_command_the_terminal(terminal: Terminal, kind: str) -> None:
     """Escapes, the controls above ASCII, and signs that turn text round, in names, values and in the time."""
