@@ -149,20 +149,26 @@ def _told(report: DirectoryReport, agents: AgentReport | None) -> list[str]:
 
 def _damage(report: DirectoryReport) -> list[str]:
     lines = []
+    lossless = "" if any(segment.emptied for segment in report.segments) else ", nothing is lost"
     for segment in report.segments:
         if segment.header_damaged:
             lines.append(f"damaged: {segment.path}: one copy of its header (the other one serves)")
+        if segment.emptied:
+            lines.append(
+                f"damaged: {segment.path}: it ends at byte {segment.size}, before what the checkpoint knows of"
+            )
         lines += [f"unread: {segment.path}: the disk cannot read bytes {_span(*unread)}" for unread in segment.unread]
         what = "damaged, or torn in a crash" if report.unchecked else "damaged"
         lines += [f"{what}: {segment.path}: bytes {_span(*damage[:2])}" for damage in segment.damages]
         lines += [
-            f"torn: {segment.path}: bytes {_span(*torn[:2])}, half written in a crash: nothing is lost"
+            f"torn: {segment.path}: bytes {_span(*torn[:2])}, half written in a crash{lossless}"
             for torn in segment.torn
         ]
     lines += [f"damaged: {path}: no readable header" for path in report.unreadable]
     lines += [f"unknown: {path}: missing when the checkpoint was written" for path in report.unknown]
     if report.bad_checkpoints:
-        lines.append(f"damaged: {counted(report.bad_checkpoints, 'copy', 'copies')} of the checkpoint (the log serves)")
+        serves = "" if _hides_events(report) else " (the log serves)"
+        lines.append(f"damaged: {counted(report.bad_checkpoints, 'copy', 'copies')} of the checkpoint{serves}")
     if report.missing:
         numbers = ", ".join(map(str, report.missing))
         lines.append(
@@ -177,7 +183,7 @@ def _damage(report: DirectoryReport) -> list[str]:
     if report.lost_events:
         lines.append(_lost(report.lost_events))
     if report.torn:
-        lines.append("torn: the log's end was half written in a crash; opening the channel cuts it, nothing is lost")
+        lines.append(f"torn: the log's end was half written in a crash; opening the channel cuts it{lossless}")
     return lines
 
 
@@ -236,7 +242,7 @@ def _show(args: argparse.Namespace) -> int:
 def _hides_events(report: DirectoryReport) -> bool:
     """Whether events may be in it that nothing shows."""
     missed = report.unreadable or report.missing or report.unopened or report.lost_events
-    return bool(missed) or any(segment.damages or segment.unread for segment in report.segments)
+    return bool(missed) or any(segment.damages or segment.unread or segment.emptied for segment in report.segments)
 
 
 def _drain(args: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 from producer import Producer, ProducerConfig
 from producer.channels import Event, FileChannel, FileKeys
+from producer.channels.file.recovery.inspection import look_at_events
 from producer.channels.file.store.disk import Disk
 from producer.cli import main
 from producer.errors import AttemptError, RejectedError
@@ -25,7 +27,9 @@ from producer.interfaces import Delivery
 from producer.server import LogHubServer
 from producer.server.faults import Action, ApiRequest, Refuse, answer
 from producer.testing import RecordingSink
+from producer.wording import counted
 from tests.channels.file.recovery.test_repair import OWED, torn
+from tests.channels.helpers import drained
 from tests.support.sim_fs import SimFS
 from tests.support.waiting import eventually
 
@@ -122,6 +126,41 @@ def test_verify_names_each_damaged_stretch(run: Run, directory: Path) -> None:
     assert f"damaged: {segment}: bytes " in out
     assert "lost: 1 event, by its sequence number" in out
     assert content_of(directory) == before
+
+
+@pytest.mark.parametrize("size", [0, 1024, 2048])
+@pytest.mark.parametrize("which", ["all", "last", "second"])
+def test_verify_tells_of_segments_that_were_emptied(run: Run, directory: Path, which: str, size: int) -> None:
+    """Cut to nothing, to their headers or by half: each is named, what the checkpoint knew to be in them is lost and
+    counted, and nobody says that the log serves. After a repair nothing is wrong. Opening the channel counts, too, what
+    was lost with a header, and sets the file aside.
+    """
+    segments = sorted(directory.glob("log-*"))
+    cut = {"all": segments, "last": segments[-1:], "second": segments[1:2]}[which]
+    for segment in cut:
+        segment.write_bytes(segment.read_bytes()[:size])
+    before = content_of(directory)
+    code, out, _ = run("verify", directory)
+    assert code == 1
+    for segment in cut:
+        assert f"damaged: {segment}" in out
+    assert "the log serves" not in out
+    # The last segment tells that the first seven were taken: without its end they come once more, if they are there.
+    left = {event.sequence for event in look_at_events(str(directory))}
+    lost = len({*range(8, 61)} - left)
+    assert f"lost: {counted(lost, 'event, by its sequence number', 'events, by their sequence numbers')}" in out
+    assert content_of(directory) == before
+    shutil.copytree(directory, directory.with_name("copy"))
+    assert run("repair", directory)[0] == 0
+    assert run("verify", directory)[0] == 0
+    with FileChannel(directory.with_name("copy"), minimum_free_space=0) as channel:
+        kept = [path.name for path in directory.with_name("copy").glob("quarantine/*.unreadable")]
+        assert sorted(kept) == [f"{segment.name}.unreadable" for segment in cut if not size]
+        assert len(drained(channel)) == len(left)
+        file = channel.stats().file
+        assert file is not None
+        if which == "second" or not size:  # else the channel takes the checkpoint for that of another log
+            assert file.lost_events == lost
 
 
 def test_repair_takes_damage_out_and_keeps_it(run: Run, directory: Path) -> None:

@@ -18,7 +18,8 @@ from ....wording import counted
 from ..log.run import Position
 from ..queue.event_queue import Columns
 from ..store.disk import Disk
-from ..store.pointers import OFFSET_BITS
+from ..store.format import FRAME_SIZE
+from ..store.pointers import MOST_OFFSET, OFFSET_BITS
 
 _log = get_logger("producer.channel")
 
@@ -194,16 +195,51 @@ def missing_segments(disk: Disk, directory: str, salts: Mapping[int, bytes]) -> 
 
     :param salts: of each segment that exists.
     """
+    newest = newest_of_log(disk, directory, salts)
+    return set() if newest is None else _needed(newest) - salts.keys()
+
+
+def newest_of_log(disk: Disk, directory: str, salts: Mapping[int, bytes]) -> Checkpoint | None:
+    """The newest readable checkpoint of this log, also if the segments are not as it knows them.
+
+    :param salts: of each segment that exists.
+    """
     found = [
         checkpoint
         for checkpoint in readable(disk, directory)
         if all(salts.get(number, salt) == salt for number, salt in checkpoint.segments.items())
     ]
-    newest = max(found, key=lambda checkpoint: checkpoint.generation, default=None)
-    if newest is None:
-        return set()
-    needed = {pointer >> OFFSET_BITS for pointer in newest.events.pointers}
-    return (needed | {newest.position.segment}) - salts.keys()
+    return max(found, key=lambda checkpoint: checkpoint.generation, default=None)
+
+
+def _needed(checkpoint: Checkpoint) -> set[int]:
+    return checkpoint.events.segments() | {checkpoint.position.segment}
+
+
+def emptied(checkpoint: Checkpoint | None, sizes: Mapping[int, int]) -> dict[int, frozenset[int]]:
+    """The segments that end before what a checkpoint knows of, and the events that it has in them.
+
+    No crash does that: a checkpoint is written when all that it knows of is on the disk.
+
+    :param sizes: the bytes of each segment that exists.
+    :returns: sequence numbers, by the number of the segment; also of one that does not exist.
+    """
+    if checkpoint is None:
+        return {}
+    position = checkpoint.position
+    short = {number for number in _needed(checkpoint) if number not in sizes}
+    short |= {position.segment} if sizes.get(position.segment, 0) < position.offset else set()
+    if not short:
+        return {}
+    events = checkpoint.events
+    for pointer, length in zip(events.pointers, events.lengths, strict=True):
+        if (pointer & MOST_OFFSET) + FRAME_SIZE + length > sizes.get(pointer >> OFFSET_BITS, 0):
+            short.add(pointer >> OFFSET_BITS)
+    gone: dict[int, set[int]] = {number: set() for number in short}
+    for sequence, pointer in zip(events.sequences, events.pointers, strict=True):
+        if pointer >> OFFSET_BITS in short:
+            gone[pointer >> OFFSET_BITS].add(sequence)
+    return {number: frozenset(sequences) for number, sequences in gone.items()}
 
 
 def load_best(

@@ -21,14 +21,22 @@ from ..store.disk import Disk
 from ..store.encryption import KeyProvider, SegmentCipher
 from ..store.format import FRAME_SIZE, HEADER_SIZES, SECOND_HEADER, Kind, decode_event
 from ..store.looking_disk import LookingDisk
-from ..store.pointers import OFFSET_BITS, Entry
+from ..store.pointers import MOST_OFFSET, OFFSET_BITS, Entry
 from ..store.segment import Damage, Record, Segment, opened, scan
 from ..store.segments import Segments
 from . import checkpoint as checkpoints
 from . import quarantine
 from .checkpoint import Checkpoint
 from .ownership import LOCK_NAME, check_contents, read_owner
-from .recovery import check_unique, missing_segments, number_of, unknown_to, was_never_begun
+from .recovery import (
+    check_unique,
+    emptied_segments,
+    known_numbers,
+    missing_segments,
+    number_of,
+    unknown_to,
+    was_never_begun,
+)
 from .replay import Found, Replay, find_segments
 
 #: A look into which a checkpoint of the running channel fell is begun anew so often.
@@ -49,6 +57,7 @@ class SegmentReport:
     :ivar unread: stretches that the disk could not read.
     :ivar unopened: records that do not open, for want of their key or with a wrong one.
     :ivar header_damaged: one of the two copies of its header does not check out.
+    :ivar emptied: it ends before what the checkpoint knows of, which no crash does.
     """
 
     number: int
@@ -63,9 +72,12 @@ class SegmentReport:
     unread: Sequence[tuple[int, int]]
     header_damaged: bool
     unopened: int = 0
+    emptied: bool = False
 
     def holds(self, offset: int) -> bool:
         """Whether what begins at ``offset`` can still be read."""
+        if offset >= self.size:
+            return False
         broken = [(damage.start, damage.end) for damage in self.damages]
         return not any(start <= offset < end for start, end in [*broken, *self.gaps])
 
@@ -111,7 +123,7 @@ class DirectoryReport:
     def damaged(self) -> bool:
         """Whether anything does not check out that a crash would not have left so; without keys, as far as is known."""
         flawed = any(
-            segment.header_damaged or segment.unread or (segment.damages and self.events is not None)
+            segment.header_damaged or segment.emptied or segment.unread or (segment.damages and self.events is not None)
             for segment in self.segments
         )
         return bool(flawed or self.bad_checkpoints or self.unreadable or self.missing or self.unknown)
@@ -271,6 +283,7 @@ class _Look:
         self._missing = missing_segments(self._place, salts, [number_of(path) for path in self._unreadable])
         self._unknown = unknown_to(self._start, found)
         self._found = [segment for segment in found if segment not in self._unknown]
+        self._emptied = emptied_segments(self._place, self._found)
         self._ciphers = {segment.header.number: self._cipher(segment, keys) for segment in self._found}
 
     def _cipher(self, found: Found, keys: KeyProvider | None) -> SegmentCipher | None:
@@ -290,7 +303,7 @@ class _Look:
         lost, torn = 0, False
         if not unopened:
             replay, torn = self._replayed()
-            looked = self._judged(looked)
+            looked = _told_short(self._judged(looked), replay)
             events, lost = _readable(replay, looked)
         place = self._place
         return DirectoryReport(
@@ -307,10 +320,15 @@ class _Look:
             missing=tuple(self._missing),
             unknown=tuple(segment.path for segment in self._unknown),
             unopened=unopened,
-            unreadable=tuple(path for path in self._unreadable if not was_never_begun(place.disk, path)),
+            unreadable=self._headless(),
             quarantine=tuple(quarantine.files(place.disk, place.all)),
             segments=tuple(looked),
         )
+
+    def _headless(self) -> tuple[str, ...]:
+        """Files that had a header once."""
+        disk, known = self._place.disk, known_numbers(self._place)
+        return tuple(path for path in self._unreadable if not was_never_begun(disk, path, known))
 
     def entries(self) -> list[Entry]:
         """Where the events stand.
@@ -367,6 +385,7 @@ class _Look:
             unread=tuple(self._disk.unread.get(found.path, ())),
             header_damaged=copies[0] != copies[1],
             unopened=len(closed),
+            emptied=header.number in self._emptied,
         )
 
     def _load(self, path: str) -> bytes:
@@ -403,7 +422,8 @@ class _Look:
         if start is not None:
             start = replace(start, events=start.events.after(0))  # a replay goes on with these
         unreadable = [number_of(path) for path in self._unreadable]
-        return Replay(self._place.disk, self._place.name, segments, start, self._clock, unreadable).run()
+        disk, name = self._place.disk, self._place.name
+        return Replay(disk, name, segments, start, self._clock, unreadable, self._emptied).run()
 
     def _judged(self, looked: Sequence[SegmentReport]) -> list[SegmentReport]:
         """Tell what is torn from what is damaged; also in the part of the log that opening would not read again."""
@@ -436,11 +456,19 @@ class _Look:
         return live
 
 
+def _told_short(segments: Sequence[SegmentReport], replay: Replay) -> list[SegmentReport]:
+    """The segments; of each whether the checkpoint that is gone on from knows of events behind its end."""
+    sizes = {segment.number: segment.size for segment in segments}
+    pointers = replay.events.pointers
+    short = {pointer >> OFFSET_BITS for pointer in pointers if pointer & MOST_OFFSET >= sizes[pointer >> OFFSET_BITS]}
+    return [replace(segment, emptied=segment.emptied or segment.number in short) for segment in segments]
+
+
 def _readable(replay: Replay, segments: Sequence[SegmentReport]) -> tuple[list[Entry], int]:
     """The events that can still be read, and how many of those that should be there cannot."""
-    flawed = {segment.number: segment for segment in segments if segment.damages or segment.gaps}
+    reports = {segment.number: segment for segment in segments}
     entries = replay.events.entries(0, len(replay.events))
-    events = [entry for entry in entries if entry.segment not in flawed or flawed[entry.segment].holds(entry.offset)]
+    events = [entry for entry in entries if reports[entry.segment].holds(entry.offset)]
     return events, replay.findings.lost_events + len(entries) - len(events)
 
 

@@ -111,7 +111,8 @@ class _Recovery:
         check_keys(place.disk, place.name, segments)
         for segment in unknown:
             self._set_aside_unknown(segment)
-        headless = [number_of(path) for path in unreadable if self._set_aside_unreadable(path)]
+        begun = known_numbers(place) if unreadable else set[int]()
+        headless = [number_of(path) for path in unreadable if self._set_aside_unreadable(path, begun)]
         sizes = {segment.header.number: segment.size for segment in found}
         start, bad, replay = self._replayed(loaded, found, sizes, segments, unreadable, headless)
         self._keep_damaged(segments, replay)
@@ -165,8 +166,11 @@ class _Recovery:
         """Read the log, and cut what is torn, which changes ``sizes``; if what follows was counted, once more."""
         place = self._place
         start, bad = loaded
+        emptied = emptied_segments(place, found) if headless else {}
+        # Where a header is left, the checkpoint may as well be that of a newer log: what is there counts.
+        emptied = {number: events for number, events in emptied.items() if number in headless}
         while True:
-            replay = Replay(place.disk, place.name, segments, start, self._clock, headless).run()
+            replay = Replay(place.disk, place.name, segments, start, self._clock, headless, emptied).run()
             if replay.cut is not None:
                 self._sums["torn_tails"] += 1
                 sizes.update(self._cut(segments, replay.cut))
@@ -186,10 +190,10 @@ class _Recovery:
             *(place.name, segment.header.number, target, segment.header.number),
         )
 
-    def _set_aside_unreadable(self, path: str) -> bool:
+    def _set_aside_unreadable(self, path: str, known: Collection[int]) -> bool:
         """Move a file without a readable header out of the way; False if it never held anything."""
         place = self._place
-        if was_never_begun(place.disk, path):
+        if was_never_begun(place.disk, path, known):
             place.disk.unlink(path)
             return False
         target = quarantine.move(place.disk, path, "unreadable")
@@ -313,9 +317,20 @@ def number_of(path: str) -> int:
 
 def last_number_of(place: Directories, found: Collection[int], unreadable: Sequence[str]) -> int:
     """The highest number that a segment of these directories ever had: no two may ever have the same."""
-    known = {number for each in checkpoints.readable(place.disk, place.main) for number in each.segments}
     kept = quarantine.numbers(place.disk, place.all)
-    return max((*found, *map(number_of, unreadable), *known, *kept), default=0)
+    return max((*found, *map(number_of, unreadable), *known_numbers(place), *kept), default=0)
+
+
+def known_numbers(place: Directories) -> set[int]:
+    """The numbers of the segments of which a checkpoint knows: they had their headers."""
+    return {number for each in checkpoints.readable(place.disk, place.main) for number in each.segments}
+
+
+def emptied_segments(place: Directories, found: Sequence[Found]) -> dict[int, frozenset[int]]:
+    """See :func:`.checkpoint.emptied`."""
+    salts = {segment.header.number: segment.header.salt for segment in found}
+    sizes = {segment.header.number: segment.size for segment in found}
+    return checkpoints.emptied(checkpoints.newest_of_log(place.disk, place.main, salts), sizes)
 
 
 def unknown_to(start: Checkpoint | None, found: Sequence[Found]) -> list[Found]:
@@ -331,8 +346,13 @@ def unknown_to(start: Checkpoint | None, found: Sequence[Found]) -> list[Found]:
     ]
 
 
-def was_never_begun(disk: Disk, path: str) -> bool:
-    """Whether a file without a readable header is what a crash between its creation and its header has left."""
+def was_never_begun(disk: Disk, path: str, known: Collection[int]) -> bool:
+    """Whether a file without a readable header is what a crash between its creation and its header has left.
+
+    :param known: see :func:`known_numbers`.
+    """
+    if number_of(path) in known:
+        return False
     file = disk.open(path)
     try:
         size = disk.size(file)

@@ -217,11 +217,11 @@ class _Repair:
             raise ChannelIOError(self._place.name, f"the second copy of the checkpoint could not be written: {error}")
 
     def _readable(self, events: Columns) -> Columns:
-        """Those that do not stand in what was taken out."""
-        mended = {segment.number: segment for segment in self._look().segments if segment.path in self._mended}
+        """Those that do not stand in what was taken out, nor behind the end of their segment."""
+        segments = {segment.number: segment for segment in self._look().segments}
         kept = Columns()
         for entry in events.entries(0, len(events)):
-            if entry.segment not in mended or mended[entry.segment].holds(entry.offset):
+            if segments[entry.segment].holds(entry.offset):
                 kept.append(entry)
         return kept
 

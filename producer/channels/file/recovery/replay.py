@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from struct import unpack
 
@@ -230,6 +230,7 @@ class Replay:
     :param segments: all that exist, by number.
     :param start: the checkpoint to go on from; None reads all.
     :param unreadable: numbers of the segments that are there and have no readable header.
+    :param emptied: events that the newest checkpoint has in segments that lost their ends or headers, by segment.
     :ivar events: what the channel holds.
     :ivar damaged: numbers of the segments with damaged records.
     :ivar lost: the numbers of events that stood there, as far as they can be told.
@@ -246,8 +247,12 @@ class Replay:
         start: checkpoints.Checkpoint | None,
         clock: Clock,
         unreadable: Collection[int] = (),
+        emptied: Mapping[int, frozenset[int]] | None = None,
     ) -> None:
         self._unreadable = frozenset(unreadable)
+        self._emptied = emptied or {}
+        # Of events in the checkpoint that is gone on from, those without a segment are counted when they are dropped.
+        self._counted = frozenset(start.events.sequences) if start is not None and emptied else frozenset[int]()
         self._disk, self._name, self._segments, self._start, self._clock = disk, name, segments, start, clock
         self.findings = Findings(from_checkpoint=start is not None)
         self.events = Columns() if start is None else start.events
@@ -402,6 +407,7 @@ class Replay:
             if flaw.segment not in self.damaged:
                 self.damaged.append(flaw.segment)
             gone.update(range(flaw.first_lost, min(flaw.last_lost, flaw.first_lost + _MOST_LOST) + 1))
+        gone |= {sequence for events in self._emptied.values() for sequence in events - self._counted}
         if gone:
             known = self._gone | set(self.events.sequences)
             self.lost = frozenset(filter(self._live.has, gone - known))
