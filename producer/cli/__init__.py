@@ -36,7 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             name = next((argument for argument in arguments if argument in COMMANDS), None)
             code = _main(arguments, name, ends_process=argv is None)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, RuntimeError) as error:
+            # Within the making of a class CPython 3.11 tells one as an error that it caused.
+            if KeyboardInterrupt not in (type(error), type(error.__cause__)):
+                raise
             # One that came within an exec of text, as dataclasses have it, makes CPython end the process by SIGINT
             # whatever the exit code is, unless another one follows.
             exec("")  # noqa: S102

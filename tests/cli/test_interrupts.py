@@ -169,3 +169,22 @@ def test_sigterm_while_text_is_executed_is_told_as_any_other(tmp_path: Path) -> 
     environment = os.environ | {"PYTHONPATH": paths}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (ended.returncode, ended.stderr) == (143, "producer agent: terminated\n")
+
+
+def test_an_interrupt_while_a_class_is_made_is_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CPython 3.11 makes an error of it, as modules are imported: one line, 130. Any other such error stays one."""
+
+    def failing(cause: BaseException) -> None:
+        def run(_args: object) -> int:
+            raise RuntimeError("Error calling __set_name__ on 'cached_property' instance 'x' in 'Y'") from cause
+
+        monkeypatch.setattr("producer.cli.completion.run", run)
+
+    failing(KeyboardInterrupt())
+    assert main(["completion", "bash"]) == 130
+    assert capsys.readouterr().err == "producer completion: interrupted\n"
+    failing(ValueError())
+    with pytest.raises(RuntimeError, match="__set_name__"):
+        main(["completion", "bash"])
