@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 import producer
 from producer import forks
 from producer.forks import Stage, call_in_child, hold_across_fork, watch_fork
+from tests.support.held_locks import AskedFor
 from tests.support.waiting import Call, passed
 
 
@@ -70,26 +73,75 @@ def test_there_is_one_registry() -> None:
     assert asking == {"forks.py"}
 
 
-class AskedFor:
-    """A lock that tells when somebody asks for it, and then waits as any lock does."""
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("kinds", [(ValueError,), (ValueError, KeyboardInterrupt)])
+def test_what_raises_in_a_child_keeps_nobody_else_from_being_told(kinds: tuple[type[BaseException], ...]) -> None:
+    """Neither those of its stage nor later ones: a producer that is not renewed would send its parent's records."""
+    order: list[str] = []
 
-    def __init__(self, asked: threading.Event) -> None:
-        self.lock, self._asked = threading.Lock(), asked
+    def failing(kind: type[BaseException]) -> None:
+        order.append(kind.__name__)
+        raise kind
 
-    def acquire(self) -> None:
-        """Tell, then take it."""
-        self._asked.set()
-        self.lock.acquire()
+    calls = [partial(failing, kind) for kind in kinds]
+    told = Told(order, "producer")
+    for call in calls:
+        call_in_child(call, Stage.CHANNELS)
+    call_in_child(lambda: order.append("channel"), Stage.CHANNELS)
+    watch_fork(told, Stage.PRODUCERS)
+    try:
+        assert in_child(order) == " ".join([*(kind.__name__ for kind in kinds), "channel", "producer"])
+    finally:
+        del forks._functions[Stage.CHANNELS][-1 - len(calls) :]
 
-    def release(self) -> None:
-        """Give it back."""
-        self.lock.release()
+
+def interrupt_once() -> Callable[[], None]:
+    """Raises what a handler of a signal raises, the first time."""
+    left = [KeyboardInterrupt()]
+
+    def interrupt() -> None:
+        if left:
+            raise left.pop()
+
+    return interrupt
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("when", ["before it is taken", "after it was taken"])
+def test_a_fork_that_is_interrupted_takes_what_it_holds_and_tells_everybody(when: str) -> None:
+    """Python forks all the same: nothing is given back that was not taken, by whomever, and the child is renewed."""
+    order: list[str] = []
+    steps = [interrupt_once(), lambda: None]
+    held = AskedFor(*(steps if when.startswith("before") else reversed(steps)))
+    told = Told(order, "child")
+    watch_fork(told, Stage.LOCKS)
+    hold_across_fork(held)
+    try:
+        assert in_child(order) == "child"
+    finally:
+        forks._held.remove(held)
+    assert Call(lambda: held.lock.acquire(blocking=False)).result()
+
+
+def test_a_fork_by_who_holds_such_a_lock_does_not_wait_for_itself() -> None:
+    """A handler of a signal, say, that forks in the midst of a change; the lock stays with the change."""
+    order: list[str] = []
+    held = AskedFor(lambda: order.append("taken"))
+    hold_across_fork(held)
+    try:
+        with held.lock:
+            in_child(order)
+            assert held._is_owned()
+    finally:
+        forks._held.remove(held)
+    assert order == []
+    assert not held._is_owned()
 
 
 def test_what_is_held_across_a_fork_is_whole_in_the_child() -> None:
     """A fork waits for the thread that changes something under such a lock; afterwards it is free on both sides."""
     forking, changing = threading.Event(), threading.Event()
-    held, halves = AskedFor(forking), list[str]()
+    held, halves = AskedFor(forking.set), list[str]()
 
     def change() -> None:
         with held.lock:
@@ -100,13 +152,13 @@ def test_what_is_held_across_a_fork_is_whole_in_the_child() -> None:
 
     changed = Call(change)
     passed(changing)
-    hold_across_fork(held)  # type: ignore[arg-type]  # it has what is needed of a lock
+    hold_across_fork(held)
     try:
         assert in_child(halves) == "one other"
     finally:
-        forks._held.remove(held)  # type: ignore[arg-type]
+        forks._held.remove(held)
     changed.result()
-    assert not held.lock.locked()
+    assert Call(lambda: held.lock.acquire(blocking=False)).result()
 
 
 @pytest.mark.parametrize("first", ["channels", "client"])

@@ -489,9 +489,10 @@ def _give_back(log: Log, notes: FileNotes | None, ownership: Ownership) -> None:
 
 
 def _abandon_in_child() -> None:
-    for channel in list(_channels):
-        channel.abandon_in_child()
-    _channels.clear()
+    with contextlib.ExitStack() as all_of_them:  # also if one of them raises
+        for channel in list(_channels):
+            all_of_them.callback(channel.abandon_in_child)
+        _channels.clear()
 
 
 call_in_child(_abandon_in_child, Stage.CHANNELS)

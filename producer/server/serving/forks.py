@@ -17,7 +17,7 @@ from typing import Any
 from ...forks import Stage, call_in_child, hold_across_fork
 
 # Guards _held: servers start and stop in any thread. Taken across a fork, so that a child finds it whole.
-_lock = threading.Lock()
+_lock = threading.RLock()
 _held: dict[int, tuple[socket.socket, Iterable[Any]]] = {}
 
 

@@ -28,7 +28,7 @@ _MOST_BYTES = 4096
 
 # Guards _held. Taken across a fork, and held while a file is opened and locked: a child that was forked in between
 # would not know of its copy, and keep the lock as long as it lives.
-_lock = threading.Lock()
+_lock = threading.RLock()
 _held: set[Ownership] = set()
 
 

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from producer import forks
 from producer.server import LogHubServer, ServerStartError
 from producer.server.store import ownership
 
+from ...support.held_locks import AskedFor
 from ...support.waiting import Call, eventually
 from ..client import LOGSTORE, PROJECT, Client, log_group
 from ..process import ServerProcess
@@ -101,27 +101,10 @@ def test_a_directory_without_locks_is_refused_in_words(tmp_path: Path, monkeypat
     assert ownership._held == set()
 
 
-@dataclass
-class AskedFor:
-    """A lock that tells when a fork asks for it."""
-
-    lock: threading.Lock
-    asked: threading.Event
-
-    def acquire(self) -> None:
-        """Tell, then take it."""
-        self.asked.set()
-        self.lock.acquire()
-
-    def release(self) -> None:
-        """Give it back."""
-        self.lock.release()
-
-
 def test_a_fork_in_the_moment_of_the_lock_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that another thread forks while the file is open and not locked yet has no copy of it afterwards."""
     asked, end = threading.Event(), os.pipe()
-    watched = [AskedFor(lock, asked) if lock is ownership._lock else lock for lock in forks._held]
+    watched = [AskedFor(asked.set, lock=lock) if lock is ownership._lock else lock for lock in forks._held]
     monkeypatch.setattr(forks, "_held", watched)
     forking: list[Call] = []
     flock = fcntl.flock

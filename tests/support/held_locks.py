@@ -1,0 +1,35 @@
+"""A lock that is held across forks, and tells of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class AskedFor:
+    """A lock that tells when somebody asks for it, and then waits as any lock does.
+
+    :param asked: called before it is taken.
+    :param then: called when it was.
+    :param lock: an ``RLock``; None makes one.
+    """
+
+    def __init__(
+        self, asked: Callable[[], object], then: Callable[[], object] = lambda: None, lock: Any = None
+    ) -> None:
+        self.lock, self._asked, self._then = lock or threading.RLock(), asked, then
+
+    def acquire(self) -> bool:
+        """Tell, then take it."""
+        self._asked()
+        self.lock.acquire()
+        self._then()
+        return True
+
+    def release(self) -> None:
+        """Give it back."""
+        self.lock.release()
+
+    def _is_owned(self) -> bool:
+        return bool(self.lock._is_owned())
