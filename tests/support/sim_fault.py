@@ -13,7 +13,7 @@ class Fault:
     :ivar skip: how many calls still succeed.
     :ivar left: how many then fail; None for all.
     :ivar number: the number of the error; None for an append that is only short.
-    :ivar written: bytes that an append writes nevertheless.
+    :ivar written: bytes that an append, or room that is laid out, gets nevertheless.
     :ivar met: how many calls have failed.
     """
 

@@ -253,10 +253,12 @@ class SimFS:
             return room
 
     def lay_out(self, file: int, start: int, end: int) -> None:
-        with self._call("lay_out", self._path(file), end - start):
+        with self._call("lay_out", self._path(file), end - start) as fault:
             handle = self._opened(file)
-            self._must_fit(end - len(handle.file.content), handle.path)
-            handle.file.write(start, bytes(end - start))
+            room = self._room(start, end - start, handle, fault)
+            handle.file.write(start, bytes(room))
+            if start + room < end:
+                raise error(errno.ENOSPC if fault is None else fault.number or errno.EIO, handle.path)
 
     def read(self, file: int, size: int, offset: int) -> bytes:
         with self._call("read", self._path(file)):
@@ -407,7 +409,7 @@ class SimFS:
         if not self._faults or name in SAFE:
             return None
         struck = [fault for fault in self._faults if fault.strikes(name)]
-        if struck and name not in ("append", "sync"):
+        if struck and name not in ("append", "lay_out", "sync"):
             raise error(struck[0].number or errno.EIO, path)
         return struck[0] if struck else None
 

@@ -62,9 +62,9 @@ A transaction's records are written in one piece when it commits: Puts and a Com
 channel's own, a Live and a Commit. What was put but not committed is never in the log.
 
 **Room.** Where commits wait for the disk, up to 1 MiB of zeros is laid out behind small ones, and those that follow are
-written over them: a sync is the writing of their bytes then, without that of a new size and place. A segment that is
-full, and a channel that is closed, give the room up; a process that died leaves it. So zeros at the end of a segment
-are nothing, unless the next segment tells by its first sequence number that events stood there.
+written over them: a sync is the writing of their bytes then, without that of a new size and place. The room is given up
+when a segment is full, and when a channel is closed; where a process died, by the next one. So zeros at the end of a
+segment are nothing, unless the next segment tells by its first sequence number that events stood there.
 
 **A sync that fails** gives a segment up: the system may have dropped what it could not write, and says so once. Nothing
 is appended to that segment any more. The next one begins with what is not known to be on the disk, and its pointer says

@@ -31,7 +31,7 @@ TRANSACTION_CAPACITY = 8
 #: Everything that may fail.
 OPERATIONS = (
     *("append", "sync", "rename", "unlink", "truncate", "sync_directory", "create", "open", "names", "allocate"),
-    *("append", "sync", "read", "lock", "rewrite", "*"),
+    *("append", "sync", "read", "lock", "rewrite", "lay_out", "free", "*"),
 )
 #: What threads do side by side.
 CALLS = ("put", "put", "take", "roll back", "checkpoint", "sync")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
 from producer.channels import FileChannel
+from producer.channels.file.recovery.inspection import DirectoryReport, examine
 from producer.channels.file.store.disk import Disk
 from producer.channels.file.store.format import (
     FIRST_RECORD,
@@ -138,6 +139,17 @@ def flip(disk: SimFS, path: str, offset: int) -> None:
     content = bytearray(disk.content(path))
     content[offset] ^= 0x10
     disk.put(path, bytes(content))
+
+
+def zero(disk: SimFS, path: str, start: int, end: int) -> None:
+    """These bytes never came to the disk."""
+    content = disk.content(path)
+    disk.put(path, content[:start] + bytes(end - start) + content[end:])
+
+
+def look(disk: SimFS, **options: Any) -> DirectoryReport:
+    """What can be told of the channel without opening it."""
+    return examine(DIRECTORY, disk=cast("Disk", disk), **options)
 
 
 def cut(disk: SimFS, path: str, size: int) -> None:

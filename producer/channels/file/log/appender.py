@@ -166,11 +166,12 @@ class Appender:
         """Make room for more runs of this size, if that is worth it, and the disk has plenty."""
         end = min(writer.size + ROOM, self._segment_size)
         wanted = end - writer.size
-        if size > _SMALL or wanted < size or not self._space.has(wanted):
+        if size > _SMALL or wanted < size:
             return
         try:
-            writer.lay_out(end)
-            self._space.used(wanted)
+            if self._space.has(wanted):
+                writer.lay_out(end)
+                self._space.used(wanted)
         except OSError:  # what was to be written is
             writer.trim()
 

@@ -6,6 +6,7 @@ anything is changed. The file is long because that order is one thing: each look
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -212,7 +213,7 @@ class _Recovery:
             try:
                 size = disk.size(file)
                 if size > offset:
-                    size = self._without_room(file, size, offset)
+                    size = give_up_room(disk, file, size, offset)
                     where = self._keep_end(segment.path, offset)
                     disk.truncate(file, offset)
                     disk.sync(file)
@@ -224,14 +225,6 @@ class _Recovery:
                 disk.close(file)
             sizes[segment.number] = min(size, offset)
         return sizes
-
-    def _without_room(self, file: int, size: int, offset: int) -> int:
-        """Cut off the room, of which no copy is needed; the size then."""
-        disk = self._place.disk
-        content = offset + content_end(disk.read(file, size - offset, offset))
-        if content < size:
-            disk.truncate(file, content)
-        return content
 
     def _keep_end(self, path: str, offset: int) -> str:
         """Keep a copy of what is about to be cut off; what to say of it.
@@ -258,7 +251,8 @@ class _Recovery:
         """What was read is on the disk, whatever the process before had left in the cache."""
         for segment in segments:
             if start is None or segment.number >= start.position.segment:
-                bring_to_disk(self._place.disk, segment, sizes[segment.number], replay.unsure_from)
+                whole = replay.whole.get(segment.number)
+                bring_to_disk(self._place.disk, segment, sizes[segment.number], replay.unsure_from, whole)
         for directory in self._place.all:
             self._place.disk.sync_directory(directory)
 
@@ -428,16 +422,35 @@ def told_missing(place: Directories, missing: Sequence[int]) -> str:
     )
 
 
-def bring_to_disk(disk: Disk, segment: Segment, size: int, unsure_from: int | None) -> None:
+def give_up_room(disk: Disk, file: int, size: int, offset: int) -> int:
+    """Cut off the room of a segment, of which no copy is needed; the size then.
+
+    :param offset: what stands before it is no room.
+    """
+    content = offset + content_end(disk.read(file, size - offset, offset))
+    if content < size:
+        disk.truncate(file, content)
+    return content
+
+
+def bring_to_disk(
+    disk: Disk, segment: Segment, size: int, unsure_from: int | None = None, whole: int | None = None
+) -> None:
     """Sync a segment, of which a sync may have failed in the process before.
 
     The system keeps then what it could not write, and takes it for written: to write it once more makes the sync true.
 
     :param size: where the segment ends.
-    :param unsure_from: a pointer: what stands before it is known to be on the disk.
+    :param unsure_from: a pointer: what stands before it is known to be on the disk; None if all is.
+    :param whole: behind it stands nothing but the room of the process before, which each one that dies would leave;
+        None if that is not known.
     """
     file = disk.open(segment.path)
     try:
+        there = disk.size(file)
+        if whole is not None and whole < there:
+            with contextlib.suppress(OSError):  # it is room to every reader
+                give_up_room(disk, file, there, whole)
         if unsure_from is not None and segment.number >= unsure_from >> OFFSET_BITS:
             offset = unsure_from & MOST_OFFSET if segment.number == unsure_from >> OFFSET_BITS else 0
             while offset < size and (data := disk.read(file, min(_BLOCK, size - offset), offset)):

@@ -206,6 +206,8 @@ class _SegmentPass:
         run, damage = self._run, self._loose or self._zeroed()
         self._finish()
         if damage is None:
+            if run is None:
+                self._replay.whole[self._segment.number] = self._end
             return
         if run is not None:
             transaction, torn = run.transaction, self._looks_torn(run)
@@ -237,6 +239,8 @@ class Replay:
     :ivar cut: where the log is to be cut, as what follows is torn; None if it is not.
     :ivar rerun: whether something behind the cut was counted: cut, and replay once more.
     :ivar unsure_from: a pointer: what stands from there on is not known to be on the disk; None if all is.
+    :ivar whole: where the records end, by number, of segments that were read and behind whose records nothing stands
+        but room.
     """
 
     def __init__(
@@ -262,6 +266,7 @@ class Replay:
         self.flaws: list[Flaw] = []
         self.lost: frozenset[int] = frozenset()
         self.damaged: list[int] = []
+        self.whole: dict[int, int] = {}
         self.cut: Cut | None = None
         self.rerun = False
         self._taken_by: list[tuple[int, list[int]]] = []

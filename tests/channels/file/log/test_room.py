@@ -8,25 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from producer.channels import Event, FileChannel
+from producer.channels import FileChannel
 from producer.channels.file.log.appender import ROOM
-from producer.channels.file.recovery.inspection import DirectoryReport, examine
+from producer.channels.file.store.space import FRESH
+from producer.testing import ManualClock
 from tests.channels.file.opening import (
     DIRECTORY,
     SEGMENT,
+    contents,
     cut,
     end_of,
     file_stats,
     fill,
     flip,
     killed,
+    look,
     names,
     open_channel,
     opened_channel,
     put_record,
     segments,
+    zero,
 )
-from tests.channels.helpers import drained, put, take
+from tests.channels.helpers import bodies, drained, put, take
 from tests.support.sim_file import SECTOR
 from tests.support.sim_fs import SimFS
 
@@ -37,16 +41,6 @@ def sizes(disk: SimFS) -> list[int]:
 
 def ends(disk: SimFS) -> list[int]:
     return [end_of(disk, path) for path in segments(disk)]
-
-
-def look(disk: SimFS) -> DirectoryReport:
-    return examine(DIRECTORY, disk=disk)  # type: ignore[arg-type]
-
-
-def zero(disk: SimFS, path: str, start: int, end: int) -> None:
-    """These bytes never came to the disk."""
-    content = disk.content(path)
-    disk.put(path, content[:start] + bytes(end - start) + content[end:])
 
 
 def test_commits_into_room_do_not_change_the_size_of_the_file() -> None:
@@ -124,6 +118,58 @@ def test_a_disk_that_cannot_lay_out_room_takes_the_commit_all_the_same() -> None
         put(channel, "b")
         assert sizes(disk)[0] > ends(disk)[0]
         assert drained(channel) == ["a", "b"]
+
+
+def test_a_disk_that_fails_in_the_midst_of_room_takes_the_commit_all_the_same() -> None:
+    """What was laid out before that is given up at once, or else written over."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        disk.fail("lay_out", written=700)
+        put(channel, "a")
+        assert sizes(disk) == ends(disk)
+        disk.fail("lay_out", written=700)
+        disk.fail("truncate")
+        put(channel, "b")
+        assert sizes(disk)[0] == ends(disk)[0] + 700
+        put(channel, "c")
+        assert drained(channel) == ["a", "b", "c"]
+
+
+def test_a_disk_that_does_not_say_what_is_free_takes_what_was_written() -> None:
+    """Nobody asks it for the sake of a take, but for room, which it need not have."""
+    disk, clock = SimFS(), ManualClock()
+    with opened_channel(disk, clock=clock) as channel:
+        disk.fail("lay_out")
+        put(channel, "a", "b")
+        clock.advance(2 * FRESH)
+        disk.fail("free")
+        assert take(channel) == ["a"]
+        assert sizes(disk) == ends(disk)
+    assert contents(disk) == ["b"]
+
+
+def test_the_room_of_processes_that_died_does_not_add_up() -> None:
+    """Whoever opens the channel gives it up; all the more where each start ends by a kill."""
+    disk = SimFS()
+    for life in range(5):
+        channel = open_channel(disk, segment_size=3 * ROOM)
+        put(channel, life)
+        disk = killed(channel, disk)
+        assert sizes(disk) == [*ends(disk)[:-1], ends(disk)[-1] + ROOM]
+    assert contents(disk) == ["0", "1", "2", "3", "4"]
+
+
+def test_room_that_cannot_be_given_up_does_not_keep_a_channel_from_opening() -> None:
+    """It is room to every reader."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    disk = killed(channel, disk)
+    disk.fail("truncate", times=None)
+    with opened_channel(disk) as again:
+        assert sizes(disk)[0] > end_of(disk, segments(disk)[0])
+        assert drained(again) == ["a"]
+        assert file_stats(again).torn_tails == 0
 
 
 def test_room_that_a_killed_process_left_is_no_torn_end_and_no_damage() -> None:
@@ -257,7 +303,7 @@ def test_a_commit_undone_in_room_is_never_found(tmp_path: Path) -> None:
 def test_a_child_that_drops_its_copy_leaves_the_parents_room_alone(tmp_path: Path) -> None:
     """It does not know where the parent's records end by now."""
     channel = FileChannel(tmp_path, minimum_free_space=0, reserve=0)
-    channel_put(channel, b"1")
+    put(channel, 1)
     ready, go = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
@@ -266,19 +312,14 @@ def test_a_child_that_drops_its_copy_leaves_the_parents_room_alone(tmp_path: Pat
         del channel
         os.write(ready[1], b"1")
         os._exit(0)
-    channel_put(channel, b"2")
+    put(channel, 2)
     os.write(go[1], b"1")
     os.read(ready[0], 1)
     os.waitpid(child, 0)
-    channel_put(channel, b"3")
+    put(channel, 3)
     channel.close()
     with FileChannel(tmp_path, minimum_free_space=0, reserve=0) as again:
-        assert [event.body for event in again.peek()] == [b"1", b"2", b"3"]
-
-
-def channel_put(channel: FileChannel, body: bytes) -> None:
-    with channel.transaction() as transaction:
-        transaction.put(Event({}, body))
+        assert bodies([*again.peek()]) == ["1", "2", "3"]
 
 
 def test_a_take_in_room_survives_a_kill() -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from producer.channels import FileChannel
-from producer.channels.file.recovery.inspection import DirectoryReport, examine
+from producer.channels.file.recovery.inspection import examine
 from producer.channels.file.store import disk as disks
 from producer.channels.file.store.disk import Disk
 from producer.errors import ChannelFormatError, ChannelIOError
@@ -22,6 +21,7 @@ from tests.channels.file.opening import (
     fill,
     flip,
     killed,
+    look,
     names,
     open_channel,
     opened_channel,
@@ -31,10 +31,6 @@ from tests.channels.file.opening import (
 from tests.channels.helpers import drained, put, take
 from tests.support.bad_sectors import BadSectors
 from tests.support.sim_fs import SimFS
-
-
-def look(disk: SimFS, **options: object) -> DirectoryReport:
-    return examine(DIRECTORY, disk=cast("Disk", disk), **options)  # type: ignore[arg-type]
 
 
 def test_looking_calls_nothing_that_changes_anything() -> None:

@@ -11,7 +11,6 @@ from typing import cast
 
 import pytest
 
-from producer.channels.file.recovery.inspection import DirectoryReport, examine
 from producer.channels.file.recovery.repair import Repair, repair
 from producer.channels.file.store.disk import Disk
 from producer.channels.file.store.format import FRAME_SIZE, SECTOR, Kind
@@ -26,6 +25,7 @@ from tests.channels.file.opening import (
     fill,
     flip,
     killed,
+    look,
     names,
     open_channel,
     opened_channel,
@@ -49,10 +49,6 @@ def keys(which: str) -> Keys:
 
 def mend(disk: SimFS, **options: object) -> Repair:
     return repair(DIRECTORY, disk=cast("Disk", disk), **options)  # type: ignore[arg-type]
-
-
-def look(disk: SimFS, **options: object) -> DirectoryReport:
-    return examine(DIRECTORY, disk=cast("Disk", disk), **options)  # type: ignore[arg-type]
 
 
 def damaged(count: int = 60, hit: int = 10) -> tuple[SimFS, list[str], str]:
