@@ -166,34 +166,60 @@ class ProcessFileChannel:
             if orphan is None:
                 continue
             try:
-                moved += self._move(orphan, own)
-            except ChannelFullError:
-                _log.info("channel %s: full while %s was adopted: the rest of it waits there", self.name, directory)
-                orphan.close()
-                break
+                events, full = self._move(orphan, own)
             except BaseException:
                 orphan.close()
                 raise
-            _close_or_remove(orphan)
+            moved += events
+            if full is None:
+                _close_or_remove(orphan)
+                continue
+            orphan.close()
+            if not full.never:
+                _log.info("channel %s: full while %s was adopted: the rest of it waits there", self.name, directory)
+                break
+            _log.error(
+                "channel %s: an event of %s can never fit: it, and what follows it there, waits until the limits are "
+                "raised, or `producer channel drain` delivers it: %s",
+                *(self.name, directory, full),
+            )
         return moved
 
-    def _move(self, orphan: FileChannel, own: FileChannel) -> int:
-        moved, origin = 0, None
+    def _move(self, orphan: FileChannel, own: FileChannel) -> tuple[int, ChannelFullError | None]:
+        """Move what there is room for, in ever smaller parts; how many events, and why not all of them."""
+        moved, most, origin, full = 0, _MOVED_AT_ONCE, None, None
         if own.notes is not None and orphan.notes is not None:
             origin = own.notes.adopt(orphan.notes)  # before the first event: nobody else goes on with its numbers
-        while True:
-            with orphan.transaction() as taking:
-                events = taking.take(_MOVED_AT_ONCE, max_bytes=_MOVED_BYTES, timeout=0)
-                if not events:
-                    break
-                with own.transaction() as putting:
-                    putting.put_many(events if origin is None else [_marked(event, origin) for event in events])
-                own.sync()  # whatever the policy: the orphan's copy is given up
-            moved += len(events)
-            self.adopted += len(events)
+        while most:
+            try:
+                events = self._move_some(orphan, own, origin, most, None if full is None else 0.0)
+            except ChannelFullError as error:
+                full, most = error, error.wanted // 2
+                continue
+            if not events:
+                full = None
+                break
+            moved += events
+            self.adopted += events
         if moved:
             _log.info("channel %s: %s adopted from %s", self.name, counted(moved, "event"), orphan.directory)
-        return moved
+        return moved, full
+
+    @staticmethod
+    def _move_some(orphan: FileChannel, own: FileChannel, origin: str | None, most: int, timeout: float | None) -> int:
+        """Move up to ``most`` events at once; how many.
+
+        :param timeout: to wait for room, seconds; None is ``keep_alive``.
+        :raises ChannelFullError: they do not fit.
+        """
+        with orphan.transaction() as taking:
+            events = taking.take(most, max_bytes=_MOVED_BYTES, timeout=0)
+            if events:
+                with own.transaction() as putting:
+                    putting.put_many(events if origin is None else [_marked(event, origin) for event in events])
+                    putting.commit(timeout)
+                own.sync()  # whatever the policy: the orphan's copy is given up
+        return len(events)
 
     @property
     def notes(self) -> FileNotes | None:

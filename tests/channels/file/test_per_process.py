@@ -74,6 +74,13 @@ def kill_one(base: Path, body: str, count: int = 3) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+def leave(place: Path, name: str, body: str, count: int = 1) -> None:
+    """A directory of this name, which no other one has taken over, as :func:`kill_one` leaves it."""
+    kill_one(place / "elsewhere", body, count)
+    (directory,) = directories(place / "elsewhere")
+    directory.rename(place / "base" / name)
+
+
 def in_child(work: Callable[[], object]) -> int:
     """Run ``work`` in a forked child, which then vanishes; its exit code."""
     child = os.fork()
@@ -141,11 +148,43 @@ def test_full_channel_adopts_as_much_as_it_holds(make: Make, tmp_path: Path) -> 
     channel = make(capacity=4, transaction_capacity=4)
     put(channel, b"1", b"2")
     kill_one(tmp_path / "base", "x", 3)
-    assert channel.adopt() == 0
+    assert channel.adopt() == 2
     assert len(directories(tmp_path / "base")) == 2
-    assert take_all(channel) == [b"1", b"2"]
-    assert channel.adopt() == 3
-    assert take_all(channel) == [b"x"] * 3
+    assert take_all(channel) == [b"1", b"2", b"x", b"x"]
+    assert channel.adopt() == 1
+    assert take_all(channel) == [b"x"]
+    assert len(directories(tmp_path / "base")) == 1
+
+
+def test_a_channel_with_lower_limits_than_before_adopts_what_there_is_room_for(make: Make, tmp_path: Path) -> None:
+    """More lies there than fits at all: it comes in parts, and every event comes."""
+    channel = make(byte_capacity=1000)
+    put(channel, b"mine")
+    leave(tmp_path, "large", "x" * 300, 10)
+    found = take_all(channel)
+    while moved := channel.adopt():
+        assert moved <= 3
+        found += take_all(channel)
+    assert found == [b"mine"] + [b"x" * 300] * 10
+    assert len(directories(tmp_path / "base")) == 1
+
+
+def test_an_event_that_can_never_be_adopted_is_told_and_does_not_hold_up_other_directories(
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stays where it is, with what follows it; the line says what is too small, and what to do."""
+    channel = make(byte_capacity=1000)
+    put(channel, b"mine")
+    leave(tmp_path, "0-large", "x" * 2000)
+    leave(tmp_path, "1-small", "small")
+    assert channel.adopt() == 1
+    assert take_all(channel) == [b"mine", b"small"]
+    assert (tmp_path / "base" / "0-large").exists()
+    assert not (tmp_path / "base" / "1-small").exists()
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "0-large can never fit" in line
+    assert "(byte_capacity)" in line
+    assert "producer channel drain" in line
 
 
 def test_adoption_is_on_the_disk_before_the_orphan_is_given_up(
