@@ -325,7 +325,8 @@ class Producer:
         :param timeout: seconds; None waits as long as the retries take.
         :raises FlushTimeoutError: it took longer; the deliveries go on.
         :raises ProducerError: called in a callback, or by a sink, a channel, a strategy for retries or a credentials
-            provider, on the producer's thread: it would wait for itself.
+            provider, on the producer's thread: it would wait for itself; or by a handler of a signal that has
+            interrupted a call of this package on its thread, which holds what would be waited for.
         """
         _check_timeout(timeout)
         pipeline = self._pipeline

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
+from .reentry import may_hold, waits
+
 
 class Clock(Protocol):
     """Where a stage gets its time, and how it waits."""
@@ -35,6 +37,7 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
     time = staticmethod(time.time)
 
+    @waits
     def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
         """As :meth:`Clock.wait_for`; a longer time than the platform can wait for is cut to what it can."""
         timeout = deadline.remaining(self)
@@ -120,6 +123,7 @@ class WaitingRoom:
         soon = self._clock.monotonic() + self._look_again
         return Deadline(soon if deadline.at is None else min(soon, deadline.at))
 
+    @may_hold
     def _enter(self, signal: SimpleQueue[None]) -> bool:
         """Be in the room; whether whoever woke this one took it out."""
         with self._lock:
@@ -128,6 +132,7 @@ class WaitingRoom:
                 self._signals.append(signal)
             return absent
 
+    @may_hold
     def _leave(self, signal: SimpleQueue[None], owed: bool) -> None:
         with self._lock:
             woken = signal not in self._signals
@@ -136,6 +141,7 @@ class WaitingRoom:
         if woken or owed:
             self.wake_one()
 
+    @may_hold
     def wake_one(self) -> None:
         """Let the one who has waited longest look again."""
         if self._signals:  # who enters a moment later looks after that
@@ -164,6 +170,7 @@ class WaitingRoom:
         for signal in tuple(self._signals):
             signal.put(None)
 
+    @may_hold
     def wake_all(self) -> None:
         """Let everybody look again."""
         with self._lock:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .errors import InvalidArgumentError, ResultFailedError
 from .forks import Stage, call_in_child
 from .loggers import get_logger
+from .reentry import may_hold
 from .results import Callback, Result
 
 if TYPE_CHECKING:
@@ -160,16 +161,14 @@ class SendFuture(Future[Result]):
         """
         self._holder.heed(self._position, self)
         loop = _running_loop()
-        with _watching:
-            watch = _watched(self)
-            if not watch.finished:
-                watch.callbacks = (*watch.callbacks, fn if loop is None else _InLoop(loop, fn))
-                return
+        if _watch_with(self, fn if loop is None else _InLoop(loop, fn)):
+            return
         try:
             fn(self)
         except Exception:  # noqa: BLE001  # whatever a user's code raises
             _log.exception("a done-callback raised; the record is settled all the same")
 
+    @may_hold
     def remove_done_callback(self, fn: _DoneCallback) -> int:
         """Take back what was given to :meth:`add_done_callback` and not called yet; how often it was there."""
         with _watching:
@@ -247,6 +246,17 @@ def _trouble(holder: ResultHolder) -> str:
     return f" (the last attempt: {attempts[-1].error_code}: {attempts[-1].error_message})" if attempts else ""
 
 
+@may_hold
+def _watch_with(future: SendFuture, callback: _DoneCallback) -> bool:
+    """Add a callback; False if it is too late."""
+    with _watching:
+        watch = _watched(future)
+        if not watch.finished:
+            watch.callbacks = (*watch.callbacks, callback)
+        return not watch.finished
+
+
+@may_hold
 def _watched(future: SendFuture) -> _Watch:
     with _watching:
         if future._watch is None or future._watch.process is not _process:

@@ -21,6 +21,7 @@ from ..pipeline.settling.outcomes import Abandonment
 from ..pipeline.settling.thinned_log import ThinnedLog
 from ..pipeline.threads import StageThread
 from ..records import SEQUENCED, StreamKey
+from ..reentry import may_hold
 from ..results import Result
 from ..wording import counted
 from .dead_letters import DeadLetters
@@ -156,6 +157,7 @@ class Acks:
         """
         return self._put_barrier(_Barrier(threading.Event(), acknowledged=False))
 
+    @may_hold
     def _put_barrier(self, barrier: _Barrier) -> threading.Event:
         with self._lock:
             if self._ended:

@@ -21,6 +21,7 @@ from ..pipeline.settling.settlement import attempt_of
 from ..pipeline.settling.thinned_log import ThinnedLog
 from ..pipeline.threads import StageThread
 from ..records import IDEMPOTENT, StreamKey
+from ..reentry import may_hold
 from ..results import Attempt, Result
 from .acks import Acks
 from .event_format import INSTANCE_SIZE, StoredRecord, UnreadableEventError, number_of, read_event
@@ -336,17 +337,22 @@ class Feeder:
         Also returns True when the channel has none left, for it may have dropped a damaged one, or have been wrong
         about their number.
         """
-        with self._lock:
-            # The take that goes on at this moment may have begun before the last event came.
-            idle = self._idle + 2
-            self._hurries += 1
+        # The take that goes on at this moment may have begun before the last event came.
+        idle = self._hurry(1) + 2
         try:
             self._pause.wake_all()
             return self._room.wait_until(lambda: self._is_fed(target, idle), deadline)
         finally:
-            with self._lock:
-                self._hurries -= 1
+            self._hurry(-1)
 
+    @may_hold
+    def _hurry(self, calls: int) -> int:
+        """So many more calls wait until all is fed; how often the channel had nothing."""
+        with self._lock:
+            self._hurries += calls
+            return self._idle
+
+    @may_hold
     def _is_fed(self, target: int, idle: int) -> bool:
         with self._lock:
             return self._ended or (not self._resuming and (self._fed >= target or self._idle >= idle))

@@ -6,9 +6,7 @@ A send waits for room in the channel, not for memory; the feeder takes the memor
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from types import FrameType
 
 from .. import patience
 from ..clock import Clock, Deadline
@@ -28,6 +26,7 @@ from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.open_records import RECORD_OVERHEAD
 from ..pipeline.pipeline import Pipeline
 from ..records import StreamKey, plain
+from ..reentry import may_hold
 from ..results import Callback
 from ..wording import counted
 from .event_format import ident_of, numbered, write_event
@@ -72,22 +71,6 @@ class Intake:
         self._turns = NumberTurns(clock)
         self.refusing = False
 
-    @classmethod
-    def refuse_reentry(cls) -> None:
-        """Refuse a finalizer, or a signal handler, that has interrupted this thread while it stores: it may hold a lock
-        that whoever ends the producer waits for.
-
-        :raises ProducerError: it has.
-        """
-        frame: FrameType | None = sys._getframe()
-        while frame is not None:
-            if frame.f_code is cls.store.__code__:
-                raise ProducerError(
-                    "a finalizer or a signal handler, which interrupted a send on this thread, called the producer "
-                    "again: nothing was done; let another thread do it"
-                )
-            frame = frame.f_back
-
     def bounded(self, pieces: Iterable[Piece]) -> list[Piece]:
         """The pieces, if they fit in the memory together: one transaction needs all of them at once.
 
@@ -105,6 +88,7 @@ class Intake:
             all_of_them.append(piece)
         return all_of_them
 
+    @may_hold
     def store(self, pieces: Sequence[Piece], callback: Callback | None) -> list[SendFuture]:
         """Store all of these, or none; their futures.
 

@@ -9,6 +9,7 @@ from ..errors import ChannelClosedError
 from ..interfaces import Channel, ChannelStats
 from ..loggers import get_logger
 from ..pipeline.settling.thinned_log import ThinnedLog
+from ..reentry import may_hold
 
 _log = get_logger("producer.durable")
 
@@ -41,6 +42,7 @@ class KnownStats:
         if self._last is None:
             self._last = dataclasses.replace(self.now(), open=False)
 
+    @may_hold
     def now(self) -> ChannelStats:
         """All of them."""
         if self._last is not None:

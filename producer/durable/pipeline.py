@@ -32,6 +32,7 @@ from ..pipeline.batching.open_records import OpenRecords
 from ..pipeline.pipeline import Pipeline
 from ..pipeline.threads import StageThread
 from ..records import StreamKey, plain
+from ..reentry import may_hold, refuse_reentry
 from ..results import Callback
 from ..wording import counted
 from .acks import Acks
@@ -201,6 +202,7 @@ class DurablePipeline:
         error = self.pipeline.stopped(key)
         return None if error is None or self.feeder.is_resuming(key) else error
 
+    @may_hold
     def resume(self, key: StreamKey) -> None:
         """Let a stopped stream go on, with what of it waits in the channel.
 
@@ -241,6 +243,7 @@ class DurablePipeline:
 
         :param timeout: seconds; None waits for ever.
         :raises FlushTimeoutError: it took longer; the deliveries go on.
+        :raises ProducerError: whoever calls has interrupted a call on this thread that holds what is waited for.
         """
         deadline = Deadline.after(self.clock, timeout)
         if not self.running or self._channel_stats.ended:
@@ -248,6 +251,7 @@ class DurablePipeline:
         try:
             self.pipeline.must_not_be_a_callback("flush")
             self.pipeline.must_not_work("flush", self.working_threads)
+            refuse_reentry()
             fed = self.feeder.wait_fed(self.put, deadline)
             self.pipeline.flush(deadline.remaining(self.clock))
         except FlushTimeoutError as error:
@@ -275,6 +279,7 @@ class DurablePipeline:
         """Events in the channel, taken ones included."""
         return self._channel_stats.stored
 
+    @may_hold
     def stats(self) -> Stats:
         """See :class:`~producer.metrics.Stats`."""
         stats, channel = self.pipeline.stats(), self._channel_stats.now()

@@ -15,6 +15,7 @@ from functools import partial
 
 from ..futures import SendFuture
 from ..interfaces import Channel, Stored
+from ..reentry import may_hold
 from ..results import Attempt, Callback, Result
 
 
@@ -37,13 +38,17 @@ class Waiting:
 
     def wait(self, timeout: float | None) -> None:
         """See :class:`~producer.futures.ResultHolder`; ends also when a batch takes the record over."""
+        event = self._awaited()
+        if event is not None:
+            event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+
+    @may_hold
+    def _awaited(self) -> threading.Event | None:
+        """What is set when it ends; None if it has."""
         with self._registry.lock:
-            if self._over:
-                return
-            if self._event is None:
+            if self._event is None and not self._over:
                 self._event = threading.Event()
-            event = self._event
-        event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+            return None if self._over else self._event
 
     def wake(self) -> None:
         """Let those go on who wait: there is a result, or another holder."""
@@ -212,6 +217,7 @@ class Registry:
             if isinstance(holder, Waiting):
                 self._heeded[holder.number] = future
 
+    @may_hold
     def heed(self, number: int, future: SendFuture) -> None:
         """Somebody is to be told of the result: keep the future."""
         with self.lock:

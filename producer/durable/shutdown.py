@@ -12,9 +12,9 @@ from ..clock import Deadline
 from ..loggers import get_logger
 from ..pipeline.shutdown import GRACE, graceful, join_handlers
 from ..pipeline.threads import undisturbed
+from ..reentry import refuse_reentry
 from ..wording import counted
 from .feeder import PATIENCE
-from .intake import Intake
 from .pipeline import DurablePipeline
 
 _log = get_logger("producer.shutdown")
@@ -36,7 +36,7 @@ class DurableCloser:
     def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
         """See :class:`~producer.pipeline.shutdown.Closer`; nothing is ever failed because of the deadline."""
         durable = self._durable
-        Intake.refuse_reentry()
+        refuse_reentry()
         self.begin()
         if durable.running:
             self._drain(deadline)

@@ -19,6 +19,7 @@ from ..loggers import get_logger
 from ..metrics import Counters, Stats
 from ..own_threads import at_work
 from ..records import StreamKey
+from ..reentry import refuse_reentry
 from ..results import Attempt
 from ..wording import counted
 from .accept import Admission
@@ -284,9 +285,11 @@ class Pipeline:
 
         :param timeout: seconds; None waits for ever.
         :raises FlushTimeoutError: it took longer; the deliveries go on.
+        :raises ProducerError: whoever calls has interrupted a call on this thread that holds what is waited for.
         """
         self.must_not_be_a_callback("flush")
         self.must_not_work("flush")
+        refuse_reentry()
         deadline = Deadline.after(self.clock, timeout)
         serial = self.submit_open()
         if self.threadless:

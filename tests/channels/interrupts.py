@@ -47,12 +47,16 @@ def _in_finalizer(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-class _Tracer:
-    """Raises KeyboardInterrupt at the ``at``-th place inside the package."""
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
-    def __init__(self, at: int, anywhere: Collection[str]) -> None:
+
+class _Tracer:
+    """Calls ``handler`` at the ``at``-th place inside the package."""
+
+    def __init__(self, at: int, anywhere: Collection[str], handler: Callable[[], object]) -> None:
         self.left = at
-        self._anywhere = anywhere
+        self._anywhere, self._handler = anywhere, handler
         self.raised = False
         self._last: dict[FrameType, int] = {}
 
@@ -88,7 +92,7 @@ class _Tracer:
         self.left -= 1
         if self.left == 0:
             self.raised = True
-            raise KeyboardInterrupt  # Python ends the tracing
+            self._handler()  # if it raises, Python ends the tracing
 
     def forget(self) -> None:
         """Let go of the frames."""
@@ -99,27 +103,33 @@ class _Tracer:
 Scenario = Callable[[], Any]
 
 
-def interrupted_everywhere(scenario: Scenario, at_least: int, anywhere: Collection[str] = ()) -> int:
+def interrupted_everywhere(
+    scenario: Scenario,
+    at_least: int,
+    anywhere: Collection[str] = (),
+    handler: Callable[[], object] = _interrupt,
+) -> int:
     """Run ``scenario`` with an interrupt at the first place, the second, … until the operation ends without one.
 
     :param at_least: how many places there must have been, so that a test cannot pass by finding none.
     :param anywhere: functions in which every instruction is a place, whatever CPython does.
+    :param handler: what runs there.
     :returns: how many there were.
     """
     gc.collect()
     gc.freeze()  # to look for garbage is quick then
     try:
-        places = _interrupted_everywhere(scenario, anywhere)
+        places = _interrupted_everywhere(scenario, anywhere, handler)
     finally:
         gc.unfreeze()
     assert places > at_least, f"only {places} places"
     return places
 
 
-def _interrupted_everywhere(scenario: Scenario, anywhere: Collection[str]) -> int:
+def _interrupted_everywhere(scenario: Scenario, anywhere: Collection[str], handler: Callable[[], object]) -> int:
     for at in itertools.count(1):
         operation, check = scenario()
-        tracer, before = _Tracer(at, anywhere), sys.gettrace()
+        tracer, before = _Tracer(at, anywhere, handler), sys.gettrace()
         sys.settrace(tracer)
         try:
             operation()

@@ -12,8 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +31,11 @@ from producer.channels import ProcessFileChannel
 from producer.durable.event_format import read_event
 from producer.durable.shutdown import DurableCloser
 from producer.pipeline.shutdown import Shutdown
+from producer.results import Callback
 from producer.testing import RecordingSink, ScriptedSink
-from tests.channels.interrupts import interrupted_everywhere
 from tests.durable.kit import LOG, KeptChannel, by_hand, crashed, durable, file_channel, pipeline_of, values
-from tests.support.pipelines import KEY, config, record
+from tests.support.closing import each_is_told_once, sent
+from tests.support.pipelines import config
 from tests.support.sinks import DeadSink, GatedSink
 from tests.support.waiting import PATIENCE, Call, eventually
 
@@ -180,7 +179,6 @@ def test_close_waits_for_no_batch_whose_attempt_has_just_failed(request: pytest.
 
 def test_at_the_deadline_an_attempt_that_hangs_is_left_too_and_may_have_been_stored() -> None:
     """close(timeout) ends in time, names the thread that hangs, and the record stays in the channel."""
-    from producer import CloseTimeoutError
 
     sink, channel = GatedSink(), KeptChannel()
     producer = durable(sink, channel, name="late", io_thread_count=1, batch_count_threshold=1)
@@ -619,27 +617,30 @@ def test_what_a_sink_raises_at_its_end_reaches_who_closes(tmp_path: Path, behind
         file_channel(tmp_path / "d").close()  # it is not locked any more
 
 
-def test_a_close_by_who_interrupts_a_send_on_its_own_thread_is_refused() -> None:
-    """A handler of a signal, say: the send below it may hold what the close would wait for, for ever."""
+@pytest.mark.parametrize("call", ["close", "flush"])
+def test_who_interrupts_a_send_on_its_own_thread_is_refused_what_would_wait(call: str) -> None:
+    """A handler of a signal, say: the send below it may hold what the call would wait for, for ever."""
     refused: list[BaseException] = []
 
     class Interrupted(KeptChannel):
         def transaction(self) -> Any:
-            try:
-                shutdown.close(PATIENCE)
-            except ProducerError as error:
-                refused.append(error)
+            if threading.current_thread() is sending.thread:
+                try:
+                    getattr(producer, call)()
+                except ProducerError as error:
+                    refused.append(error)
             return super().transaction()
 
     channel = KeptChannel()
-    one = by_hand(RecordingSink(), channel)
-    shutdown = Shutdown(one.pipeline, DurableCloser(one))
+    producer = durable(RecordingSink(), channel)
+    producer.send("p", "l", LOG).result(PATIENCE)
+    began = threading.Event()
     channel.__class__ = Interrupted
-    future = one.accept(KEY, record(), 1, None)
+    sending = Call(lambda: began.wait(PATIENCE) and producer.send("p", "l", LOG))
+    began.set()
+    sending.result().result(PATIENCE)
     assert "let another thread do it" in str(refused[0])
-    channel.__class__ = KeptChannel
-    shutdown.close(PATIENCE)
-    assert future.done()
+    producer.close(PATIENCE)
 
 
 @pytest.mark.parametrize("fed", [False, True])
@@ -648,24 +649,11 @@ def test_wherever_a_close_is_interrupted_each_record_that_stays_is_told_of_once(
 ) -> None:
     """Whether a batch holds it or not: nobody waits for ever for what this close has left in the channel."""
 
-    def scenario() -> tuple[Callable[[], object], Callable[[bool], None]]:
-        one, told = by_hand(RecordingSink(), KeptChannel()), list[Result]()
-        for handler in one.pipeline.settlement.handlers:
-            handler.thread.start()
-        futures = [one.accept(KEY._replace(topic=str(i)), record(), 1, told.append) for i in range(3)]
+    def opened(callback: Callback) -> tuple[Shutdown, list[SendFuture]]:
+        one = by_hand(RecordingSink(), KeptChannel())
+        futures = sent(one.pipeline, one.accept, callback)
         if fed:
             one.feeder.run_once(0)
-        shutdown = Shutdown(one.pipeline, DurableCloser(one))
+        return Shutdown(one.pipeline, DurableCloser(one)), futures
 
-        def close() -> None:
-            with suppress(CloseTimeoutError):
-                shutdown.close(0.0)
-
-        def check(_interrupted: bool) -> None:
-            shutdown.close(PATIENCE)
-            eventually(lambda: len(told) == 3)
-            assert all(future.done() for future in futures)
-
-        return close, check
-
-    interrupted_everywhere(scenario, at_least=60)
+    each_is_told_once(opened, at_least=60)

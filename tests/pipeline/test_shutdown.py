@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from queue import SimpleQueue
 
 import pytest
@@ -22,13 +21,17 @@ from producer import (
     ProducerError,
     RejectedError,
     Result,
+    SendFuture,
     SendTimeoutError,
 )
 from producer.clock import Deadline
+from producer.interfaces import Delivery
 from producer.pipeline.batching.batch import BatchState
 from producer.pipeline.shutdown import Shutdown
+from producer.results import Callback
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
-from tests.channels.interrupts import interrupted_everywhere
+from tests.support.clocks import JumpingClock
+from tests.support.closing import each_is_told_once, sent
 from tests.support.pipelines import KEY, config, record, threadless
 from tests.support.sinks import DeadSink, GatedSink
 from tests.support.waiting import PATIENCE, Call, eventually, passed
@@ -94,6 +97,30 @@ def test_batches_that_wait_for_a_retry_get_one_last_attempt_at_once() -> None:
         producer.close(PATIENCE)
         assert (future.exception(0) is None) == (error is None)
         assert len(sink.attempts) == 2
+
+
+@pytest.mark.parametrize(
+    ("drain_timeout_ms", "timeout", "patience"), [(60_000, 10.0, 5.0), (3_000, 10.0, 3.0), (3_000, None, 3.0)]
+)
+def test_close_lets_retries_go_on_for_the_drain_timeout_or_half_of_its_own(
+    drain_timeout_ms: int, timeout: float | None, patience: float
+) -> None:
+    """Every second until then, as before the close; then once more, at once."""
+    clock, at = JumpingClock(), list[float]()
+
+    def down(_delivery: Delivery) -> NetworkError:
+        at.append(clock.monotonic() - began)
+        return NetworkError("R", "down")
+
+    backoff = {"base_retry_backoff_ms": 1000, "max_retry_backoff_ms": 1000}
+    options = {"drain_timeout_ms": drain_timeout_ms, "retries": 100}
+    pipeline = threadless(ScriptedSink([down] * 100), clock, **options, **backoff)
+    future = pipeline.accept(KEY, record(), 1, None)
+    began = clock.monotonic()
+    Shutdown(pipeline).close(timeout)
+    assert future.done()
+    assert at[:-1] == [float(second) for second in range(int(patience) + 1)][: len(at) - 1]
+    assert at[-1] == patience
 
 
 def test_what_is_left_at_the_deadline_fails_by_name_and_is_counted() -> None:
@@ -412,26 +439,11 @@ def test_a_close_that_is_interrupted_can_be_resumed() -> None:
 def test_wherever_a_close_is_interrupted_each_record_is_told_of_once(without_coverage: None) -> None:
     """What it gives up is settled whole: the next close waits for nothing, no callback and no memory is left."""
 
-    def scenario() -> tuple[Callable[[], object], Callable[[bool], None]]:
-        pipeline, told = threadless(RecordingSink()), list[Result]()
-        for handler in pipeline.settlement.handlers:
-            handler.thread.start()
-        futures = [pipeline.accept(KEY._replace(topic=str(i)), record(), 1, told.append) for i in range(3)]
-        shutdown = Shutdown(pipeline)
+    def opened(callback: Callback) -> tuple[Shutdown, list[SendFuture]]:
+        pipeline = threadless(RecordingSink())
+        return Shutdown(pipeline), sent(pipeline, pipeline.accept, callback)
 
-        def close() -> None:
-            with suppress(CloseTimeoutError):
-                shutdown.close(0.0)
-
-        def check(_interrupted: bool) -> None:
-            shutdown.close(PATIENCE)
-            eventually(lambda: len(told) == 3)
-            assert all(future.done() for future in futures)
-            assert pipeline.budget.usage() == (0, 0)
-
-        return close, check
-
-    interrupted_everywhere(scenario, at_least=100)
+    each_is_told_once(opened, at_least=100)
 
 
 def test_one_who_waits_for_a_close_takes_over_when_it_is_interrupted() -> None:

@@ -25,6 +25,7 @@ from ...errors import AttemptError
 from ...futures import ResultHolder, SendFuture
 from ...interfaces import Payload, Record, SequenceId
 from ...records import SEQUENCED, StreamKey
+from ...reentry import may_hold
 from ...results import Attempt, Callback, Result
 from .doubt import Doubt
 from .open_records import ONE_LOG_EACH, OpenRecords, Sealed
@@ -285,6 +286,7 @@ class ProducerBatch:
         with self._lock:
             return self._move(to)
 
+    @may_hold
     def claim(self) -> bool:
         """Go from ``OPEN`` to ``QUEUED``; False if another thread did so before.
 
@@ -323,6 +325,7 @@ class ProducerBatch:
         """See :class:`~producer.futures.ResultHolder`."""
         return None if self.parts is None else self.parts.find(position)
 
+    @may_hold
     def heed(self, position: int, future: SendFuture) -> None:
         """See :class:`~producer.futures.ResultHolder`."""
         if self.result is not None:  # after a fork there may be nobody left to give the lock back
@@ -349,12 +352,16 @@ class ProducerBatch:
 
     def wait(self, timeout: float | None) -> None:
         """See :class:`~producer.futures.ResultHolder`."""
+        event = self._awaited()
+        if not self.state.final:
+            event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+
+    @may_hold
+    def _awaited(self) -> threading.Event:
         with self._lock:  # two threads that wait at the same time share one event
             if self._event is None:
                 self._event = threading.Event()
-            event = self._event
-        if not self.state.final:
-            event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+            return self._event
 
     def wake(self) -> None:
         """Let those go on who wait for the result: it is there, or is another batch's to give."""

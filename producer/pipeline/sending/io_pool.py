@@ -20,6 +20,7 @@ from ...clock import (
 from ...loggers import get_logger
 from ...metrics import DestinationStats
 from ...records import StreamKey
+from ...reentry import may_hold
 from ..batching.batch import ProducerBatch
 from ..threads import StageThread
 from .fair_queue import FairQueue, Report, Turn
@@ -123,6 +124,7 @@ class IOThreadPool:
         finally:
             self._wake_next()
 
+    @may_hold
     def stats(self) -> tuple[DestinationStats, ...]:
         """See :attr:`~producer.metrics.Stats.destinations`."""
         now = self._clock.monotonic()

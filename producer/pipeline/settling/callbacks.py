@@ -19,6 +19,7 @@ from contextlib import suppress
 
 from ...futures import SendFuture, settle_future
 from ...loggers import get_logger
+from ...reentry import may_hold
 from ...results import Callback, Result
 from ..batching.batch import ProducerBatch
 from ..threads import StageThread
@@ -100,6 +101,7 @@ class BatchHandler:
             while self.run_next():
                 pass
 
+    @may_hold
     def barrier(self) -> threading.Event:
         """An event that is set once everything handed over so far is done."""
         passed = threading.Event()
