@@ -21,6 +21,7 @@ from producer.durable.pipeline import DurablePipeline
 from producer.durable.taking import Taking
 from producer.interfaces import Event
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
+from tests.channels.file.opening import open_channel
 from tests.channels.interrupts import interrupted_everywhere
 from tests.durable.kit import (
     KeptChannel,
@@ -29,6 +30,7 @@ from tests.durable.kit import (
     durable,
 )
 from tests.support.pipelines import KEY, record
+from tests.support.sim_fs import SimFS
 from tests.support.sinks import DeadSink
 from tests.support.waiting import PATIENCE, eventually
 
@@ -176,6 +178,31 @@ def test_what_the_dead_letters_refuse_stays_in_the_channel(caplog: pytest.LogCap
     assert "refused 1 event, which is kept in the channel" in caplog.text
     one.give_back()
     assert [read_event(event).record for event in channel.events()] == [record("c")]
+
+
+def test_what_a_full_disk_refuses_as_dead_letters_is_buried_by_the_next_producer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Both share the disk: nothing is lost, the memory is given back, and what was delivered is forgotten."""
+    disk = SimFS()
+    paths = "/channel", "/dead"
+    channel, dead = (open_channel(disk, directory=path, reserve=2000) for path in paths)
+    one = by_hand(ScriptedSink([REJECTED, None]), channel, dead, batch_count_threshold=1)
+    _accept(one, "bad", "good")
+    disk.capacity = disk.used
+    _settled(one)
+    stats = one.stats()
+    assert (stats.dead_lettered, stats.kept_back, stats.stored, stats.delivered) == (0, 1, 1, 1)
+    assert stats.memory_used == 0
+    assert "0 bytes free" in caplog.text
+    one.give_back()
+    disk.capacity = None
+    channel, dead = (open_channel(disk, directory=path) for path in paths)
+    second = by_hand(ScriptedSink([REJECTED]), channel, dead, batch_count_threshold=1)
+    _settled(second)
+    assert [read_event(event).record for event in dead.peek()] == [record("bad")]
+    assert second.stored == 0
+    second.give_back()
 
 
 def test_a_dead_letter_channel_that_breaks_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ import gc
 import threading
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,35 @@ def test_who_waits_goes_on_when_a_batch_takes_the_record_over() -> None:
     holder.result = FAILED
     holder.done.set()
     assert call.result().result is FAILED
+
+
+def test_who_waits_for_another_record_does_not_go_on_when_a_batch_takes_one_over() -> None:
+    """Only who waits for this one follows it; the registry has let go of it."""
+    registry = _registry()
+    taken, other = registry.open(2, None)
+    calls = [Call(partial(future.exception, PATIENCE)) for future in (taken, other)]
+    waiting, still = taken._holder, other._holder
+    eventually(lambda: waiting._event and still._event)  # type: ignore[attr-defined]
+    assert registry.claim(0) is taken
+    holder = taken._holder = _Holder()
+    registry.adopted(waiting)  # type: ignore[arg-type]
+    eventually(holder.asked.is_set)
+    assert not still._event.is_set()  # type: ignore[attr-defined]
+    assert registry.left_in_child() == [other]
+    holder.result = FAILED
+    holder.done.set()
+    still.settle(FAILED)  # type: ignore[attr-defined]
+    assert [call.result().result for call in calls] == [FAILED, FAILED]
+
+
+def test_who_waited_before_the_record_was_fed_has_the_result_of_its_batch() -> None:
+    """The feeder lets him go on once a batch has it."""
+    one = by_hand(RecordingSink(), KeptChannel(), batch_count_threshold=1)
+    future = one.accept(KEY, record(), 1, None)
+    call, waiting = Call(lambda: future.result(PATIENCE)), future._holder
+    eventually(lambda: waiting._event)  # type: ignore[attr-defined]
+    drive(one)
+    assert call.result().successful
 
 
 def test_a_wakeup_before_the_wait_is_not_lost() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,8 +21,10 @@ from producer import (
 )
 from producer.channels import MemoryChannel
 from producer.pipeline.sending.outage_log import LONGEST_INTERVAL, OutageLog
+from producer.records import StreamKey
 from producer.testing import ManualClock, ScriptedSink
 from tests.support.answering import answering
+from tests.support.pipelines import record, threadless
 from tests.support.waiting import eventually
 
 NO_ROUTE = NetworkError("RequestError", "no route to host")
@@ -44,12 +47,13 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @contextmanager
 def hasty(producer: Producer) -> Iterator[Producer]:
-    """A producer that is closed without waiting for what cannot be delivered."""
+    """A producer that is closed without waiting for what cannot be delivered; no later test sees what it logs."""
     try:
         yield producer
     finally:
         with suppress(CloseTimeoutError):
             producer.close(timeout=0)
+        eventually(lambda: not any(thread.name.startswith(f"{producer.name}-") for thread in threading.enumerate()))
 
 
 @pytest.mark.parametrize(
@@ -148,11 +152,12 @@ def test_one_logstore_over_its_quota_is_not_the_whole_destination(caplog: pytest
     sink = ScriptedSink(
         lambda delivery: busy if delivery.key.logstore == "full" and len(sink.attempts) < 6 else None for _ in range(9)
     )
-    config = ProducerConfig(batch_count_threshold=1, base_retry_backoff_ms=1, io_thread_count=1)
-    with caplog.at_level(logging.INFO, "producer"), Producer(config=config, sink=sink) as producer:
-        futures = [producer.send("p", name, {"k": "v"}) for name in ("full", "other", "full")]
-        for future in futures:
-            future.result(20)
+    pipeline = threadless(sink, batch_count_threshold=1, base_retry_backoff_ms=1)
+    with caplog.at_level(logging.INFO, "producer"):
+        for name in ("full", "other", "full"):
+            pipeline.accept(StreamKey("p", name), record(), 1, None)
+        pipeline.flush(20)
+    assert len(sink.records()) == 3
     said = [record.getMessage() for record in caplog.records if "attempt" in record.getMessage()]
     assert "p logstore full: attempt 1 failed" in said[0]
     assert "p logstore full: works again" in said[1]
