@@ -1,4 +1,7 @@
-"""Sends that wait without blocking an event loop: on a thread, one after the other, in the order of asking."""
+"""Calls that wait without blocking an event loop: sends one after the other, in the order of asking, and all else each
+on a thread of its own. None is a thread of the loop's own pool: that has few, which all of a program's ``to_thread``
+share, and ``asyncio.run`` waits at its end for what the cancelled have begun.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,41 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TypeVar
 
 from .errors import ProducerError
 from .futures import SendFuture
 
+T = TypeVar("T")
 Job = tuple[Callable[[], SendFuture], "Future[SendFuture]"]
+
+
+async def on_a_thread(call: Callable[[], T], name: str) -> T:
+    """What ``call`` returns, or raises, on a daemon thread, which goes on when whoever awaits it is cancelled.
+
+    :param name: of the thread.
+    :raises ProducerError: no thread could be started.
+    """
+    from asyncio import wrap_future  # noqa: PLC0415  # most programs have no loop, and asyncio is large
+
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from here on nobody can cancel it
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001  # told to whoever awaits it
+            future.set_exception(error)
+
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError as error:
+        raise _no_thread(error) from error
+    return await wrap_future(future)
+
+
+def _no_thread(error: RuntimeError) -> ProducerError:
+    return ProducerError(f"no thread could be started to wait on: {error}")
 
 
 class WaitingThreads:
@@ -51,7 +84,7 @@ class WaitingThreads:
                 self._jobs.clear()
         for _, future in stranded:
             if future.set_running_or_notify_cancel():
-                future.set_exception(ProducerError(f"no thread could be started to wait on: {error}"))
+                future.set_exception(_no_thread(error))
 
     def _next(self) -> Job | None:
         with self._lock:

@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self
 
 from . import lifecycle
-from .async_send import WaitingThreads
-from .clock import Clock, Deadline, SystemClock
+from .async_send import WaitingThreads, on_a_thread
+from .clock import Clock, Deadline, RevocableDeadline, SystemClock
 from .config import ProducerConfig, ProjectConfig, option_names
 from .errors import ConfigError, InvalidArgumentError, ProducerClosedError, SendTimeoutError
 from .foreign_names import by_name, hint, meant_method
@@ -334,16 +334,20 @@ class Producer:
             pipeline.flush(timeout)
 
     async def aflush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # deliveries go on
-        """As :meth:`flush`, without blocking the event loop."""
-        from asyncio import to_thread  # noqa: PLC0415  # most programs have no loop, and asyncio is large
-
-        await to_thread(self.flush, timeout)
+        """As :meth:`flush`, without blocking the event loop; ends when the one who awaits it is cancelled."""
+        _check_timeout(timeout)
+        pipeline = self._pipeline
+        if pipeline is None:
+            return
+        deadline = RevocableDeadline.after(self._clock, timeout)
+        try:
+            await on_a_thread(partial(pipeline.flush_until, deadline, timeout), f"{self.name}-aflush")
+        finally:
+            deadline.revoke()
 
     async def aclose(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # one budget for all stages
         """As :meth:`close`, without blocking the event loop; goes on when the one who awaits it is cancelled."""
-        from asyncio import to_thread  # noqa: PLC0415
-
-        await to_thread(self.close, timeout)
+        await on_a_thread(partial(self.close, timeout), f"{self.name}-aclose")
 
     def close(self, timeout: float | None = None) -> None:
         """End in order: refuse ``send``, let retries go on for ``drain_timeout_ms`` (or half of ``timeout``), give
@@ -414,9 +418,7 @@ class Producer:
         timeout: float = 10.0,  # noqa: ASYNC109  # of the request, which no cancellation ends
     ) -> str:
         """As :meth:`check`, without blocking the event loop."""
-        from asyncio import to_thread  # noqa: PLC0415  # most programs have no loop, and asyncio is large
-
-        return await to_thread(self.check, project, logstore, timeout=timeout)
+        return await on_a_thread(partial(self.check, project, logstore, timeout=timeout), f"{self.name}-acheck")
 
     def stats(self) -> Stats:
         """What the producer has done and holds at this moment."""

@@ -7,9 +7,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Protocol
+from typing import Protocol, Self
 
 from .reentry import may_hold, waits
 
@@ -55,7 +55,7 @@ class Deadline:
     at: float | None
 
     @classmethod
-    def after(cls, clock: Clock, timeout: float | None) -> Deadline:
+    def after(cls, clock: Clock, timeout: float | None) -> Self:
         """The instant ``timeout`` seconds from now; None is never."""
         return cls(None if timeout is None else clock.monotonic() + timeout)
 
@@ -74,6 +74,25 @@ NO_DEADLINE = Deadline(None)
 
 #: Who waits for others, whom a signal handler's exception may keep from waking him, looks again after so many seconds.
 LOOK_AGAIN = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RevocableDeadline(Deadline):
+    """One that another thread can bring forward to this moment; whoever waits for it looks every ``LOOK_AGAIN``."""
+
+    _revoked: threading.Event = field(default_factory=threading.Event)
+
+    def revoke(self) -> None:
+        """Let it have passed."""
+        self._revoked.set()
+
+    def remaining(self, clock: Clock) -> float | None:
+        """As :meth:`Deadline.remaining`."""
+        return 0.0 if self._revoked.is_set() else Deadline.remaining(self, clock)
+
+    def expired(self, clock: Clock) -> bool:
+        """As :meth:`Deadline.expired`."""
+        return self._revoked.is_set() or Deadline.expired(self, clock)
 
 
 class WaitingRoom:

@@ -24,7 +24,7 @@ from producer.channels import FileChannel
 from producer.testing import RecordingSink
 from tests.support.pipelines import config
 from tests.support.sinks import GatedSink
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE, Call, eventually
 
 #: What takes most of the memory of :func:`small`.
 LARGE = {"m": "x" * 40_000}
@@ -153,6 +153,50 @@ def test_a_closed_producer_ends_the_wait(gated: GatedSink) -> None:
         await closing
 
     asyncio.run(main())
+    assert len(gated.records()) == 1
+
+
+def threads_of(producer: Producer, kind: str) -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == f"{producer.name}-{kind}"]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_cancelled_flush_holds_nobody_up_and_ends(gated: GatedSink, *, durable: bool) -> None:
+    """While a server hangs: neither what else the program does on threads, nor the end of its loop; no thread stays."""
+
+    async def main() -> None:
+        producer.send("p", "l", {"n": 1})
+        for _ in range(40):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.aflush(), 0.001)
+        assert await asyncio.to_thread(lambda: "done") == "done"
+
+    producer = Producer(sink=gated, config=config(linger_ms=1), channel=MemoryChannel() if durable else None)
+    try:
+        Call(lambda: asyncio.run(main())).result()
+        eventually(lambda: not threads_of(producer, "aflush"), "no thread that waits")
+    finally:
+        gated.gate.set()
+        producer.close(PATIENCE)
+    assert len(gated.records()) == 1
+
+
+def test_a_cancelled_close_goes_on_behind_the_end_of_its_loop(gated: GatedSink) -> None:
+    """The loop does not wait for it; what was accepted is delivered."""
+
+    async def main() -> None:
+        producer.send("p", "l", {"n": 1})
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(producer.aclose(), 0.01)
+
+    producer = Producer(sink=gated, config=config(linger_ms=1))
+    try:
+        Call(lambda: asyncio.run(main())).result()
+        assert producer.closed
+        assert not gated.records()
+    finally:
+        gated.gate.set()
+    eventually(lambda: not threads_of(producer, "aclose"), "the end of the close")
     assert len(gated.records()) == 1
 
 

@@ -245,7 +245,10 @@ class DurablePipeline:
         :raises FlushTimeoutError: it took longer; the deliveries go on.
         :raises ProducerError: whoever calls has interrupted a call on this thread that holds what is waited for.
         """
-        deadline = Deadline.after(self.clock, timeout)
+        self.flush_until(Deadline.after(self.clock, timeout), timeout)
+
+    def flush_until(self, deadline: Deadline, timeout: float | None) -> None:
+        """As :meth:`flush`, until ``deadline``; ``timeout`` is what is said then."""
         if not self.running or self._channel_stats.ended:
             return
         try:
@@ -253,7 +256,7 @@ class DurablePipeline:
             self.pipeline.must_not_work("flush", self.working_threads)
             refuse_reentry()
             fed = self.feeder.wait_fed(self.put, deadline)
-            self.pipeline.flush(deadline.remaining(self.clock))
+            self.pipeline.flush_until(deadline, timeout)
         except FlushTimeoutError as error:
             raise FlushTimeoutError(error.remaining, timeout or 0.0, self.stored) from None
         if not fed or not self.pipeline.passed(self.acks.barrier(), deadline):

@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 
-from ..clock import Clock, Deadline
+from ..clock import LOOK_AGAIN, Clock, Deadline
 from ..config import ProducerConfig
 from ..errors import DeliveryAbandonedError, FlushTimeoutError, ProducerError, StreamStoppedError
 from ..interfaces import Sink
@@ -287,10 +287,13 @@ class Pipeline:
         :raises FlushTimeoutError: it took longer; the deliveries go on.
         :raises ProducerError: whoever calls has interrupted a call on this thread that holds what is waited for.
         """
+        self.flush_until(Deadline.after(self.clock, timeout), timeout)
+
+    def flush_until(self, deadline: Deadline, timeout: float | None) -> None:
+        """As :meth:`flush`, until ``deadline``; ``timeout`` is what is said then."""
         self.must_not_be_a_callback("flush")
         self.must_not_work("flush")
         refuse_reentry()
-        deadline = Deadline.after(self.clock, timeout)
         serial = self.submit_open()
         if self.threadless:
             self.work_inline(deadline)
@@ -325,7 +328,11 @@ class Pipeline:
     def passed(self, barrier: threading.Event, deadline: Deadline) -> bool:
         """Wait for ``barrier``; whether it was set in time."""
         left = deadline.remaining(self.clock)
-        return barrier.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
+        while not barrier.wait(LOOK_AGAIN if left is None else min(left, LOOK_AGAIN)):
+            if deadline.expired(self.clock) or (left is not None and left <= LOOK_AGAIN):
+                return False
+            left = None if left is None else left - LOOK_AGAIN
+        return True
 
     def work(self) -> None:
         """Do what the threads would be doing now, in their place."""

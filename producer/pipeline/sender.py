@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from ..clock import Deadline
 from ..errors import StreamStoppedError
 from ..futures import SendFuture
 from ..interfaces import Record
@@ -49,6 +50,9 @@ class Sender(Protocol):
 
     def flush(self, timeout: float | None) -> None:
         """Wait, for so many seconds at most, until all that was accepted has ended and everybody was told."""
+
+    def flush_until(self, deadline: Deadline, timeout: float | None) -> None:
+        """Likewise, until ``deadline``; ``timeout`` is what is said then."""
 
     def stats(self) -> Stats:
         """What it has done and holds at this moment."""

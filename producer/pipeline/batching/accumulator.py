@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...clock import Clock, Deadline, WaitingRoom
+from ...clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ...config import ProducerConfig
 from ...errors import ProducerClosedError, StreamStoppedError
 from ...futures import SendFuture
@@ -115,7 +115,7 @@ class LogAccumulator:
         self._cut = cut
         self._batch_type = batch_type
         self._fallback = fallback_of(config.default, config.on_unencodable)
-        self._settled = WaitingRoom(clock)
+        self._settled = WaitingRoom(clock, LOOK_AGAIN)
         self._lock = budget.lock  # guards everything below
         self._linger = min(config.linger_ms / 1000, FIRST_LINGER_SECONDS)  # until the first is sealed
         self._open: OrderedDict[StreamKey, ProducerBatch] = OrderedDict()  # in the order of creation: of expiry, too
