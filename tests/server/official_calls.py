@@ -150,6 +150,19 @@ def get_log_all() -> None:
 
 
 @call
+def get_log_all_v2() -> None:
+    query = "first or second | where message like 'one %' | extend more = cast(latency as bigint) + 1"
+    for forward in (True, False):
+        pages = CLIENT.get_log_all_v2(
+            P, L, T, T + 10, query=query, scan=True, forward=forward, offset=0 if forward else 6
+        )
+        found = [
+            (log.get_contents()["message"], log.get_contents()["more"]) for page in pages for log in page.get_logs()
+        ]
+        assert found == [("one first", "1"), ("one second", "11")]
+
+
+@call
 def get_logs_with_sql() -> None:
     query = "first or second | SELECT message, sum(latency) AS total GROUP BY message ORDER BY message LIMIT 2"
     answer = CLIENT.get_logs(GetLogsRequest(P, L, T, T + 10, query=query))

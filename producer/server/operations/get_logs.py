@@ -2,8 +2,8 @@
 
 Two forms of the same search: ``GET /logstores/{logstore}?type=log&…`` answers a list, its facts in headers; ``POST
 /logstores/{logstore}/logs`` with the parameters as JSON (what current SDKs send) answers ``{"meta": …, "data": […]}``,
-compressed. Where SQL follows the query, its rows come instead of the logs. There is no index: every LogGroup of the
-range is read. To read everything, PullLogs is the way.
+compressed. Where SQL follows the query, its rows come instead of the logs; in scan mode SPL may. There is no index:
+every LogGroup of the range is read. To read everything, PullLogs is the way.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from .pull_logs import accepted_compression
 from .query import compile_query
 from .query_tokens import split_query
 from .rendering import log_fields, pack_meta
+from .scan import scan, wants_scan
 from .search import Wanted, find_page, load_logs, searching
-from .sql import SqlAnswer, run_sql
+from .spl_text import read_spl
+from .sql import SqlAnswer, check_length, run_sql
 
 _SQL_HEADERS = {
     "x-log-elapsed-millisecond": "elapsedMillisecond",
@@ -92,6 +94,8 @@ async def _search(
 ) -> Answer:
     """Search when there is room for it, and hold the answer before another search begins."""
     keywords, command = split_query(_text(params, "query"))
+    if command is not None and wants_scan(params) and not _is_sql(command):
+        return await _scan(service, call, (params, keywords, command), answer)
     if command is not None and command.lower() != "with_pack_meta":
         return await _search_by_sql(service, call, (params, keywords, command), answer)
     render = _as_json if command is None else _as_json_with_meta
@@ -112,6 +116,30 @@ async def _search_by_sql(
     unpaged = {name: value for name, value in params.items() if name not in ("line", "offset", "reverse")}
     done = await run_sql(service, call, parse_wanted(unpaged, service.limits, keywords), text)
     return answer(_of_sql(done, keywords.strip(), text))
+
+
+def _is_sql(command: str) -> bool:
+    return command.partition(" ")[0].lower() in ("select", "with", "with_pack_meta")
+
+
+async def _scan(
+    service: Service, call: Call, asked: tuple[Mapping[str, Any], str, str], answer: Callable[[_Found], Answer]
+) -> Answer:
+    params, keywords, text = asked
+    check_length(text, service.limits)
+    pipeline, wanted = read_spl(f"* | {text}"), parse_wanted(params, service.limits, keywords)
+    is_forward = str(params.get("forward", True)).lower() != "false"
+    scanned = await scan(service, call, wanted, pipeline, forward=is_forward)
+    logs = [_as_json(log, 0) for group in scanned.kept for log in group.iter_logs()]
+    facts = {
+        **_facts(len(logs), scanned.end - scanned.begin),
+        "mode": 2,
+        "scanBytes": scanned.size,
+        "phraseQueryInfo": {"scanAll": scanned.is_all, "beginOffset": scanned.begin, "endOffset": scanned.end},
+    }
+    found = await service.search(answer, _Found(logs, facts))
+    await call.lease.resize(len(found.body))
+    return found
 
 
 def sql_answer(done: SqlAnswer, keywords: str, text: str) -> Answer:
@@ -151,6 +179,10 @@ def _as_list(found: _Found) -> Answer:
     for header, name in _SQL_HEADERS.items():
         if name in facts:
             headers[header] = _in_header(str(facts[name]))
+    if "phraseQueryInfo" in facts:  # all of it text here
+        told = {name: json.dumps(value) for name, value in facts["phraseQueryInfo"].items()}
+        info = {"mode": facts["mode"], "scanBytes": facts["scanBytes"], "phraseQueryInfo": told}
+        headers["x-log-query-info"] = json.dumps(info)
     return Answer(headers=headers, body=f"[{', '.join(found.logs)}]".encode())
 
 

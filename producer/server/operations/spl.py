@@ -1,4 +1,4 @@
-"""PullLogs with SPL: a page of LogGroups, its logs sifted and their fields changed by a pipeline."""
+"""SPL: a page of LogGroups, its logs sifted and their fields changed by a pipeline."""
 
 from __future__ import annotations
 
@@ -46,14 +46,24 @@ async def sift(service: Service, call: Call, pipeline: Pipeline, groups: list[Pa
     :raises ApiError: ``ParameterInvalid``, it cannot be run or takes too much; as a search.
     """
     page = await service.search(lambda: [group.unpack() for group in groups])
-    kept = page
-    for part in pipeline:
-        if isinstance(part, Calculation):
-            kept = await _calculated(service, call, part, kept)
-        else:
-            kept = await _extracted(service, part, kept)
+    kept = await sifted(service, call, pipeline, page)
     before = sum(group.count for group in page), sum(len(group.raw) for group in page)
     return Sifted([group.raw for group in kept], sum(group.count for group in kept), *before)
+
+
+async def sifted(
+    service: Service, call: Call, pipeline: Pipeline, groups: list[StoredLogGroup]
+) -> list[StoredLogGroup]:
+    """The LogGroups that still have logs, with what the pipeline made of these.
+
+    :raises ApiError: as :func:`sift`.
+    """
+    for part in pipeline:
+        if isinstance(part, Calculation):
+            groups = await _calculated(service, call, part, groups)
+        else:
+            groups = await _extracted(service, part, groups)
+    return groups
 
 
 async def _extracted(service: Service, part: Extraction | Limit, groups: list[StoredLogGroup]) -> list[StoredLogGroup]:
@@ -111,7 +121,7 @@ def _by_number(result: SqlResult, count: int) -> dict[int, dict[str, str]]:
     numbers = {str(number): number for number in range(count)}
     found = {numbers[text]: row for row in result.rows if (text := row.get(ROW, "")) in numbers}
     if len(found) < len(result.rows):
-        raise ApiError("ParameterInvalid", "the query of PullLogs gives rows that are no logs of the page")
+        raise ApiError("ParameterInvalid", "the SPL gives rows that are no logs of the page")
     return found
 
 

@@ -158,7 +158,9 @@ def read_parse_csv(rest: str) -> Extraction:
 
 
 def read_parse_kv(rest: str) -> Extraction:
-    """``parse-kv [-prefix='p_'] field, 'delimiter', 'separator'``, or ``parse-kv -delims='&?' [-kv-sep='='] field``."""
+    """``parse-kv [-prefix='p_'] field, 'delimiter', 'separator'``, or, as an older form that takes quotation marks away
+    from around a value, ``parse-kv -delims='&?' [-kv-sep='='] field``.
+    """
     given, rest = _options("parse-kv", rest, ("delims", "kv-sep", "mode", "prefix"))
     field, *signs = split_text(rest)
     if len(signs) > 2 or bool(signs) == ("delims" in given):
@@ -173,7 +175,8 @@ def read_parse_kv(rest: str) -> Extraction:
             name, sign, value = pair.partition(separator)
             value = value.strip()
             if sign:
-                yield name.strip(), value[1:-1] if re.fullmatch(r'".*"', value, re.DOTALL) else value
+                is_quoted = not signs and re.fullmatch(r'".*"', value, re.DOTALL)
+                yield name.strip(), value[1:-1] if is_quoted else value
 
     return _extraction(given, field, find)
 

@@ -64,4 +64,4 @@ def changed_group(group: StoredLogGroup, raw: bytes, count: int) -> StoredLogGro
 
 def unreadable(reason: str) -> ApiError:
     """The refusal of a query that cannot be read."""
-    return ApiError("ParameterInvalid", f"the query of PullLogs cannot be read: {reason}")
+    return ApiError("ParameterInvalid", f"the SPL cannot be read: {reason}")

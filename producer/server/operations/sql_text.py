@@ -81,7 +81,7 @@ def read_sql(text: str) -> SqlText:
     words = frozenset(folded(token).strip('"') for token in tokens if _WORD.fullmatch(token) or token.startswith('"'))
     first = next((token.lower() for token in tokens if _WORD.fullmatch(token)), "")
     if first not in ("select", "with"):
-        spl = "; operators of SPL are for PullLogs" if first in _OF_SPL else ""
+        spl = "; operators of SPL are for PullLogs, or session 'mode=scan'" if first in _OF_SPL else ""
         said = f"{first[:64]!r} after '|' is not known: use SELECT, WITH or with_pack_meta{spl}"
         raise ApiError("ParameterInvalid", said)
     check_nesting(tokens)

@@ -17,15 +17,18 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import math
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ...forks import Stage, watch_fork
+from ...wording import counted
 from ..errors import ApiError, ForkedServerError, ServerStartError
 from .ownership import in_use, unusable
 
@@ -36,7 +39,27 @@ _logger = logging.getLogger("producer.server")
 #: Jobs in one transaction at most, so that the first of them does not wait long for its answer.
 _MAX_JOBS_PER_COMMIT = 64
 
+#: Between two lines about requests that were refused for want of room, seconds.
+_INTERVAL = 60.0
+
 _Job = tuple[Callable[[sqlite3.Connection], Any], "Future[Any]"]
+
+
+class _FullDisk:
+    """Says that requests were refused for want of room: at once, and after that how many they were, once a minute."""
+
+    def __init__(self) -> None:
+        self._untold = 0
+        self._told_at = -math.inf
+
+    def refused(self, requests: int, why: str) -> None:
+        """So many more were."""
+        self._untold += requests
+        now = time.monotonic()
+        if now - self._told_at >= _INTERVAL:
+            refused = counted(self._untold, "request was refused", "requests were refused")
+            _logger.error("%s: %s", refused, why)
+            self._untold, self._told_at = 0, now
 
 
 class Database:
@@ -55,6 +78,7 @@ class Database:
         self._lock = threading.Lock()
         self._closed = False
         self._is_copy = False
+        self._full = _FullDisk()
         watch_fork(self, Stage.LOCKS)
         self._thread = threading.Thread(target=self._loop, name="loghub-server-store", daemon=True)
         self._thread.start()
@@ -120,7 +144,7 @@ class Database:
             connection.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 - it belongs to those who wait for an answer
             _undo(connection)
-            failure = _told(error)
+            failure = self._told(error, len(jobs))
             for _, future in jobs:
                 future.set_exception(failure)
             return
@@ -128,7 +152,19 @@ class Database:
             if refusal is None:
                 future.set_result(result)
             else:
-                future.set_exception(_told(refusal))
+                future.set_exception(self._told(refusal, 1))
+
+    def _told(self, error: BaseException, jobs: int) -> BaseException:
+        """``error`` as it is told; of a full disk what it means, since that passes when there is room again."""
+        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+            return error
+        message = (
+            f"there is no room for what the server keeps ({error}): nothing was stored; make room, then send it again"
+        )
+        self._full.refused(jobs, message)
+        refusal = ApiError("InternalServerError", message)
+        refusal.__cause__ = error
+        return refusal
 
 
 def _run(job: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> tuple[T | None, Exception | None]:
@@ -145,17 +181,6 @@ def _run(job: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection)
         return None, failure
     connection.execute("RELEASE job")
     return result, None
-
-
-def _told(error: BaseException) -> BaseException:
-    """``error`` as it is told; of a full disk what it means, since that passes when there is room again."""
-    if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
-        return error
-    message = f"there is no room for what the server keeps ({error}): nothing was stored; make room, then send it again"
-    _logger.error("a request was refused: %s", message)
-    refusal = ApiError("InternalServerError", message)
-    refusal.__cause__ = error
-    return refusal
 
 
 def _undo(connection: sqlite3.Connection) -> None:

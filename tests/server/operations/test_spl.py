@@ -158,6 +158,7 @@ PARSED = {
     "deep": '{"o": {"list": [{"k": "v"}, {"k": 2.0}]}, "o": {"list": [{"k": "w"}]}}',
     "csv": 'a,"b, ""c""",,d',
     "kv": 'k1="v 1"&k2=v2?k3=v=3& =x&lone',
+    "spoken": 'k1="hello world",the change world, k2="good"',
     "line": "10.0.0.0 GET /index.html 200",
     "ip": "old",
 }
@@ -189,7 +190,8 @@ PARSED = {
         ),
         ("parse-csv -delim='\\x2e' -quote='!' line as first", {"first": "10"}),
         ("parse-kv -delims='&?' kv", {"k1": "v 1", "k2": "v2", "k3": "v=3"}),
-        ("parse-kv -prefix='p_' kv, '&', '='", {"p_k1": "v 1", "p_k2": "v2?k3=v=3"}),
+        ("parse-kv spoken, ',', '=' | project k1, k2", {"k1": '"hello world"', "k2": '"good"'}),
+        ("parse-kv -prefix='p_' kv, '&', '='", {"p_k1": '"v 1"', "p_k2": "v2?k3=v=3"}),
         ("parse-regexp line, '(\\S+)\\s+(\\w+)' as ip, method", {"ip": "10.0.0.0", "method": "GET"}),
         ("parse-regexp line, '(?P<ip>\\S+) (?P<verb>\\w+)'", {"ip": "10.0.0.0", "verb": "GET"}),
         ("parse-regexp line, 'nothing (x)' as ip", {}),
@@ -197,7 +199,7 @@ PARSED = {
         ("parse-regexp line, '(GET|it''s)' as m | where m = 'GET' | extend m2 = m || ip", {"m": "GET", "m2": "GETold"}),
         (
             "parse-regexp line, '([0-9.]+)' as x | parse-json json | parse-kv kv, '&', '=' | project x, n, k1;",
-            {"x": "10.0.0.0", "n": "1.10", "k1": "v 1"},
+            {"x": "10.0.0.0", "n": "1.10", "k1": '"v 1"'},
         ),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 
 from producer import Producer, ProducerConfig, ProjectConfig
 from producer.server import LogHubServer, ServerStartError
+from producer.server.store import database
 
 from ...support.waiting import eventually
 from ..client import LOGSTORE, PROJECT, Client, error_of, log_group
@@ -86,6 +87,20 @@ def test_a_full_disk_is_told_and_passes(
     server.close()
     with LogHubServer(data=tmp_path) as again:
         assert sorted(messages(again)) == ["after", "before"]
+
+
+def test_many_refusals_for_want_of_room_are_said_in_sums(
+    server: LogHubServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first at once, and a minute later how many they were meanwhile; each writer is told."""
+    assert put(server, "first", 100)
+    make_room(server, 0)
+    assert [put(server, "large", 100_000) for _ in range(5)] == [False] * 5
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["1 request was refused"]
+    monkeypatch.setattr(database, "_INTERVAL", 0.0)
+    assert not put(server, "large", 100_000)
+    assert caplog.records[-1].getMessage().startswith("5 requests were refused: there is no room")
+    assert len(caplog.records) == 2
 
 
 def test_writers_on_a_full_disk_are_told_the_truth_each(server: LogHubServer, tmp_path: Path) -> None:

@@ -204,6 +204,12 @@ public final class Calls {
       GetLogsResponse got = client.GetLogs(P, L, T, T + 10, "", "message: three");
       same(Arrays.asList(got.GetCount(), got.IsCompleted()), Arrays.asList(1, true));
     });
+    call("GetLogs_scan", () -> {
+      GetLogsResponse got = client.GetLogs(P, L, T, T + 10, "", "one or three | where message = 'three'",
+          100, 0, false, true, "mode=scan;");
+      same(Arrays.asList(got.GetCount(), got.IsScanAll(), got.GetBeginOffset(), got.GetEndOffset(), got.GetQueryMode()),
+          Arrays.asList(1, true, 0L, 4L, 2));
+    });
     call("GetLogs_sql", () -> {
       GetLogsResponse got = client.GetLogs(P, L, T, T + 10, "", "one or three | SELECT count(*) AS n");
       same(Arrays.asList(contents(got.GetLogs().get(0)), got.isHasSQL(), got.getProcessedRow()),

@@ -1,0 +1,130 @@
+"""GetLogs in scan mode: SPL over what the keywords find."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from producer.server import Limits, LogHubServer
+from producer.server.operations import scan
+from producer.wire.schema import LogGroup
+
+from ..client import LOGSTORE, Client, error_of
+
+T = 1_700_000_000
+COUNT = 60
+
+
+def fill(client: Client) -> None:
+    """Sixty logs in LogGroups of seven, every third one an error, half of those of web."""
+    for begin in range(0, COUNT, 7):
+        group = LogGroup(Topic="app", Source="10.0.0.1")
+        for number in range(begin, min(COUNT, begin + 7)):
+            log = group.Logs.add(Time=T + number)
+            for key, value in {
+                "n": str(number),
+                "level": "ERROR" if number % 3 == 0 else "INFO",
+                "host": "web" if number % 2 else "db",
+            }.items():
+                log.Contents.add(Key=key, Value=value.encode())
+        client.put(bytes(group.SerializeToString()))
+
+
+@pytest.fixture(scope="module")
+def logs() -> Iterator[Client]:
+    """A client of a server that holds them."""
+    with LogHubServer() as server, Client(server) as client:
+        fill(client)
+        yield client
+
+
+def ask(client: Client, query: str, **params: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
+    """What GetLogs in scan mode finds, by POST, after checking that GET says the same."""
+    wanted = {"from": str(T), "to": str(T + 1000), "query": query, "session": "mode=scan", **params}
+    posted = client.post_json(f"/logstores/{LOGSTORE}/logs", json.dumps(wanted).encode())
+    assert posted.status_code == 200, posted.text
+    meta = posted.json()["meta"]
+    listed = client.get(f"/logstores/{LOGSTORE}", type="log", **{name: str(value) for name, value in wanted.items()})
+    assert listed.json() == posted.json()["data"]
+    info = json.loads(listed.headers["x-log-query-info"])
+    assert (info["mode"], info["scanBytes"]) == (meta["mode"], meta["scanBytes"]) == (2, meta["scanBytes"])
+    assert info["phraseQueryInfo"] == {name: json.dumps(value) for name, value in meta["phraseQueryInfo"].items()}
+    return posted.json()["data"], meta
+
+
+def numbers(found: list[dict[str, str]]) -> list[int]:
+    return [int(log["n"]) for log in found]
+
+
+def walk(client: Client, query: str, *, forward: bool, offset: int = 0, **params: Any) -> list[list[int]]:
+    """The pages, asked for as the SDKs do until all was seen."""
+    pages = []
+    while True:
+        found, meta = ask(client, query, offset=offset, forward=forward, **params)
+        pages.append(numbers(found))
+        info = meta["phraseQueryInfo"]
+        if info["scanAll"]:
+            return pages
+        offset = info["endOffset"] if forward else info["beginOffset"]
+
+
+def test_what_the_keywords_find_is_sifted_by_spl(logs: Client) -> None:
+    """The answer tells how much was looked at; a pipeline may change fields, and reverse turns the order round."""
+    found, meta = ask(logs, "level: ERROR | where host = 'web' | extend twice = cast(n as bigint) * 2")
+    assert numbers(found) == list(range(3, COUNT, 6))
+    assert (found[0]["twice"], found[0]["__time__"], found[0]["__topic__"]) == ("6", str(T + 3), "app")
+    assert meta["phraseQueryInfo"] == {"scanAll": True, "beginOffset": 0, "endOffset": COUNT // 3}
+    assert (meta["count"], meta["processedRows"], meta["hasSQL"]) == (10, 20, False)
+    backward, _ = ask(logs, "level: ERROR | where host = 'web'", reverse=True)
+    assert numbers(backward) == list(range(57, 0, -6))
+
+
+@pytest.mark.parametrize("look", [3, 1000])
+@pytest.mark.parametrize("line", [1, 4, 100])
+def test_pages_follow_one_another_forward_and_back(
+    logs: Client, monkeypatch: pytest.MonkeyPatch, line: int, look: int
+) -> None:
+    """Each log that is kept is given once, in order, however large the pages are; back from the end as well."""
+    monkeypatch.setattr(scan, "_LOOK", look)
+    expected = list(range(3, COUNT, 6))
+    pages = walk(logs, "level: ERROR | where host = 'web'", forward=True, line=line)
+    assert [number for page in pages for number in page] == expected
+    assert all(len(page) <= line for page in pages)
+    pages = walk(logs, "level: ERROR | where host = 'web'", forward=False, line=line, offset=COUNT // 3)
+    assert [number for page in pages[::-1] for number in page] == expected
+
+
+def test_a_page_is_bounded_in_bytes() -> None:
+    """Of logs that are much together some are looked at in each answer, forward and back; none is passed over."""
+    with LogHubServer(limits=Limits(pull_bytes=500)) as server, Client(server) as client:
+        fill(client)
+        for forward, offset in ((True, 0), (False, COUNT)):
+            pages = walk(client, "* | where host = 'db'", forward=forward, offset=offset)
+            assert len(pages) > 2
+            assert sorted(number for page in pages for number in page) == list(range(0, COUNT, 2))
+
+
+def test_a_page_without_any_log_ends_only_at_the_end(logs: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python SDK asks no more after an answer without logs: so what lies behind them is looked at, too."""
+    monkeypatch.setattr(scan, "_LOOK", 2)
+    found, meta = ask(logs, "* | where n = '59'")
+    assert (numbers(found), meta["phraseQueryInfo"]["endOffset"]) == ([59], COUNT)
+    found, meta = ask(logs, "* | where n = 'none'")
+    assert (found, meta["phraseQueryInfo"]["scanAll"]) == ([], True)
+
+
+def test_without_scan_mode_it_is_refused_with_what_to_say(logs: Client) -> None:
+    """SQL works in scan mode as without it; SPL that cannot be read is an error."""
+    wanted = {"from": str(T), "to": str(T + 1000)}
+    refused = logs.get(f"/logstores/{LOGSTORE}", type="log", query="* | where n = '1'", **wanted)
+    assert error_of(refused) == (400, "ParameterInvalid")
+    assert "session 'mode=scan'" in refused.json()["errorMessage"]
+    scanning = {**wanted, "session": "mode=scan"}
+    rows = logs.get(f"/logstores/{LOGSTORE}", type="log", query="* | select count(*) as n", **scanning)
+    assert rows.json() == [{"n": str(COUNT)}]
+    wrong = logs.get(f"/logstores/{LOGSTORE}", type="log", query="* | stats count(*)", **scanning)
+    assert error_of(wrong) == (400, "ParameterInvalid")
+    assert "'stats' is no operator" in wrong.json()["errorMessage"]
