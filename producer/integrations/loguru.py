@@ -46,6 +46,7 @@ class LogHubSink(HasOutlet):
         **options: Any,
     ) -> None:
         self._outlet = Outlet(producer, project, logstore, on_full=on_full, **options)
+        self._outlet.says_aside = True
 
     def write(self, message: Any) -> None:
         """Send a message of loguru's, which is text with an attribute ``record``."""

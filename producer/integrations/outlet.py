@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, Literal, Never
 
@@ -28,6 +29,7 @@ from ..errors import (
 from ..forks import Stage, watch_fork
 from ..interfaces import CredentialsProvider
 from ..loggers import get_logger
+from ..own_threads import at_work
 from ..records import LogItem
 from ..stream import Stream
 from ..wording import counted
@@ -59,7 +61,11 @@ class Outlet:
     :param config: options of the producer that is made, or a mapping of them (whose values may be text).
     :param flush_timeout: seconds that :meth:`flush`, and likewise :meth:`close`, may take; None is no limit.
     :raises ConfigError: both a producer and what one is made of; a wrong option.
+    :ivar says_aside: whether another thread says what became of logs: for a library that lets nobody log who is called
+        to take a log.
     """
+
+    says_aside = False
 
     def __init__(
         self,
@@ -175,10 +181,20 @@ class Outlet:
             if due:
                 logs, self._told, self._told_at = self._dropped - self._told, self._dropped, now
         if due:
-            what = counted(logs, "log")
-            _log.warning("%s/%s: %s could not be handed to the producer: %s", *self._place, what, error)
+            self._say(f"{counted(logs, 'log')} could not be handed to the producer: {error}")
         if fallback is not None:
             fallback()
+
+    def _say(self, text: str) -> None:
+        if not self.says_aside:
+            _log.warning("%s/%s: %s", *self._place, text)
+            return
+        with suppress(RuntimeError):  # the interpreter is exiting
+            _thread.start_new_thread(self._say_aside, (text,))
+
+    def _say_aside(self, text: str) -> None:
+        with at_work():
+            _log.warning("%s/%s: %s", *self._place, text)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything sent before is delivered or has failed; whether it was in time. If not, it is said.

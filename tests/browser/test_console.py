@@ -181,8 +181,10 @@ def test_a_time_range_is_typed(page: Page, server: LogHubServer) -> None:
     expect(page.locator("#logstores tbody tr").filter(has_text="old")).to_have_count(1)
     search(page, "old/logs")
     expect(page.locator("#logs .empty")).to_contain_text("Nothing in this logstore matches")
+    expect(page.locator("#histogram .most")).to_have_text("")
     page.get_by_role("button", name="Search all that is there").click()
     total(page, "2 logs")
+    expect(page.locator("#histogram .most")).to_have_text("1")
     assert page.locator("#histogram rect.bar").count() > 10
     page.select_option("#span", "chosen")
     page.fill("#from", "2020-09-13T12:26:40")

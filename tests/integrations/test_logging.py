@@ -382,6 +382,20 @@ def test_configured_it_has_a_producer_of_its_own_which_it_closes(
     assert log.fields.get("pid", str(os.getpid())) == str(os.getpid())
 
 
+def test_a_closed_handler_makes_no_producer_again(
+    reach: dict[str, Any], loghub: LogHubServer, logstore: str, logger: logging.Logger
+) -> None:
+    """What is logged to it all the same is dropped, and counted."""
+    handler = LogHubHandler(project=PROJECT, logstore=logstore, config={"linger_ms": 100}, **reach)
+    logger.addHandler(handler)
+    logger.info("before")
+    handler.close()
+    own = handler.producer
+    logger.info("after")
+    assert (own.closed, handler.producer, handler.dropped) == (True, own, 1)
+    assert [log.fields["message"] for log in loghub.logs(PROJECT, logstore)] == ["before"]
+
+
 def test_wrong_options_are_refused_with_their_names(producer: Producer, reach: dict[str, Any]) -> None:
     """Where the handler is made, and no secret is told."""
     with pytest.raises(ConfigError, match="endpoint: must be given where no producer is"):

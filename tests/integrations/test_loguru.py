@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,12 +12,13 @@ import loguru
 import pytest
 from loguru import logger
 
-from producer import Producer
+from producer import Producer, ProducerConfig
 from producer.integrations.loguru import LogHubSink
 from producer.own_threads import at_work
 from producer.server import LogHubServer
 from producer.server.store.log_groups import StoredLog
 from tests.integrations.conftest import PROJECT
+from tests.support.sinks import GatedSink
 from tests.support.waiting import PATIENCE, eventually
 
 Arrived = Callable[[], list[StoredLog]]
@@ -98,6 +101,39 @@ def test_what_a_producers_thread_logs_does_not_come_back(producer: Producer, log
         logger.info("of a callback")
     [log] = arrived()
     assert log.fields["message"] == "of a callback"
+
+
+class ToLoguru(logging.Handler):
+    """Brings records of ``logging`` to loguru, as its documentation shows."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        frame, depth = inspect.currentframe(), 0
+        while frame is not None and (depth == 0 or frame.f_code.co_filename == logging.__file__):
+            frame, depth = frame.f_back, depth + 1
+        logger.opt(depth=depth).log(record.levelname, record.getMessage())
+
+
+def test_what_is_said_of_dropped_messages_reaches_the_other_sinks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where loguru gets the records of ``logging``, and lets no sink log; it does not come back to the sink."""
+    gated, said, own = GatedSink(), list[str](), logging.getLogger("producer")
+    handler = ToLoguru()
+    own.addHandler(handler)
+    try:
+        config = ProducerConfig(total_size_in_bytes=60_000, linger_ms=1)
+        with Producer(sink=gated, config=config) as producer:
+            sink = LogHubSink(producer, PROJECT, "app-log")
+            logger.add(sink)
+            logger.add(said.append, level="WARNING", format="{message}")  # type: ignore[arg-type]
+            for _ in range(3):
+                logger.info("x" * 40_000)
+            eventually(lambda: said)
+            gated.gate.set()
+    finally:
+        own.removeHandler(handler)
+    assert said[0].startswith(f"{PROJECT}/app-log: 1 log could not be handed to the producer: no memory")
+    assert sink.dropped == 2
+    assert len(gated.records()) == 1
+    assert "Logging error" not in capsys.readouterr().err
 
 
 def test_a_sink_that_made_its_producer_closes_it(loghub: LogHubServer, reach: dict[str, Any], logstore: str) -> None:

@@ -19,7 +19,7 @@ export function filtered(query, name, text) {
 
 function drawHistogram(parts) {
   state.parts = parts;
-  const most = Math.max(1, ...parts.map(part => part.count));
+  const most = Math.max(0, ...parts.map(part => part.count));
   const bars = parts.map((part, x) => {
     const height = part.count ? Math.max(1.5, 100 * part.count / most) : 0;
     return make("rect", { class: "bar", x: x + 0.06, y: 100 - height, width: 0.88, height }, make("title", {}, described(x, x)));
@@ -27,7 +27,7 @@ function drawHistogram(parts) {
   const svg = make("svg", { viewBox: `0 0 ${Math.max(1, parts.length)} 100`, preserveAspectRatio: "none", "aria-hidden": "true" },
     ...bars, make("rect", { class: "chosen", x: 0, y: 0, width: 0, height: 100 }));
   const edges = parts.length ? [parts[0].from, parts[Math.floor(parts.length / 2)].from, parts.at(-1).to] : [];
-  $("#histogram").replaceChildren(make("span", { class: "most", "aria-hidden": "true" }, parts.length ? count(most) : ""), svg,
+  $("#histogram").replaceChildren(make("span", { class: "most", "aria-hidden": "true" }, most ? count(most) : ""), svg,
     make("div", { class: "axis", "aria-hidden": "true" }, ...edges.map(edge => make("span", {}, time(edge)))));
   mark();
 }
