@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Page, expect
 
+from producer.cli import main
 from producer.server import LogHubServer
 
 from .pages import fill, picture, put, wrong_for_people
@@ -53,7 +55,7 @@ def test_logstores_are_shown_with_their_shards(page: Page, server: LogHubServer)
 
 
 def test_an_empty_server_says_how_to_begin(server: LogHubServer, open_page: Open) -> None:
-    """No view of a server without anything is blank: each says what it waits for."""
+    """No view of a server without anything is blank: each says what it waits for; the command that it names works."""
     page = open_page(server.endpoint)
     expect(page.locator("#logstores .empty")).to_contain_text("the first write makes one")
     for view, text in (
@@ -65,6 +67,10 @@ def test_an_empty_server_says_how_to_begin(server: LogHubServer, open_page: Open
         expect(page.locator(f"#{view} .empty")).to_contain_text(text)
     page.locator("nav [data-view=search]").click()
     expect(page.locator("#message")).to_contain_text("no logstore yet")
+    page.locator("nav [data-view=logstores]").click()
+    program, *arguments = shlex.split(page.locator("#logstores code").text_content() or "")
+    assert (program, main(arguments)) == ("producer", 0)
+    expect(page.locator("#logstores tbody tr").first).to_contain_text("my-logstore")
 
 
 def test_a_search_finds_counts_and_tells_apart(page: Page) -> None:

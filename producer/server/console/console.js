@@ -100,7 +100,7 @@ const show = {
         { class: "sum", cells: [one.project, one.logstore, kept(one), ...figures(one.shards), ...ends(one.shards),
           make("span", { class: "buttons" }, go(one, "search", "Search"), go(one, "tail", "Tail"))] },
         ...one.shards.map(shard => ({ class: "part", cells: ["", "", `${shard.shard} ${shard.status}`, ...figures([shard]), ...ends([shard]), ""] }))]),
-      ["No logstore yet: the first write makes one. ", make("code", {}, `producer send my-project my-logstore --endpoint ${location.origin} …`), " sends a line."]);
+      ["No logstore yet: the first write makes one. ", make("code", {}, `producer send hello -p my-project -l my-logstore --endpoint ${location.origin} ${withKey()}`), " sends a line."]);
   },
 
   async search(isOver) {
@@ -153,6 +153,9 @@ const show = {
     ["Nobody has written yet."]);
   },
 };
+
+// The profile has the key that a server on this machine has unless it is given one.
+const withKey = () => key.get() ? "--access-key-id ID --access-key-secret SECRET" : "--profile local";
 
 async function askLogstores() {
   const found = await api("logstores");
