@@ -94,7 +94,7 @@ class LogHubProcessor(HasOutlet):
     def send(self, method: str, event: MutableMapping[str, Any] | str) -> None:
         """Send an event that was made by that method."""
         # Behind a renderer it is text.
-        fields = dict(event) if isinstance(event, Mapping) else {"event": event}
+        fields: dict[str, Any] = dict(event) if isinstance(event, Mapping) else {"event": event}
         for name in _BOOKKEEPING:
             fields.pop(name, None)
         level = text_or_repr(fields.pop("level", method))
@@ -103,7 +103,7 @@ class LogHubProcessor(HasOutlet):
             known["message"] = fields.pop("event")
         now = time.time_ns()
         if _is_moment(fields.get("timestamp")):
-            now = int(fields.pop("timestamp") * 1_000_000_000)
+            now = round(fields.pop("timestamp") * 1_000_000) * 1000  # a float has no more
         for name in known.keys() & fields.keys():
             known[f"extra.{name}"] = fields.pop(name)
         self._outlet.send(LogItem(known | fields, now // 1_000_000_000, now % 1_000_000_000))

@@ -369,13 +369,16 @@ def test_configured_it_has_a_producer_of_its_own_which_it_closes(
         path = tmp_path / "logging.ini"
         path.write_text(CONFIG.format(options=options))
         logging.config.fileConfig(path, disable_existing_loggers=False)
-    logging.getLogger("app.paid").info("configured")
+    logger = logging.getLogger("app.paid")
+    logger.info("configured")
+    [own] = [each for each in (*logger.handlers, *logging.root.handlers) if isinstance(each, LogHubHandler)]
     logging.config.dictConfig({"version": 1, "disable_existing_loggers": False})
-    logging.getLogger("app.paid").handlers.clear()
+    logger.handlers.clear()
     for handler in before[0]:
         logging.root.addHandler(handler)
     logging.root.setLevel(before[1])
-    # Not by the call itself, which holds a lock that the delivery may need.
+    # Not by the call itself, which holds a lock that the delivery may need; nor only when nobody has the handler.
+    eventually(lambda: own.producer.closed)
     eventually(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith(f"own-{kind}-")])
     [log] = loghub.logs(PROJECT, logstore)
     assert log.fields["message"] == "configured"

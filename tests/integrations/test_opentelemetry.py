@@ -130,6 +130,19 @@ def test_what_is_not_taken_is_a_failure_and_shutdown_ends_an_own_producer(
     assert (late.export([span]), late.dropped) == (SpanExportResult.FAILURE, 1)  # type: ignore[list-item]
 
 
+def test_after_its_shutdown_an_exporter_takes_nothing(
+    producer: Producer, logstore: str, arrived: Arrived, loghub: LogHubServer
+) -> None:
+    """Also where the producer is another's, which stays open; all that was taken before is delivered by then."""
+    exporter = LogHubSpanExporter(producer, PROJECT, logstore)
+    span = TracerProvider().get_tracer("t").start_span("once")
+    assert exporter.export([span]) is SpanExportResult.SUCCESS  # type: ignore[list-item]
+    exporter.shutdown()
+    assert loghub.count(PROJECT, logstore) == 1
+    assert exporter.export([span]) is SpanExportResult.FAILURE  # type: ignore[list-item]
+    assert (len(arrived()), producer.closed) == (1, False)
+
+
 def test_records_of_logging_carry_the_trace(producer: Producer, logstore: str, arrived: Arrived) -> None:
     """With ``context=trace_context``; none outside a span."""
     handler = LogHubHandler(producer, PROJECT, logstore, context=trace_context)

@@ -6,6 +6,7 @@ import io
 import logging
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -85,6 +86,17 @@ def test_nothing_is_raised_where_it_is_logged(sender: LogHubProcessor, arrived: 
     assert log.fields["message"] == "odd"
     assert "timestamp" in log.fields
     assert "Unspeakable" in str(log.fields["severity_text"])
+
+
+def test_the_time_is_that_of_the_event(sender: LogHubProcessor, arrived: Arrived) -> None:
+    """That of its numeric ``timestamp``, which is no field then; else that of the call, in nanoseconds."""
+    structlog.configure(processors=[sender])
+    structlog.get_logger().info("then", timestamp=1_700_000_000.25)
+    before = time.time_ns()
+    structlog.get_logger().info("now")
+    then, now = arrived()
+    assert (then.time, then.time_ns, "timestamp" in then.fields) == (1_700_000_000, 250_000_000, False)
+    assert before <= now.time * 1_000_000_000 + now.time_ns <= time.time_ns()
 
 
 def test_before_a_renderer_the_event_goes_on(producer: Producer, logstore: str, arrived: Arrived) -> None:
