@@ -103,7 +103,8 @@ soak: $(VENV)/.stamp-dev browser
 		tests/channels/file/recovery/test_every_byte.py tests/pipeline/test_state_machine.py \
 		tests/agent/test_kills.py tests/agent/test_kills_files.py tests/agent/test_kills_loghub.py \
 		tests/server/fuzz tests/spark/test_fleet.py tests/spark/writing/test_stream_kill.py tests/spark/cluster/test_writing.py tests/spark/cluster/soak_cluster.py \
-		tests/browser/soak_console.py tests/ship/soak_sizes.py tests/server/soak_clients.py
+		tests/browser/soak_console.py tests/ship/soak_sizes.py tests/ship/files/remote/soak_stores.py tests/server/soak_clients.py \
+		tests/ship/test_exactly_once.py::test_kills_store_nothing_twice_and_lose_nothing tests/ship/test_exactly_once.py::test_kills_on_spark_store_nothing_twice
 
 bench: $(VENV)/.stamp-dev
 	@echo '==> installing the peers'

@@ -4,4 +4,6 @@ import sys
 
 from .cli import main
 
-sys.exit(main())
+# A worker process that is spawned imports this module, and must not run the command again.
+if __name__ == "__main__":
+    sys.exit(main())

@@ -25,6 +25,7 @@ from typing import Any, cast
 from ..client import Producer
 from .account import Account, FailedAttempt, PortionFailedError
 from .figures import Figures
+from .files.remote.address import FORKLESS, scheme_of
 from .job import ShipJob
 from .portions import Portion
 from .sending import PortionSender
@@ -105,6 +106,7 @@ class LocalRun:
         self._job = job
         self._parallelism = parallelism
         self._keep = keep  # the workers, for portions that are added
+        self._forks = _can_fork(portions)
         self._tasks: deque[_Task] = deque()
         self._workers: list[_Worker] = []
         self.add(portions)
@@ -147,7 +149,7 @@ class LocalRun:
 
     def _hire(self) -> None:
         """Start a worker, with a portion to ship."""
-        context = _context()
+        context = _context(forks=self._forks)
         ours, theirs = context.Pipe()
         inherited = [worker.pipe for worker in self._workers] + [ours] if context.get_start_method() == "fork" else []
         process = context.Process(  # type: ignore[attr-defined]
@@ -213,9 +215,15 @@ def _death(process: BaseProcess) -> str:
     return f"a worker process died (exit code {process.exitcode}) while it shipped a portion"
 
 
-def _context() -> BaseContext:
+def _can_fork(portions: Sequence[Portion]) -> bool:
+    """Whether workers may be forked from this process, which has looked at these files."""
+    addresses = (split.file.address for portion in portions for split in portion.splits)
+    return not any(address and scheme_of(address) in FORKLESS for address in addresses)
+
+
+def _context(*, forks: bool) -> BaseContext:
     # A forked worker has all modules already: a spawned one takes longer to start than a small job to run.
-    return multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    return multiprocessing.get_context("fork" if forks and sys.platform == "linux" else "spawn")
 
 
 @contextlib.contextmanager

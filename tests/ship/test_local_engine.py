@@ -7,6 +7,7 @@ import math
 import os
 import pickle
 import re
+import runpy
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -19,11 +20,11 @@ from examples.ship_demo.verify import differences, digests_of_files, digests_of_
 from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import answer, delay
-from producer.ship import shipment
-from producer.ship.files.find import Found, Search, find_files
-from producer.ship.files.plan import plan
+from producer.ship import local_engine, shipment
+from producer.ship.files.find import Found, LogFile, Search, find_files
+from producer.ship.files.plan import Split, plan
 from producer.ship.job import ShipJob
-from producer.ship.local_engine import ATTEMPTS, LocalEngine, LocalRun
+from producer.ship.local_engine import ATTEMPTS, LocalEngine, LocalRun, _can_fork, _Task
 from producer.ship.portions import Portion
 from producer.ship.report import ProgressBar, Shipment, fates
 from producer.ship.shipment import ship_files, ship_search
@@ -150,6 +151,7 @@ def test_failure_tells_of_all_parts(
     assert done.failure is not None
     assert (done.complete_files, done.complete_lines) == (64, 64)
     told = "\n".join(fates(done))
+    assert done.unsearched == ("files that had not been found by then were not sent" in told)
     assert told.startswith("all files together: 64 lines stored")
     assert "64 files stored completely" in told
     # Of as many files as were found by then.
@@ -190,6 +192,33 @@ def test_job_fails_when_records_are_refused_for_good(tmp_path: Path, server: Log
     assert server.access_key_secret not in shipment.failure
 
 
+def test_no_portion_is_begun_or_tried_again_when_one_has_failed_for_good(
+    server: LogHubServer, make_job: MakeJob
+) -> None:
+    """What another worker still ships is waited for; if it fails as well, it had its last attempt."""
+    run = LocalRun([], make_job(parser="text"), 2, keep=True)
+    first, second = _Task(0, b"", attempts=ATTEMPTS), _Task(1, b"", attempts=1)
+    run._tasks.append(_Task(2, b""))
+    run._failed(first, "refused")
+    run._failed(second, "died")
+    assert (run.failure, list(run._tasks), run.failed_attempts) == ("refused", [], 2)
+
+
+def test_workers_that_cannot_be_forked_are_spawned(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS, and for files of hdfs://, whose packages would hang in a fork; they do not run the command again."""
+    here = LogFile("/a.log", 1, None)
+    there = LogFile("hdfs://node/a.log", 1, None, address="hdfs://node/a.log")
+    assert [_can_fork([Portion((Split(file, 0, 1),))]) for file in (here, there)] == [True, False]
+    assert runpy.run_module("producer", run_name="__mp_main__")["__name__"] == "__mp_main__"
+    (tmp_path / "a.log").write_text("one\ntwo\n")
+    monkeypatch.setattr(local_engine, "_can_fork", lambda _: False)
+    shipment = run_job(tmp_path, make_job(parser="text"))
+    assert (shipment.failure, shipment.failed_attempts) == (None, 0)
+    assert contents(server) == ["one", "two"]
+
+
 def test_worker_that_is_killed_loses_no_line(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
     """Its portion is shipped by another one."""
     (tmp_path / "a.log").write_text("one\ntwo\n")
@@ -219,6 +248,7 @@ def test_worker_that_dies_each_time_fails_the_job(tmp_path: Path, server: LogHub
     finally:
         run.cancel()
     assert run.failure == "a worker process died (exit code -9) while it shipped a portion"
+    assert run.doubtful == {0}  # nobody may call its lines not stored
 
 
 def command(server: LogHubServer, folder: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +11,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from xml.sax.saxutils import escape
 
 import uvicorn
 from starlette.applications import Starlette
@@ -20,6 +22,8 @@ from .waiting import eventually
 
 #: What the S3 endpoint is asked with.
 ACCESS_KEY, SECRET_KEY = "test-access-key", "test-secret-access-key"
+#: What the OSS endpoint is asked with.
+OSS_KEY, OSS_SECRET = "test-oss-key", "test-oss-secret"
 
 
 @contextmanager
@@ -110,17 +114,112 @@ def webhdfs_server(files: Mapping[str, bytes]) -> contextmanager[str]:  # type: 
     return _serving(type("Handler", (_WebHdfs,), {"files": files}))
 
 
+class _Oss(BaseHTTPRequestHandler):
+    """OSS, as far as listing and reading one bucket goes; a key is checked, its signature is only asked for."""
+
+    protocol_version = "HTTP/1.1"
+    bucket: str
+    objects: Mapping[str, bytes]
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
+        signed, _, signature = self.headers.get("Authorization", "").removeprefix("OSS ").partition(":")
+        data = self.objects.get(key)
+        if signed != OSS_KEY or not signature:
+            self._refuse(403, "InvalidAccessKeyId")
+        elif bucket != self.bucket:
+            self._refuse(404, "NoSuchBucket")
+        elif not key:
+            self._answer(200, self._listed(dict(parse_qsl(parts.query, keep_blank_values=True))).encode())
+        elif data is None:
+            self._refuse(404, "NoSuchKey")
+        else:
+            self._hand_out(data)
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def _hand_out(self, data: bytes) -> None:
+        told = {"ETag": _etag(data), "Last-Modified": "Fri, 24 Feb 2012 06:07:48 GMT"}
+        asked = self.headers.get("Range")
+        if asked is None:
+            self._answer(200, data, **told)
+            return
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        end = min(int(last or len(data)), len(data) - 1)
+        told["Content-Range"] = f"bytes {first}-{end}/{len(data)}"
+        self._answer(206, data[int(first) : end + 1], **told)
+
+    def _listed(self, asked: dict[str, str]) -> str:
+        """A page of two of what there is: a client has to ask for the next one."""
+        prefix, ends = asked.get("prefix", ""), asked.get("delimiter", "")
+        found: dict[str, str] = {}
+        for key, data in sorted(self.objects.items()):
+            if not key.startswith(prefix):
+                continue
+            folder, end, _ = key[len(prefix) :].partition(ends) if ends else (key, "", "")
+            if end:
+                found[f"{prefix}{folder}{end}"] = (
+                    f"<CommonPrefixes><Prefix>{prefix}{folder}{end}</Prefix></CommonPrefixes>"
+                )
+            else:
+                found[key] = (
+                    f"<Contents><Key>{key}</Key><LastModified>2012-02-24T08:42:32.000Z</LastModified>"
+                    f"<ETag>{escape(_etag(data))}</ETag><Type>Normal</Type><Size>{len(data)}</Size>"
+                    "<StorageClass>Standard</StorageClass></Contents>"
+                )
+        after = asked.get("continuation-token") or asked.get("marker", "")
+        left = [key for key in found if key > after]
+        page, more = left[:2], len(left) > 2
+        token = (
+            f"<NextContinuationToken>{page[-1]}</NextContinuationToken><NextMarker>{page[-1]}</NextMarker>"
+            if more
+            else ""
+        )
+        return (
+            f"<ListBucketResult><Name>{self.bucket}</Name><Prefix>{prefix}</Prefix><MaxKeys>2</MaxKeys>"
+            f"<Delimiter>{ends}</Delimiter><IsTruncated>{str(more).lower()}</IsTruncated>{token}"
+            f"<KeyCount>{len(page)}</KeyCount>{''.join(found[key] for key in page)}</ListBucketResult>"
+        )
+
+    def _refuse(self, status: int, code: str) -> None:
+        said = f"<Error><Code>{code}</Code><Message>no</Message><RequestId>1</RequestId></Error>"
+        self._answer(status, said.encode())
+
+    def _answer(self, status: int, data: bytes, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(data)), "x-oss-request-id": "1"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+
+def _etag(data: bytes) -> str:
+    return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest().upper()}"'
+
+
+def oss_server(bucket: str, objects: Mapping[str, bytes]) -> contextmanager[str]:  # type: ignore[valid-type]
+    """OSS with a bucket and its objects."""
+    return _serving(type("Handler", (_Oss,), {"bucket": bucket, "objects": objects}))
+
+
 def plain_web_server(folder: Path) -> contextmanager[str]:  # type: ignore[valid-type]
     """The files of a folder, each as a whole, and pages of links for directories: what ``python -m http.server`` is."""
     return _serving(partial(_Quiet, directory=str(folder)))
 
 
-def answering(status: int, headers: dict[str, str], body: bytes = b"") -> contextmanager[str]:  # type: ignore[valid-type]
-    """A server that always answers the same."""
+def answering(
+    status: int, headers: dict[str, str], body: bytes = b"", *, wants: str | None = None
+) -> contextmanager[str]:  # type: ignore[valid-type]
+    """A server that always answers the same, to those who bring the ``Authorization`` that it wants."""
 
     class Handler(_Quiet):
         def do_GET(self) -> None:
-            self.send_response(status)
+            self.send_response(status if wants in {None, self.headers.get("Authorization")} else 401)
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()

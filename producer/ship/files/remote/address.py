@@ -25,6 +25,8 @@ STORES = {
 SCHEMES = (*WEB, *STORES)
 #: Those whose addresses begin with the host that is asked, rather than with a bucket.
 HOSTED = ("hdfs", "webhdfs")
+#: Those whose packages work in no fork of a process that has used them: they have threads of their own, or a JVM.
+FORKLESS = ("hdfs",)
 #: Those whose addresses may name an account and its host behind the bucket: ``container@account.host``.
 _ACCOUNTS = ("abfs", "abfss", "az")
 

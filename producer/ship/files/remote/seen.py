@@ -19,6 +19,7 @@ _VERSIONS = (
     "last_modified",
     "last-modified",
     "modificationtime",
+    "modification_time",
     "mtime",
     "updated",
 )

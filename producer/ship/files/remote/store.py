@@ -26,6 +26,9 @@ _BLOCK_BYTES = 8 << 20
 _REST_BYTES = 256 << 10
 # Nobody is to wait for minutes to hear that an address is wrong; seconds.
 _TIMEOUT = 5
+# Whose package works only with its cache of listings, which would hide that a file was changed: each question is put to
+# a file system of its own.
+_CACHING = ("oss",)
 # An option of a file system that tries again by itself, and how often.
 _RETRIES = 3
 
@@ -47,9 +50,11 @@ class StoreFiles:
 
     def _connect(self) -> Any:
         """The file system; a process that was forked needs one of its own."""
-        if self._process != os.getpid():
-            self._files, self._process = _file_system(self._scheme, self._authority), os.getpid()
-        return self._files
+        files = self._files
+        if self._process != os.getpid() or self._scheme in _CACHING:
+            files = self._files = _file_system(self._scheme, self._authority)
+            self._process = os.getpid()
+        return files
 
     def look(self, address: str, head: int) -> Seen:
         """Look at a file."""
@@ -87,7 +92,7 @@ class StoreFiles:
         if self._scheme in HOSTED:
             return f"{self._scheme}://{self._authority}/{urlsplit(path).path.lstrip('/')}"
         # Not `unstrip_protocol`: it writes the first of a file system's schemes, whichever was asked for.
-        plain = self._connect()._strip_protocol(path).lstrip("/")
+        plain = self._files._strip_protocol(path).lstrip("/")
         if self._authority:  # the path begins with the container, and has no account
             plain = f"{self._authority}/{plain.partition('/')[2]}"
         return f"{self._scheme}://{plain}"
@@ -154,6 +159,8 @@ def _whole(data: bytes, address: str, position: int, size: int) -> bytes:
 
     :raises RemoteError: it is not; nothing at all is for the reader to judge.
     """
+    if len(data) == size + 1:  # ossfs takes the end of a range for its last byte
+        return data[:size]
     if data and len(data) != size:
         raise RemoteError(f"{shown(address)}: {counted(len(data), 'byte')} came at byte {position}, and not {size}")
     return data
@@ -169,15 +176,29 @@ def _file_system(scheme: str, host: str) -> Any:
 
     configured = fsspec.config.conf.get(scheme, {})
     options = {name: value for name, value in _options(scheme).items() if name not in configured}
+    if scheme not in (*HOSTED, *_CACHING):  # Hadoop's keep no listings, and hdfs-native takes no such option
+        options["use_listings_cache"] = False
     if scheme == "webhdfs" and not host and "host" not in configured:
         raise InputError("webhdfs:// needs the host of the name node: webhdfs://HOST:9870/path")
-    with _translated_errors(f"{scheme}://{host}"):
-        files, _ = fsspec.core.url_to_fs(
-            f"{scheme}://{host}/", use_listings_cache=False, skip_instance_cache=True, **options
-        )
+    with _translated_errors(f"{scheme}://{host}"), _hadoops_own_libraries(scheme):
+        files, _ = fsspec.core.url_to_fs(f"{scheme}://{host}/", skip_instance_cache=True, **options)
     if hasattr(files, "retries"):
         files.retries = _RETRIES
     return files
+
+
+@contextmanager
+def _hadoops_own_libraries(scheme: str) -> Iterator[None]:
+    """Tell what is missing where pyarrow looks for Hadoop's libraries, and there are none."""
+    try:
+        yield
+    except OSError as error:
+        if scheme == "hdfs" and "Unable to load lib" in str(error):
+            raise InputError(
+                "hdfs:// needs the package hdfs-native, which is not installed: pip install hdfs-native; or Java with "
+                "Hadoop's libhdfs and its CLASSPATH"
+            ) from error
+        raise
 
 
 def _options(scheme: str) -> dict[str, Any]:

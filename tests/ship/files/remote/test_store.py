@@ -22,6 +22,7 @@ from producer.ship.errors import FileChangedError, InputError
 from producer.ship.files.find import find_files
 from producer.ship.files.plan import Split
 from producer.ship.files.remote import choose, store
+from producer.ship.files.remote.seen import version_of
 from producer.ship.lines.split_lines import read_split
 from tests.support.remote_servers import ACCESS_KEY, SECRET_KEY, s3_server, webhdfs_server
 
@@ -182,6 +183,21 @@ def test_hadoop_is_asked_at_the_host_of_the_address(monkeypatch: pytest.MonkeyPa
         find_files(["webhdfs:///app"])
 
 
+def test_hadoops_own_protocol_without_its_libraries_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the paths at which a library was looked for."""
+    monkeypatch.setenv("ARROW_LIBHDFS_DIR", "/none")
+    monkeypatch.setenv("JAVA_HOME", "/none")
+    choose._files.cache_clear()
+    with pytest.raises(InputError, match=r"^hdfs:// needs the package hdfs-native.*: pip install hdfs-native;"):
+        find_files(["hdfs://127.0.0.1:9/app"])
+
+
+def test_time_of_a_file_is_its_version_in_each_spelling() -> None:
+    """Of Hadoop's three packages: without one --exactly-once would be refused, and a change not be seen."""
+    for name in ("modificationTime", "modification_time", "mtime"):
+        assert version_of({"name": "/a", "size": 1, name: 7}) == f"{name.lower()}=7"
+
+
 class Accounts(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]  # its class is found at run time
     """What adlfs makes of addresses: an account is an option, and no part of a path."""
 
@@ -204,6 +220,44 @@ class Accounts(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]  # 
         scheme, _, plain = path.rpartition("://")
         container, _, rest = plain.lstrip("/").partition("/")
         return f"/{container.partition('@')[0]}/{rest}".rstrip("/") if scheme else f"/{plain.strip('/')}".rstrip("/")
+
+
+class Oss(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]  # its class is found at run time
+    """What ossfs does: a size from a cache of listings, without which it fails, and a byte behind each range."""
+
+    protocol = "oss"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        assert options.get("use_listings_cache", True)
+        self._known: dict[str, Any] = {}
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return f"/{path.rpartition('://')[2].strip('/')}"
+
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
+        if path not in self._known:
+            self._known[path] = super().info(path, **options)
+        return self._known[path]  # type: ignore[no-any-return]
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        return bytes(super().cat_file(path, start, None if end is None else end + 1, **options))
+
+
+def test_change_of_an_oss_file_is_seen_and_its_ranges_end_where_they_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the package remembers of a listing; `make soak` asks the package itself."""
+    fsspec.register_implementation("oss", Oss, clobber=True)
+    monkeypatch.setitem(store.STORES, "oss", ("fsspec", ""))
+    choose._files.cache_clear()
+    Oss().pipe({"/logs/a": TEXT})
+    (file,) = find_files(["oss://logs/a"]).files
+    assert (file.size, file.compression) == (len(TEXT), None)
+    Oss().pipe({"/logs/a": TEXT + b"more\n"})
+    with pytest.raises(FileChangedError, match="was changed since the job was planned"):
+        list(read_split(Split(file, 0, file.size), 10_000))
 
 
 def test_found_address_keeps_its_account(monkeypatch: pytest.MonkeyPatch) -> None:

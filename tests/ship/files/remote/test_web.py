@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import os
 import socket
@@ -161,6 +162,17 @@ def test_what_a_server_refuses_is_said_in_words(status: int, headers: dict[str, 
         with pytest.raises(InputError) as raised:
             find_files([f"{url}/a.log"])
         assert said in str(raised.value)
+
+
+def test_credentials_of_a_web_server_come_from_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As documented: nothing secret has to stand in the address."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password hunter2\n")
+    wants = f"Basic {base64.b64encode(b'me:hunter2').decode()}"
+    with answering(200, {"Content-Length": "5"}, b"line\n", wants=wants) as url:
+        with pytest.raises(InputError, match=r"access refused.* or ~/\.netrc"):
+            find_files([f"{url}/a.log"])
+        monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+        assert read(find_files([f"{url}/a.log"])) == {f"{url}/a.log": b"line\n"}
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
