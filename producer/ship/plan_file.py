@@ -37,9 +37,10 @@ class PlanFile:
     def __init__(self, checkpoint: str) -> None:
         self._folder = Path(checkpoint)
         try:
-            self._ended = open(self._folder / ENDED_FILE, "a+", encoding="ascii")  # noqa: PTH123, SIM115
+            # Without a buffer: what a full disk did not take must not be tried again when it is closed.
+            self._ended = open(self._folder / ENDED_FILE, "ab+", buffering=0)  # noqa: PTH123, SIM115
         except OSError as error:
-            raise InputError(f"{self._folder / ENDED_FILE}: cannot be written: {error.strerror}") from error
+            raise self._not_written(error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -71,15 +72,27 @@ class PlanFile:
     def ended(self) -> set[int]:
         """The numbers of the portions all of which is acknowledged."""
         self._ended.seek(0)
-        lines = self._ended.read().split("\n")
+        lines = self._ended.read().split(b"\n")
         if lines[-1]:
-            self._ended.write("\n")  # half of a number: of a machine that died
+            self._write(b"\n")  # half of a number: of a machine that died
         return {int(line) for line in lines if len(line) == _DIGITS}
 
     def end(self, numbers: Iterable[int]) -> None:
-        """These portions have ended. What of this is lost with the machine is asked for again, and not stored again."""
-        self._ended.write("".join(f"{number:0{_DIGITS}}\n" for number in numbers))
-        self._ended.flush()
+        """These portions have ended. What of this is lost with the machine is asked for again, and not stored again.
+
+        :raises InputError: it cannot be written.
+        """
+        self._write(b"".join(b"%0*d\n" % (_DIGITS, number) for number in numbers))
+
+    def _write(self, lines: bytes) -> None:
+        try:
+            while lines:
+                lines = lines[self._ended.write(lines) :]
+        except OSError as error:
+            raise self._not_written(error) from error
+
+    def _not_written(self, error: OSError) -> InputError:
+        return InputError(f"the checkpoint cannot be written: {self._folder / ENDED_FILE}: {error.strerror}")
 
 
 def _item(portion: Portion) -> dict[str, object]:

@@ -10,6 +10,7 @@ from typing import Protocol
 from rich.console import Console
 
 from .account import Account, FileFate
+from .errors import InputError
 from .figures import Figures
 from .files.find import Found, LogFile
 from .files.plan import PARTITION_BYTES, partition_size, plan
@@ -242,14 +243,18 @@ def ship_plan(
         ended.update(new)
 
     total = sum(split.size for portion in left for split in portion.splits)
+    unwritten = None
     with progress_bar(console, total, bounded=True) as bar:
 
         def look() -> None:
             bar.show(run.figures, run.failed_attempts, total)
             remember()
 
-        _watch(run, look)
-    return Shipment(run.figures, time.monotonic() - began, run.failed_attempts, run.failure)
+        try:
+            _watch(run, look)
+        except InputError as error:  # of the checkpoint, and lines were sent
+            unwritten = str(error)
+    return Shipment(run.figures, time.monotonic() - began, run.failed_attempts, run.failure or unwritten)
 
 
 def _watch(run: Run, look: Callable[[], None]) -> None:

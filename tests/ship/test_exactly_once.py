@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -10,6 +11,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,10 @@ from producer.cli import main
 from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import ApiRequest, Fault, Refuse, answer, delay, drop_answer
-from producer.ship.files.find import find_files
-from producer.ship.files.plan import plan
+from producer.ship import plan_file as plan_files
+from producer.ship.exact_delivery import range_key
+from producer.ship.files.find import LogFile, find_files
+from producer.ship.files.plan import Split, plan
 from producer.ship.follow.source import FilesReader
 from producer.ship.job import ShipJob
 from producer.ship.lines import chunks
@@ -42,10 +46,11 @@ from .test_interrupts import Start, Started, start
 
 __all__ = ["start"]
 
-#: Kills of each case: ``EXACTLY_ONCE_KILLS=20 python -m pytest tests/ship/test_exactly_once.py -k kill`` makes more.
-KILLS = int(os.environ.get("EXACTLY_ONCE_KILLS", "1"))
+_SOAK = bool(os.environ.get("PRODUCER_SOAK"))
+#: Kills of each case; ``make soak`` makes twenty of each, half of them on Spark.
+KILLS = 10 if _SOAK else 1
 #: Of Spark, where each costs the start of a JVM; with more of them executors are killed, too, and queries that follow.
-SPARK_KILLS = int(os.environ.get("EXACTLY_ONCE_SPARK_KILLS", "2"))
+SPARK_KILLS = 10 if _SOAK else 2
 
 MakeJob = Callable[..., ShipJob]
 
@@ -236,17 +241,46 @@ def test_start_that_would_cut_otherwise_is_refused(
     assert said in " ".join(capsys.readouterr().err.split())
 
 
+def test_ranges_of_different_jobs_and_places_have_keys_of_their_own() -> None:
+    """One key for two of them, and the lines of one would be taken for stored: another checkpoint ships all again."""
+    file = LogFile("/a.log", 10, None)
+    ranges = [
+        (run, Split(each, start, 10)) for run in "ab" for each in (file, replace(file, path="/b")) for start in (0, 5)
+    ]
+    assert len({range_key(*each).key for each in ranges}) == len(ranges)
+    assert range_key("a", Split(file, 0, 10)) == range_key("a", Split(replace(file, size=99), 0, 7))
+
+
 def test_half_a_number_of_a_portion_is_none(tmp_path: Path) -> None:
     """A machine that died while it wrote leaves half a line, which is no other portion; the next one is read well."""
-    with PlanFile(str(tmp_path)) as plan_file:
-        plan_file.end([7, 12])
+    with PlanFile(str(tmp_path)) as planned:
+        planned.end([7, 12])
     file = tmp_path / ENDED_FILE
     file.write_text(file.read_text()[:-2])
-    with PlanFile(str(tmp_path)) as plan_file:
-        assert plan_file.ended() == {7}
-        plan_file.end([3])
-    with PlanFile(str(tmp_path)) as plan_file:
-        assert plan_file.ended() == {3, 7}
+    with PlanFile(str(tmp_path)) as planned:
+        assert planned.ended() == {7}
+        planned.end([3])
+    with PlanFile(str(tmp_path)) as planned:
+        assert planned.ended() == {3, 7}
+
+
+def test_checkpoint_on_a_full_disk_fails_the_job_in_words(
+    server: LogHubServer, logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines were sent, so the exit code is not 2; when there is room, the same command stores what is missing."""
+    expected = write_lines(logs / "a.log", 0, 100)
+
+    class Full(io.FileIO):
+        def write(self, _: object, /) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(plan_files, "open", lambda path, mode, **_: Full(path, mode), raising=False)
+    assert run(server, logs) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"the checkpoint cannot be written: {logs.parent}/checkpoint/{ENDED_FILE}: No space left" in said
+    monkeypatch.undo()
+    assert run(server, logs) == 0
+    assert stored(server) == Counter(expected)
 
 
 def test_spark_stores_each_line_once(

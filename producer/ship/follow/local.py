@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from ..errors import InputError
 from ..job import ShipJob
 from ..lines.log_start import logs_that_start
 from ..local_engine import LocalEngine, LocalRun
@@ -34,18 +35,21 @@ def follow_locally(engine: LocalEngine, job: ShipJob, options: FollowOptions, *,
     :param job: where to, and how.
     :param options: what to follow.
     :param console: where progress is shown.
-    :raises InputError: the checkpoint cannot be read or written.
+    :raises InputError: the checkpoint cannot be read.
     """
     stop = threading.Event()
     began = time.monotonic()
+    unwritten = None
     with stopping_on_signals(stop), progress_bar(console, None) as bar:
         following = _Following(engine, job, options, stop, bar)
         try:
             following.until_end()
+        except InputError as error:  # of the checkpoint, and lines may have been sent
+            unwritten = str(error)
         finally:
             following.run.cancel()
         run = following.run
-        failure = run.failure or following.losses.last
+        failure = run.failure or unwritten or following.losses.last
     return Shipment(run.figures, time.monotonic() - began, run.failed_attempts, failure)
 
 

@@ -14,9 +14,11 @@ from rich.console import Console
 from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import answer, delay
+from producer.ship.errors import InputError
+from producer.ship.follow import local
 from producer.ship.follow.local import follow_locally
 from producer.ship.follow.options import FollowOptions
-from producer.ship.follow.progress import PROGRESS_FILE, read_progress
+from producer.ship.follow.progress import PROGRESS_FILE, Progress, read_progress, write_progress
 from producer.ship.job import ShipJob
 from producer.ship.local_engine import LocalEngine
 from producer.ship.report import Shipment
@@ -190,3 +192,25 @@ def test_progress_that_cannot_be_read_is_told(logs: Path, run_once: Run, tmp_pat
     (tmp_path / "checkpoint" / PROGRESS_FILE).write_text("{")
     with pytest.raises(Exception, match=f"the progress of the checkpoint cannot be read: .*{PROGRESS_FILE}"):
         run_once()
+
+
+def test_checkpoint_that_cannot_be_written_any_more_fails_the_run(
+    server: LogHubServer, logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines were sent, so the exit code is not 2; the next run ships that batch again."""
+    append(logs / "a.log", "one\n")
+    written: list[Progress] = []
+
+    def full(checkpoint: str, progress: Progress) -> None:
+        written.append(progress)
+        if len(written) > 1:
+            raise InputError(f"the checkpoint cannot be written: {checkpoint}: No space left on device")
+        write_progress(checkpoint, progress)
+
+    monkeypatch.setattr(local, "write_progress", full)
+    command = follow_command(server, logs, "--once")[3:]
+    assert cli.run(parse_ship(command)) == 1
+    assert "the checkpoint cannot be written" in " ".join(capsys.readouterr().err.split())
+    monkeypatch.setattr(local, "write_progress", write_progress)
+    assert cli.run(parse_ship(command)) == 0
+    assert contents(server) == ["one", "one"]
