@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich.console import Console
 
@@ -28,6 +28,7 @@ from ..ship.lines.names import MAX_NAME_BYTES
 from ..ship.lines.parsers import make_parser
 from ..ship.lines.parsers.delimited import checked_delimiter, column_names
 from ..ship.report import Shipment, fates, summary
+from ..ship.standard_input import STANDARD_INPUT
 from ..wording import LOGSTORE_RULE, is_logstore_name
 from .arguments.ship import add_arguments
 from .profiles import Settings, UsageError, resolve
@@ -58,16 +59,27 @@ def run(args: argparse.Namespace) -> int:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False)
         return _USAGE
     console.print(summary(shipment))
-    for line in fates(shipment):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    # A line that goes on in a known file is new, too.
-    if args.checkpoint and shipment.failure is None and not (shipment.figures.files or shipment.figures.lines):
-        line = f"nothing new: all that is there was shipped before, says the checkpoint {args.checkpoint}"
+    for line in [*fates(shipment), *_of_another_start(args, shipment)]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if shipment.failure is not None:
         errors.print(f"error: {shipment.failure}", style="red", markup=False, highlight=False)
         return _FAILED
     return _OK
+
+
+def _of_another_start(args: argparse.Namespace, shipment: Shipment) -> Iterator[str]:
+    """What the same command does, or has just done, when it is started again."""
+    if shipment.failure is not None:
+        return  # that is told with what became of the files
+    # A line that goes on in a known file is new, too.
+    shipped = shipment.figures.files or shipment.figures.lines
+    if args.checkpoint and not shipped:
+        yield f"nothing new: all that is there was shipped before, says the checkpoint {args.checkpoint}"
+    if not args.checkpoint and shipped and STANDARD_INPUT not in args.paths:
+        followed = all(scheme_of(path) is None for path in args.paths)
+        how = "--follow --once --checkpoint DIR a run sends only what those before it have not"
+        other = "--exclude it leaves out what you name"
+        yield f"Run again, this command sends all of this again; with {how if followed else other}"
 
 
 def _after_interrupt(checkpoint: str | None) -> str:
