@@ -59,6 +59,7 @@ def ship_standard_input(job: ShipJob, *, settle: float, console: Console, descri
             shipping.finish()
         except (ProducerError, OSError) as error:
             failure = str(error)
+        figures.memory_wait_ms = round(1000 * producer.stats().memory_wait_seconds)
         bar.show(figures)
     return Shipment(figures, time.monotonic() - began, failure=failure)
 

@@ -22,7 +22,7 @@ from producer.server.faults import answer
 from producer.ship.job import ShipJob
 from producer.ship.report import Shipment
 from producer.ship.standard_input import ship_standard_input
-from tests.support.waiting import eventually
+from tests.support.waiting import Call, eventually
 
 from .conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, parse_ship, ship_arguments
 
@@ -45,8 +45,8 @@ class Shipping:
         self._thread = threading.Thread(target=ship)
         self._thread.start()
 
-    def send(self, data: bytes) -> None:
-        os.write(self.write, data)
+    def send(self, data: bytes, times: int = 1) -> None:
+        os.write(self.write, data * times)
 
     def end(self) -> Shipment:
         if self.write >= 0:
@@ -119,6 +119,22 @@ def test_refused_line_fails_the_command_while_the_input_goes_on(
     assert shipping.shipment is not None
     assert shipping.shipment.failure is not None
     assert "a line of - from byte 0 on" in shipping.shipment.failure
+
+
+def test_writer_of_the_pipe_waits_while_the_server_does(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
+    """What is read ahead is bounded by the producer's memory; the table tells of the wait for it, and all arrives."""
+    memory = {"total_size_in_bytes": 1 << 20, "batch_size_threshold_in_bytes": 1 << 16, "max_retry_backoff_ms": 50}
+    busy = server.faults.add(answer(500, "ServerBusy"), operation="PutLogs")
+    shipping = ship(parser="text", producer={**memory, "retries": 10_000})
+    lines = 160_000
+    writer = Call(lambda: shipping.send(b"x" * 99 + b"\n", lines))
+    eventually(lambda: busy.fired > 2, "the requests")
+    assert not writer.done
+    server.faults.remove(busy)
+    writer.result(PATIENCE)
+    figures = shipping.end().figures
+    assert (figures.records, server.count(PROJECT, LOGSTORE)) == (lines, lines)
+    assert figures.memory_wait_ms > 0
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM])

@@ -13,12 +13,14 @@ from producer.errors import FlushTimeoutError
 from producer.server.faults import answer
 from producer.ship.job import ShipJob
 from producer.spark.errors import DeliveryFailedError
-from producer.spark.patience import defaults_of_task
+from producer.spark.patience import defaults_of_task, send_open
 from producer.spark.writing.options import ACK_TIMEOUT, WriteOptions
 from producer.testing import ScriptedSink
 from tests.spark.writing.kit import numbers, rows, write
 from tests.support.clocks import JumpingClock
 from tests.support.pipelines import KEY, record, threadless
+from tests.support.sinks import GatedSink
+from tests.support.waiting import PATIENCE, Call
 
 if TYPE_CHECKING:
     from producer.server import LogHubServer
@@ -109,3 +111,18 @@ def test_a_task_that_waits_too_long_says_what_for(server: LogHubServer) -> None:
     server.faults.add(answer(403, "WriteQuotaExceed"), operation="PutLogs")
     with pytest.raises(DeliveryFailedError, match=r"not settled within 1\.0 s.*the last attempt: WriteQuotaExceed"):
         write(server, rows(10), ackTimeout="1")
+
+
+def test_what_lingers_leaves_at_once_and_nobody_waits_for_its_answer() -> None:
+    """At the end of a task: a server that is silent is noticed by the futures, after ``ackTimeout``, not by a flush."""
+    sink = GatedSink()
+    project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="a", access_key_secret="s")
+    with Producer(project, config=ProducerConfig(linger_ms=60_000), sink=sink) as producer:
+        future = producer.send("p", "l", {"n": "1"})
+        try:
+            Call(lambda: send_open(producer)).result()
+            assert sink.entered.acquire(timeout=PATIENCE), "nothing was sent"
+            assert not future.done()
+        finally:
+            sink.gate.set()
+        assert future.result(PATIENCE).successful

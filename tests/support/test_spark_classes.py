@@ -1,0 +1,46 @@
+"""The archive of Spark's classes: tests go on where it cannot be made, and leave nothing of the trial."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from . import spark_classes
+
+_FOREVER = "exec 3> {lives}; sleep 600 & wait"
+_MAKES_IT = 'made=${{SPARK_SUBMIT_OPTS#*=}}; echo classes > "${{made%% *}}"'
+
+
+def spark_that(home: Path, does: str) -> None:
+    """A home of Spark's whose ``spark-submit`` is a shell's line."""
+    for name in ("bin", "jars"):
+        (home / name).mkdir(parents=True, exist_ok=True)
+    submit = home / "bin" / "spark-submit"
+    submit.write_text(f"#!/bin/sh\n{does.format(lives=home / 'lives')}\n")
+    submit.chmod(0o700)
+
+
+def test_archive_that_takes_too_long_is_done_without_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is told; what was making it has ended with all that it had started; the next tests make it."""
+    home, archives = tmp_path / "spark", tmp_path / "archives"
+    archives.mkdir()
+    spark_that(home, _FOREVER)
+    os.mkfifo(home / "lives")
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    monkeypatch.setattr(spark_classes, "MAKING_SECONDS", 1.0)
+    listening = os.open(home / "lives", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert spark_classes.sharing_options(archives) == ""
+        assert os.read(listening, 1) == b""  # nobody holds the other end
+    finally:
+        os.close(listening)
+    assert "no archive of Spark's classes, its JVMs start slowly: not made in 1 s" in capsys.readouterr().err
+    assert not [path.name for path in archives.iterdir() if path.suffix in {".jsa", ".new"}]
+    spark_that(home, _MAKES_IT)
+    monkeypatch.setattr(spark_classes, "MAKING_SECONDS", 60.0)
+    (archive,) = spark_classes.sharing_options(archives).removeprefix("-XX:SharedArchiveFile=").split()[:1]
+    assert Path(archive).read_text() == "classes\n"
