@@ -265,6 +265,21 @@ def test_a_run_that_finds_nothing_new_says_so(
         assert (f"nothing new: all that is there was shipped before, says the checkpoint {checkpoint}" in out) == said
 
 
+def test_a_run_without_a_checkpoint_says_that_the_next_one_sends_all_again(
+    tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And how it would not; one with a checkpoint, or that failed, does not say so."""
+    (tmp_path / "a.log").write_text("one\n")
+    arguments = ship_arguments(server, tmp_path / "a.log", "--engine=local")
+    for more, said in ([], True), (["--follow", "--once", f"--checkpoint={tmp_path / 'c'}"], False):
+        assert cli.run(parse_ship([*arguments, *more])) == 0
+        out = capsys.readouterr().out
+        assert ("this command sends all of this again; with --follow --once --checkpoint DIR" in out) == said
+    server.faults.add(answer(404, "LogStoreNotExist"), operation="PutLogs")
+    assert cli.run(parse_ship(arguments)) == 1
+    assert "sends all of this again" not in capsys.readouterr().out
+
+
 def test_a_dry_run_shows_the_first_record_of_each_file_and_sends_nothing(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
