@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..clock import Clock
 from ..errors import ConfigError
 from ..loggers import get_logger
+from .interfaces import Context
 from .options import missing_file
 
 _log = get_logger("producer.agent")
@@ -24,6 +26,12 @@ _log = get_logger("producer.agent")
 _LOOK = 1.0
 #: X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED.
 _OUT_OF_TIME = (9, 10)
+#: X509_V_ERR_INVALID_PURPOSE: a client's certificate is none of a server.
+_WRONG_PURPOSE = 26
+#: X509_V_FLAG_NO_CHECK_TIME.
+_NO_CHECK_TIME = 0x200000
+#: The counter that holds when the certificate expires.
+_EXPIRES = "CertificateExpiryTimestampSeconds"
 _Seen = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -64,19 +72,11 @@ def load_authorities(context: ssl.SSLContext, name: str, path: Path) -> None:
 
 
 def out_of_time(certificate: Path | None, key: Path | None) -> Iterator[ConfigError]:
-    """What is wrong with the time of a certificate that can be used otherwise: who checks it refuses it.
-
-    It is held against itself, in a handshake that leaves this function nowhere: so what it means is OpenSSL's to say.
-    """
+    """What is wrong with the time of a certificate that can be used otherwise: who checks it refuses it."""
     if certificate is None:
         return
-    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        load_own(ours, certificate, key)
-        theirs.check_hostname = False
-        theirs.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        load_authorities(theirs, "certificate", certificate)
-        _shake_hands(ours, theirs)
+        _as_a_peer_sees_it(certificate, key)
     except ssl.SSLCertVerificationError as error:
         if error.verify_code in _OUT_OF_TIME:
             yield ConfigError("certificate", f"is of no use: {error.verify_message}", str(certificate))
@@ -84,14 +84,100 @@ def out_of_time(certificate: Path | None, key: Path | None) -> Iterator[ConfigEr
         return  # that is told where it is used
 
 
-def _shake_hands(ours: ssl.SSLContext, theirs: ssl.SSLContext) -> None:
+def end_of(certificate: Path | None, key: Path | None) -> int | None:
+    """When a certificate expires, or has, seconds since 1970; None if there is none, or nothing can be made of it."""
+    if certificate is None:
+        return None
+    try:
+        seen = _as_a_peer_sees_it(certificate, key, _NO_CHECK_TIME)
+    except (ConfigError, ssl.SSLError):
+        return None
+    return ssl.cert_time_to_seconds(str(seen["notAfter"]))
+
+
+def _as_a_peer_sees_it(certificate: Path, key: Path | None, flags: int = 0) -> Mapping[str, Any]:
+    """A certificate, held against itself in a handshake that stays in memory: what it means is OpenSSL's to say.
+
+    :param flags: of the verification.
+    :raises ssl.SSLCertVerificationError: a peer would refuse it.
+    :raises ConfigError: the files cannot be used.
+    """
+    try:
+        return _shown(certificate, key, flags, by_client=False)
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code != _WRONG_PURPOSE:
+            raise
+        return _shown(certificate, key, flags, by_client=True)
+
+
+def _shown(certificate: Path, key: Path | None, flags: int, *, by_client: bool) -> Mapping[str, Any]:
+    client, server = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    load_own(server, certificate, key)
+    if by_client:
+        load_own(client, certificate, key)
+    judge = server if by_client else client
+    judge.verify_mode = ssl.CERT_REQUIRED
+    judge.verify_flags |= ssl.VerifyFlags(ssl.VERIFY_X509_PARTIAL_CHAIN | flags)
+    load_authorities(judge, "certificate", certificate)
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client, server = theirs.wrap_bio(back, there), ours.wrap_bio(there, back, server_side=True)
-    for side in (client, server, client):
-        try:
-            side.do_handshake()
-        except ssl.SSLWantReadError:
-            continue
+    ends = client.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True)
+    for end in ends * 2:
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    return ends[by_client].getpeercert() or {}
+
+
+class WatchedFiles:
+    """Files that may be replaced, looked at once a second at most.
+
+    :param paths: of those that are there, or will be.
+    :ivar is_news: whether they had changed at the last look.
+    """
+
+    def __init__(self, paths: Iterable[Path | None], clock: Clock) -> None:
+        self.paths, self._clock = list(dict.fromkeys(path for path in paths if path is not None)), clock
+        self._used = self._found = self._look()
+        self._next_look = clock.monotonic() + _LOOK
+        self.is_news = False
+
+    def changed(self) -> bool:
+        """Whether they are others than those that were taken up; False also if it is too soon for a look."""
+        now = self._clock.monotonic()
+        if not self.paths or now < self._next_look:
+            return False
+        self._next_look = now + _LOOK
+        before, self._found = self._found, self._look()
+        self.is_news = self._found != before
+        return self._found != self._used
+
+    def take_up(self) -> None:
+        """What was found at the last look is in use."""
+        self._used = self._found
+
+    def _look(self) -> _Seen:
+        return tuple(map(_signature, self.paths))
+
+
+def tell_new(who: str, files: WatchedFiles) -> None:
+    """Say that files were taken up.
+
+    :param who: for messages.
+    """
+    files.take_up()
+    _log.warning("%s uses the new %s", who, ", ".join(map(str, files.paths)))
+
+
+def tell_own(context: Context, who: str, certificate: Path | None, key: Path | None) -> None:
+    """Say when our certificate expires, in the monitoring; and in the log if it has.
+
+    :param who: for messages.
+    """
+    end = end_of(certificate, key)
+    if end is not None:
+        context.counters.set(**{_EXPIRES: end})
+    for error in out_of_time(certificate, key):
+        _log.warning("%s: %s", who, error)
 
 
 class RenewedTls:
@@ -101,6 +187,7 @@ class RenewedTls:
     :param own: the certificate and the key that say who we are.
     :param authorities: the file of those that are trusted.
     :param who: for messages.
+    :param context: of the component; the monitoring shows when the certificate expires.
     :raises ConfigError: they cannot be used.
     """
 
@@ -110,46 +197,30 @@ class RenewedTls:
         own: tuple[Path | None, Path | None],
         authorities: Path | None,
         who: str,
-        clock: Clock,
+        context: Context,
     ) -> None:
-        self._make, self._own, self._who, self._clock = make, own, who, clock
-        self._paths = [path for path in (*own, authorities) if path is not None]
+        self._make, self._own, self._who, self._of = make, own, who, context
         self._lock = threading.Lock()  # guards what follows; held while the files are read, by who needs them
-        self._seen = self._tried = self._look()
+        self._files = WatchedFiles((*own, authorities), context.clock)
         self._context = make()
-        self._tell_time()
-        self._next_look = clock.monotonic() + _LOOK
+        tell_own(context, who, *own)
 
     def context(self) -> ssl.SSLContext | None:
         """Of the files as they are, or as they were when they could be used last; None without TLS."""
         with self._lock:
-            now = self._clock.monotonic()
-            if self._paths and now >= self._next_look:
-                self._next_look = now + _LOOK
+            if self._files.changed():
                 self._renew()
             return self._context
 
     def _renew(self) -> None:
-        found = self._look()
-        if found == self._seen:
-            return
-        news, self._tried = found != self._tried, found
         try:
             self._context = self._make()
         except ConfigError as error:
-            if news:
+            if self._files.is_news:
                 _log.error("%s goes on with the certificate that it has: %s", self._who, error)
             return
-        self._seen = found
-        _log.warning("%s uses the new %s", self._who, ", ".join(map(str, self._paths)))
-        self._tell_time()
-
-    def _tell_time(self) -> None:
-        for error in out_of_time(*self._own):
-            _log.warning("%s: %s", self._who, error)
-
-    def _look(self) -> _Seen:
-        return tuple(map(_signature, self._paths))
+        tell_new(self._who, self._files)
+        tell_own(self._of, self._who, *self._own)
 
 
 def _signature(path: Path) -> tuple[int, int, int] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
 import socket
 import ssl
 import struct
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 import trustme
 
+from producer.agent import tls_files
 from producer.agent.batch import EventBatch
 from producer.agent.interfaces import SinkError
 from producer.agent.sinks.kafka import KafkaSink
@@ -40,7 +43,8 @@ class _Endpoint:
         host, _, port = broker.partition(":")
         self._broker, self._tls = (host, int(port)), tls
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._own = self._listener.getsockname()
+        self.address = f"127.0.0.1:{self._own[1]}"
         self.refused = self.served = 0
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -80,9 +84,7 @@ class _Endpoint:
         self.served += 1
 
     def _answer(self, broker: socket.socket, client: ssl.SSLSocket) -> None:
-        theirs, ours = (
-            host.encode() + struct.pack(">i", port) for host, port in (self._broker, self._listener.getsockname())
-        )
+        theirs, ours = (host.encode() + struct.pack(">i", port) for host, port in (self._broker, self._own))
         with suppress(OSError, EOFError, ValueError):
             while True:
                 client.sendall(_framed(_frame(broker).replace(theirs, ours)))
@@ -129,7 +131,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("127.0.0.1", "client"):
         authority.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(folder / f"{name}.pem")
     authority.cert_pem.write_to_path(folder / "authority.pem")
-    trustme.CA().cert_pem.write_to_path(folder / "other.pem")
+    other = trustme.CA()
+    other.cert_pem.write_to_path(folder / "other.pem")
+    other.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(folder / "stranger.pem")
     return folder
 
 
@@ -195,3 +199,69 @@ def test_who_is_wrong_delivers_nothing_and_is_told_without_the_password(
         assert endpoint.served == 0
         assert (endpoint.refused > 0) is ("sasl_password" in wrong)
     assert "hunter2" not in f"{error.value} {options!r}"
+
+
+@pytest.fixture
+def used(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A client's certificate that the endpoint does not take; each look at it is one."""
+    monkeypatch.setattr(tls_files, "_LOOK", 0.0)
+    shutil.copy(files / "stranger.pem", tmp_path / "used.pem")
+    return tmp_path / "used.pem"
+
+
+def _renew(used: Path, files: Path, name: str = "client.pem") -> None:
+    shutil.copy(files / name, used.with_name("new"))
+    used.with_name("new").rename(used)
+
+
+def test_the_sink_goes_on_with_a_renewed_certificate(
+    cluster: str, files: Path, used: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """librdkafka reads its files when it begins: there is another client once they are others, and can be used."""
+    config = _config(files, ssl_certificate_location=str(used), ssl_key_location=str(used), message_timeout_ms="500")
+    with _endpoint(cluster, files) as endpoint:
+        options = KafkaSink.Options(bootstrap_servers=endpoint.address, topic="renewed-sink", config=config)
+        given = context(tmp_path)
+        sink = KafkaSink(options, given)
+        batch = EventBatch.of_bodies([b"a"])
+        with pytest.raises(SinkError):
+            sink.write([batch])
+        assert endpoint.served == 0
+        before = given.counters.get("CertificateExpiryTimestampSeconds")
+        used.write_text("no certificate")
+        with pytest.raises(SinkError):
+            sink.write([batch])
+        assert "sink c goes on with the certificate that it has: " in caplog.text
+        _renew(used, files)
+        sink._options = dataclasses.replace(options, config=config | {"message.timeout.ms": "20000"})
+        sink.write([batch])
+        sink.close()
+        assert endpoint.served > 0
+    assert f"sink c uses the new {files / 'authority.pem'}, {used}" in caplog.text
+    assert given.counters.get("CertificateExpiryTimestampSeconds") > 0 < before
+
+
+def test_the_source_goes_on_with_a_renewed_certificate(cluster: str, files: Path, used: Path, tmp_path: Path) -> None:
+    """It joins its group with a client of the new files; what is in the topic comes once."""
+    with _endpoint(cluster, files) as endpoint:
+        options = KafkaSink.Options(bootstrap_servers=endpoint.address, topic="renewed", config=_config(files))
+        sink = KafkaSink(options, context(tmp_path))
+        sink.write([EventBatch.of_bodies([b"a", b"b"])])
+        sink.close()
+        served, outlet = endpoint.served, RecordingOutlet()
+        config = _config(files, ssl_certificate_location=str(used), ssl_key_location=str(used))
+        source = KafkaSource(
+            KafkaSource.Options(
+                bootstrap_servers=endpoint.address,
+                topics=("renewed",),
+                group_id="renewed",
+                batch_duration=0.1,
+                config=config,
+            ),
+            context(tmp_path, "s"),
+        )
+        end = _running(source, outlet)
+        assert (outlet.bodies, endpoint.served) == ([], served)
+        _renew(used, files)
+        eventually(lambda: sorted(outlet.bodies) == [b"a", b"b"])
+        end()

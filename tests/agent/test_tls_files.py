@@ -10,15 +10,20 @@ from typing import Any
 
 import pytest
 import trustme
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from producer.agent import options, tls_files
+from producer.agent.interfaces import SinkError
 from producer.agent.options import read_options
 from producer.agent.registry import class_of
-from producer.agent.tls_files import RenewedTls, load_own, out_of_time
+from producer.agent.tls_files import RenewedTls, WatchedFiles, end_of, load_own, out_of_time
 from producer.clock import SystemClock
 from producer.errors import ConfigError
-from tests.agent.components import made
+from tests.agent.components import lines, made
+from tests.agent.doubles import context as context_of
 from tests.agent.sources.listeners import serving
 from tests.support.waiting import eventually
 
@@ -90,6 +95,39 @@ def test_a_certificate_in_its_time_is_well(files: Path) -> None:
     assert list(out_of_time(None, None)) == []
 
 
+_END = datetime.datetime(2031, 5, 6, 7, 8, 9, tzinfo=datetime.UTC)
+
+
+def test_when_a_certificate_expires_is_known_also_of_one_that_has(files: Path, authority: trustme.CA) -> None:
+    """In seconds since 1970; of nothing that can be used, nothing is said."""
+    authority.issue_cert("x", not_after=_END).private_key_and_cert_chain_pem.write_to_path(files / "both.pem")
+    assert end_of(files / "both.pem", None) == _END.timestamp()
+    assert (
+        end_of(files / "old.pem", files / "old.key") == datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC).timestamp()
+    )
+    assert (end_of(None, None), end_of(files / "none.pem", None), end_of(files / "own.pem", files / "other.key")) == (
+        (None,) * 3
+    )
+
+
+@pytest.mark.parametrize("purpose", [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH])
+@pytest.mark.parametrize("end", [_END, datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)], ids=["well", "expired"])
+def test_a_certificate_of_one_purpose_alone_is_looked_at_likewise(
+    end: datetime.datetime, purpose: Any, tmp_path: Path
+) -> None:
+    """What only a client may have is no less expired."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")])
+    begin = datetime.datetime(2019, 1, 1, tzinfo=datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, begin, end)
+    certificate = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=True).sign(key, hashes.SHA256())
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path = tmp_path / "both.pem"
+    path.write_bytes(certificate.public_bytes(form[0]) + key.private_bytes(*form))
+    assert end_of(path, None) == end.timestamp()
+    assert bool(list(out_of_time(path, None))) is (end is not _END)
+
+
 @pytest.fixture
 def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_files, "_LOOK", 0.0)
@@ -145,22 +183,79 @@ def test_the_files_are_not_looked_at_for_each_connection(files: Path) -> None:
     """At most once a second."""
     looks = list[int]()
 
-    class Counted(RenewedTls):
+    class Counted(WatchedFiles):
         def _look(self) -> Any:
             looks.append(1)
             return super()._look()
 
     own = files / "own.pem", files / "own.key"
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     class Standing(SystemClock):
         def monotonic(self) -> float:
             return 5.0
 
-    renewed = Counted(lambda: context, own, None, "source x", Standing())
+    renewed = Counted(own, Standing())
     for _ in range(100):
-        renewed.context()
+        assert not renewed.changed()
     assert len(looks) == 1
+
+
+_EXPIRES = "CertificateExpiryTimestampSeconds"
+
+
+@pytest.mark.usefixtures("_looks_at_once")
+@pytest.mark.parametrize("kind", ["sources.netcat", "sources.http", "sinks.forward", "sinks.http", "sinks.otlp"])
+def test_the_monitoring_knows_when_a_certificate_expires(kind: str, files: Path, authority: trustme.CA) -> None:
+    """Also once it is renewed."""
+    authority.issue_cert("localhost", not_after=_END).private_key_and_cert_chain_pem.write_to_path(files / "first.pem")
+    later = _END + datetime.timedelta(days=1)
+    authority.issue_cert("localhost", not_after=later).private_key_and_cert_chain_pem.write_to_path(
+        files / "second.pem"
+    )
+    shutil.copy(files / "first.pem", files / "used.pem")
+    part, _, name = kind.partition(".")
+    cls, given = class_of(part, name), {"certificate": str(files / "used.pem")}
+    given |= {"sinks.forward": {"host": "x", "tls": True}}.get(kind, {})
+    given |= {"endpoint": "https://localhost:9/"} if name in ("http", "otlp") and part == "sinks" else {}
+    given |= {"port": 0} if part == "sources" else {}
+    context = context_of(files)
+    component = cls(read_options(cls.Options, given, name), context)
+    assert context.counters.get(_EXPIRES) == _END.timestamp()
+    (files / "second.pem").rename(files / "used.pem")
+    if part == "sources":
+        component.server._tls.context()
+    else:
+        with pytest.raises(SinkError):
+            component.write([lines("a")])
+        component.close()
+    assert context.counters.get(_EXPIRES) == later.timestamp()
+
+
+@pytest.mark.usefixtures("_looks_at_once")
+@pytest.mark.parametrize("kind", ["http", "otlp"])
+@pytest.mark.parametrize("renewed", ["certificate", "authorities"])
+def test_what_posts_events_goes_on_with_renewed_files(
+    kind: str, renewed: str, files: Path, authority: trustme.CA, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server trusts others, or is of others, from now on: the sink is refused until its file is replaced."""
+    stranger = trustme.CA()
+    stranger.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(files / "used-certificate.pem")
+    stranger.cert_pem.write_to_path(files / "used-authorities.pem")
+    right = {"certificate": files / "client.pem", "authorities": files / "authority.pem"}
+    authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(right["certificate"])
+    given = {name: str(path) for name, path in right.items()} | {renewed: str(files / f"used-{renewed}.pem")}
+    own = {"certificate": str(files / "own.pem"), "key": str(files / "own.key")}
+    own |= {"format": "lines"} if kind == "http" else {}
+    with serving(kind, client_authorities=str(files / "authority.pem"), **own) as served:
+        sink = made("sinks", kind, endpoint=f"https://localhost:{served.address[1]}/", **given)
+        with pytest.raises(SinkError):
+            sink.write([lines("a")])
+        assert served.outlet.batches == []
+        right[renewed].rename(files / f"used-{renewed}.pem")
+        sink.write([lines("a")])
+        assert served.outlet.bodies == [b"a"]
+        sink.close()
+    assert f"sink {kind} uses the new " in caplog.text
 
 
 def test_a_certificate_that_peers_refuse_is_told_by_the_source(files: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -57,7 +57,7 @@ SINK_COUNTERS = (
     "ChannelReadFail",
 )
 #: These go down as well.
-GAUGES = frozenset({"OpenConnectionCount", "UnreadableCount"})
+GAUGES = frozenset({"CertificateExpiryTimestampSeconds", "OpenConnectionCount", "UnreadableCount"})
 
 _WELL = (State.RUNNING, State.FINISHED)
 _NO_STATE = "in a group"

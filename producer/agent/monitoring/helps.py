@@ -8,6 +8,7 @@ _NOT = "Flume's; nothing here counts it."
 
 #: By Flume's names, and by ours that are made likewise.
 HELPS: Mapping[str, str] = {
+    "CertificateExpiryTimestampSeconds": "When the component's own certificate expires, seconds since 1970.",
     # sources
     "EventReceivedCount": "Events that came to the source.",
     "EventAcceptedCount": "Events that all required channels have, or that were dropped on purpose.",

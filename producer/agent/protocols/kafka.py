@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from ...clock import Clock
 from ...errors import ConfigError
 from ...loggers import get_logger
+from ..interfaces import Context
 from ..options import missing_file
 from ..repeated import RepeatedLog
+from ..tls_files import WatchedFiles, tell_new, tell_own
 
 _log = get_logger("producer.agent.kafka")
 
@@ -72,9 +75,49 @@ class _Silent:
 
 def missing_files(settings: Mapping[str, str]) -> Iterator[ConfigError]:
     """Files that they name, and nobody can read."""
-    for name, value in settings.items():
-        if name.startswith("ssl.") and name.endswith(_FILES):
-            yield from missing_file(f"config.{name}", value)
+    for name, value in _files_of(settings).items():
+        yield from missing_file(f"config.{name}", value)
+
+
+class RenewedClient:
+    """Makes a client, and another one once the files of TLS are others: librdkafka reads them when it begins.
+
+    :param make: makes one; raises what librdkafka does.
+    :param settings: that name the files.
+    :param who: for messages.
+    """
+
+    def __init__(self, make: Callable[[], Any], settings: Mapping[str, str], who: str, context: Context) -> None:
+        self._make, self._who, self._context = make, who, context
+        files = {name: Path(path) for name, path in _files_of(settings).items()}
+        self._own = files.get("ssl.certificate.location"), files.get("ssl.key.location")
+        self._files = WatchedFiles(files.values(), context.clock)
+
+    def first(self) -> Any:
+        """The client to begin with."""
+        client = self._make()
+        tell_own(self._context, self._who, *self._own)
+        return client
+
+    def renewed(self) -> Any | None:
+        """One of new files; None if they are the same, or of no use yet."""
+        if not self._files.changed():
+            return None
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # an extra
+
+        try:
+            client = self._make()
+        except KafkaException as error:
+            if self._files.is_news:
+                _log.error("%s goes on with the certificate that it has: %s", self._who, _words_of(error))
+            return None
+        tell_new(self._who, self._files)
+        tell_own(self._context, self._who, *self._own)
+        return client
+
+
+def _files_of(settings: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if name.startswith("ssl.") and name.endswith(_FILES)}
 
 
 def _words_of(error: Exception) -> str:

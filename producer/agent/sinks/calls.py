@@ -69,7 +69,7 @@ class CallSink(ABC):
         self._limits, self._reset = options, reset
         self._clock, self._counters = context.clock, context.counters
         self.most_events, self.most_bytes = options.batch_size, options.most_bytes
-        self._tls = options.renewed_tls(f"sink {context.name}", context.clock)
+        self._tls = options.renewed_tls(f"sink {context.name}", context)
         self._peer: Peer | None = None
         self._line: Any = None
         self._end = NO_DEADLINE

@@ -50,7 +50,7 @@ class ForwardSink:
         self._options, self._clock, self._counters = options, context.clock, context.counters
         self.most_events = options.batch_size
         self._address = f"{options.host}:{options.port}"
-        self._tls = options.renewed_tls(f"sink {context.name}", context.clock)
+        self._tls = options.renewed_tls(f"sink {context.name}", context)
         self._receiver: _Receiver | None = None
         self._end = NO_DEADLINE
 

@@ -36,7 +36,7 @@ from ..interfaces import Context, RefusedError, SinkError
 from ..options import missing_file, option
 from ..protocols.batches import CONTENT_TYPE
 from ..protocols.proxies import PROXY, proxies_of
-from ..tls_files import load_own, out_of_time
+from ..tls_files import WatchedFiles, load_own, out_of_time, tell_new, tell_own
 from .http_parts import BatchesForm, Encoded, Form, Part, Progress, TextForm, halves, requests_of
 
 #: Seconds that a status with backoff, and without Retry-After, keeps the sink from sending.
@@ -144,10 +144,17 @@ class HttpSink:
         self._progress: dict[int, Progress] = {}
         self._refusal, self._refused_by = "", 0
         self._ends = False
+        self._context, self._who = context, f"sink {context.name}"
+        authorities = Path(options.authorities) if options.authorities else None
+        self._files = WatchedFiles((options.certificate, options.key, authorities), context.clock)
+        tell_own(context, self._who, options.certificate, options.key)
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
         self._check_pause()
+        if self._files.changed():  # each connection reads them: the next one has the new ones
+            tell_new(self._who, self._files)
+            tell_own(self._context, self._who, self._options.certificate, self._options.key)
         given = [Encoded(batch, self._form, self._progress_of(batch)) for batch in batches]
         self._progress = {one.batch.sequence: one.progress for one in given if one.batch.sequence is not None}
         failure: SinkError | None = None

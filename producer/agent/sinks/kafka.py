@@ -19,7 +19,7 @@ from ..batch import EventBatch
 from ..flume_keys import renamed
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import option
-from ..protocols.kafka import ClientLog, check_settings, missing_files
+from ..protocols.kafka import ClientLog, RenewedClient, check_settings, missing_files
 
 _POLL_SECONDS = 0.1
 _HEADER = re.compile(r"%\{([^}]+)\}")
@@ -94,15 +94,16 @@ class KafkaSink:
             return renamed(texts, _OLD, _NEEDLESS)
 
     def __init__(self, options: Options, context: Context) -> None:
-        from confluent_kafka import Producer  # noqa: PLC0415  # nobody else needs it
-
-        self._options, self._clock = options, context.clock
+        self._options, self._context, self._clock = options, context, context.clock
         self.most_events = options.batch_size
-        self._producer = Producer(options.settings(f"{context.agent}-{context.name}"), logger=ClientLog(context.clock))
+        self._clients = RenewedClient(self._client, options.config, f"sink {context.name}", context)
+        self._producer = self._clients.first()
         self._end: Deadline | None = None
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
+        renewed = self._clients.renewed()  # the one before has nothing on its way
+        self._producer = self._producer if renewed is None else renewed
         outcomes: dict[int, dict[int, Any]] = defaultdict(dict)
         deadline = Deadline.after(self._clock, self._options.timeout)
         for number, batch in enumerate(batches):
@@ -122,6 +123,12 @@ class KafkaSink:
         """See :class:`~..interfaces.Sink`."""
         self._producer.purge()
         self._producer.flush(_POLL_SECONDS)
+
+    def _client(self) -> Any:
+        from confluent_kafka import Producer  # noqa: PLC0415  # nobody else needs it
+
+        name = f"{self._context.agent}-{self._context.name}"
+        return Producer(self._options.settings(name), logger=ClientLog(self._clock))
 
     def _ends(self) -> bool:
         return self._end is not None and self._end.expired(self._clock)

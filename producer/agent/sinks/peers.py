@@ -13,6 +13,7 @@ from pathlib import Path
 from ...clock import NO_DEADLINE, Clock, Deadline
 from ...errors import ConfigError
 from ...tls import closed_if_it_fails
+from ..interfaces import Context
 from ..options import option
 from ..tls_files import RenewedTls, load_own, out_of_time
 
@@ -63,12 +64,12 @@ class PeerOptions:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
-    def renewed_tls(self, who: str, clock: Clock) -> RenewedTls:
+    def renewed_tls(self, who: str, context: Context) -> RenewedTls:
         """As :meth:`context`, for long.
 
         :raises ConfigError: likewise.
         """
-        return RenewedTls(self.context, (self.certificate, self.key), self.authorities, who, clock)
+        return RenewedTls(self.context, (self.certificate, self.key), self.authorities, who, context)
 
 
 class Peer:

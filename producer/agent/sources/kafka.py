@@ -25,7 +25,7 @@ from ..batch import EventBatch, Position
 from ..flume_keys import renamed
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
-from ..protocols.kafka import ClientLog, check_settings, missing_files
+from ..protocols.kafka import ClientLog, RenewedClient, check_settings, missing_files
 from ..repeated import RepeatedLog
 
 _log = get_logger("producer.agent.kafka")
@@ -104,11 +104,16 @@ class KafkaSource:
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`."""
-        with closing(self._consumer()) as consumer:
-            reading = _Reading(self._options, self._context, consumer, outlet, stop)
-            reading.join()
-            while not stop.is_set() and reading.look():
-                pass
+        context = self._context
+        clients = RenewedClient(self._consumer, self._options.config, f"source {context.name}", context)
+        consumer = clients.first()
+        while consumer is not None:
+            with closing(consumer):
+                reading = _Reading(self._options, context, consumer, outlet, stop)
+                reading.join()
+                consumer = None
+                while consumer is None and not stop.is_set() and reading.look():
+                    consumer = clients.renewed()
 
     def _consumer(self) -> Any:
         from confluent_kafka import Consumer  # noqa: PLC0415  # nobody else needs it

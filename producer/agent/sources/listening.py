@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...clock import Clock
 from ...errors import ConfigError
 from ...loggers import get_logger
 from ...tls import closed_if_it_fails
@@ -96,12 +95,12 @@ class TcpOptions:
             load_authorities(context, "client_authorities", self.client_authorities)
         return context
 
-    def renewed_tls(self, who: str, clock: Clock) -> RenewedTls:
+    def renewed_tls(self, who: str, context: Context) -> RenewedTls:
         """As :meth:`tls`, for long.
 
         :raises ConfigError: likewise.
         """
-        return RenewedTls(self.tls, (self.certificate, self.key), self.client_authorities, who, clock)
+        return RenewedTls(self.tls, (self.certificate, self.key), self.client_authorities, who, context)
 
 
 class Connection:
@@ -182,7 +181,7 @@ class TcpServer:
     ) -> None:
         self._options, self._ports, self._serve = options, ports, serve
         self._name, self._counters = context.name, context.counters
-        self._tls = options.renewed_tls(f"source {context.name}", context.clock)
+        self._tls = options.renewed_tls(f"source {context.name}", context)
         self._repeated, self._refused = RepeatedLog(context.clock), RepeatedLog(context.clock)
         self._lock = threading.Lock()  # guards what follows
         self._connections: dict[Connection, threading.Thread] = {}
