@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from ..clock import Clock, Deadline, SystemClock, WaitingRoom
 from ..errors import ChannelError, ProducerError
 from ..loggers import get_logger
+from ..wording import counted
 from .blueprint import Blueprint, Part, SinkPart, SourcePart, draw
 from .changes import Changes, compare
 from .channel import BatchChannel
@@ -31,7 +33,7 @@ from .interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Sto
 from .limits import Memory, Pace
 from .positions import DeliveredPositions
 from .reloads import Reloads
-from .routing import SourceOutlet
+from .routing import SourceOutlet, joint_end
 from .sink_runner import CountedSink, SinkRunner
 from .supervisor import State, Supervised
 
@@ -51,6 +53,17 @@ class ChannelStartError(ProducerError):
 
 class ReloadError(ProducerError):
     """Another configuration cannot take effect while the agent runs; nothing was changed."""
+
+
+class UndeliveredError(ReloadError):
+    """A channel would lose events that its sinks have not delivered.
+
+    :ivar is_over: whether they have, and it is worth another try.
+    """
+
+    def __init__(self, message: str, is_over: Callable[[], bool]) -> None:
+        super().__init__(message)
+        self.is_over = is_over
 
 
 class Agent:
@@ -210,16 +223,18 @@ class Agent:
     def _empty(self, names: Collection[str], deadline: Deadline) -> None:
         """Let what would be forgotten be delivered.
 
-        :raises ReloadError: it is not in time.
+        :raises ReloadError: it is not in time, or never.
         """
         for channel in self._forgetting(_chosen(self.channels, names)):
-            if self._is_served(channel.name):
+            served = self._is_served(channel.name)
+            if served:
                 channel.wait_until_empty(deadline)
-            if channel.held:
-                raise ReloadError(
-                    f"channel {channel.name} holds {channel.held} events which were not delivered in"
-                    f" {self.config.stop_timeout:g} s, and would be lost: leave it as it is until its sinks deliver"
-                )
+            if held := channel.held:
+                told = f"channel {channel.name} holds {counted(held, 'event')} that would be lost"
+                if not served:
+                    raise ReloadError(f"{told}: no sink takes from it; give it one, or leave it as it is")
+                text = f"{told}: its sinks did not deliver them in {self.config.stop_timeout:g} s"
+                raise UndeliveredError(f"{text}; it is tried again once they have", _delivers(channel, held))
 
     def _reopen(self, names: Collection[str]) -> None:
         self.channels = self.channels | self._open(_chosen(self.blueprint.channels, names))
@@ -273,12 +288,26 @@ class Agent:
         for name, channel in self.channels.items():
             if takers.count(name) != 1:  # what is taken by several is not delivered in the order of its numbers
                 channel.origins = None
+            channel.losses.begin(partial(self._furthest, name), self._read_again)
         self.sinks = self.sinks | {
             name: self._start_sink(part) for name, part in blueprint.sinks.items() if name in sinks
         }
         self.sources = self.sources | {
             name: self._start_source(part) for name, part in blueprint.sources.items() if name in sources
         }
+
+    def _furthest(self, channel: str, name: str) -> int:
+        """Up to where other channels have what a source has read under a name, if each of its batches goes to one."""
+        part = self.blueprint.sources.get(_source_of(name))
+        if part is None or not part.selector.kind.exclusive:
+            return 0
+        others = {each: self.channels[each] for each in part.channels if each != channel}
+        return joint_end(others, name) if others else 0
+
+    def _read_again(self, names: Iterable[str]) -> None:
+        """Have sources begin anew: a channel has lost what they have read under these names."""
+        for source in _chosen(self.sources, set(map(_source_of, names))).values():
+            source.again()
 
     def _forgetting(self, channels: Mapping[str, BatchChannel]) -> list[BatchChannel]:
         return [channel for channel in channels.values() if isinstance(channel.positions, DeliveredPositions)]
@@ -292,7 +321,8 @@ class Agent:
         letters = None if part.dead_letters is None else self.channels[part.dead_letters]
 
         def run(stop: Stop) -> None:
-            sinks = {each.name: self._make_sink(each, part) for each in part.sinks}
+            sinks = self._make_sinks(part)
+            made = [sink for sink in sinks.values() if getattr(sink, "failure", None) is None]
             processor: SinkProcessor = part.processor.make(context, sinks)
             self._delivering[part.name] = processor
             try:
@@ -302,9 +332,9 @@ class Agent:
                     processor,
                     context.counters,
                     dead_letters=letters,
-                    most_events=min(sink.most_events for sink in sinks.values()),
-                    most_bytes=min(sink.most_bytes for sink in sinks.values()),
-                    patience=_patience(sinks.values()),
+                    most_events=min(sink.most_events for sink in made),
+                    most_bytes=min(sink.most_bytes for sink in made),
+                    patience=_patience(made),
                     hurried=lambda: bool(self.sources) and self.finished(),
                     clock=self._clock,
                     health=self._health_of(context),
@@ -315,12 +345,30 @@ class Agent:
 
         return self._supervise("sink", part.name, run, context)
 
-    def _make_sink(self, part: Part, of: SinkPart) -> Sink:
-        context = self._context("sinks", part.name)
-        sink: Sink = part.make(context)
-        if part.name == of.name:
-            return sink
-        return CountedSink(sink, context.counters, self._health_of(context))
+    def _make_sinks(self, part: SinkPart) -> dict[str, Sink]:
+        """By name; of a group those, too, that cannot be made now.
+
+        :raises Exception: none can.
+        """
+        contexts = {each.name: self._context("sinks", each.name) for each in part.sinks}
+        if part.name in contexts:
+            return {each.name: each.make(contexts[each.name]) for each in part.sinks}
+        counted = {
+            each.name: CountedSink(
+                partial(each.make, contexts[each.name]),
+                contexts[each.name].counters,
+                self._health_of(contexts[each.name]),
+                partial(self._begin_anew, part.name),
+            )
+            for each in part.sinks
+        }
+        failures = [sink.failure for sink in counted.values() if sink.failure is not None]
+        if len(failures) == len(counted):
+            raise failures[0]
+        return dict(counted)
+
+    def _begin_anew(self, sink: str) -> None:
+        self.sinks[sink].again()
 
     def _health_of(self, context: Context) -> Health:
         return self._health.setdefault(context.name, Health(context.counters, self._clock))
@@ -331,6 +379,8 @@ class Agent:
         channels = {channel: self.channels[channel] for channel in part.channels}
 
         def run(stop: Stop) -> None:
+            for channel in channels.values():
+                channel.positions.begin(f"{name}/")
             interceptors = [each.make(self._context(f"interceptors/{name}", each.name)) for each in part.interceptors]
             selector = part.selector.make(context, channels)
             told = context.counters, self._clock, self._pace
@@ -354,6 +404,10 @@ class Agent:
         counters = self.counters.setdefault(f"{kind}.{name}", Counters())
         state = Path(self.config.state) / kind / name
         return Context(self.config.name, name, state, counters, self._clock)
+
+
+def _source_of(position: str) -> str:
+    return position.partition("/")[0]
 
 
 def _is_its_place(former: Part, new: Part | None) -> bool:
@@ -392,6 +446,14 @@ def _forgets_well(channel: BatchChannel) -> bool:
         text = "channel %s: %d events were not delivered in time: their sources read them again"
         _log.warning(text, channel.name, count)
     return not lost
+
+
+def _delivers(channel: BatchChannel, count: int) -> Callable[[], bool]:
+    """Asks whether a channel has nothing, or so many events have left it from now on: with sources at work it is hardly
+    ever seen empty.
+    """
+    then = channel.counters.get("EventTakeSuccessCount")
+    return lambda: not channel.held or channel.counters.get("EventTakeSuccessCount") - then >= count
 
 
 def _close(channel: BatchChannel) -> None:

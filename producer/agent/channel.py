@@ -287,8 +287,11 @@ class BatchChannel:
         if putting or stats.size or stats.taken:
             return
         with self._lock:
-            if self._puts == puts:
+            is_empty = self._puts == puts
+            if is_empty:
                 self._held, self._unsure = 0, False
+        if is_empty:
+            self.losses.emptied()
         self._room.wake_all()
 
     def leave(self, count: int) -> None:

@@ -1,16 +1,17 @@
 """Losses: batches of a channel that are damaged on the disk, told so that somebody can read their events again.
 
-Where it is the newest that a channel has of a file, and is found when the channel is opened, its source reads it again.
-Nothing else is read again by itself: what came behind may have been delivered, an interceptor such as ``dedupe`` has
-seen the events, and the file may be gone. But a batch's headers tell how many events it had and which bytes of which
-file those were, and they are few of its bytes, so that the damage is mostly elsewhere.
+Where it is the newest that a channel has of a file, and is found when the channel is opened, its source reads it again;
+where the channel forgets, its source begins anew at once. Nothing else is read again by itself: what came behind may
+have been delivered, an interceptor such as ``dedupe`` has seen the events, and the file may be gone. But a batch's
+headers tell how many events it had and which bytes of which file those were, and they are few of its bytes, so that the
+damage is mostly elsewhere.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -54,15 +55,32 @@ class Losses:
     def __init__(self, name: str, positions: Positions, counters: Counters) -> None:
         self._name, self._positions, self._counters = name, positions, counters
         self._told: set[int] = set()
+        self._found: tuple[Sequence[LostBatch], int] = (), 0
+        self._furthest: Callable[[str], int] = lambda _name: 0
+        self._read_again: Callable[[Collection[str]], object] = lambda _names: None
 
     def found_at_opening(self, events: Sequence[LostEvent], others: int, waiting: Sequence[LostEvent]) -> None:
-        """What is damaged was not counted when the channel was opened.
+        """What is damaged was not counted when the channel was opened; :meth:`begin` tells it.
 
         :param others: batches of which nothing is left.
         :param waiting: those that are in the channel until they are taken.
         """
         self._told.update(event.sequence for event in waiting)
-        self._tell([lost_batch(event) for event in (*events, *waiting)], others, held=False)
+        self._found = [lost_batch(event) for event in (*events, *waiting)], others
+
+    def begin(
+        self,
+        furthest: Callable[[str], int] = lambda _name: 0,
+        read_again: Callable[[Collection[str]], object] = lambda _names: None,
+    ) -> None:
+        """All channels are open, and no source has begun that was not at work before; calling it again changes little.
+
+        :param furthest: up to where other channels have what was read under a name, if they take turns with this one.
+        :param read_again: has the sources begin anew that have read under these names.
+        """
+        self._furthest, self._read_again = furthest, read_again
+        (batches, others), self._found = self._found, ((), 0)
+        self._tell(batches, others, held=False)
 
     def found(self, events: Sequence[LostEvent], others: int) -> tuple[int, bool]:
         """Of what was taken some is damaged; how many events that was counted with, and whether that is known."""
@@ -75,12 +93,13 @@ class Losses:
         again, gone = list[LostBatch](), list[LostBatch]()
         for batch in sorted(batches, key=lambda each: -each.sequence):  # the newest may be read again, then others
             position, start = batch.position, batch.start or 0
-            is_read_again = position is not None and self._positions.lost(position, start, held=held)
-            (again if is_read_again else gone).append(batch)
+            (again if position is not None and self._is_read_again(position, start, held) else gone).append(batch)
         if again:
-            when = ", with what is behind, at the next start" if held else ""
-            text = "channel %s: %s damaged on the disk, and not lost: read again%s by their sources"
-            _log.error(text, self._name, told(again, 0), when)
+            more = ", with what came behind them" if held else ""
+            text = "channel %s: %s damaged on the disk, but not lost: their sources read them again%s"
+            _log.error(text, self._name, told(again, 0), more)
+        if again and held:
+            self._read_again({each.position.name for each in again if each.position is not None})
         if not (gone or others):
             return
         self._counters.add(EventLostCount=sum(each.events or 0 for each in gone), BatchLostCount=len(gone) + others)
@@ -88,6 +107,16 @@ class Losses:
         _log.error(text, self._name, told(gone, others))
         for line in told_stretches(stretches(gone)):
             _log.error("channel %s: what is lost was read from %s", self._name, line)
+
+    def _is_read_again(self, position: Position, start: int, held: bool) -> bool:
+        furthest = 0 if held else self._furthest(position.name)
+        return self._positions.lost(position, start, held=held, furthest=furthest)
+
+    def emptied(self) -> None:
+        """Nothing is in the channel: what was put and not delivered is lost, though nobody could tell what it was."""
+        names = self._positions.empty()
+        if names:
+            self._read_again(names)
 
 
 def lost_batch(lost: LostEvent) -> LostBatch:

@@ -14,7 +14,7 @@ channels have. There are two kinds of channel:
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -73,12 +73,19 @@ class Positions(Protocol):
     def left(self, batches: Iterable[EventBatch]) -> None:
         """It was committed."""
 
-    def lost(self, position: Position, start: int, *, held: bool) -> bool:
-        """A batch that was committed is damaged; whether its source reads it again when it is started next.
+    def begin(self, prefix: str) -> None:
+        """The source whose names begin so begins: what of it was lost since the last time it is to read once more."""
+
+    def lost(self, position: Position, start: int, *, held: bool, furthest: int = 0) -> bool:
+        """A batch that was committed is damaged; whether its source reads it again when it begins next.
 
         :param start: up to where the channel had come before it.
         :param held: whether it was known to be in the channel; no source has begun yet if it was not.
+        :param furthest: up to where its source does not read again whatever this channel has: others have it.
         """
+
+    def empty(self) -> set[str]:
+        """Nothing is in the channel, and nothing is on its way there; what was put and is lost, for :meth:`begin`."""
 
     def forget(self, name: str) -> None:
         """It is gone for good."""
@@ -163,11 +170,19 @@ class KeptPositions:
                 if batch.position is not None:
                     self._hold(batch.position.name, -1)
 
-    def lost(self, position: Position, start: int, *, held: bool) -> bool:
+    def begin(self, prefix: str) -> None:
+        pass
+
+    def empty(self) -> set[str]:
+        return set()
+
+    def lost(self, position: Position, start: int, *, held: bool, furthest: int = 0) -> bool:
         name, end, _ = position
         with self._lock:
             if held:
                 self._hold(name, -1)
+                return False
+            if furthest >= end:
                 return False
             if end != self._ends.get(name):
                 return end > self._ends.get(name, 0)
@@ -244,6 +259,9 @@ class DeliveredPositions:
         #: Of each name the ends that are in the channel, in order; the delivered ones have left the set.
         self._waiting: dict[str, deque[int]] = {}
         self._undelivered: dict[str, set[int]] = {}
+        #: Those that are lost; and those that are in the channel, and will be read again.
+        self._lost: dict[str, set[int]] = {}
+        self._old: dict[str, Counter[int]] = {}
         self._dirty: set[str] = set()
         self._next_note = clock.monotonic()
 
@@ -294,18 +312,37 @@ class DeliveredPositions:
     def left(self, batches: Iterable[EventBatch]) -> None:
         with self._lock:
             for batch in batches:
-                if batch.position is not None:
+                if batch.position is not None and not self._is_old(batch.position):
                     self._deliver(batch.position)
             due = bool(self._dirty) and self._clock.monotonic() >= self._next_note
         if due:
             self.flush()
 
-    def lost(self, position: Position, start: int, *, held: bool) -> bool:  # noqa: ARG002  # nor is it noted
+    def begin(self, prefix: str) -> None:
+        with self._lock:
+            for name in [name for name in self._lost if name.startswith(prefix)]:
+                lost, waiting = self._lost.pop(name), self._undelivered.pop(name, set())
+                self._old.setdefault(name, Counter()).update(waiting - lost)
+                self._waiting.pop(name, None)
+                self._ends[name] = self._delivered.get(name, 0)
+
+    def empty(self) -> set[str]:
+        with self._lock:
+            self._old.clear()
+            for name, ends in self._undelivered.items():
+                if ends:
+                    self._lost.setdefault(name, set()).update(ends)
+            return set(self._lost)
+
+    def lost(self, position: Position, start: int, *, held: bool, furthest: int = 0) -> bool:  # noqa: ARG002  # nor is it noted
+        if held:
+            with self._lock:
+                self._lost.setdefault(position.name, set()).add(position.end)
         return True
 
     def forget(self, name: str) -> None:
         with self._lock:
-            for known in (self._ends, self._delivered, self._waiting, self._undelivered):
+            for known in (self._ends, self._delivered, self._waiting, self._undelivered, self._lost, self._old):
                 known.pop(name, None)
             self._dirty.discard(name)
         self._notes.remove(_PREFIX + name)
@@ -327,6 +364,15 @@ class DeliveredPositions:
             self.flush()
         finally:
             self._notes.close()
+
+    def _is_old(self, position: Position) -> bool:
+        """Whether it was put before its source began anew: what comes with the same end is not delivered with it."""
+        old = self._old.get(position.name)
+        if not old or position.end not in old:
+            return False
+        old.subtract([position.end])
+        self._old[position.name] = +old
+        return True
 
     def _deliver(self, position: Position) -> None:
         name, end, _ = position

@@ -100,7 +100,7 @@ class SourceOutlet:
     def ends(self, name: str) -> Sequence[int]:
         full = self._prefix + name
         if self._selector.exclusive:
-            return [_joint_end(self._channels, full)]
+            return [joint_end(self._channels, full)]
         return sorted({channel.positions.end(full) for channel in self._channels.values()})
 
     def is_safe(self, name: str) -> bool:
@@ -109,7 +109,7 @@ class SourceOutlet:
     def safe_end(self, name: str) -> int:
         full = self._prefix + name
         if self._selector.exclusive:
-            return _joint_end(self._channels, full, safe=True)
+            return joint_end(self._channels, full, safe=True)
         return min(channel.positions.safe_end(full) for channel in self._channels.values())
 
     def names(self) -> set[str]:
@@ -241,7 +241,7 @@ class _Passage:
         if position is None:
             return False
         if self._exclusive:
-            return _joint_end(self._channels, position.name) >= position.end
+            return joint_end(self._channels, position.name) >= position.end
         return self._channels[name].positions.end(position.name) >= position.end
 
     def _put_optional(self, name: str, part: EventBatch) -> None:
@@ -257,7 +257,7 @@ class _Passage:
                 )
 
 
-def _joint_end(channels: Mapping[str, BatchChannel], name: str, *, safe: bool = False) -> int:
+def joint_end(channels: Mapping[str, BatchChannel], name: str, *, safe: bool = False) -> int:
     """Up to where channels have it together, of which each batch goes to one.
 
     Those that keep their events have all up to the furthest. One that forgets was told of each batch: whether it got

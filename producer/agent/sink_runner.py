@@ -8,7 +8,9 @@ is dropped that nobody was told to drop.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from ..clock import Clock, Deadline, SystemClock
 from ..errors import ChannelClosedError, ChannelError
@@ -191,16 +193,30 @@ class SinkRunner:
 
 
 class CountedSink:
-    """A sink of a group, whose deliveries are counted under its own name.
+    """A sink of a group, whose deliveries are counted under its own name. One that cannot be made, since its directory
+    or its certificate is not there, is one that fails: the others of the group deliver.
 
-    :param sink: that delivers.
+    :param make: makes it; tried again by deliveries.
     :param health: is told how each delivery ended.
+    :param again: has the group begin anew, when one can be made that could not: it may take less at a time.
+    :ivar failure: why it could not be made.
     """
 
-    def __init__(self, sink: Sink, counters: Counters, health: Health) -> None:
-        self._sink, self._counters, self._health = sink, counters, health
-        self.patience: Patience | None = getattr(sink, "patience", None)
-        self.most_events, self.most_bytes = sink.most_events, sink.most_bytes
+    def __init__(
+        self, make: Callable[[], Sink], counters: Counters, health: Health, again: Callable[[], object] = lambda: None
+    ) -> None:
+        self._make, self._counters, self._health, self._again = make, counters, health, again
+        self._sink: Sink | None = None
+        self.failure: Exception | None = None
+        self.patience: Patience | None = None
+        self.most_events, self.most_bytes = sys.maxsize, sys.maxsize
+        try:
+            sink = self._sink = make()
+        except Exception as error:  # noqa: BLE001  # a sink of anybody's; its group says what becomes of it
+            self.failure = error
+        else:
+            self.patience = getattr(sink, "patience", None)
+            self.most_events, self.most_bytes = sink.most_events, sink.most_bytes
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~.interfaces.Sink`."""
@@ -208,7 +224,7 @@ class CountedSink:
         self._counters.add(EventDrainAttemptCount=count)
         self._health.begun()
         try:
-            self._sink.write(batches)
+            (self._made() if self._sink is None else self._sink).write(batches)
         except Exception as error:
             self._health.failed(error)
             self._counters.add(EventWriteFail=1)
@@ -220,6 +236,14 @@ class CountedSink:
         self._health.worked()
         self._counters.add(EventDrainSuccessCount=count)
 
+    def _made(self) -> NoReturn:
+        """
+        :raises SinkError: it can be made now, and is once its group begins.
+        """
+        self._make().close()
+        self._again()
+        raise SinkError("it can work again: its group begins anew")
+
     def tick(self) -> None:
         """See :class:`~.interfaces.Sink`."""
         tick(self._sink)
@@ -230,7 +254,8 @@ class CountedSink:
 
     def close(self) -> None:
         """See :class:`~.interfaces.Sink`."""
-        self._sink.close()
+        if self._sink is not None:
+            self._sink.close()
 
 
 def _left_of(error: Exception, batches: Sequence[EventBatch]) -> Sequence[EventBatch]:

@@ -56,6 +56,8 @@ class Supervised:
         self.kind, self.name = kind, name
         self._run, self._counters, self._clock, self._changed = run, counters, clock, changed
         self._stop = Stop(clock)
+        self._run_stop = Stop(clock)  # of the run that is at work
+        self._again: Stop | None = None  # of the run behind which there is another one at once
         self._room = WaitingRoom(clock, look_again=1.0)
         self.state = State.NEW
         self._repeated = RepeatedLog(clock)
@@ -68,6 +70,12 @@ class Supervised:
     def stop(self) -> None:
         """Tell it to end."""
         self._stop.set()
+        self._run_stop.set()
+
+    def again(self) -> None:
+        """End what runs, and run it anew at once."""
+        run = self._again = self._run_stop
+        run.set()
 
     @property
     def stopping(self) -> bool:
@@ -85,6 +93,8 @@ class Supervised:
                 begun = self._clock.monotonic()
                 failure = self._work()
                 if failure is None:
+                    if self._again is self._run_stop:
+                        continue
                     break
                 pause = FIRST_PAUSE if self._clock.monotonic() - begun > _WORKED else pause
                 self._tell(failure, pause)
@@ -95,9 +105,12 @@ class Supervised:
 
     def _work(self) -> BaseException | None:
         """Run it once; None if it came to its end."""
+        self._run_stop = Stop(self._clock)
+        if self._stop.is_set():
+            return None
         self._become(State.RUNNING)
         try:
-            self._run(self._stop)
+            self._run(self._run_stop)
             return None
         except BaseException as error:  # noqa: BLE001  # also of who calls sys.exit: this is no main thread
             self._counters.last_error = f"{type(error).__name__}: {words_of(error)}"

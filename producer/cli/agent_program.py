@@ -20,6 +20,7 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 
 from ..agent import Agent, AgentConfig, AgentConfigError
+from ..agent.agent import UndeliveredError
 from ..agent.blueprint import Blueprint
 from ..agent.monitoring import MonitoringServer, address_of
 from ..agent.options import Problem, words_of
@@ -64,6 +65,7 @@ class Program:
         self._inbox: SimpleQueue[str] = SimpleQueue()
         self._monitoring: MonitoringServer | None = None
         self._listens: str | None = None  # where that is, as the configuration says it
+        self._again: Callable[[], bool] | None = None  # whether what was refused is to be tried again now
 
     def run(self) -> bool:
         """Until it is told to end, or is done; False if something had not ended in time.
@@ -105,12 +107,17 @@ class Program:
             message = self._next(SOON if self._until_done and agent.finished() else LOOK)
             if message in _STOPS:
                 return message
-            if message == _RELOAD or (message is None and self._watched is not None and self._watched.changed()):
+            if message == _RELOAD or (message is None and self._is_due()):
                 self._reload(agent)
             elif message is None and self._watched is not None and self._watched.vanished():
                 _log.warning("agent %s goes on: its file %s is gone", agent.config.name, self._path)
                 agent.reloads.failed(f"its file {self._path} is gone")
         return "all is done"
+
+    def _is_due(self) -> bool:
+        """Whether the file is another one, or what it says may take effect now."""
+        changed = self._watched is not None and self._watched.changed()
+        return changed or (self._again is not None and self._again())
 
     def _next(self, timeout: float) -> str | None:
         with contextlib.suppress(Empty):
@@ -118,12 +125,13 @@ class Program:
         return None
 
     def _reload(self, agent: Agent) -> None:
-        name = agent.config.name
+        name, self._again = agent.config.name, None
         try:
             changes = agent.reload(self._load())
         except ProducerError as error:
             _log.error("agent %s goes on as it was: %s", name, error)
             agent.reloads.failed(words_of(error))
+            self._again = error.is_over if isinstance(error, UndeliveredError) else None
             return
         except Exception as error:  # noqa: BLE001  # whatever is wrong with us, the agent goes on
             _log.exception("agent %s goes on as it was: its new configuration cannot take effect", name)

@@ -56,13 +56,18 @@ def memory_channel(state: Path, name: str = "c", clock: Clock | None = None, **o
 def file_channel(state: Path, name: str = "c", **options: Any) -> BatchChannel:
     """A channel that keeps."""
     options = {"minimum_free_space": 0, **options}
-    return FileChannelBuilder(FileChannelBuilder.Options(**options), context(state, name)).open()
+    return _begun(FileChannelBuilder(FileChannelBuilder.Options(**options), context(state, name)).open())
 
 
 def spillable_channel(state: Path, name: str = "c", **options: Any) -> BatchChannel:
     """A channel that keeps what its little memory does not hold."""
     options = {"minimum_free_space": 0, "memory_bytes": 256, **options}
-    return SpillableChannelBuilder(SpillableChannelBuilder.Options(**options), context(state, name)).open()
+    return _begun(SpillableChannelBuilder(SpillableChannelBuilder.Options(**options), context(state, name)).open())
+
+
+def _begun(channel: BatchChannel) -> BatchChannel:
+    channel.losses.begin()
+    return channel
 
 
 @contextmanager

@@ -29,6 +29,7 @@ class Hub:
     :ivar delivered: what sinks got.
     :ivar failing: whether sinks fail.
     :ivar refusing: whether they refuse.
+    :ivar absent: whether they cannot be made.
     :ivar hanging: sinks wait for it.
     :ivar writing: whether a sink does, or did.
     :ivar made: components made.
@@ -40,6 +41,7 @@ class Hub:
     delivered: list[bytes] = field(default_factory=list)
     failing: bool = False
     refusing: bool = False
+    absent: bool = False
     made: int = 0
     closed: int = 0
     hanging: threading.Event = field(default_factory=_set)
@@ -96,6 +98,8 @@ class KeepSink:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._hub = HUBS[options.hub]
+        if self._hub.absent:
+            raise FileNotFoundError("its directory is not there")
         self._hub.made += 1
 
     def write(self, batches: Sequence[EventBatch]) -> None:

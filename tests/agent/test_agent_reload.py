@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from producer.agent import Agent, AgentConfig, AgentConfigError
-from producer.agent.agent import ChannelStartError, ReloadError
+from producer.agent.agent import ChannelStartError, ReloadError, UndeliveredError
 from producer.agent.config import parse_toml
 from producer.agent.supervisor import State
 
@@ -176,11 +176,14 @@ def test_what_a_channel_would_forget_stops_the_change(tmp_path: Path, hubs: tupl
         a.lines.put(b"one\n")
         until(lambda: agent.channels["c1"].held == 1)
         changed = config_of(tmp_path, ('"memory"\n[channels.c2]', '"memory"\ncapacity = 7\n[channels.c2]'), timeout=0.3)
-        with pytest.raises(ReloadError, match=r"channel c1 holds 1 events which were not delivered in 0.3 s"):
+        with pytest.raises(ReloadError, match=r"channel c1 holds 1 event that would be lost: .* in 0.3 s") as raised:
             agent.reload(changed)
+        assert isinstance(raised.value, UndeliveredError)
+        assert not raised.value.is_over()
         a.failing = False
         a.lines.put(b"two\n")
         until(lambda: a.delivered == [b"one", b"two"])
+        until(raised.value.is_over)
         assert agent.channels["c1"].capacity is None
 
 
@@ -284,6 +287,27 @@ def test_sinks_of_a_group_are_counted_each(tmp_path: Path, hubs: tuple[Hub, ...]
         until(lambda: agent.counters["sinks.g"].get("EventDrainSuccessCount") == 1)
         assert agent.counters["sinks.k1"].get("EventWriteFail") == 1
         assert agent.counters["sinks.k2"].get("EventDrainSuccessCount") == 1
+
+
+def test_a_sink_of_a_group_that_cannot_be_made_is_one_that_fails(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Its directory is not there when the agent starts: the next one of the group delivers, and the first one does when
+    it can be made. Where none of a group can, the group is run again like a sink.
+    """
+    a, b, _ = hubs
+    a.absent = b.absent = True
+    text = TWO.format(state=tmp_path, kind="memory", timeout=10).replace('channel = "c2"', 'channel = "c1"')
+    text = text.replace('channels = ["c2"]', 'channels = ["c1"]').replace('[channels.c2]\ntype = "memory"\n', "")
+    with running(parse_toml(text + '[groups.g]\ntype = "failover"\nsinks = ["k1", "k2"]\nmaxpenalty = 0\n')) as agent:
+        until(lambda: agent.sinks["g"].state is State.WAITING)
+        b.absent = False
+        a.lines.put(b"one\n")
+        until(lambda: b.delivered == [b"one"])
+        assert "its directory is not there" in str(agent.counters["sinks.k1"].last_error)
+        a.absent = False
+        a.lines.put(b"two\n")
+        until(lambda: b"two" in a.delivered + b.delivered)
+        a.lines.put(b"three\n")
+        until(lambda: b"three" in a.delivered)
 
 
 def test_batches_of_a_channel_that_several_sinks_empty_have_no_name(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_a_sink_that_delivers_a_part_is_well(tmp_path: Path, delivered: int, tro
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         for number in range(2):
             channel.put(EventBatch.of_lines(b"%d\n" % number))
-        sink = CountedSink(RecordingSink(fail), *(own := (Counters(), Health(Counters(), clock))))
+        sink = CountedSink(partial(RecordingSink, fail), *(own := (Counters(), Health(Counters(), clock))))
         runner = SinkRunner(
             "k", channel, sink, counters, dead_letters=None, most_events=9, most_bytes=99, clock=clock, health=health
         )
@@ -81,7 +82,7 @@ def test_a_sink_whose_destination_refuses_events_is_well() -> None:
         raise RefusedError("bad", batches)
 
     with pytest.raises(RefusedError):
-        CountedSink(RecordingSink(refuse), counters, health).write([EventBatch.of_lines(b"a\n")])
+        CountedSink(partial(RecordingSink, refuse), counters, health).write([EventBatch.of_lines(b"a\n")])
     assert health.trouble() is None
 
 

@@ -6,19 +6,23 @@ import base64
 import json
 import logging
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from producer.agent import Agent
 from producer.agent.batch import EventBatch, Position
 from producer.agent.channel import BatchChannel
+from producer.agent.config import parse_toml
 from producer.channels.file.queue import recent
 from tests.agent.sources.putting import reading
 from tests.support.waiting import eventually
 
 from .doubles import file_channel, opened, spillable_channel, taken
+from .parts import plug_in
 
 LINES = 1000
 
@@ -127,7 +131,7 @@ def test_the_newest_batches_of_a_file_are_read_again_after_a_restart(
         _damage(state, b"batch %d line 500" % number)
     with opened(file_channel(state)) as channel, reading("taildir", state, {"c": channel}, paths=[str(source)]):
         assert f"with {1000 * len(damaged)} events" in caplog.text
-        assert "damaged on the disk, and not lost: read again by their sources" in caplog.text
+        assert "damaged on the disk, but not lost: their sources read them again" in caplog.text
         eventually(lambda: channel.held == 3 * LINES)
         assert channel.counters.get("EventLostCount") == 0
         assert taken(channel) == b"".join(map(_block, range(3))).splitlines()
@@ -184,6 +188,103 @@ def test_what_was_spilled_is_counted_when_the_channel_is_opened_again(tmp_path: 
         assert channel.held == 0
 
 
+_AGENT = """
+[agent]
+state = "{state}"
+[sources.s]
+type = "taildir"
+paths = ["{path}"]
+channels = {channels}
+selector = {{ type = "{selector}" }}
+"""
+_CHANNEL = """
+[channels.{name}]
+type = "{type}"
+minimum_free_space = 0
+{more}
+[sinks.of-{name}]
+type = "keep"
+hub = "a"
+channel = "{name}"
+"""
+
+
+def _agent(state: Path, path: Path, selector: str = "replicating", **channels: str) -> Agent:
+    """That follows a file; each channel has a sink that keeps what comes.
+
+    :param channels: the type of each, and its options.
+    """
+    text = _AGENT.format(state=state, path=path, selector=selector, channels=list(channels))
+    for name, told in channels.items():
+        kind, _, more = told.partition(" ")
+        text += _CHANNEL.format(name=name, type=kind, more=more)
+    return Agent(parse_toml(text))
+
+
+def _grow(agent: Agent, path: Path, batches: int) -> None:
+    """A file by as many batches, one at a time."""
+    for number in range(batches):
+        with path.open("ab") as file:
+            file.write(_block(number))
+        held = LINES * (number + 1)
+        eventually(lambda held=held: sum(each.held for each in agent.channels.values()) == held)
+
+
+def test_a_damaged_batch_of_a_channel_that_forgets_is_read_again_while_the_agent_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It had been spilled: its source begins anew before it, at once. None of its lines is lost, none is counted so,
+    and the position goes on behind it: what was delivered does not come again with each restart.
+    """
+    (hub,) = plug_in(monkeypatch, "a")
+    path, hub.failing = tmp_path / "app.log", True
+    agent = _agent(tmp_path / "state", path, c="spillable memory_bytes = 256")
+    agent.start()
+    try:
+        _grow(agent, path, 4)
+        _damage(tmp_path / "state", b"batch 2 line 500")
+        hub.failing = False
+        lines = b"".join(map(_block, range(4))).splitlines()
+        eventually(lambda: set(hub.delivered) == set(lines) and agent.delivered())
+        channel = agent.channels["c"]
+        (name,) = channel.positions.names()
+        eventually(lambda: channel.positions.safe_end(name) == path.stat().st_size)
+        assert channel.counters.get("EventLostCount") == 0
+        assert agent.counters["sources.s"].get("RestartCount") == 0
+    finally:
+        agent.stop(10)
+    assert "not lost: their sources read them again, with what came behind them" in caplog.text
+
+
+def test_a_damaged_batch_that_other_channels_are_beyond_is_not_said_to_be_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two channels take turns, and the agent is killed: the newest batch of the one is damaged, and the other one has
+    what came behind it. Its source goes on behind that: the batch is lost, and told with the command that prints it.
+    """
+    (hub,) = plug_in(monkeypatch, "a")
+    path, hub.failing, state = tmp_path / "app.log", True, tmp_path / "state"
+    agent = _agent(state, path, "load_balancing", b="file", c="file")
+    agent.start()
+    try:
+        _grow(agent, path, 4)
+        shutil.copytree(state, tmp_path / "killed")
+    finally:
+        agent.stop(0)
+    _damage(tmp_path / "killed", b"batch 2 line 500")
+    caplog.clear()
+    hub.failing, hub.delivered = False, []
+    agent = _agent(tmp_path / "killed", path, "load_balancing", b="file", c="file")
+    agent.start()
+    try:
+        eventually(lambda: sorted(hub.delivered) == sorted((_block(0) + _block(1) + _block(3)).splitlines()))
+        assert agent.channels["b"].counters.get("EventLostCount") == LINES
+    finally:
+        agent.stop(10)
+    assert "channel b: 1 batch with 1000 events is damaged on the disk and lost" in caplog.text
+    assert _read_again(caplog.messages) == _block(2)
+
+
 def test_of_a_damaged_batch_that_was_spilled_its_source_is_said_to_read_it_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -196,7 +297,7 @@ def test_of_a_damaged_batch_that_was_spilled_its_source_is_said_to_read_it_again
         assert channel.held == 0
         assert channel.counters.get("EventLostCount") == 0
         assert channel.positions.safe_end("s/f") == 1
-    assert "not lost: read again, with what is behind, at the next start by their sources" in caplog.text
+    assert "not lost: their sources read them again, with what came behind them" in caplog.text
 
 
 def test_neighbours_are_told_as_one_stretch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -143,6 +143,52 @@ def test_what_could_not_be_put_is_neither_delivered_nor_waited_for(tmp_path: Pat
     positions.close()
 
 
+def _waiting(tmp_path: Path, *ends: int) -> DeliveredPositions:
+    """With batches in the channel."""
+    positions = DeliveredPositions(FileNotes(str(tmp_path), "c"), ManualClock())
+    _putting(positions, *ends)
+    return positions
+
+
+def _putting(positions: DeliveredPositions, *ends: int) -> None:
+    for end in ends:
+        positions.putting(Position("s/f", end))
+        positions.put(Position("s/f", end), None)
+
+
+def test_what_is_lost_is_read_again_from_before_it_and_safe_once_that_is_delivered(tmp_path: Path) -> None:
+    """The second of three is lost: the source begins behind the first. What came behind is still in the channel, and
+    comes twice: that it leaves says nothing of what has the same end, and is to be delivered yet.
+    """
+    positions = _waiting(tmp_path, 2, 4, 6)
+    positions.left([_put(2)])
+    assert positions.lost(Position("s/f", 4), 2, held=True)
+    assert positions.end("s/f") == 6
+    positions.begin("other/")
+    assert positions.end("s/f") == 6
+    positions.begin("s/")
+    assert (positions.end("s/f"), positions.safe_end("s/f")) == (2, 2)
+    _putting(positions, 6)
+    positions.left([_put(6)])
+    assert (positions.safe_end("s/f"), positions.is_safe("s/f")) == (2, False)
+    positions.left([_put(6)])
+    assert (positions.safe_end("s/f"), positions.is_safe("s/f")) == (6, True)
+    positions.close()
+
+
+def test_what_nobody_can_tell_to_be_lost_is_so_once_the_channel_is_empty(tmp_path: Path) -> None:
+    """Of a batch that is damaged as a whole not even the position is known; others are not read again for it."""
+    positions = _waiting(tmp_path, 2, 4)
+    positions.left([_put(2)])
+    assert positions.empty() == {"s/f"}
+    positions.begin("s/")
+    assert positions.end("s/f") == 2
+    _putting(positions, 4)
+    positions.left([_put(4)])
+    assert (positions.safe_end("s/f"), positions.empty()) == (4, set())
+    positions.close()
+
+
 def test_what_a_note_speaks_of_is_on_the_disk_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or a power cut would take the events back, and the note, which is forgotten with them, would not be theirs."""
     notes, done = FileNotes(str(tmp_path), "c"), list[str]()

@@ -42,6 +42,28 @@ def test_a_component_that_fails_is_run_again_after_a_pause_that_grows() -> None:
     assert (supervised._counters.get("RestartCount"), supervised._counters.last_error) == (3, "OSError: broken")
 
 
+def test_what_is_to_run_again_does_so_at_once_and_counts_as_no_failure() -> None:
+    """Its run is told to end, and there is another one; not so behind the end of the component."""
+    runs = list[Stop]()
+
+    def run(stop: Stop) -> None:
+        runs.append(stop)
+        assert stop.wait(20)
+
+    counters = Counters()
+    supervised = Supervised("source", "s", run, counters, SystemClock())
+    supervised.start()
+    eventually(lambda: len(runs) == 1)
+    supervised.again()
+    eventually(lambda: len(runs) == 2)
+    supervised.stop()
+    assert supervised.join(_soon())
+    assert [stop.is_set() for stop in runs] == [True, True]
+    assert (supervised.state, counters.get("RestartCount")) == (State.STOPPED, 0)
+    supervised.again()
+    assert len(runs) == 2
+
+
 def test_pauses_are_a_minute_at_most_and_short_again_after_a_minute_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a component that works for a while between two failures nobody waits long for the next run."""
     clock, runs, waited = ManualClock(), count(1), list[float]()

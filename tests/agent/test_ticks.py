@@ -32,7 +32,7 @@ class _Ticking:
 
 def _counted(sink):
     counters = Counters()
-    return CountedSink(sink, counters, Health(counters, SystemClock()))
+    return CountedSink(lambda: sink, counters, Health(counters, SystemClock()))
 
 
 @pytest.mark.parametrize(("processor", "sinks"), [("default", 1), ("failover", 2), ("load_balance", 2)])

@@ -484,6 +484,37 @@ def test_a_file_that_is_well_again_is_said_and_shown(
     assert "line 13: sinks.k1.type: no such type 'nul'" in note
 
 
+def test_a_change_that_would_lose_events_is_tried_again_once_they_are_delivered(
+    tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sink fails, and the channel in memory is to be another one: refused, and told. The file stays as it is, and
+    nobody says anything: as soon as the sink has delivered what was there then, what the file says is at work, though
+    more came meanwhile.
+    """
+    keeps = ('"null"', '"keep"\nhub = "a"')
+    stops = ("[sources.r1]", "stop_timeout = 0.05\n[sources.r1]")
+    hub.failing = True
+
+    def act() -> None:
+        until(lambda: "at work" in caplog.text)
+        hub.lines.put(b"one\n")
+        until(lambda: hub.number == 1)
+        written(tmp_path, keeps, stops, ('type = "memory"', 'type = "memory"\ncapacity = 7'), **HUB)
+        until(lambda: "goes on as it was: channel c1 holds 1 event that would be lost" in caplog.text)
+        hub.lines.put(b"two\n")
+        until(lambda: hub.number == 2)
+        assert "read its configuration again" not in caplog.text
+        hub.failing = False
+        until(lambda: "read its configuration again; changed: channel c1, sink k1, source r1" in caplog.text)
+        until(lambda: "its file is well again" in caplog.text)
+        send(signal.SIGTERM)
+
+    with Beside(act):
+        assert main(["agent", "--config", written(tmp_path, keeps, stops, **HUB)]) == 0
+    assert "its sinks did not deliver them in 0.05 s; it is tried again once they have" in caplog.text
+    assert hub.delivered == [b"one", b"two"]
+
+
 def test_a_monitoring_that_could_not_listen_is_tried_again_by_sighup(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
