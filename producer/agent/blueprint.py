@@ -209,6 +209,10 @@ class _Drawer:
             for port in filter(None, ports):
                 place = (kind, getattr(options, "bind", ""), port)
                 self._check_owner(owners, place, config.sources[name], f"sources.{name}", "port", f"port {port}")
+            spool = getattr(options, "spool_directory", None)
+            if spool is not None:
+                root = "spool", str(spool.resolve())
+                self._check_owner(owners, root, config.sources[name], f"sources.{name}", "spool_directory", str(spool))
         for name, channel in channels.items():
             directory = getattr(channel.options, "directory", None)
             own = config.state / "channels" / name / "events"

@@ -295,6 +295,16 @@ def test_what_two_components_cannot_share_is_told(right: str, wrong: str, senten
     assert told(text) == [sentence]
 
 
+def test_two_sources_on_one_spool_directory_are_told(tmp_path: Path) -> None:
+    """Each file would come from one of them, and the other one would fail; by whatever path they name it."""
+    (tmp_path / "other").symlink_to(tmp_path)
+    source = '[sources.{}]\ntype = "spooldir"\nspool_directory = "{}"\nchannels = ["q"]\n'
+    text = SECOND.replace(
+        "[channels.q]", f"{source.format('s', tmp_path)}{source.format('t', tmp_path / 'other')}[channels.q]"
+    )
+    assert told(text) == [f"line 21: sources.t.spool_directory: {tmp_path / 'other'} is that of sources.s, too"]
+
+
 def test_what_may_be_meant_is_a_note(tmp_path: Path) -> None:
     """A glob that no file matches yet, and dead letters that nobody takes."""
     text = TOML.replace("/var/log/*.log", f"{tmp_path}/*.log").replace(
