@@ -152,6 +152,17 @@ class EventBatch:
         """Headers and body of each event."""
         return zip(self.headers(), self.bodies(), strict=True)
 
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """A record batch for who takes Arrow's C data interface, such as ``pyarrow.record_batch(batch)``: ``body`` and
+        a column for each header. Needs the extra ``arrow``.
+        """
+        from .arrow_batch import bodies_in, bodies_of, record_batch  # noqa: PLC0415  # an extra
+
+        bodies = bodies_of(self.bodies()) if self.ends is None else bodies_in(self.block, self.ends)
+        made = record_batch(bodies, self.count, self.shared, self.columns)
+        capsules: tuple[object, object] = made.__arrow_c_array__(requested_schema)
+        return capsules
+
     def values(self, name: str) -> Column:
         """A header's value of each event."""
         return self.columns.get(name) or [self.shared.get(name)] * self.count

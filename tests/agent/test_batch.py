@@ -137,3 +137,19 @@ def test_events_with_ever_new_headers_take_memory_in_proportion() -> None:
     assert sum(len(batch.columns) * batch.count for batch in batches) < 3_000_000
     (one,) = batches_of([({str(name): "v" for name in range(300)}, b"")] * 2000)
     assert one.count == 2000
+
+
+@pytest.mark.parametrize("form", ["lines", "bodies"])
+def test_a_batch_is_a_record_batch_for_who_speaks_arrow(form: str) -> None:
+    """Bodies as bytes, a column for each header; a header that is called as the bodies are has another name."""
+    pyarrow = pytest.importorskip("pyarrow")
+    batch = EventBatch.of_lines(b"a\nb\xff\n") if form == "lines" else EventBatch.of_bodies([b"a", b"b\xff"])
+    batch = batch.with_shared({"host": "h", "body": "x"}).with_column("n", ["1", None])
+    table = pyarrow.record_batch(batch)
+    assert table.to_pydict() == {
+        "body": [b"a", b"b\xff"],
+        "host": ["h"] * 2,
+        "header.body": ["x"] * 2,
+        "n": ["1", None],
+    }
+    assert pyarrow.record_batch(EventBatch.of_bodies([])).num_rows == 0
