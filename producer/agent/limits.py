@@ -26,8 +26,9 @@ _BURST, _LONGEST_PAUSE = 0.2, 1.0
 #: Seconds that what was used too much is waited for at most: where others of the process use all of the share, it must
 #: go on all the same, and one batch a minute is let through.
 _MOST_DEBT = 60.0
-#: Of the bound the process may have so much before sources wait: the rest is for what is on its way.
-_FULL = 0.9
+#: Of the bound so much is for what is on its way, and so many bytes at least: sources wait before. A delivery of short
+#: lines is made of objects that need many times their bytes.
+_ON_ITS_WAY, _LEAST_ON_ITS_WAY = 0.1, 16 << 20
 #: Seconds between two times that the C library is told to give back what it keeps, which takes some milliseconds.
 _GIVING = 1.0
 #: Seconds between two looks at the process.
@@ -129,9 +130,15 @@ class Memory:
             return False
         if now >= self._next_look:
             self._next_look = now + _LOOK
-            self._full = self._used() > _FULL * limit
+            most = limit - _on_its_way(limit)
+            self._full = self._used() > most
             if self._full and now >= self._next_giving:
                 self._next_giving = now + _GIVING
                 self._give_back()
-                self._full = self._used() > _FULL * limit
+                self._full = self._used() > most
         return self._full
+
+
+def _on_its_way(limit: int) -> float:
+    """Bytes of a bound that nothing waits in; where it is small, half of what it has beside the process alone."""
+    return max(_ON_ITS_WAY * limit, min(_LEAST_ON_ITS_WAY, (limit - PROCESS_BYTES) / 2))

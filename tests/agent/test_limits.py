@@ -180,6 +180,15 @@ def test_what_the_process_has_is_looked_at() -> None:
     assert not memory.is_full()
 
 
+@pytest.mark.parametrize(("limit", "left"), [(400, 40), (88, 16), (60, 10), (44, 4.4)])
+def test_what_is_on_its_way_has_room_below_the_bound(limit: int, left: float) -> None:
+    """In MiB: a tenth, or 16, or half of what the process does not need alone."""
+    used = [0.0]
+    for more, full in ((-0.01, False), (0.01, True)):
+        used[0] = (limit - left + more) * (1 << 20)
+        assert Memory(limit << 20, ManualClock(), lambda: int(used[0]), lambda: None).is_full() is full
+
+
 def test_memory_that_is_free_is_given_back_before_sources_wait() -> None:
     """The C library keeps what was freed; it is told to let go of it once a second at most."""
     clock, used, given = ManualClock(), [95], list[int]()

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -107,7 +107,7 @@ class FileRollSink:
             if self._written is not None and self._written.is_new:
                 # Or a death before the first note would leave lines that nobody knows to be unacknowledged.
                 self._written.note(file.hidden.name, before, [])
-            file.append([self._text(batch) for batch in batches], self._options.fsync)
+            file.append((self._text(batch) for batch in batches), self._options.fsync)
             if self._written is not None:
                 self._written.note(file.hidden.name, file.size, batches)
         except ChannelError as error:
@@ -138,9 +138,12 @@ class FileRollSink:
             if self._written is not None:
                 self._written.ended(file.hidden.name)
 
-    def _text(self, batch: EventBatch) -> bytes:
+    def _text(self, batch: EventBatch) -> bytes | bytearray:
         if self._options.serializer == "json":
-            return b"".join([json_line(headers, body) for headers, body in batch.events()])
+            text = bytearray()  # objects of short lines would need many times their bytes
+            for headers, body in batch.events():
+                text += json_line(headers, body)
+            return text
         return batch.lines() if self._options.append_newline else b"".join(batch.bodies())
 
     def _open(self) -> _OpenFile:
@@ -207,24 +210,25 @@ class _OpenFile:
             raise
         self._is_clean = True
 
-    def append(self, texts: Sequence[bytes], sync: bool) -> None:
-        """Write all of it; what fails half-way is taken back, at once or before the next write.
+    def append(self, texts: Iterable[bytes | bytearray], sync: bool) -> None:
+        """Write all of it, one after the other; what fails half-way is taken back, at once or before the next write.
 
         :raises OSError: it could not.
         """
         if not self._is_clean:
             self._take_back()
-        self._is_clean = False
+        self._is_clean, written = False, 0
         try:
             for text in texts:
                 self._write(text)
+                written += len(text)
             if sync:
                 os.fdatasync(self._file.fileno())
         except BaseException:
             with contextlib.suppress(OSError):  # it is tried again before the next write; the first error is told
                 self._take_back()
             raise
-        self.size += sum(map(len, texts))
+        self.size += written
         self._is_clean = True
 
     def cut_half_line(self) -> None:
@@ -255,7 +259,7 @@ class _OpenFile:
         """Let go of it."""
         self._file.close()
 
-    def _write(self, text: bytes) -> None:
+    def _write(self, text: bytes | bytearray) -> None:
         left = memoryview(text)
         while left:
             left = left[self._file.write(left) :]

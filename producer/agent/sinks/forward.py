@@ -11,6 +11,7 @@ import gzip
 import os
 import socket
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -102,17 +103,19 @@ class ForwardSink:
         """One for each tag, by its chunk."""
         from ..protocols.forward import packed  # noqa: PLC0415
 
-        entries: dict[str, list[bytes]] = {}
+        entries: dict[str, bytearray] = {}  # objects of short events would need many times their bytes
+        counts = Counter[str]()
         now = round(self._clock.time() * 1000)
         for batch in batches:
             for headers, body in batch.events():
                 tag = headers.get(self._options.tag_header) or self._options.tag
-                entries.setdefault(tag, []).append(packed(self._entry(headers, body, now)))
+                entries.setdefault(tag, bytearray()).extend(packed(self._entry(headers, body, now)))
+                counts[tag] += 1
         found: dict[str, bytes] = {}
         for tag, each in entries.items():
             chunk = b64encode(os.urandom(16)).decode()
-            more: dict[str, Any] = {"size": len(each), "chunk": chunk}
-            data = b"".join(each)
+            more: dict[str, Any] = {"size": counts[tag], "chunk": chunk}
+            data = bytes(each)
             if self._options.compress:
                 data, more["compressed"] = gzip.compress(data, 1), "gzip"
             found[chunk] = packed([tag, data, more])

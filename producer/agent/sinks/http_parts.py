@@ -7,10 +7,10 @@ which is remembered while the sink lives, and what a server has taken is not sen
 from __future__ import annotations
 
 import json
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from ..batch import EventBatch
@@ -32,7 +32,7 @@ class Progress:
 class Form(Protocol):
     """What requests hold."""
 
-    def encoded(self, batch: EventBatch) -> tuple[bytes, Sequence[int]]:
+    def encoded(self, batch: EventBatch) -> tuple[bytes | bytearray, Sequence[int]]:
         """The events one behind the other, and where each ends; or nothing, and how much they come to."""
 
     def body(self, parts: Sequence[Part]) -> bytes:
@@ -48,15 +48,13 @@ class TextForm:
     def __init__(self, form: str) -> None:
         self._form = form
 
-    def encoded(self, batch: EventBatch) -> tuple[bytes, Sequence[int]]:
+    def encoded(self, batch: EventBatch) -> tuple[bytes | bytearray, Sequence[int]]:
         """See :class:`Form`."""
         if self._form == "lines" and batch.ends is None:
-            return batch.block, [*batch.offsets()[1:], batch.size]
+            return batch.block, array("Q", [*batch.offsets()[1:], batch.size])
         if self._form == "json":
-            events = [_json(headers, body) for headers, body in batch.events()]
-        else:
-            events = batch.bodies() if self._form == "event" else [body + b"\n" for body in batch.bodies()]
-        return b"".join(events), list(accumulate(map(len, events)))
+            return _joined(_json(headers, body) for headers, body in batch.events())
+        return _joined(batch.bodies() if self._form == "event" else (body + b"\n" for body in batch.bodies()))
 
     def body(self, parts: Sequence[Part]) -> bytes:
         """See :class:`Form`."""
@@ -107,7 +105,7 @@ class Part(NamedTuple):
     stop: int
 
     @property
-    def data(self) -> bytes:
+    def data(self) -> bytes | bytearray:
         """They, encoded."""
         ends = self.of.ends
         return self.of.data[ends[self.start - 1] if self.start else 0 : ends[self.stop - 1]]
@@ -153,6 +151,17 @@ def halves(parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
         if middle < part.stop:
             second.append(part._replace(start=middle))
     return first, second
+
+
+def _joined(events: Iterable[bytes]) -> tuple[bytearray, Sequence[int]]:
+    """One behind the other, and where each ends: no object for each is kept, of which short ones need many times their
+    bytes.
+    """
+    data, ends = bytearray(), array("Q")
+    for event in events:
+        data += event
+        ends.append(len(data))
+    return data, ends
 
 
 def _json(headers: dict[str, str], body: bytes) -> bytes:
