@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..clock import Clock
 
 
 class Counters:
@@ -37,3 +41,16 @@ class Counters:
         """All of them at one moment."""
         with self._lock:
             return dict(self._values)
+
+
+@contextmanager
+def timed(counters: Counters, name: str, clock: Clock) -> Iterator[None]:
+    """Count how long what is done meanwhile takes, also if it fails.
+
+    :param name: of the counter, which ends with ``Microseconds``.
+    """
+    begun = clock.monotonic()
+    try:
+        yield
+    finally:
+        counters.add(**{name: round((clock.monotonic() - begun) * 1e6)})

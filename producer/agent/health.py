@@ -16,16 +16,17 @@ class Health:
     """Of one sink or group, for the agent's life; asked on any thread.
 
     :param counters: the sink's; they are told what went wrong at last.
+    :ivar clock: what time is told by.
     """
 
     def __init__(self, counters: Counters, clock: Clock) -> None:
-        self._counters, self._clock = counters, clock
+        self._counters, self.clock = counters, clock
         self._failing_since: float | None = None
         self._begun: float | None = None
 
     def begun(self) -> None:
         """A delivery has begun."""
-        self._begun = self._clock.monotonic()
+        self._begun = self.clock.monotonic()
 
     def worked(self) -> None:
         """Some of it, at least, has left the channel."""
@@ -33,7 +34,7 @@ class Health:
 
     def failed(self, error: BaseException) -> None:
         """Nothing was delivered, and all is tried again."""
-        now, begun = self._clock.monotonic(), self._begun
+        now, begun = self.clock.monotonic(), self._begun
         self._begun = None
         self._counters.last_error = f"{type(error).__name__}: {words_of(error)}"
         if self._failing_since is None:
@@ -41,7 +42,7 @@ class Health:
 
     def trouble(self) -> str | None:
         """What keeps it from delivering for a while; None if nothing does."""
-        now, failing, begun = self._clock.monotonic(), self._failing_since, self._begun
+        now, failing, begun = self.clock.monotonic(), self._failing_since, self._begun
         if failing is not None and now - failing >= FAILING:
             return f"has delivered nothing for {now - failing:.0f} s: {self._counters.last_error}"
         if begun is not None and now - begun >= HANGING:

@@ -8,6 +8,7 @@ channel that had it. What happens beyond is told in :mod:`.positions`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 from ..clock import Clock, Deadline, WaitingRoom
@@ -15,7 +16,7 @@ from ..errors import ChannelError, ChannelFullError
 from ..loggers import get_logger
 from .batch import EventBatch, Position
 from .channel import BatchChannel
-from .counters import Counters
+from .counters import Counters, timed
 from .interfaces import Interceptor, Selector, Stop
 from .limits import Memory, Pace
 from .repeated import RepeatedLog
@@ -171,11 +172,12 @@ class SourceOutlet:
         if batch.position is not None:
             batch = batch.at(batch.position._replace(name=self._prefix + batch.position.name))
         told: list[Callable[[], None]] = []
-        for interceptor in self._interceptors:
-            batch = interceptor.intercept(batch)
-            committed: Callable[[EventBatch], None] | None = getattr(interceptor, "committed", None)
-            if committed is not None:
-                told.append(partial(committed, batch))
+        with timed(self._counters, "InterceptionMicroseconds", self._clock) if self._interceptors else nullcontext():
+            for interceptor in self._interceptors:
+                batch = interceptor.intercept(batch)
+                committed: Callable[[EventBatch], None] | None = getattr(interceptor, "committed", None)
+                if committed is not None:
+                    told.append(partial(committed, batch))
         passage = partial(_Passage, told=told, repeated=self._of_optional)
         return passage(self._source, batch, received, self._selector, self._channels, self._counters)
 

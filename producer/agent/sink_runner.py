@@ -17,7 +17,7 @@ from ..errors import ChannelClosedError, ChannelError
 from ..loggers import get_logger
 from .batch import EventBatch
 from .channel import BatchChannel, Taking
-from .counters import Counters
+from .counters import Counters, timed
 from .health import Health
 from .interfaces import Patience, RefusedError, Sink, SinkError, SinkProcessor, Stop, give_up, tick
 from .limits import Pace
@@ -106,7 +106,8 @@ class SinkRunner:
         self._count(taking)
         self._health.begun()
         try:
-            self._processor.write(taking.batches)
+            with timed(self._counters, "DeliveryMicroseconds", self._clock):
+                self._processor.write(taking.batches)
         except RefusedError as error:
             return self._bury(taking, error)
         except Exception as error:  # noqa: BLE001  # a sink of anybody's; nothing is lost, and it is told
@@ -224,7 +225,8 @@ class CountedSink:
         self._counters.add(EventDrainAttemptCount=count)
         self._health.begun()
         try:
-            (self._made() if self._sink is None else self._sink).write(batches)
+            with timed(self._counters, "DeliveryMicroseconds", self._health.clock):
+                (self._made() if self._sink is None else self._sink).write(batches)
         except Exception as error:
             self._health.failed(error)
             self._counters.add(EventWriteFail=1)

@@ -73,6 +73,26 @@ def test_a_sink_that_delivers_a_part_is_well(tmp_path: Path, delivered: int, tro
     assert own[0].get("EventDrainSuccessCount") == counters.get("EventDrainSuccessCount") == delivered
 
 
+def test_how_long_deliveries_take_is_counted_also_of_one_that_fails(tmp_path: Path) -> None:
+    """Under the group's name and the sink's own."""
+    clock, counters, health = _made()
+    own, away = Counters(), [SinkError("away")]
+
+    def slow(_batches: Sequence[EventBatch]) -> None:
+        clock.advance(1.5)
+        if away:
+            raise away.pop()
+
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        channel.put(EventBatch.of_lines(b"a\n"))
+        sink = CountedSink(partial(RecordingSink, slow), own, Health(own, clock))
+        runner = SinkRunner(
+            "k", channel, sink, counters, dead_letters=None, most_events=9, most_bytes=99, clock=clock, health=health
+        )
+        assert [runner.deliver(0), runner.deliver(0)] == [False, True]
+    assert own.get("DeliveryMicroseconds") == counters.get("DeliveryMicroseconds") == 3_000_000
+
+
 def test_a_sink_whose_destination_refuses_events_is_well() -> None:
     """It answers; what it refuses is another matter."""
     clock, counters, health = _made()

@@ -31,6 +31,7 @@ SOURCE_COUNTERS = (
     "EventReadFail",
     "ChannelWriteFail",
     "GenericProcessingFail",
+    "InterceptionMicroseconds",
 )
 CHANNEL_COUNTERS = (
     "EventPutAttemptCount",
@@ -55,6 +56,7 @@ SINK_COUNTERS = (
     "ConnectionFailedCount",
     "EventWriteFail",
     "ChannelReadFail",
+    "DeliveryMicroseconds",
 )
 #: These go down as well.
 GAUGES = frozenset({"CertificateExpiryTimestampSeconds", "OpenConnectionCount", "UnreadableCount"})

@@ -11,6 +11,7 @@ from .figures import GAUGES
 from .helps import help_of
 
 _PREFIX = "producer_agent"
+_MICROSECONDS = "_microseconds"
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _Labels = Mapping[str, str]
 
@@ -105,6 +106,9 @@ def _counters(series: _Series, kind: str, labels: _Labels, counters: Mapping[str
         help_text = help_of(name)
         if name in GAUGES:
             series.add(f"{kind}_{snake}", "gauge", help_text, labels, value)
+        elif snake.endswith(_MICROSECONDS):
+            seconds = f"{kind}_{snake.removesuffix(_MICROSECONDS)}_seconds_total"
+            series.add(seconds, "counter", help_text, labels, value / 1e6)
         else:
             series.add(f"{kind}_{snake}_total", "counter", help_text, labels, value)
 

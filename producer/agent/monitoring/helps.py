@@ -26,6 +26,7 @@ HELPS: Mapping[str, str] = {
     "GenericProcessingFail": "Failures that nobody expects, such as those of interceptors: batches or connections.",
     "ConnectionRefusedCount": "Connections that were refused: too many, or a wrong key.",
     "ConnectionFailedCount": "Connections that broke, or that could not be made.",
+    "InterceptionMicroseconds": "Time that interceptors have taken, in seconds.",
     "RestartCount": "Times that the component failed and is run again.",
     # channels
     "EventPutAttemptCount": "Events that were to be put; those of a put that was tried again count again.",
@@ -41,6 +42,7 @@ HELPS: Mapping[str, str] = {
     # sinks
     "EventDrainAttemptCount": "Events that were to be delivered; those of a delivery that was tried again count again.",
     "EventDrainSuccessCount": "Events that were delivered.",
+    "DeliveryMicroseconds": "Time that deliveries have taken, also those that failed, in seconds.",
     "EventRefusedCount": "Events that the destination has refused for good.",
     "EventWriteFail": "Deliveries that failed: tries, not events.",
     "ChannelReadFail": _NOT,

@@ -106,6 +106,7 @@ def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_second
     watched.a.failing = watched.b.failing = True
     watched.a.lines.put(b"one\ntwo\nthree\n")
     until(lambda: watched.agent.channels["c1"].held == 3)
+    watched.agent.counters["sources.r1"].add(InterceptionMicroseconds=1_500_000)
     status, kind, text = watched.get("/metrics")
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
@@ -117,6 +118,7 @@ def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_second
     source = '{agent="web <1>",source="r1",type="feed"}'
     assert samples[f"producer_agent_source_event_accepted_total{source}"] == "3"
     assert samples[f"producer_agent_source_lag_seconds{source}"] == "1.5"
+    assert samples[f"producer_agent_source_interception_seconds_total{source}"] == "1.5"
     assert samples['producer_agent_ready{agent="web <1>"}'] == "1"
     names = re.findall(r"^# TYPE (\S+) (?:counter|gauge)$", text, re.MULTILINE)
     assert len(names) == len(set(names)) == text.count("# HELP")
