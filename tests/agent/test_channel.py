@@ -14,11 +14,13 @@ import pytest
 
 from producer.agent.batch import EventBatch, Position
 from producer.agent.channel import BatchChannel
+from producer.agent.interfaces import Stop
 from producer.channels.file.queue import recent
 from producer.channels.file.store.disk import Disk
 from producer.errors import ChannelFullError, ChannelIOError, ChannelKeyError, DiskFullError
 from producer.testing import ManualClock
 
+from ..support.waiting import Call, eventually
 from .doubles import file_channel, memory_channel, opened, spillable_channel, taken
 
 
@@ -129,6 +131,32 @@ def test_part_of_a_take_may_be_committed(tmp_path: Path) -> None:
         assert taking is not None
         taking.commit(taking.batches[1:2])
         assert (channel.held, taken(channel)) == (1, [b"1"])
+
+
+def test_who_waits_for_events_has_at_once_what_a_delivery_in_part_gives_back(tmp_path: Path) -> None:
+    """Time stands still meanwhile: he is told, and need not look again."""
+    clock = ManualClock()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        channel.put(_lines(0, 1))
+        first = channel.take(3, 1000, 0)
+        assert first is not None
+        waiting = Call(lambda: channel.take(3, 1000, 60, Stop(clock)))
+        eventually(lambda: clock.waiting)
+        first.commit(first.batches)
+        second = waiting.result()
+        assert second is not None
+        second.commit()
+
+
+def test_what_found_no_room_is_not_waited_for(tmp_path: Path) -> None:
+    """Once what had been put before is delivered nothing could be lost, and its file may be completed."""
+    with opened(memory_channel(tmp_path, byte_capacity=100)) as channel:
+        channel.put(_lines(0, 60, 2))
+        with pytest.raises(ChannelFullError):
+            channel.put(_lines(60, 120, 4), 0)
+        taken(channel)
+        assert channel.positions.is_safe("s/f")
+        assert channel.positions.safe_end("s/f") == 2
 
 
 def test_a_take_holds_at_most_so_many_events_but_one_batch(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from producer.agent.batch import EventBatch, Position
 from producer.agent.channel import BatchChannel
 from producer.agent.counters import Counters
-from producer.agent.interfaces import Stop
+from producer.agent.interfaces import Routes, Stop
 from producer.agent.options import AgentConfigError
 from producer.agent.routing import SourceOutlet
 from producer.agent.selectors.load_balancing import LoadBalancingSelector
@@ -23,6 +23,7 @@ from producer.agent.sources.kafka import _Member
 from producer.agent.sources.loghub_group import UntilAsked
 from producer.clock import SystemClock
 from producer.errors import ChannelFullError
+from producer.testing import ManualClock
 
 from ..support.waiting import Call, eventually
 from .doubles import context, file_channel, memory_channel, opened, taken
@@ -153,6 +154,58 @@ def test_an_optional_channel_that_is_full_holds_nobody_up(channels: dict[str, Ba
     assert outlet._counters.get("OptionalChannelWriteFail") == 1
     assert outlet._counters.get("OptionalChannelEventFailCount") == 2
     assert _all(channels) == {"c1": [b"a", b"b"], "c2": [b"1", b"2", b"3"], "c3": [b"a", b"b"]}
+
+
+def test_nobody_waits_for_the_room_of_an_optional_channel(tmp_path: Path) -> None:
+    """However long its puts wait for room otherwise; here time stands still."""
+    clock = ManualClock()
+    options: dict[str, Any] = {"capacity": 1, "keep_alive": 60.0, "clock": clock}
+    with (
+        opened(memory_channel(tmp_path, "c1", **options)) as c1,
+        opened(memory_channel(tmp_path, "c2", **options)) as c2,
+    ):
+        c2.put(_LINES)
+        outlet = _outlet({"c1": c1, "c2": c2}, optional=("c2",))
+        Call(lambda: outlet.put(_LINES)).result()
+        assert taken(c1) == [b"a", b"b"]
+
+
+def test_how_long_interceptors_take_is_counted(channels: dict[str, BatchChannel]) -> None:
+    """Of all of them together, for each batch."""
+    clock, counters = ManualClock(), Counters()
+
+    class Slow:
+        def intercept(self, batch: EventBatch) -> EventBatch:
+            clock.advance(0.25)
+            return batch
+
+    selector = ReplicatingSelector(ReplicatingSelector.Options(), context(Path("unused"), "s"), channels)
+    SourceOutlet("s", [Slow(), Slow()], selector, channels, counters, clock).put(_LINES)
+    assert counters.get("InterceptionMicroseconds") == 500_000
+
+
+def test_a_source_that_ends_while_a_channel_is_full_has_not_failed(
+    channels: dict[str, BatchChannel], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says that it did not put the batch; nothing is counted or told as a failure of the channel."""
+    channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
+    outlet, stop = _outlet(channels), Stop()
+    stop.set()
+    assert not outlet.put_until(_LINES, stop)
+    assert (outlet._counters.get("ChannelWriteFail"), caplog.messages) == (0, [])
+
+
+def test_a_channel_that_a_selector_names_twice_gets_a_batch_once(channels: dict[str, BatchChannel]) -> None:
+    """As a required one, whatever else it may be."""
+
+    class Both:
+        exclusive = False
+
+        def select(self, batch: EventBatch) -> Routes:
+            return Routes({"c1": batch}, {"c1": batch, "c2": batch})
+
+    SourceOutlet("s", [], Both(), channels, Counters(), SystemClock()).put(_LINES)
+    assert _all(channels) == {"c1": [b"a", b"b"], "c2": [b"a", b"b"], "c3": []}
 
 
 def test_a_required_channel_that_is_full_is_told(channels: dict[str, BatchChannel]) -> None:
