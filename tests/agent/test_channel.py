@@ -17,6 +17,7 @@ from producer.agent.channel import BatchChannel
 from producer.agent.interfaces import Stop
 from producer.channels.file.queue import recent
 from producer.channels.file.store.disk import Disk
+from producer.clock import Deadline
 from producer.errors import ChannelFullError, ChannelIOError, ChannelKeyError, DiskFullError
 from producer.testing import ManualClock
 
@@ -146,6 +147,23 @@ def test_who_waits_for_events_has_at_once_what_a_delivery_in_part_gives_back(tmp
         second = waiting.result()
         assert second is not None
         second.commit()
+
+
+def test_what_is_put_at_that_moment_is_not_taken_to_be_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch was damaged, and nobody knows its events: they are forgotten when the channel is empty; others not."""
+    with opened(memory_channel(tmp_path)) as channel:
+        channel._unsure = True
+        monkeypatch.setattr(channel.positions, "putting", lambda _position: channel.take(9, 99, 0))
+        channel.put(_lines(0, 2, 4))
+        assert channel.held == 2
+
+
+def test_a_channel_with_one_event_is_not_empty(tmp_path: Path) -> None:
+    """An end, or a change of the configuration, would lose it."""
+    clock = ManualClock()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        channel.put(_lines(0, 1))
+        assert not channel.wait_until_empty(Deadline.after(clock, 0))
 
 
 def test_what_found_no_room_is_not_waited_for(tmp_path: Path) -> None:

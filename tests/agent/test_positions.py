@@ -143,6 +143,17 @@ def test_what_could_not_be_put_is_neither_delivered_nor_waited_for(tmp_path: Pat
     positions.close()
 
 
+def test_what_others_have_up_to_its_end_is_not_read_again(tmp_path: Path) -> None:
+    """Of channels that take turns: the source goes on behind that; where they end before it, it does not."""
+    notes = FileNotes(str(tmp_path), "c")
+    for furthest, again in ((4, False), (6, False), (2, True)):
+        positions = KeptPositions(notes, lambda: None, ())
+        positions.passed(Position("s/f", 4))
+        assert positions.lost(Position("s/f", 4), 2, held=False, furthest=furthest) is again
+        assert positions.end("s/f") == (2 if again else 4)
+    notes.close()
+
+
 def _waiting(tmp_path: Path, *ends: int) -> DeliveredPositions:
     """With batches in the channel."""
     positions = DeliveredPositions(FileNotes(str(tmp_path), "c"), ManualClock())
