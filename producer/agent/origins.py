@@ -17,6 +17,7 @@ import secrets
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from ..channels.spillable import MEMORY_NUMBERS
 from ..interfaces import Notes
 from ..loggers import get_logger
 
@@ -42,8 +43,8 @@ class Origins:
 
 
 def new_origins() -> Origins:
-    """Those of a channel that forgets."""
-    return Origins([(0, secrets.token_hex(16))])
+    """Those of a channel that forgets. What it has spilled has numbers of its own, which are lower, and come later."""
+    return Origins([(first, secrets.token_hex(16)) for first in (0, MEMORY_NUMBERS)])
 
 
 def kept_origins(channel: str, notes: Notes, lowest: int, following: int, before: str) -> Origins:

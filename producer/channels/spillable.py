@@ -45,8 +45,9 @@ from .limits import event_sizes
 from .memory import MemoryChannel
 from .transaction import BaseTransaction
 
-#: The sequence numbers of events in memory begin here, above those of any other channel.
-MEMORY_NUMBERS = 2**62
+#: The sequence numbers of events in memory begin here, above those of any other channel; LogHub takes numbers up to
+#: 2**63, and the agent needs 4096 of them for each event.
+MEMORY_NUMBERS = 2**50
 
 
 class _Spill:
