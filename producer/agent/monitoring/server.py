@@ -10,18 +10,19 @@
     /health/ready     200 if all components do what they should; else 503, and why not. A file that cannot be taken up
                       is a note: all agents that have it would be taken out of service at once
 
-It only reads. So many connections at once, so many bytes of a request and so many seconds for it: no peer holds up
-another one for longer, and none the agent.
+It only reads. So many bytes of a request, so many seconds for it, for its answer, and for that to be taken; so many
+connections at once, of which the oldest makes room: no peer holds up another one, and none the agent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...errors import ProducerError
@@ -39,7 +40,7 @@ _LOOPBACK = "127.0.0.1"
 _MOST_CONNECTIONS = 32
 #: Bytes of a request with its headers.
 _MOST_BYTES = 16 << 10
-#: Seconds for a request, and for an answer.
+#: Seconds for a request, for an answer, and for the rest of it to be taken.
 _PATIENCE = 5.0
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 
@@ -78,7 +79,7 @@ class MonitoringServer:
     def __init__(self, agent: Agent, host: str = _LOOPBACK, port: int = DEFAULT_PORT) -> None:
         self._agent = agent
         self._loop = asyncio.new_event_loop()
-        self._connections = 0
+        self._serving: dict[asyncio.Task[None], None] = {}
         self._server: asyncio.Server | None = None
         self._thread = threading.Thread(target=self._run, name="producer-agent-monitoring", daemon=True)
         self._thread.start()
@@ -124,17 +125,34 @@ class MonitoringServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
-        try:
-            if self._connections <= _MOST_CONNECTIONS:
+        with self._entered():
+            try:
                 await self._answer(reader, writer)
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError) as error:
-            _log.debug("a connection ended: %r", error)
-        except asyncio.CancelledError:
-            _log.debug("a connection was ended")
+                writer.close()
+                await asyncio.wait_for(writer.wait_closed(), _PATIENCE)
+            except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError) as error:
+                _log.debug("a connection ended: %r", error)
+            except asyncio.CancelledError:
+                _log.debug("a connection was ended")
+            finally:
+                if writer.transport.get_write_buffer_size():
+                    writer.transport.abort()  # closed, it would wait for ever for a peer that does not read
+                writer.close()
+
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[None]:
+        """This connection is one of those that are served; the oldest goes where they are too many."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  # asyncio's streams serve each connection by one
+        if len(self._serving) >= _MOST_CONNECTIONS:
+            oldest = next(iter(self._serving))
+            del self._serving[oldest]
+            oldest.cancel()
+        self._serving[task] = None
+        try:
+            yield
         finally:
-            self._connections -= 1
-            writer.close()
+            self._serving.pop(task, None)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _PATIENCE)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -226,6 +227,46 @@ def test_peers_that_say_nothing_do_not_hold_others_up(watched: Watched, monkeypa
         assert peer.recv(1) == b""
         peer.close()
     assert watched.get("/health/live")[0] == 200
+
+
+def test_peers_that_are_too_many_make_room_for_others(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that has been there for the longest time goes: whoever asks now is answered now."""
+    monkeypatch.setattr(server, "_PATIENCE", 60.0)
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 3)
+    with contextlib.ExitStack() as open_ones:
+        peers = [socket.create_connection(("127.0.0.1", watched.server.port), 10) for _ in range(3)]
+        for peer in peers:
+            open_ones.enter_context(peer).sendall(b"GET / HTTP/1.1\r\n")
+        until(lambda: len(watched.server._serving) == 3)
+        assert watched.get("/health/live")[0] == 200
+        assert peers[0].recv(1) == b""
+        peers[2].sendall(b"\r\n")
+        assert peers[2].recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_peer_that_does_not_read_its_answer_is_let_go(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it does not take is kept for a while, and no longer."""
+    monkeypatch.setattr(server, "_PATIENCE", 0.2)
+    monkeypatch.setattr(server, "prometheus", lambda _figures: "x" * (1 << 20))
+    listener = watched.server._server.sockets[0]  # type: ignore[union-attr]
+    with socket.socket(fileno=os.dup(listener.fileno())) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    monkeypatch.setattr(asyncio.StreamWriter, "drain", _at_once)
+    opened = _open_files()
+    with socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.connect(("127.0.0.1", watched.server.port))
+        peer.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert peer.recv(12) == b"HTTP/1.1 200"
+        until(lambda: _open_files() == opened + 1)
+
+
+def _open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+async def _at_once(_writer: asyncio.StreamWriter) -> None:
+    """As for an answer that is less than what is kept without waiting."""
 
 
 def test_it_listens_on_loopback_unless_told() -> None:
