@@ -74,11 +74,12 @@ class _AvroConversation(Conversation):
 
     def receive(self, incoming: Incoming) -> _Frame:
         number, count = avro.header_of(incoming.exactly(avro.HEADER_BYTES))
-        incoming.hold(count * _OF_BUFFER)
+        incoming.expect(count * _OF_BUFFER)
         buffers = []
         for _ in range(count):
+            incoming.hold(_OF_BUFFER)
             size = avro.size_of(incoming.exactly(avro.SIZE_BYTES))
-            incoming.hold(size)
+            incoming.expect(size)
             buffers.append(incoming.exactly(size))
         return _Frame(number, b"".join(buffers))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +13,8 @@ from ..batch import EventBatch, batches_of
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from ..protocols.calls import BadCallError
-from .http_requests import Budget, one_at_a_time
+from .budget import Budget, Holding
+from .http_requests import one_at_a_time
 from .intake import Intake, NotTakenError
 from .listening import Connection, TcpOptions, TcpServer
 
@@ -60,8 +61,9 @@ class Incoming:
     """
 
     def __init__(self, stream: Stream, options: CallOptions, budget: Budget) -> None:
-        self._stream, self._options, self._budget = stream, options, budget
-        self._first, self._until, self._held = b"", 0.0, 0
+        self._stream, self._options = stream, options
+        self._held = Holding(budget, stream.peer)
+        self._first, self._until, self._expected = b"", 0.0, 0
 
     def begins(self) -> bool:
         """Wait for it; whether it comes."""
@@ -69,35 +71,44 @@ class Incoming:
         self._until = time.monotonic() + self._options.frame_timeout
         return bool(self._first)
 
-    def hold(self, size: int) -> None:
-        """It has so many bytes more, which are ours until it is over.
+    def expect(self, size: int) -> None:
+        """It says that so many bytes more will come.
 
-        :raises BadCallError: it is too large, or there are too many.
+        :raises BadCallError: it is too large.
         """
-        if self._held + size > self._options.max_frame or not self._budget.take(size):
-            raise BadCallError(f"a call of {self._held + size} bytes is too much")
-        self._held += size
+        self._expected += size
+        if self._expected > self._options.max_frame:
+            most = self._options.max_frame
+            raise BadCallError(f"a call of {self._expected} bytes is too much: max_frame is {most}")
+
+    def hold(self, size: int) -> None:
+        """So many bytes more are ours until it is over.
+
+        :raises BadCallError: there are too many, of all calls or of those of its address.
+        """
+        if not self._held.take(size):
+            raise BadCallError(f"there is no memory for its call now: max_memory is {self._options.max_memory}")
 
     def exactly(self, size: int) -> bytes:
         """So many bytes.
 
         :raises OSError: they do not come.
+        :raises BadCallError: there is no memory for them now.
         """
-        pieces = [self._first] if size and self._first else []
-        size -= len(pieces)
-        self._first = self._first[len(pieces) :]
-        while size:
-            data = self._stream.read(min(size, _PIECE), self._until)
+        found = bytearray(self._first if size else b"")  # not a list: a peer may send byte by byte
+        self._first = self._first[len(found) :]
+        while len(found) < size:
+            data = self._stream.read(min(size - len(found), _PIECE), self._until)
             if not data:
                 raise ConnectionError("it went away within a call")
-            pieces.append(data)
-            size -= len(data)
-        return b"".join(pieces)
+            self.hold(len(data))
+            found += data
+        return bytes(found)
 
     def release(self) -> None:
         """It is over."""
-        self._budget.give(self._held)
-        self._held = 0
+        self._held.keep(0)
+        self._expected = 0
 
 
 class Conversation(ABC):
@@ -124,7 +135,7 @@ class CallSource(ABC):
 
     def __init__(self, options: CallOptions, context: Context) -> None:
         self._options, self._counters = options, context.counters
-        self._budget, self._intake = Budget(options.max_memory), Intake(context)
+        self._budget, self._intake = Budget(options.max_memory, options.max_frame), Intake(context)
         self.server = TcpServer(options, [options.port], context, self._serve)
 
     @abstractmethod
@@ -152,11 +163,8 @@ class CallSource(ABC):
 
     def _handle(self, stream: Stream, conversation: Conversation, incoming: Incoming) -> None:
         try:
-            frame = conversation.receive(incoming)
-            with one_at_a_time:
-                call = conversation.read(frame)
-                batches = list(batches_of(call.events or ()))
-            stream.send(conversation.answer(call, taken=self._put(stream.peer, batches)))
+            batches, answers = _read(conversation, incoming)
+            stream.send(answers[self._put(stream.peer, batches)])
         finally:
             incoming.release()
 
@@ -167,3 +175,15 @@ class CallSource(ABC):
         except NotTakenError:
             return False
         return True
+
+
+def _read(conversation: Conversation, incoming: Incoming) -> tuple[list[EventBatch], Mapping[bool, bytes]]:
+    """The events of a call, and the answers to it: if they are taken, and if not.
+
+    Nothing else is kept of it while a channel is waited for: as objects its events are many times as large.
+    """
+    frame = conversation.receive(incoming)
+    with one_at_a_time:
+        call = conversation.read(frame)
+        batches = list(batches_of(call.events or ()))
+    return batches, {taken: conversation.answer(call, taken=taken) for taken in (True, False)}

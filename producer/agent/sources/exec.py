@@ -2,8 +2,9 @@
 
 How the command runs, and ends with the source, is told in :mod:`.commands`.
 
-A channel that is full holds the command back, since its pipe is not read meanwhile; nothing is dropped. What the
-command had written, and no channel had committed, when this process died is lost: a command cannot be asked again.
+A channel that is full, or an interceptor that fails, holds the command back, since its pipe is not read meanwhile;
+nothing is dropped. What the command had written, and no channel had committed, when this process died is lost: a
+command cannot be asked again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from ..repeated import RepeatedLog
 from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
+from .intake import Intake
 
 _log = get_logger("producer.agent.exec")
 
@@ -63,7 +65,7 @@ class ExecSource:
                 yield ConfigError(name, "there is no such program", program)
 
     def __init__(self, options: Options, context: Context) -> None:
-        self._options, self._context = options, context
+        self._options, self._context, self._intake = options, context, Intake(context)
         self._repeated = RepeatedLog(context.clock)
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
@@ -111,4 +113,4 @@ class ExecSource:
         return status
 
     def _put(self, outlet: Outlet, stop: Stop, block: bytes) -> bool:
-        return not block or outlet.put_until(EventBatch.of_lines(block), stop)
+        return not block or self._intake.put_until(outlet, EventBatch.of_lines(block), stop)

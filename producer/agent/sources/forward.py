@@ -27,7 +27,8 @@ from ...loggers import get_logger
 from ..batch import batches_of
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
-from .http_requests import Budget
+from .budget import Budget, Holding
+from .intake import Intake
 from .listening import Connection, TcpOptions, TcpServer
 
 _log = get_logger("producer.agent.source.forward")
@@ -42,7 +43,7 @@ _SMALL = 1 << 14
 _MOST_PLAIN = 4 << 20
 #: First bytes of MessagePack's bytes and long texts.
 _BYTES_AND_TEXTS = frozenset((0xC4, 0xC5, 0xC6, 0xD9, 0xDA, 0xDB))
-#: Seconds: who waits for a turn looks for the source's end so often.
+#: Seconds: who waits for a turn, or for memory, looks again so often.
 _LOOK = 0.5
 
 
@@ -77,7 +78,7 @@ class ForwardSource:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._counters = options, context.counters
-        self._budget = Budget(options.max_memory)
+        self._budget, self._intake = Budget(options.max_memory, options.max_frame), Intake(context)
         self._turns = threading.BoundedSemaphore(1)
         self.server = TcpServer(options, [options.port], context, self._serve)
 
@@ -87,13 +88,14 @@ class ForwardSource:
         self.server.run(stop)
 
     def _serve(self, connection: Connection) -> None:
-        incoming = _Incoming(connection, self._options, self._budget)
+        incoming = _Incoming(connection, self._options, self._budget, self._stop)
         try:
             if self._options.shared_key is not None and not self._greet(connection, incoming, self._options.shared_key):
                 return
             while incoming.more():
                 if not self._take(connection, incoming):
                     return
+                incoming.settle()
         except _BadMessageError as error:
             self._counters.add(EventReadFail=1)
             _log.warning("a connection of %s ends: %s", connection.peer, error)
@@ -157,12 +159,13 @@ class ForwardSource:
     def _put(self, connection: Connection, pending: _Pending) -> bool:
         from ..protocols.forward import packed  # noqa: PLC0415
 
-        for batch in batches_of(pending.events):
-            if not self._outlet.put_until(batch, self._stop):
+        batches = list(batches_of(pending.events))
+        pending.events.clear()  # while a channel is waited for: as objects they are many times as large
+        for batch in batches:
+            if not self._intake.put_until(self._outlet, batch, self._stop):
                 return False
         if pending.chunks:
             connection.send(b"".join([packed({"ack": chunk}) for chunk in pending.chunks]))
-        pending.events.clear()
         pending.chunks.clear()
         return True
 
@@ -238,23 +241,25 @@ class _Pending:
 class _Incoming:
     """What a peer sends, as the bytes of whole messages: until one is whole, nothing is made of it."""
 
-    def __init__(self, connection: Connection, options: ForwardSource.Options, budget: Budget) -> None:
+    def __init__(self, connection: Connection, options: ForwardSource.Options, budget: Budget, stop: Stop) -> None:
         from ..protocols.forward import unpacker  # noqa: PLC0415
 
-        self._connection, self._options, self._budget = connection, options, budget
+        self._connection, self._options, self._stop = connection, options, stop
+        self._held = Holding(budget, connection.peer)
         # Where a message ends is found when its last piece is read, with what comes behind it.
         self._ends = unpacker(options.max_frame + _READ)
         self._buffer = bytearray()
-        self._start = self._held = 0
+        self._start = 0
         self._until: float | None = None
 
     def more(self) -> bool:
         """Wait for more; whether there is any."""
-        if not self._held:
+        if not self._buffer:
             self._until = None
-        elif self._until is None:
-            self._until = time.monotonic() + self._options.frame_timeout
         data = self._connection.read(_READ, self._until)
+        if self._until is None:
+            self._until = time.monotonic() + self._options.frame_timeout
+        self._hold(len(data), self._until)
         self._buffer += data
         self._ends.feed(data)
         return bool(data)
@@ -269,18 +274,33 @@ class _Incoming:
             yield frame
         if len(self._buffer) > self._options.max_frame:
             raise _BadMessageError(f"it sent a message of more than {self._options.max_frame} bytes (max_frame)")
-        self._hold(len(self._buffer))
 
     def one(self) -> Any:
         """The next message."""
         while self.more():
             for frame in self.frames():
+                self.settle()
                 return _value(frame)
         raise _BadMessageError("it went away")
 
+    def settle(self) -> None:
+        """Of what came only the message that is not whole is still needed."""
+        self._held.keep(len(self._buffer))
+
     def close(self) -> None:
         """Its bytes are needed no more."""
-        self._hold(0)
+        self._held.keep(0)
+
+    def _hold(self, size: int, until: float) -> None:
+        """Wait for memory for what came; meanwhile nothing more is read, and the peer waits."""
+        while not self._held.take(size):
+            left = until - time.monotonic()
+            if left <= 0:
+                raise _BadMessageError(
+                    f"all peers send more at a time than {self._options.max_memory} bytes (max_memory)"
+                )
+            if self._stop.wait(min(_LOOK, left)):
+                raise OSError("the source ends")
 
     def _next_end(self) -> int | None:
         import msgpack  # noqa: PLC0415  # it is an extra
@@ -292,13 +312,6 @@ class _Incoming:
         except (msgpack.UnpackException, ValueError) as error:
             raise _no_msgpack(error) from error
         return int(self._ends.tell())
-
-    def _hold(self, size: int) -> None:
-        if size <= self._held:
-            self._budget.give(self._held - size)
-        elif not self._budget.take(size - self._held):
-            raise _BadMessageError("peers send more at a time than max_memory")
-        self._held = size
 
 
 def _value(frame: bytes) -> Any:

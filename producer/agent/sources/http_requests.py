@@ -13,6 +13,7 @@ from email.message import Message
 from typing import NoReturn
 from urllib.parse import parse_qsl, urlsplit
 
+from .budget import Budget, Holding
 from .listening import Connection
 
 _LONGEST_LINE = 1 << 14
@@ -36,27 +37,6 @@ class RequestError(Exception):
         self.status, self.ends = status, ends
 
 
-class Budget:
-    """Bytes that all requests together may hold."""
-
-    def __init__(self, size: int) -> None:
-        self._lock = threading.Lock()  # guards left
-        self.size = self.left = size
-
-    def take(self, size: int) -> bool:
-        """Whether there were so many."""
-        with self._lock:
-            fits = size <= self.left
-            if fits:
-                self.left -= size
-        return fits
-
-    def give(self, size: int) -> None:
-        """Give them back."""
-        with self._lock:
-            self.left += size
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a request may be.
@@ -70,31 +50,36 @@ class Limits:
     seconds: float
     budget: Budget
 
-    def hold(self, request: Request, size: int) -> None:
+    def holding(self, peer: str) -> Holding:
+        """For a request of a peer."""
+        return Holding(self.budget, peer)
+
+    def hold(self, request: Request, size: int, *, came: bool = False) -> None:
         """A request needs so many bytes more, until it is released.
+
+        :param came: they came, and are not what is made of that.
 
         :raises RequestError: there is no memory for it now, or never.
         """
-        if request.held + size > self.budget.size:
+        if request.held.size + size > self.budget.size:
             raise RequestError(413, f"it takes more than {self.budget.size} bytes of memory (max_memory)")
-        if not self.budget.take(size):
+        if not request.held.take(size, within_share=came):
             raise RequestError(503, "too many requests at a time")
-        request.held += size
 
 
 @dataclass(slots=True)
 class Request:
     """A request, read up to its body.
 
+    :ivar held: its bytes of the budget.
     :ivar keeps: whether another one may follow on the connection.
-    :ivar held: bytes of the budget.
     """
 
     method: str
     target: str
     headers: Message
+    held: Holding
     keeps: bool
-    held: int = 0
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -140,7 +125,7 @@ class RequestReader:
             raise RequestError(400, "no request of HTTP/1.1")
         headers = self._headers()
         kept = words[2] != "HTTP/1.0" and headers.get("Connection", "").lower() != "close"
-        return Request(words[0], words[1], headers, kept)
+        return Request(words[0], words[1], headers, self._limits.holding(self._connection.peer), kept)
 
     def body(self, request: Request) -> bytes:
         """The body of a request, unpacked. Whoever has read it calls :meth:`release` afterwards, whatever came.
@@ -155,19 +140,17 @@ class RequestReader:
         pieces = self._pieces(request)
         if packing != "identity":
             pieces = self._unpacked(pieces)
-        found, size = [], 0
+        found = bytearray()  # not a list: a peer may send byte by byte
         for piece in pieces:
-            size += len(piece)
-            if size > self._limits.body:
+            if len(found) + len(piece) > self._limits.body:
                 raise RequestError(413, f"more than {self._limits.body} bytes (max_body)")
-            self._limits.hold(request, len(piece))
-            found.append(piece)
-        return b"".join(found)
+            self._limits.hold(request, len(piece), came=True)
+            found += piece
+        return bytes(found)
 
     def release(self, request: Request) -> None:
         """Its bytes are needed no more."""
-        self._limits.budget.give(request.held)
-        request.held = 0
+        request.held.keep(0)
 
     def _pieces(self, request: Request) -> Iterator[bytes]:
         """The body as it was sent."""

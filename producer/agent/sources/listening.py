@@ -226,7 +226,14 @@ class TcpServer:
             return
         accepted.settimeout(self._options.silence)
         keep_alive(accepted)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # too many threads, likewise
+            _log.warning("source %s: cannot serve %s: %s", self._name, connection.peer, error)
+            self._counters.add(ConnectionRefusedCount=1)
+            connection.close()
+            self._leave(connection)
+            stop.wait(_LOOK)
 
     def _enter(self, connection: Connection, thread: threading.Thread) -> bool:
         options = self._options

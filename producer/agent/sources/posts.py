@@ -18,7 +18,8 @@ from ...errors import ConfigError
 from ..batch import EventBatch
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
-from .http_requests import Budget, Limits, Request, RequestError, RequestReader
+from .budget import Budget
+from .http_requests import Limits, Request, RequestError, RequestReader
 from .intake import Intake, NotTakenError, short_of_memory
 from .listening import Connection, TcpOptions, TcpServer
 
@@ -61,7 +62,7 @@ class PostSource(ABC):
 
     def __init__(self, options: RequestOptions, port: int, context: Context) -> None:
         self._rules = options
-        self._limits = Limits(options.max_body, options.request_timeout, Budget(options.max_memory))
+        self._limits = Limits(options.max_body, options.request_timeout, Budget(options.max_memory, options.max_body))
         self._allowed, self._intake = _credentials(options), Intake(context)
         self.server = TcpServer(options, [port], context, self._serve)
 

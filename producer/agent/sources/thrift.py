@@ -41,7 +41,7 @@ class _ThriftConversation(Conversation):
         from ..protocols.thrift import HEADER_BYTES, size_of  # noqa: PLC0415  # thrift is an extra
 
         size = size_of(incoming.exactly(HEADER_BYTES))
-        incoming.hold(size)
+        incoming.expect(size)
         return incoming.exactly(size)
 
     def read(self, frame: bytes) -> Call:

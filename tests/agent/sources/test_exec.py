@@ -20,6 +20,7 @@ from producer.agent.batch import EventBatch
 from producer.agent.counters import Counters
 from producer.agent.interfaces import Context, Stop
 from producer.agent.options import from_flume, read_options
+from producer.agent.sources import intake
 from producer.agent.sources.exec import ExecError, ExecSource
 from tests.support.waiting import eventually, passed
 
@@ -231,3 +232,21 @@ def test_a_wrong_configuration_is_told_before_the_start(values: dict[str, str], 
     """What, which rule, which value."""
     with pytest.raises(AgentConfigError, match=said):
         read_options(ExecSource.Options, values, "sources.e")
+
+
+def test_an_interceptor_that_fails_holds_the_command_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be asked again for what it said: that is put until it works."""
+    monkeypatch.setattr(intake, "_FIRST_PAUSE", 0.001)
+    running = Running(tmp_path, "seq 5")
+    put, left = running.outlet.put_until, [3]
+
+    def failing(batch: EventBatch, stop: Stop) -> bool:
+        if left[0]:
+            left[0] -= 1
+            raise ConnectionError("the service that the interceptor asks is away")
+        return put(batch, stop)
+
+    monkeypatch.setattr(running.outlet, "put_until", failing)
+    with running:
+        running.end()
+    assert running.outlet.lines == [b"1", b"2", b"3", b"4", b"5"]

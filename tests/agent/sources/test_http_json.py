@@ -6,12 +6,14 @@ import json
 import time
 import tracemalloc
 from collections.abc import Callable
+from email.message import Message
 
 import pytest
 
 from producer.agent.sources import http_json
+from producer.agent.sources.budget import Budget
 from producer.agent.sources.http_json import events_of_json
-from producer.agent.sources.http_requests import Budget, Limits, Request, RequestError
+from producer.agent.sources.http_requests import Limits, Request, RequestError
 
 
 class _Held:
@@ -21,8 +23,8 @@ class _Held:
     """
 
     def __init__(self, most: int = 1 << 30) -> None:
-        self.size, self._limits = 0, Limits(1, 1.0, Budget(most))
-        self._request = Request("POST", "/", None, True)  # type: ignore[arg-type]
+        self.size, self._limits = 0, Limits(1, 1.0, Budget(most, most))
+        self._request = Request("POST", "/", Message(), self._limits.holding("a"), True)
 
     def __call__(self, size: int) -> None:
         self._limits.hold(self._request, size)

@@ -33,8 +33,12 @@ def _break(served: Any, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "data"),
-    [("syslog_tcp", b"<13>Oct 11 22:14:15 h app: one\n"), ("netcat", b"one\n")],
-    ids=["syslog", "netcat"],
+    [
+        ("syslog_tcp", b"<13>Oct 11 22:14:15 h app: one\n"),
+        ("netcat", b"one\n"),
+        ("forward", b"\x93\xa1t\x01\x81\xa1m\xa3one"),
+    ],
+    ids=["syslog", "netcat", "forward"],
 )
 def test_who_gets_no_answer_waits_and_nothing_is_lost(
     kind: str, data: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

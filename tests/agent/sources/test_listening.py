@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from producer.agent import AgentConfigError
+from producer.agent.sources import listening
 from tests.agent.components import made
 from tests.agent.sources.listeners import all_of, serving
 from tests.support.waiting import eventually
@@ -130,6 +131,26 @@ def test_hostile_peers_harm_nobody_and_need_little_memory():
     assert sorted(set(served.outlet.bodies)) in ([b"a", b"s"], [b"a", b"half", b"s"])
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 64 << 10, f"{grown} KiB"
+
+
+def test_a_connection_for_which_there_is_no_thread_is_closed_and_others_are_served(monkeypatch, caplog):
+    """A process may have so many; those that are served go on, and so does the source."""
+    monkeypatch.setattr(listening, "_LOOK", 0.01)
+    with serving("netcat") as served, served.connect() as first:
+        eventually(lambda: _open(served) == 1)
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", _no_thread)
+            with served.connect() as second:
+                assert all_of(second) == b""
+        for peer in (first, served.connect()):
+            with peer:
+                peer.sendall(b"a\n")
+                assert peer.recv(3) == b"OK\n"
+    assert "cannot serve 127.0.0.1: can't start new thread" in caplog.text
+
+
+def _no_thread(_thread):
+    raise RuntimeError("can't start new thread")
 
 
 def test_a_port_that_is_taken_is_told():

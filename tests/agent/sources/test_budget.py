@@ -1,0 +1,35 @@
+"""The memory that peers together may take: of all, and of each address."""
+
+from __future__ import annotations
+
+from producer.agent.sources.budget import Budget, Holding
+
+
+def test_an_address_has_half_of_it_and_the_others_have_the_rest() -> None:
+    """However many messages one sends at a time; what it gives back it may take again."""
+    budget = Budget(100, 10)
+    greedy, again, other = Holding(budget, "a"), Holding(budget, "a"), Holding(budget, "b")
+    assert greedy.take(30)
+    assert again.take(20)
+    assert not again.take(1)
+    assert other.take(50)
+    assert not other.take(1)
+    greedy.keep(25)
+    assert again.take(5)
+    for holding in (greedy, again, other):
+        holding.keep(0)
+    assert budget.left == 100
+
+
+def test_a_message_of_the_largest_size_fits_where_nothing_else_is() -> None:
+    """However little memory there is."""
+    assert Holding(Budget(100, 90), "a").take(90)
+    assert not Holding(Budget(100, 90), "a").take(91)
+
+
+def test_what_is_made_of_a_message_has_no_share() -> None:
+    """It is there for a moment, one at a time; all together bound it."""
+    holding = Holding(Budget(100, 10), "a")
+    assert holding.take(50)
+    assert holding.take(50, within_share=False)
+    assert not holding.take(1, within_share=False)

@@ -1,0 +1,212 @@
+"""Each source that listens, while one address does what it can against all others."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import random
+import resource
+import socket
+import ssl
+import struct
+import threading
+import tracemalloc
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from producer.agent import EventBatch
+from producer.agent.protocols.thrift import batch_call
+from producer.agent.registry import BUILT_IN, class_of
+from tests.agent.components import made
+from tests.support.waiting import PATIENCE, eventually, passed
+
+from .listeners import Served, all_of, serving
+
+_MIB = 1 << 20
+_LONG_BODY = b" HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n"
+_FRAMES = {"max_frame": _MIB, "max_memory": 8 * _MIB}
+_BODIES = {"max_body": _MIB, "max_memory": 8 * _MIB}
+#: Of each source its options, and how a message begins that is as large as it may be.
+_KINDS: Mapping[str, tuple[Mapping[str, Any], bytes]] = {
+    "netcat": ({"max_line_length": _MIB}, b""),
+    "syslog_tcp": ({"event_size": _MIB}, b"1048576 <13>"),
+    "http": ({"format": "lines", **_BODIES}, b"POST /" + _LONG_BODY),
+    "otlp": (_BODIES, b"POST /v1/logs" + _LONG_BODY),
+    "thrift": (_FRAMES, struct.pack(">I", _MIB)),
+    "avro": (_FRAMES, struct.pack(">III", 1, 1, _MIB - 100)),
+    "forward": ({"field": "message", **_FRAMES}, b"\x93\xa1t\xdb\x00\x0f\xff\x00"),
+}
+#: An address of this machine that others do not come from.
+_HOSTILE = "127.0.0.2", 0
+_PEERS = 12
+
+
+def test_every_source_that_listens_is_among_them() -> None:
+    """But for those of datagrams, which have no connections."""
+    assert {name for name in BUILT_IN["sources"] if hasattr(_options_of(name), "max_connections")} == _KINDS.keys()
+
+
+def test_nothing_listens_beyond_this_machine_unless_told() -> None:
+    """Whoever has an address to listen on, datagrams included."""
+    fields = [field for name in BUILT_IN["sources"] for field in dataclasses.fields(_options_of(name))]
+    assert [field.default for field in fields if field.name == "bind"] == ["127.0.0.1"] * (len(_KINDS) + 2)
+
+
+def _options_of(name: str) -> Any:
+    return class_of("sources", name).Options  # type: ignore[attr-defined]  # a protocol of all kinds
+
+
+@contextmanager
+def _peers(served: Served, sent: bytes, count: int = _PEERS) -> Iterator[list[socket.socket]]:
+    """Hostile ones, which have sent this, as far as anybody reads it, and stay."""
+    with ExitStack() as opened:
+        peers = []
+        for _ in range(count):
+            peer = opened.enter_context(socket.create_connection(served.address, PATIENCE, source_address=_HOSTILE))
+            peers.append(peer)
+            peer.setblocking(False)
+            _send(peer, sent)
+        yield peers
+
+
+def _send(peer: socket.socket, data: bytes) -> None:
+    """As much of it as is read soon."""
+    left = memoryview(data)
+    with suppress(OSError):  # it was thrown out, as it should be
+        while left:
+            try:
+                left = left[peer.send(left) :]
+            except BlockingIOError:
+                peer.settimeout(0.2)
+                left = left[peer.send(left) :]
+
+
+def _deliver(kind: str, address: tuple[str, int], body: bytes) -> None:
+    """Have an honest peer deliver an event."""
+    host, port = address
+    if kind in ("netcat", "syslog_tcp"):
+        with socket.create_connection(address, PATIENCE) as peer:
+            peer.sendall(body + b"\n")
+            peer.shutdown(socket.SHUT_WR)
+            all_of(peer)
+        return
+    given: dict[str, Any] = {
+        "http": {"endpoint": f"http://{host}:{port}/", "format": "lines"},
+        "otlp": {"endpoint": f"http://{host}:{port}/v1/logs"},
+        "forward": {"host": host, "port": port},
+    }.get(kind, {"hostname": host, "port": port})
+    sink = made("sinks", kind, **given)
+    try:
+        sink.write([EventBatch.of_lines(body + b"\n").numbered(1, "origin")])
+    finally:
+        sink.close()
+
+
+def _budget_of(source: Any) -> Any:
+    limits = getattr(source, "_limits", None)
+    return getattr(source, "_budget", None) if limits is None else limits.budget
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_others_are_served_and_memory_is_bounded(kind: str) -> None:
+    """While an address says nothing, half of a message, the beginnings of the largest ones, all but their ends, or
+    noise; when it has gone nothing of it is left.
+    """
+    options, begins = _KINDS[kind]
+    chance, before = random.Random(kind), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    attacks = [
+        b"",
+        begins[:3] or b"x",
+        begins,
+        begins + b"x" * (_MIB - 200),
+        *(begins[: chance.randrange(9)] + chance.randbytes(chance.randrange(1, 5000)) for _ in range(20)),
+    ]
+    with serving(kind, max_connections=60, **options) as served:
+        for number, attack in enumerate(attacks):
+            with _peers(served, attack):
+                _deliver(kind, served.address, b"honest %d" % number)
+                eventually(lambda: b"honest %d" % number in served.outlet.bodies)  # noqa: B023  # called at once
+        eventually(lambda: served.source.server._counters.get("OpenConnectionCount") == 0)
+        budget = _budget_of(served.source)
+        assert budget is None or budget.left == budget.size
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of this machine."""
+    path: Path = tmp_path_factory.mktemp("tls") / "server.pem"
+    trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(path)
+    return path
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_handshakes_that_hang_hold_nobody_up(kind: str, certificate: Path) -> None:
+    """Peers that begin one, or send something else, are closed in time; meanwhile others have theirs at once."""
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    options = {**_KINDS[kind][0], "certificate": str(certificate), "handshake_timeout": 1.0}
+    with serving(kind, **options) as served, ExitStack() as opened:
+        hanging = [
+            peer
+            for sent in (b"", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n")
+            for peer in opened.enter_context(_peers(served, sent, 4))
+        ]
+        with trusting.wrap_socket(served.connect()) as honest:
+            assert honest.version() is not None
+        for peer in hanging:
+            peer.settimeout(PATIENCE)
+            all_of(peer)
+        eventually(lambda: served.source.server._counters.get("OpenConnectionCount") == 0)
+
+
+@pytest.mark.parametrize(("kind", "head"), [("syslog_udp", b"<13>"), ("netcatudp", b"")])
+def test_datagrams_of_noise_are_events_and_others_come(kind: str, head: bytes) -> None:
+    """Empty ones, the largest ones, and bytes of any kind: nothing ends the source."""
+    chance = random.Random(kind)
+    with serving(kind) as served, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        for size in (0, 1, 65_507, *(chance.randrange(2000) for _ in range(50))):
+            peer.sendto(chance.randbytes(size), served.address)
+        peer.sendto(head + b"honest", served.address)
+        eventually(lambda: b"honest" in served.outlet.bodies)
+
+
+_EMPTY = 9_000
+_ENTRIES = b"\x92\x00\x80" * _EMPTY
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent"),
+    [
+        ("thrift", batch_call("compact", 1, [({}, b"")] * _EMPTY)),
+        ("forward", b"\x92\xa1t\xc5" + struct.pack(">H", len(_ENTRIES)) + _ENTRIES),
+    ],
+    ids=["thrift", "forward"],
+)
+def test_what_waits_for_a_channel_is_not_kept_as_objects(
+    kind: str, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a few bytes each an event becomes an object; of all peers together these would be many times max_memory."""
+    asked, free = threading.Event(), threading.Event()
+
+    def put(_batch: EventBatch, _until: object) -> bool:
+        asked.set()
+        return free.wait(PATIENCE)
+
+    with serving(kind) as served, served.connect() as peer:
+        for name in ("put", "put_until"):
+            monkeypatch.setattr(served.outlet, name, put)
+        tracemalloc.start()
+        try:
+            peer.sendall(sent)
+            passed(asked)
+            gc.collect()
+            assert sum(each.count for each in tracemalloc.take_snapshot().statistics("filename")) < _EMPTY
+        finally:
+            tracemalloc.stop()
+            free.set()
