@@ -29,6 +29,9 @@ from .interfaces import Context, Interceptor, RefusedError, Sink, SinkError, Sou
 
 #: Seconds after which something that was waited for did not come, and within which a component must end.
 PATIENCE = 20.0
+#: Puts that find no room: as many as there are; and so many that whoever waits for an answer has had one, if it came
+#: too early.
+_ALL, _TRIES = 1 << 30, 3
 
 
 class RecordingOutlet:
@@ -192,13 +195,13 @@ class SourceConformance(_Conformance, ABC):
         self._prepare(tmp_path)
         if self.acknowledged() is None:
             return
-        self._outlet.hold()
+        self._outlet.refuse(_ALL)
         with self._running():
             feeder = threading.Thread(target=self.feed, args=(0,), daemon=True)
             feeder.start()
-            time.sleep(0.2)  # a time in which a source that is wrong would have acknowledged
+            _eventually(lambda: self._outlet.refused >= _TRIES, f"{_TRIES} tries to commit it")
             assert self.acknowledged() == 0, "acknowledged before the commit"
-            self._outlet.let_go()
+            self._outlet.refuse(0)
             feeder.join(PATIENCE)
             _eventually(lambda: self.acknowledged() == 1, "the acknowledgement")
 

@@ -144,7 +144,11 @@ class TestLogHub(SourceConformance):
         with LogHubServer(shards=1) as self.server:
             keys = ["--access-key-id", self.server.access_key_id, "--access-key-secret", self.server.access_key_secret]
             at = ["--endpoint", self.server.endpoint, *keys]
-            assert main(["create", "project", "p", *at]) == main(["create", "logstore", "l", "-p", "p", *at]) == 0
+            assert (
+                main(["create", "project", "p", *at])
+                == main(["create", "logstore", "l", "-p", "p", "--shards", "1", *at])
+                == 0
+            )
             yield
 
     def make(self) -> Source:
