@@ -1,31 +1,52 @@
-"""Agents as processes that are killed, and who gives them lines to read."""
+"""Agents as processes that are killed, who gives them lines to read, and which of these have arrived.
+
+``PRODUCER_SOAK=1`` kills more often; by hand: ``KILLS=20 pytest tests/agent/test_kills.py``.
+"""
 
 from __future__ import annotations
 
 import os
 import random
+import re
+import shutil
 import subprocess
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
+
+from producer.server import LogHubServer
+
+from ..support.waiting import eventually
 
 SOAK = os.environ.get("PRODUCER_SOAK") == "1"
+KILLS = int(os.environ.get("KILLS", "50" if SOAK else "6"))
+#: Seconds: so many kills take longer than other tests may, and what they wait for may take so long.
+TIMEOUT, _PATIENCE = (7200 if KILLS > 6 else 300), 120.0
 _REPOSITORY = Path(__file__).parents[2]
+_NUMBER = re.compile(rb"\d{9}")
 
 
 def seed_for(fixed: int) -> int:
     """Other histories each time when there are many."""
-    return random.randrange(1 << 30) if SOAK else fixed
+    return random.randrange(1 << 30) if KILLS > 6 else fixed
 
 
 @contextmanager
-def agent(config: Path) -> Iterator[subprocess.Popen[bytes]]:
+def agent(config: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """The program, which is killed at the end."""
-    command = [sys.executable, "-m", "producer", "agent", "--config", str(config), "--no-reload"]
-    process = subprocess.Popen(command, cwd=_REPOSITORY)
+    with program("producer", "agent", "--config", str(config), *arguments) as process:
+        yield process
+
+
+@contextmanager
+def program(module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A module as a program, which is killed at the end."""
+    process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=_REPOSITORY)
     try:
         yield process
     finally:
@@ -33,17 +54,29 @@ def agent(config: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-class Spool:
-    """Puts files of numbered lines into a directory, each whole at once."""
+def soon(condition: Callable[[], object], what: str) -> None:
+    """As ``eventually``, for what takes time to find out, and may take long where many are killed at a time."""
+    eventually(lambda: condition() or threading.Event().wait(0.05), what, _PATIENCE)
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        folder.mkdir()
-        self._folder, self._random = folder, random.Random(seed)
-        self.count = self.files = 0
+
+def numbered(number: int) -> bytes:
+    """A line with a number of nine digits, and of some length."""
+    return b"line %09d %s\n" % (number, b"x" * (number % 90))
+
+
+class Writing(ABC):
+    """Writes numbered lines on a thread, until it is told to end.
+
+    :ivar count: of lines; their numbers are less.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.count = 0
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._write)
+        self._thread = threading.Thread(target=self._live)
 
-    def __enter__(self) -> Spool:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -51,18 +84,90 @@ class Spool:
         self.end()
 
     def end(self) -> set[bytes]:
-        """Put no more; all numbers."""
+        """Write no more; all numbers."""
         self._end.set()
         self._thread.join()
         return {b"%09d" % number for number in range(self.count)}
 
-    def _write(self) -> None:
-        while not self._end.wait(self._random.uniform(0, 0.1)):
-            numbers = range(self.count, self.count + self._random.randrange(1, 200))
-            hidden = self._folder / ".part"
-            hidden.write_bytes(b"".join(b"line %09d %s\n" % (n, b"x" * (n % 90)) for n in numbers))
-            hidden.rename(self._folder / f"{self.files:06d}")
-            self.count, self.files = numbers.stop, self.files + 1
+    @abstractmethod
+    def _pause(self) -> float:
+        """Seconds before the next lines."""
+
+    @abstractmethod
+    def _write(self, numbers: range) -> None:
+        """The lines of these numbers."""
+
+    def _live(self) -> None:
+        while not self._end.wait(self._pause()):
+            numbers = range(self.count, self.count + self._random.randrange(1, 60))
+            self._write(numbers)
+            self.count = numbers.stop
+
+
+class Log(Writing):
+    """A file that grows, and is rotated: by a rename, and in turn by a copy and a cut if wanted.
+
+    :param line: of a number.
+    :ivar rotations: so many.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        seed: int,
+        *,
+        rotates: bool = True,
+        copies: bool = False,
+        line: Callable[[int], bytes] = numbered,
+    ) -> None:
+        super().__init__(seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._line = path, line
+        self._rotates, self._copies = rotates, copies
+        self.rotations = 0
+
+    def _pause(self) -> float:
+        return self._random.uniform(0, 0.02)
+
+    def _write(self, numbers: range) -> None:
+        text = b"".join(map(self._line, numbers))
+        half = self._random.randrange(len(text))
+        with self._path.open("ab", buffering=0) as file:
+            file.write(text[:half])  # a reader may see half a line
+            file.write(text[half:])
+        if self._rotates and self._random.random() < 0.08:
+            self._rotate()
+
+    def _rotate(self) -> None:
+        self.rotations += 1
+        old = self._path.with_name(f"{self._path.name}.{self.rotations}")
+        if self.rotations % 2 or not self._copies:
+            self._path.rename(old)
+        else:
+            shutil.copyfile(self._path, old)
+            os.truncate(self._path, 0)
+
+
+class Spool(Writing):
+    """A directory of files, each of which is there whole at once.
+
+    :ivar files: so many.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__(seed)
+        folder.mkdir()
+        self._folder = folder
+        self.files = 0
+
+    def _pause(self) -> float:
+        return self._random.uniform(0, 0.1)
+
+    def _write(self, numbers: range) -> None:
+        hidden = self._folder / ".part"
+        hidden.write_bytes(b"".join(map(numbered, numbers)))
+        hidden.rename(self._folder / f"{self.files:06d}")
+        self.files += 1
 
 
 def numbers_in(folder: Path) -> Counter[bytes]:
@@ -73,5 +178,16 @@ def numbers_in(folder: Path) -> Counter[bytes]:
             text = path.read_bytes()
         except FileNotFoundError:  # it got its name just now
             continue
-        found.update(line.split()[1] for line in text[: text.rfind(b"\n") + 1].splitlines())
+        found.update(map(_number_of, text[: text.rfind(b"\n") + 1].splitlines()))
     return found
+
+
+def numbers_stored(server: LogHubServer, project: str, logstore: str) -> Counter[bytes]:
+    """How often each number stands in the logs of a logstore."""
+    return Counter(_number_of(str(log.fields["content"]).encode()) for log in server.logs(project, logstore))
+
+
+def _number_of(line: bytes) -> bytes:
+    found = _NUMBER.search(line)
+    assert found, f"a line without a number: {line!r}"
+    return found[0]

@@ -1,4 +1,4 @@
-"""An agent between two topics of Kafka, killed; ``PRODUCER_SOAK=1`` kills 50 times."""
+"""An agent between two topics of Kafka, killed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class _Feeding:
     def _feed(self) -> None:
         while not self._end.wait(0.05):
             for _ in range(20):
-                self._client.produce("in", b"line %d" % self.count)
+                self._client.produce("in", b"line %09d" % self.count)
                 self.count += 1
             self._client.poll(0)
 
@@ -158,4 +158,4 @@ def test_no_message_between_two_topics_is_lost(tmp_path: Path, cluster: str) -> 
         twice = sum(found.times.values()) - feeding.count
         print(f"seed {seed}, {_KILLS} kills, {feeding.count} messages, {twice} came again")
     assert set(found.times) == set(range(feeding.count))
-    assert numbers_in(tmp_path / "out") == Counter(b"%d" % number for number in range(feeding.count))
+    assert numbers_in(tmp_path / "out") == Counter(b"%09d" % number for number in range(feeding.count))
