@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import os
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -15,6 +17,8 @@ from producer.cli import main
 from producer.server import LogHubServer
 
 from .parts import until
+from .sources.listeners import serving
+from .sources.test_journald import Journal
 
 EXAMPLES = Path(__file__).parents[2] / "examples/agent"
 FILES = sorted(path for path in EXAMPLES.iterdir() if path.suffix in (".toml", ".properties"))
@@ -175,6 +179,104 @@ def test_a_spool_directory_is_emptied_into_files(tmp_path: Path, server: LogHubS
     lines = "".join(path.read_text() for path in collected.iterdir()).split()
     assert sorted(lines) == ["one", "two"]
     assert (inbox / "c.txt").exists()
+
+
+def test_a_stack_trace_is_one_log_without_what_is_private(tmp_path: Path, server: LogHubServer) -> None:
+    """``application.toml``: with its level as a field, under the application's topic."""
+    trace = "2026-10-10 13:55:36 ERROR no card 4111 1111 1111 1111 of a@example.com\n  at pay\n  at main\n"
+    written(tmp_path / "srv/app/logs/web/app.log", trace)
+    text = moved("application.toml", tmp_path).replace("channels =", "multiline_timeout = 0\nchannels =")
+    delivered(Agent(parse_toml(text)), lambda: server.count("shop", "application") == 1)
+    (log,) = server.logs("shop", "application")
+    assert (log.topic, log.fields["level"]) == ("backend", "ERROR")
+    assert str(log.fields["content"]).endswith("\n  at pay\n  at main")
+    assert not re.search("4111|example", str(log.fields["content"]))
+
+
+def test_errors_have_a_logstore_of_their_own(tmp_path: Path, server: LogHubServer) -> None:
+    """``by-level.toml``: and all else has the other one."""
+    written(tmp_path / "var/log/app/a.log", "a FATAL end\nan INFO\nan ERROR\n")
+    agent = Agent(parse_toml(moved("by-level.toml", tmp_path)))
+    delivered(agent, lambda: (server.count("shop", "errors"), server.count("shop", "application")) == (2, 1))
+    assert [log.fields["content"] for log in server.logs("shop", "application")] == ["an INFO"]
+
+
+def test_what_reaches_loghub_is_kept_in_files_too(tmp_path: Path, server: LogHubServer) -> None:
+    """``archive.toml``: both channels have each line; the file is there when the agent has ended."""
+    written(tmp_path / "var/log/app/a.log", "one\ntwo\n")
+    agent = Agent(parse_toml(moved("archive.toml", tmp_path)))
+    delivered(agent, lambda: server.count("shop", "application") == 2 and agent_has(agent, 2, "files")())
+    (kept,) = (tmp_path / "srv/archive").glob("app-*.log")
+    assert kept.read_text() == "one\ntwo\n"
+
+
+def test_two_regions_take_turns(tmp_path: Path, server: LogHubServer) -> None:
+    """``regions.toml``: one delivery each; the key's secret comes from a file."""
+    text = re.sub(r"https://cn-\w+\.log\.aliyuncs\.com", server.endpoint, moved("regions.toml", tmp_path))
+    written(tmp_path / "etc/loghub-agent/secret", server.access_key_secret)
+    logs = [tmp_path / f"var/log/app/{name}.log" for name in "ab"]
+
+    def of_both() -> int:
+        return server.count("shop-hangzhou", "application") + server.count("shop-beijing", "application")
+
+    written(logs[0], "one\n")
+    agent = Agent(parse_toml(text))
+    agent.start()
+    try:
+        until(lambda: of_both() == 1)
+        written(logs[1], "two\n")
+        until(lambda: of_both() == 2)
+    finally:
+        assert agent.stop(10)
+    assert server.count("shop-hangzhou", "application") == server.count("shop-beijing", "application") == 1
+
+
+def test_the_journal_comes_through_a_command(
+    tmp_path: Path, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``command.toml``: each line that it writes is a log."""
+    journal = Journal(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    journal.say("one", "two")
+    agent = Agent(parse_toml(moved("command.toml", tmp_path)))
+    delivered(agent, lambda: server.count("machines", "journal") == 2)
+    logs = [json.loads(str(log.fields["content"])) for log in server.logs("machines", "journal")]
+    assert [log["MESSAGE"] for log in logs] == ["one", "two"]
+    assert journal.called == ["--follow --lines=0 --output=json"]
+
+
+def test_warnings_reach_a_web_server_each_once(tmp_path: Path, server: LogHubServer) -> None:
+    """``webhook.toml``: what was there at the first start is passed over, as are other lines and repetitions."""
+    folder = tmp_path / "var/log/app"
+    written(folder / "a.log", "ERROR of yesterday\n")
+    with serving("http", format="lines") as hook:
+        host, port = hook.address
+        text = moved("webhook.toml", tmp_path).replace("https://hooks.example.com", f"http://{host}:{port}")
+        agent = Agent(parse_toml(text))
+
+        def taken() -> bool:
+            with (folder / "a.log").open("a") as file:
+                file.write("a WARN\nan INFO\na WARN\n")
+            return bool(hook.outlet.bodies)
+
+        delivered(agent, taken)
+        assert hook.outlet.bodies == [b"a WARN"]
+
+
+def test_a_channel_is_measured(tmp_path: Path) -> None:
+    """``measure.toml``: it ends when all events have passed, here fewer."""
+    text = moved("measure.toml", tmp_path).replace("1000000", "5000")
+    agent = Agent(replace(parse_toml(text), state=tmp_path))
+    delivered(agent, lambda: agent.finished() and agent.delivered())
+    assert agent_has(agent, 5000, "nowhere")()
+
+
+def test_every_example_is_run() -> None:
+    """By a test of this module or of the one beside it, each of which takes its text by its name."""
+    tests = "".join(
+        Path(__file__).with_name(name).read_text() for name in ("test_examples.py", "test_examples_kafka.py")
+    )
+    assert [path.name for path in FILES if f'moved("{path.name}"' not in tests] == []
 
 
 def agent_has(agent: Agent, count: int, sink: str = "k1") -> Callable[[], bool]:
