@@ -1,0 +1,218 @@
+"""Each source whose events somebody can send or read again, while its destination is down, full, refusing or slow."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer as KafkaProducer
+
+from producer.agent import Agent, EventBatch
+from producer.agent.config import parse_toml
+from producer.agent.registry import BUILT_IN
+from producer.server import LogHubServer
+from producer.server.faults import Fault, answer, cut, delay
+from tests.support.waiting import eventually
+
+from .components import made
+from .sources.test_journald import Journal
+from .sources.test_loghub import send
+from .test_kafka import cluster
+
+__all__ = ["cluster"]
+
+#: Events of each source, those of a delivery, and those that a channel has room for.
+_COUNT, _PART, _ROOM = 120, 10, 30
+#: Types that nobody gives events, or that lose what comes while a channel is full, as datagrams do.
+_BESIDE = {"sequence", "stress", "syslog_udp", "netcatudp"}
+
+Deliver = Callable[[Path, Any, list[bytes]], None]
+
+
+def _to(sink: str, where: Callable[[str, int], Mapping[str, Any]]) -> Deliver:
+    """By one of our sinks, which is asked again until it succeeds."""
+
+    def deliver(_folder: Path, address: tuple[str, int], lines: list[bytes]) -> None:
+        client = made("sinks", sink, **where(*address))
+        left = [EventBatch.of_lines(b"".join(line + b"\n" for line in lines)).numbered(1, "origin")]
+        try:
+            while left:
+                try:
+                    client.write(left)
+                    left = []
+                except Exception:  # noqa: BLE001  # whatever it is, it is to be sent again
+                    threading.Event().wait(0.02)
+        finally:
+            client.close()
+
+    return deliver
+
+
+def _by_hand(ok: bytes) -> Deliver:
+    """On a connection, until as many answers came."""
+
+    def deliver(_folder: Path, address: tuple[str, int], lines: list[bytes]) -> None:
+        with socket.create_connection(address, 60) as peer:
+            peer.sendall(b"".join(line + b"\n" for line in lines))
+            peer.shutdown(socket.SHUT_WR)
+            found = b""
+            while data := peer.recv(1 << 16):
+                found += data
+            assert found == ok * len(lines)
+
+    return deliver
+
+
+def _append(folder: Path, _address: object, lines: list[bytes]) -> None:
+    with (folder / "a.log").open("ab") as file:
+        file.write(b"".join(line + b"\n" for line in lines))
+
+
+def _put_file(folder: Path, _address: object, lines: list[bytes]) -> None:
+    (folder / ".part").write_bytes(b"".join(line + b"\n" for line in lines))
+    (folder / ".part").rename(folder / lines[0].decode())
+
+
+#: Whoever gave up would send what was taken once more.
+_PATIENT = {"request_timeout": 120.0}
+
+
+def _url(host: str, port: int) -> dict[str, Any]:
+    return {"endpoint": f"http://{host}:{port}/", **_PATIENT}
+
+
+def _named(host: str, port: int) -> dict[str, Any]:
+    return {"hostname": host, "port": port, **_PATIENT}
+
+
+#: Of each type its options, and how it is given lines; ``{folder}`` is its own.
+_SOURCES: Mapping[str, tuple[str, Deliver]] = {
+    "taildir": ('paths = ["{folder}/a.log"]', _append),
+    "spooldir": ('spool_directory = "{folder}"\nsettle = 0\npoll_delay = 0.01', _put_file),
+    "exec": ('command = "tail -n +1 -F {folder}/a.log"', _append),
+    "journald": ('command = "{folder}/journalctl"\nfields = []', lambda *_: None),
+    "loghub": ('project = "p"\nlogstore = "l"\npoll_delay = 0.01\n{target}', lambda *_: None),
+    "kafka": ('bootstrap_servers = "{cluster}"\ntopics = ["{topic}"]\nbatch_duration = 0.02', lambda *_: None),
+    "netcat": ("port = 0", _by_hand(b"OK\n")),
+    "syslog_tcp": ("port = 0", _by_hand(b"")),
+    "http": ('port = 0\nformat = "lines"\nretry_after = 0\nput_timeout = 0.05', _to("http", _url)),
+    "otlp": ("port = 0\nretry_after = 0\nput_timeout = 0.05", _to("otlp", _url)),
+    "thrift": ("port = 0\nput_timeout = 0.05", _to("thrift", _named)),
+    "avro": ("port = 0\nput_timeout = 0.05", _to("avro", _named)),
+    "forward": (
+        'port = 0\nfield = "message"',
+        _to("forward", lambda host, port: {"host": host, "port": port, "timeout": 120.0}),
+    ),
+}
+_PARTS = """
+[sources.{kind}]
+type = "{kind}"
+channels = ["{kind}"]
+{options}
+
+[channels.{kind}]
+type = "memory"
+capacity = {room}
+keep_alive = 0.05
+
+[sinks.{kind}]
+type = "loghub"
+channel = "{kind}"
+project = "p"
+logstore = "{kind}"
+{target}
+lanes = 1
+retries = 0
+"""
+_LINES = [b"<13>%03d" % number for number in range(_COUNT)]
+
+
+def test_every_source_that_can_wait_is_among_them() -> None:
+    """Whatever is built in, but for what is told above."""
+    assert BUILT_IN["sources"].keys() - _SOURCES.keys() == _BESIDE
+
+
+class _World:
+    """An agent with a source of each type, and what they read."""
+
+    def __init__(self, folder: Path, server: LogHubServer, cluster: str) -> None:
+        self._folder, self._server, self._cluster = folder, server, cluster
+        self._full: set[str] = set()
+        target = {"endpoint": server.endpoint, "access_key_id": server.access_key_id}
+        target |= {"access_key_secret": server.access_key_secret}
+        told = "\n".join(f"{name} = {json.dumps(value)}" for name, value in target.items())
+        given = {"target": told, "cluster": cluster, "topic": folder.name, "room": _ROOM}
+        text = f'[agent]\nstate = "{folder}/state"\n'
+        for kind, (options, _) in _SOURCES.items():
+            (folder / kind).mkdir()
+            options = options.format(folder=folder / kind, **given)  # noqa: PLW2901  # theirs
+            text += _PARTS.format(kind=kind, options=options, **given)
+        self._fill()
+        self.agent = Agent(parse_toml(text))
+
+    def _fill(self) -> None:
+        """What nobody holds up."""
+        Journal(self._folder / "journald").say(*(line.decode() for line in _LINES))
+        send(self._server, *({"content": line.decode()} for line in _LINES))
+        client = KafkaProducer({"bootstrap.servers": self._cluster, "partitioner": "consistent"})
+        for line in _LINES:
+            client.produce(self._folder.name, line)
+        assert client.flush(20) == 0
+
+    @contextmanager
+    def giving(self) -> Iterator[None]:
+        """To all others, each on a thread that its source may hold up."""
+        threads = [threading.Thread(target=self._give, args=(kind,)) for kind in _SOURCES]
+        self.agent.start()
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            for thread in threads:
+                thread.join(60)
+            assert not any(thread.is_alive() for thread in threads)
+            assert self.agent.stop(60)
+
+    def _give(self, kind: str) -> None:
+        eventually(lambda: kind in self.agent._reading, kind, 60)
+        server, address = getattr(self.agent._reading[kind], "server", None), None
+        if server is not None:
+            assert server.listening.wait(60)
+            address = server.addresses[0]
+        for start in range(0, _COUNT, _PART):
+            _SOURCES[kind][1](self._folder / kind, address, _LINES[start : start + _PART])
+
+    def held_up(self) -> bool:
+        """Whether each channel has, or had, all that it has room for."""
+        self._full |= {kind for kind in _SOURCES if self.agent.channels[kind].held > _ROOM - _PART}
+        return self._full == _SOURCES.keys()
+
+    def arrived(self, kind: str) -> list[int]:
+        """The numbers of a source's lines."""
+        return [int(str(log.fields["content"])[-3:]) for log in self._server.logs("p", kind)]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [cut("before_body"), answer(403, "WriteQuotaExceed"), answer(401, "Unauthorized"), delay(2.0)],
+    ids=["down", "full", "refusing", "slow"],
+)
+def test_sources_wait_and_lose_nothing(fault: Fault, tmp_path: Path, cluster: str) -> None:
+    """Each takes what its channel has room for; once the destination works all is there in order, each event once."""
+    with LogHubServer(shards=1) as server:
+        world = _World(tmp_path, server, cluster)
+        server.faults.add(fault, operation="PutLogs")
+        with world.giving():
+            eventually(world.held_up, "full channels", 60)
+            server.faults.clear()
+            for kind in _SOURCES:
+                eventually(lambda: server.count("p", kind) >= _COUNT, f"all events of {kind}", 60)  # noqa: B023  # at once
+        for kind in _SOURCES:
+            assert world.arrived(kind) == list(range(_COUNT)), kind
