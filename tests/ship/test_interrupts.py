@@ -132,7 +132,7 @@ def test_interrupt_before_there_is_a_jvm_leaves_no_process(
 ) -> None:
     """While Java starts, Ctrl-C ends what was to become the JVM, with exit code 130."""
     started = start(*programs(server, tmp_path)[name], JAVA_HOME=endless_java, HANGS_IN=hangs_in)
-    eventually(lambda: started.runs("sleep 360"), "the start of Java")
+    eventually(lambda: started.runs("sleep 360"), "the start of Java", 60)
     assert_ended(started, signal.SIGINT, 130, group=group)
 
 
@@ -141,7 +141,7 @@ def test_termination_ends_what_an_interrupt_would(
 ) -> None:
     """SIGTERM leaves no process either; the exit code tells which of the two it was."""
     started = start(*programs(server, tmp_path)["ship"], JAVA_HOME=endless_java, HANGS_IN="java")
-    eventually(lambda: started.runs("sleep 3601"), "the start of Java")
+    eventually(lambda: started.runs("sleep 3601"), "the start of Java", 60)
     assert_ended(started, signal.SIGTERM, 143, group=False)
 
 
@@ -168,7 +168,7 @@ def test_interrupt_while_spark_starts_leaves_no_jvm(
     local.mkdir()
     started = start(*programs(server, tmp_path)["ship"], SPARK_LOCAL_DIRS=str(local))
     if moment == "java":
-        eventually(lambda: started.runs("org.apache.spark.deploy.SparkSubmit"), "the start of the JVM")
+        eventually(lambda: started.runs("org.apache.spark.deploy.SparkSubmit"), "the start of the JVM", 60)
     else:
         eventually(lambda: any(local.glob("blockmgr-*")), "the context", PATIENCE)
     assert_ended(started, signal.SIGINT, 130, group=True)
