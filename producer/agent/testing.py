@@ -10,6 +10,8 @@ them::
             return Shout(Shout.Options(), self.context)
 
 The tests use real threads, and real channels in a temporary directory; they need pytest's ``tmp_path``.
+
+The file is long since whoever inherits from it is to import one module, and to read one.
 """
 
 from __future__ import annotations
