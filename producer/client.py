@@ -33,7 +33,6 @@ from .results import Callback
 from .signals import install_signal_handlers
 from .stream import Log, Stream, arrow_sending
 from .stream_keys import StreamKeys
-from .target_check import in_time
 from .wire.speed import TWIN, encode_log
 from .wire.text import fallback_of, moment_of
 
@@ -408,6 +407,8 @@ class Producer:
         """
         _check_timeout(timeout)
         self._keys.key(project, logstore or "a", "", "", None)
+        from .target_check import in_time  # noqa: PLC0415  # most programs do not ask
+
         return in_time(partial(self._sink.probe, project, logstore, timeout), timeout, f"{self.name}-check")
 
     async def acheck(
