@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -332,12 +332,18 @@ def test_a_process_is_used_again_while_it_is_fit(logs: Client, server: LogHubSer
     assert server._service.sql.pids() == first
 
 
+def killed(pid: int) -> None:
+    """Kill the child, and return when it is dead. The server waits for it too, and may be the first."""
+    os.kill(pid, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
 def test_a_process_that_died_is_replaced(logs: Client, server: LogHubServer) -> None:
     """Whoever kills it, the next statement runs."""
     rows(logs, "* | select count(*)")
     (first,) = server._service.sql.pids()
-    os.kill(first, signal.SIGKILL)
-    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    killed(first)
     assert rows(logs, "* | select count(*)") == [["6"]]
     assert first not in server._service.sql.pids()
 
@@ -353,8 +359,7 @@ def test_a_process_that_dies_before_it_takes_a_statement_is_replaced(
     def taken(*args: bool) -> SqlProcess:
         process = take(*args)
         if process.pid == first:
-            os.kill(first, signal.SIGKILL)
-            os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+            killed(first)
         return process
 
     monkeypatch.setattr(server._service.sql, "take", taken)
