@@ -49,6 +49,9 @@ _MAX_RECORD_BYTES = (8 << 20) - (64 << 10)
 _LONG_LINE_BYTES = _MAX_RECORD_BYTES // 8
 # Of lines that are one request whatever they come to.
 _UNBOUNDED = 1 << 30
+# glibc keeps what is freed, up to twice the size of the largest block that ever was, which is more than what lines are
+# read into: each megabyte of them would else take that from the system anew, and touching it costs a tenth of all CPU.
+_KEPT_BYTES = 8 << 20
 
 
 class PortionSender:
@@ -65,6 +68,7 @@ class PortionSender:
         # Neighbouring files tell the same columns.
         self._parsing = lru_cache(maxsize=64)(self._make_parsing)
         self._host = socket.gethostname()
+        bytearray(_KEPT_BYTES)  # and freed
 
     def shipping(self, path: str, figures: Figures) -> Shipping:
         """Ship lines as they come, of what is no file.
@@ -139,7 +143,7 @@ class PortionSender:
             if of.columns is None:
                 records, count, _ = encode_lines(lines.data, 0, b"content", now, 0, _UNBOUNDED, _UNBOUNDED, True)
                 return bytes(records), count
-            if lines.longest <= _LONG_LINE_BYTES:
+            if not lines.has_longer(_LONG_LINE_BYTES):
                 from ..wire.columnar import ColumnarEncoder  # noqa: PLC0415
 
                 batch = of.columns.batch(lines, figures)
@@ -198,7 +202,7 @@ class PortionSender:
         if isinstance(lines, Block) and lines.is_text:
             if of.columns is None:
                 return of.stream.send_lines(lines.data)
-            if len(lines.data) <= _LONG_LINE_BYTES or lines.longest <= _LONG_LINE_BYTES:
+            if not lines.has_longer(_LONG_LINE_BYTES):
                 batch = of.columns.batch(lines, figures)
                 return of.stream.send_arrow(batch, **_options_of(batch))  # type: ignore[arg-type]  # none of them is the callback
         return of.stream.send_many(self._items(of, lines, figures))

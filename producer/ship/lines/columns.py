@@ -17,10 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...twins import either
 from ...wire.access_log import FIELDS as ACCESS_FIELDS
 from ...wire.captures import Steps, steps_of
 from ...wire.event_records import ABSENT
 from ...wire.json_objects import ObjectLines
+from ...wire.line_column import line_column
 from ...wire.speed import split_access, split_delimited, split_logfmt, split_objects, split_syslog
 from ...wire.syslog import FIELDS as SYSLOG_FIELDS
 from ...wire.syslog import facility_and_severity, parse_syslog
@@ -44,6 +46,8 @@ LINE_TIMES = "__time__"
 _MOSTLY = 0.75
 # Values that a line would need for each of its bytes, of all lines: n values need n - 1 delimiters.
 _MOST_VALUES_A_BYTE = 4
+
+_line_column = either("producer.wire._line_column", "line_column", line_column)
 
 _Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
@@ -125,22 +129,9 @@ def _logs(block: LogBlock) -> tuple[pa.StringArray, np.ndarray[Any, np.dtype[np.
 
 def _lines(block: Block) -> tuple[pa.StringArray, np.ndarray[Any, np.dtype[np.int64]]]:
     """The lines without their ends, and where each begins in the block."""
-    data = block.data
-    codes = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(codes == ord("\n"))
-    if not data.endswith(b"\n"):
-        ends = np.append(ends, len(data))
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    sizes = ends - starts
-    if b"\r" in data:
-        # The last line may end without a line end, and then keeps what it has.
-        ended = ends[:-1] if not data.endswith(b"\n") else ends
-        sizes[: len(ended)] -= (codes[ended - 1] == ord("\r")) & (sizes[: len(ended)] > 0)
-        data = data.replace(b"\r\n", b"\n")
-    offsets = np.zeros(len(sizes) + 1, np.int32)
-    np.cumsum(sizes, out=offsets[1:])
-    text = pa.py_buffer(data.replace(b"\n", b""))
-    return pa.StringArray.from_buffers(len(sizes), pa.py_buffer(offsets), text), starts
+    starts, offsets, text = _line_column(block.data, block.count)
+    lines = pa.StringArray.from_buffers(block.count, pa.py_buffer(offsets), pa.py_buffer(text))
+    return lines, np.frombuffer(starts, np.int64)
 
 
 def _map(fields: Mapping[int, Mapping[str, str]], rows: int) -> pa.MapArray:

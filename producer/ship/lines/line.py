@@ -82,10 +82,16 @@ class Block:
             return False
         return True
 
-    @property
-    def longest(self) -> int:
-        """The bytes of the longest one, at least."""
-        return max(map(len, self.data.split(b"\n")))
+    def has_longer(self, size: int) -> bool:
+        r"""Whether one of them has more bytes than so many, without its ``\n``."""
+        data, begin = self.data, 0
+        while len(data) - begin > size:
+            # None of those before the last end within reach is longer.
+            end = data.rfind(b"\n", begin, begin + size + 1)
+            if end < 0:
+                return True
+            begin = end + 1
+        return False
 
     def lines(self) -> Iterator[Line]:
         """Each line of it."""
@@ -189,17 +195,18 @@ class _Splitter:
 
     def blocks(self, end: int | None) -> Iterator[Block | Line]:
         """Yield until a line begins at ``end`` or after it, or the file is over."""
-        rest = b""
+        rest = b""  # without a line end
         while self._is_before(end) and (chunk := read_some(self._file, self._position, self._limit)):
             self._position += len(chunk)
-            data = rest + chunk
             if self._parts:
-                data = yield from self._end_long_line(data)
-            whole = self._whole(data, end)
+                rest, chunk = b"", (yield from self._end_long_line(rest + chunk))
+            whole = self._whole(chunk, end)
             if whole:
-                yield from self._lines(data[:whole])
+                # One copy, not one to add the rest and one to cut.
+                yield from self._lines(b"".join((rest, memoryview(chunk)[:whole])))
+                rest = b""
             # One byte more than the maximum may still be a line end's "\r".
-            rest = data[whole:]
+            rest += chunk[whole:]
             if self._is_before(end):
                 rest = yield from self._cut(rest, self._max + 1)
         if self._is_before(end) and (rest or self._parts):
@@ -218,15 +225,15 @@ class _Splitter:
         self._line_start = self._position - len(data)
         return data
 
-    def _whole(self, data: bytes, end: int | None) -> int:
-        """How many bytes of ``data``, with which a line begins, are whole lines that begin before ``end``."""
+    def _whole(self, chunk: bytes, end: int | None) -> int:
+        """Up to where the lines of what was read last, and what it completes, are whole and begin before ``end``."""
         if self._parts or not self._is_before(end):
             return 0
         if end is not None:
-            found = data.find(b"\n", end - 1 - self._line_start)
+            found = chunk.find(b"\n", max(0, end - 1 - (self._position - len(chunk))))
             if found >= 0:
                 return found + 1
-        return data.rfind(b"\n") + 1
+        return chunk.rfind(b"\n") + 1
 
     def _lines(self, data: bytes) -> Iterator[Block | Line]:
         """Whole lines as blocks; the long ones among them in pieces."""

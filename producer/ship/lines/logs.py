@@ -59,10 +59,9 @@ class LogBlock(Block):
         """Their bytes without the line ends behind them."""
         return int((self.ends - self.starts).sum())
 
-    @property
-    def longest(self) -> int:
-        """The bytes of the longest one."""
-        return int((self.ends - self.starts).max())
+    def has_longer(self, size: int) -> bool:
+        """Whether one of them has more bytes than so many, without the line end behind it."""
+        return len(self.data) > size and bool((self.ends - self.starts).max() > size)
 
     def lines(self) -> Iterator[Line]:
         """Each log of it."""

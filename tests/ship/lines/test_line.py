@@ -138,3 +138,9 @@ def test_bytes_after_the_limit_are_not_there() -> None:
     """What was appended after the plan was made is left to the next job, also in the middle of a line."""
     assert [line.data for line in read(b"one\ntwo\nthree\n", limit=6)] == [b"one", b"tw"]
     assert read(b"one\ntwo\n", 4, 8, limit=4) == []
+
+
+@given(content=_CONTENT, size=st.integers(0, 12))
+def test_block_knows_whether_a_line_is_longer(content: bytes, size: int) -> None:
+    """It looks from line end to line end, and finds what a look at each line finds."""
+    assert Block(0, content).has_longer(size) == any(len(each) > size for each in content.split(b"\n"))

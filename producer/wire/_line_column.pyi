@@ -1,0 +1,3 @@
+from .line_column import LineColumn
+
+def line_column(block: bytes, rows: int) -> LineColumn: ...

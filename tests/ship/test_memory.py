@@ -1,0 +1,49 @@
+"""What a process that ships takes from the system, and how often."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.server import null_server
+from tests.wire.twins import native
+
+# In a process of its own: what is freed in others decides what glibc keeps.
+_SHIP = """
+import resource, sys
+from producer import Producer, ProjectConfig
+from producer.ship.files.find import find_files
+from producer.ship.files.plan import plan
+from producer.ship.job import ShipJob
+from producer.ship.portions import Portion
+from producer.ship.sending import PortionSender
+
+port, path = sys.argv[1:]
+project = ProjectConfig("p", endpoint=f"http://127.0.0.1:{port}", access_key_id="a", access_key_secret="s")
+files = find_files([path]).files
+portion = Portion(plan(files)[0])
+with Producer(project) as producer:
+    sender = PortionSender(producer, ShipJob(project=project, logstore="l", parser="apache"))
+    sender.ship(portion)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    sender.ship(portion)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+_LINE = b'10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a/page HTTP/1.1" 200 2326 "-" "Mozilla/5.0"\n'
+_MEGABYTES = 20
+
+
+@native  # the pure twins make an object of each part of a line
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of another allocator nothing is promised")
+def test_memory_of_a_block_is_used_for_the_next_one(tmp_path: Path) -> None:
+    """Lines that come by megabytes do not take their pages from the system anew: there are 256 in one."""
+    file = tmp_path / "access.log"
+    file.write_bytes(_LINE * (_MEGABYTES * 1_000_000 // len(_LINE)))
+    with null_server() as port:
+        command = [sys.executable, "-c", _SHIP, str(port), str(file)]
+        taken = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    assert int(taken.stdout) < 100 * _MEGABYTES
