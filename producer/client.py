@@ -31,7 +31,7 @@ from .patience import waiting_at_most
 from .records import StreamKey
 from .results import Callback
 from .signals import install_signal_handlers
-from .stream import Log, Stream, arrow_sending
+from .stream import Log, Stream, arrow_sending, use_compiled_send
 from .stream_keys import StreamKeys
 from .wire.speed import TWIN, encode_log
 from .wire.text import fallback_of, moment_of
@@ -545,6 +545,7 @@ def _import_stages(*, durable: bool) -> None:
     """
     import_module(".pipeline.pipeline", __package__)
     import_module(".pipeline.shutdown", __package__)
+    use_compiled_send()
     if durable:
         import_module(".durable.pipeline", __package__)
         import_module(".durable.shutdown", __package__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import update_wrapper
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Never, Protocol
 
@@ -16,6 +17,7 @@ from .numbering import Numbering
 from .patience import waiting_at_most
 from .records import LogItem, StreamKey
 from .results import Callback
+from .twins import either
 
 if TYPE_CHECKING:
     from .arrow_send import ArrowPiece, ArrowSender
@@ -76,15 +78,22 @@ class Stream:
 
         :raises StreamStoppedError: the stream is ordered, and a batch of it has failed for good.
         """
+        records = self._open
+        if records is not None and not more and not urgent:
+            future = records.add(log, callback)
+            if future is not None:
+                return future
+        return self._send_otherwise(log, more, callback, urgent)
+
+    def _send_otherwise(
+        self, log: Log | Sequence[Log], more: Sequence[Never], callback: Callback | None, urgent: bool
+    ) -> SendFuture:
+        """Send what the open batch did not take, or was never offered."""
         if more:
             raise self._by_name("send takes the log", more)
         if urgent:
             future = self.send(log, callback=callback)
             self.hurry()
-            return future
-        records = self._open
-        future = None if records is None else records.add(log, callback)  # type: ignore[assignment]
-        if future is not None:
             return future
         if self.max_block_ms is None:
             return self._send(log, callback)
@@ -92,7 +101,7 @@ class Stream:
             return self._send(log, callback)
 
     def _send(self, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
-        """Send what the open batch did not take, or was never offered; the next log finds the batch that took it."""
+        """Send it by the general way; the next log finds the batch that took it."""
         future = self._producer._send(self.key, log, callback)
         if type(log) in (dict, LogItem):
             self._open = self._producer._open_records(future)
@@ -265,6 +274,19 @@ class Stream:
         return (
             f"<Stream {self.key.project}/{self.key.logstore} topic={self.key.topic!r}{order} of {self._producer.name}>"
         )
+
+
+_PURE_SEND = Stream.send
+
+
+def use_compiled_send() -> None:
+    """Have :meth:`Stream.send` be its compiled twin, where there is one, unless somebody has put another in its place.
+
+    Not with this module: the twin comes with the pipeline.
+    """
+    twin = either(f"{__package__}.pipeline.batching._open_records", "send", _PURE_SEND)
+    if twin is not _PURE_SEND and Stream.send is _PURE_SEND:
+        Stream.send = update_wrapper(twin, _PURE_SEND)  # type: ignore[method-assign]
 
 
 def arrow_sending() -> ModuleType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import gc
+import inspect
 import pickle
 import sys
 import threading
@@ -440,3 +441,20 @@ def test_a_wait_that_is_no_number_is_refused() -> None:
     """Where the handle is made."""
     with pytest.raises(InvalidArgumentError, match="max_block_ms: must be None or an integer, got '5'"):
         Producer(sink=RecordingSink()).stream("p", "l", max_block_ms="5")  # type: ignore[arg-type]
+
+
+def test_a_send_that_somebody_put_in_its_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test of an application may have one of its own before the first producer brings the compiled one."""
+    said: list[Any] = []
+    monkeypatch.setattr(Stream, "send", lambda _stream, log: said.append(log))
+    with Producer(sink=RecordingSink(), config=config()) as producer:
+        producer.stream("p", "l").send(LOG)
+    assert said == [LOG]
+
+
+def test_send_tells_its_parameters_whichever_twin_it_is() -> None:
+    """To ``help`` and to editors."""
+    Producer(sink=RecordingSink()).close()
+    assert list(inspect.signature(Stream.send).parameters) == ["self", "log", "more", "callback", "urgent"]
+    assert "StreamStoppedError" in (Stream.send.__doc__ or "")
+    assert (Stream.send.__module__, Stream.send.__qualname__) == ("producer.stream", "Stream.send")

@@ -263,7 +263,7 @@ cdef class OpenRecords:
         self._holder = holder
         self.size = tail_size
 
-    def add(self, log, callback):
+    cpdef add(self, log, callback):
         cdef Log fields
         cdef SendFuture future
         cdef Moment time
@@ -502,3 +502,13 @@ def reclaim_at_once(budget):
         records.granted = records.spent
     budget.used = used
     creditors.clear()
+
+
+def send(self, log, *more, callback=None, urgent=False):
+    """The compiled twin of ``Stream.send``: of a log that the open batch takes no Python runs."""
+    records = self._open
+    if records is not None and not more and not urgent:
+        future = (<OpenRecords> records).add(log, callback) if type(records) is OpenRecords else records.add(log, callback)
+        if future is not None:
+            return future
+    return self._send_otherwise(log, more, callback, urgent)

@@ -23,9 +23,13 @@ class Interrupt(Exception):  # noqa: N818
     pass
 
 
+# Where `send` itself is compiled, it begins in Python with what is not done there.
+SENDS = {Stream.send.__code__, Stream._send_otherwise.__code__}
+
+
 def interrupt(_number: int, frame: FrameType | None) -> None:
     while frame is not None:
-        if frame.f_code is Stream.send.__code__:
+        if frame.f_code in SENDS:
             raise Interrupt
         frame = frame.f_back
 
