@@ -39,7 +39,7 @@ from .recovery import (
 )
 from .replay import Found, Replay, find_segments
 
-#: A look into which a checkpoint of the running channel fell is begun anew so often.
+#: A look into which a checkpoint of the running channel fell, or perhaps a commit, is begun anew so often.
 _LOOKS = 5
 
 #: So many directories a message names.
@@ -237,6 +237,7 @@ def _check_is_not_above(disk: Disk, name: str, directory: str, names: Sequence[s
 
 
 def _examine(place: Directories, keys: KeyProvider | None, clock: Clock) -> DirectoryReport:
+    damaged = 0
     for left in reversed(range(_LOOKS)):
         in_use = place.disk.is_locked(f"{place.main}/{LOCK_NAME}")
         before = _generations(place)
@@ -246,7 +247,8 @@ def _examine(place: Directories, keys: KeyProvider | None, clock: Clock) -> Dire
             if not left:
                 raise
             continue
-        if _generations(place) == before or not left:
+        damaged += report.in_use and report.damaged  # the first time it may be a commit that is half written
+        if (_generations(place) == before and damaged != 1) or not left:
             return report
     raise AssertionError("unreachable")
 
@@ -277,6 +279,8 @@ class _Look:
         self._clock = clock
         found, self._unreadable = find_segments(self._place.disk, place.name, place.all)
         check_unique(place.name, found)
+        for segment in found:
+            self._disk.end(segment.path, segment.size)  # a channel that runs writes on: all that follows sees the same
         salts = {segment.header.number: segment.header.salt for segment in found}
         sizes = {segment.header.number: segment.size for segment in found}
         self._start, self._bad = checkpoints.load_best(self._place.disk, place.main, place.name, salts, sizes)

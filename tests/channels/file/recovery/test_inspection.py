@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from producer.channels import FileChannel
+from producer.channels.file.recovery import inspection
 from producer.channels.file.recovery.inspection import examine
 from producer.channels.file.store import disk as disks
 from producer.channels.file.store.disk import Disk
@@ -27,6 +28,7 @@ from tests.channels.file.opening import (
     opened_channel,
     put_record,
     segments,
+    zero,
 )
 from tests.channels.helpers import drained, put, take
 from tests.support.bad_sectors import BadSectors
@@ -121,6 +123,47 @@ def test_a_checkpoint_that_falls_into_a_look_is_no_damage() -> None:
         assert begun
         assert (report.damaged, report.missing, report.events, report.in_use) == (False, (), 10, True)
         assert drained(channel) == expected[50:]
+
+
+def test_what_a_running_channel_puts_during_a_look_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was there when it began is told, and nothing is lost, also of a segment that has grown since its records
+    were looked through.
+    """
+    disk = SimFS()
+    with opened_channel(disk, fsync=60.0) as channel:
+        expected = fill(channel, 3)
+        judged = inspection._Look._replayed
+
+        def meanwhile(look: inspection._Look) -> object:
+            put(channel, "later")
+            return judged(look)
+
+        monkeypatch.setattr(inspection._Look, "_replayed", meanwhile)
+        report = look(disk)
+        monkeypatch.undo()
+        assert (report.damaged, report.torn, report.lost_events, report.events) == (False, False, 0, 3)
+        assert drained(channel) == [*expected, "later"]
+
+
+def test_a_commit_that_is_half_written_when_a_look_passes_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was whole before the look ended: who looks once more sees that."""
+    disk = SimFS()
+    with opened_channel(disk) as channel:
+        put(channel, "a")
+        put(channel, "b")
+        path, record = put_record(disk, "b")
+        whole, judged = disk.content(path), inspection._Look._replayed
+        zero(disk, path, record.offset + 30, record.end)
+
+        def meanwhile(look: inspection._Look) -> object:
+            disk.put(path, whole)
+            return judged(look)
+
+        monkeypatch.setattr(inspection._Look, "_replayed", meanwhile)
+        report = look(disk)
+        monkeypatch.undo()
+        assert (report.damaged, report.events, report.in_use) == (False, 2, True)
+        assert drained(channel) == ["a", "b"]
 
 
 def test_half_a_record_that_a_running_channel_is_writing_is_no_damage() -> None:
