@@ -337,7 +337,8 @@ class DeliveredPositions:
     def lost(self, position: Position, start: int, *, held: bool, furthest: int = 0) -> bool:  # noqa: ARG002  # nor is it noted
         if held:
             with self._lock:
-                self._lost.setdefault(position.name, set()).add(position.end)
+                if not self._is_old(position):  # or it is read again already
+                    self._lost.setdefault(position.name, set()).add(position.end)
         return True
 
     def forget(self, name: str) -> None:

@@ -187,6 +187,23 @@ def test_what_is_lost_is_read_again_from_before_it_and_safe_once_that_is_deliver
     positions.close()
 
 
+def test_what_was_to_come_again_and_is_damaged_as_well_holds_nothing_up(tmp_path: Path) -> None:
+    """The first of two is lost, and the second one when the source has begun anew before it: what it puts in their
+    place is delivered like anything else.
+    """
+    positions = _waiting(tmp_path, 2, 4)
+    assert positions.lost(Position("s/f", 2), 0, held=True)
+    positions.begin("s/")
+    _putting(positions, 2)
+    assert positions.lost(Position("s/f", 4), 2, held=True)
+    positions.begin("s/")
+    _putting(positions, *(end for end in (2, 4) if end > positions.end("s/f")))
+    for end in (2, 4):
+        positions.left([_put(end)])
+    assert (positions.safe_end("s/f"), positions.is_safe("s/f")) == (4, True)
+    positions.close()
+
+
 def test_what_nobody_can_tell_to_be_lost_is_so_once_the_channel_is_empty(tmp_path: Path) -> None:
     """Of a batch that is damaged as a whole not even the position is known; others are not read again for it."""
     positions = _waiting(tmp_path, 2, 4)
