@@ -289,12 +289,13 @@ class Agent:
             if takers.count(name) != 1:  # what is taken by several is not delivered in the order of its numbers
                 channel.origins = None
             channel.losses.begin(partial(self._furthest, name), self._read_again)
-        self.sinks = self.sinks | {
-            name: self._start_sink(part) for name, part in blueprint.sinks.items() if name in sinks
-        }
-        self.sources = self.sources | {
-            name: self._start_source(part) for name, part in blueprint.sources.items() if name in sources
-        }
+        # They are known before they run: whoever has one begin anew does so by its name.
+        begun = {name: self._sink(part) for name, part in blueprint.sinks.items() if name in sinks}
+        self.sinks = self.sinks | begun
+        _start(begun)
+        begun = {name: self._source(part) for name, part in blueprint.sources.items() if name in sources}
+        self.sources = self.sources | begun
+        _start(begun)
 
     def _furthest(self, channel: str, name: str) -> int:
         """Up to where other channels have what a source has read under a name, if each of its batches goes to one."""
@@ -315,14 +316,13 @@ class Agent:
     def _is_served(self, channel: str) -> bool:
         return any(sink.channel == channel for sink in self.blueprint.sinks.values())
 
-    def _start_sink(self, part: SinkPart) -> Supervised:
+    def _sink(self, part: SinkPart) -> Supervised:
         context = self._context("sinks", part.name)
         channel = self.channels[part.channel]
         letters = None if part.dead_letters is None else self.channels[part.dead_letters]
 
         def run(stop: Stop) -> None:
             sinks = self._make_sinks(part)
-            made = [sink for sink in sinks.values() if getattr(sink, "failure", None) is None]
             processor: SinkProcessor = part.processor.make(context, sinks)
             self._delivering[part.name] = processor
             try:
@@ -332,9 +332,9 @@ class Agent:
                     processor,
                     context.counters,
                     dead_letters=letters,
-                    most_events=min(sink.most_events for sink in made),
-                    most_bytes=min(sink.most_bytes for sink in made),
-                    patience=_patience(made),
+                    most_events=min(sink.most_events for sink in sinks.values()),
+                    most_bytes=min(sink.most_bytes for sink in sinks.values()),
+                    patience=_patience(sinks.values()),
                     hurried=lambda: bool(self.sources) and self.finished(),
                     clock=self._clock,
                     health=self._health_of(context),
@@ -353,7 +353,7 @@ class Agent:
         contexts = {each.name: self._context("sinks", each.name) for each in part.sinks}
         if part.name in contexts:
             return {each.name: each.make(contexts[each.name]) for each in part.sinks}
-        counted = {
+        sinks = {
             each.name: CountedSink(
                 partial(each.make, contexts[each.name]),
                 contexts[each.name].counters,
@@ -362,10 +362,10 @@ class Agent:
             )
             for each in part.sinks
         }
-        failures = [sink.failure for sink in counted.values() if sink.failure is not None]
-        if len(failures) == len(counted):
+        failures = [sink.failure for sink in sinks.values() if sink.failure is not None]
+        if len(failures) == len(sinks):
             raise failures[0]
-        return dict(counted)
+        return dict(sinks)
 
     def _begin_anew(self, sink: str) -> None:
         self.sinks[sink].again()
@@ -373,7 +373,7 @@ class Agent:
     def _health_of(self, context: Context) -> Health:
         return self._health.setdefault(context.name, Health(context.counters, self._clock))
 
-    def _start_source(self, part: SourcePart) -> Supervised:
+    def _source(self, part: SourcePart) -> Supervised:
         name = part.source.name
         context = self._context("sources", name)
         channels = {channel: self.channels[channel] for channel in part.channels}
@@ -392,9 +392,7 @@ class Agent:
         return self._supervise("source", name, run, context)
 
     def _supervise(self, kind: str, name: str, run: Callable[[Stop], None], context: Context) -> Supervised:
-        supervised = Supervised(kind, name, run, context.counters, self._clock, self._tell)
-        supervised.start()
-        return supervised
+        return Supervised(kind, name, run, context.counters, self._clock, self._tell)
 
     def _tell(self) -> None:
         self._changes.wake_all()
@@ -415,6 +413,11 @@ def _is_its_place(former: Part, new: Part | None) -> bool:
     nowhere = object()
     place = getattr(former.options, "directory", nowhere)
     return new is not None and getattr(new.options, "directory", nowhere) == place is not nowhere
+
+
+def _start(parts: Mapping[str, Supervised]) -> None:
+    for part in parts.values():
+        part.start()
 
 
 def _end(parts: Mapping[str, Supervised], deadline: Deadline) -> list[str]:

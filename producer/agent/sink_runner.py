@@ -1,16 +1,15 @@
 """SinkRunner: takes batches from a channel, lets a sink processor deliver them, and commits the take after that.
 
 What fails goes back to the channel, in its place, and is tried again after a pause, which grows as long as nothing at
-all is delivered. What a destination
-refuses for good goes to the sink's dead letters, if it has any; without them it is tried like all else, since nothing
-is dropped that nobody was told to drop.
+all is delivered. What a destination refuses for good goes to the sink's dead letters, if it has any; without them it is
+tried like all else, since nothing is dropped that nobody was told to drop.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 
 from ..clock import Clock, Deadline, SystemClock
 from ..errors import ChannelClosedError, ChannelError
@@ -209,7 +208,8 @@ class CountedSink:
         self._make, self._counters, self._health, self._again = make, counters, health, again
         self._sink: Sink | None = None
         self.failure: Exception | None = None
-        self.patience: Patience | None = None
+        # While it is not there it keeps its group from nothing.
+        self.patience: Patience | None = Patience(math.inf, math.inf)
         self.most_events, self.most_bytes = sys.maxsize, sys.maxsize
         try:
             sink = self._sink = make()
@@ -226,7 +226,7 @@ class CountedSink:
         self._health.begun()
         try:
             with timed(self._counters, "DeliveryMicroseconds", self._health.clock):
-                (self._made() if self._sink is None else self._sink).write(batches)
+                self._made().write(batches)
         except Exception as error:
             self._health.failed(error)
             self._counters.add(EventWriteFail=1)
@@ -238,13 +238,16 @@ class CountedSink:
         self._health.worked()
         self._counters.add(EventDrainSuccessCount=count)
 
-    def _made(self) -> NoReturn:
+    def _made(self) -> Sink:
         """
-        :raises SinkError: it can be made now, and is once its group begins.
+        :raises Exception: it could not be made, and cannot now, either.
+        :raises SinkError: it can now, and is once its group begins.
         """
-        self._make().close()
-        self._again()
-        raise SinkError("it can work again: its group begins anew")
+        if self._sink is None:
+            self._make().close()
+            self._again()
+            raise SinkError("it can work again: its group begins anew")
+        return self._sink
 
     def tick(self) -> None:
         """See :class:`~.interfaces.Sink`."""

@@ -10,7 +10,7 @@ import pytest
 from producer.agent import Agent, AgentConfig, AgentConfigError
 from producer.agent.agent import ChannelStartError, ReloadError, UndeliveredError
 from producer.agent.config import parse_toml
-from producer.agent.supervisor import State
+from producer.agent.supervisor import State, Supervised
 
 from .parts import Hub, plug_in, until
 
@@ -308,6 +308,22 @@ def test_a_sink_of_a_group_that_cannot_be_made_is_one_that_fails(tmp_path: Path,
         until(lambda: b"two" in a.delivered + b.delivered)
         a.lines.put(b"three\n")
         until(lambda: b"three" in a.delivered)
+
+
+def test_a_component_is_known_before_it_runs(
+    tmp_path: Path, hubs: tuple[Hub, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A channel that has lost what a source has read has that begin anew, whenever it finds out."""
+    agent, start, known = Agent(config_of(tmp_path)), Supervised.start, list[str]()
+
+    def asked(part: Supervised) -> None:
+        known.extend(name for name in (agent.sinks | agent.sources) if name == part.name)
+        start(part)
+
+    monkeypatch.setattr(Supervised, "start", asked)
+    agent.start()
+    assert agent.stop(10)
+    assert known == ["k1", "k2", "r1", "r2"]
 
 
 def test_batches_of_a_channel_that_several_sinks_empty_have_no_name(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:

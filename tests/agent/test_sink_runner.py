@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from producer.agent import Agent, AgentConfig, ComponentConfig, SinkConfig, SourceConfig
+from producer.agent.agent import _patience
 from producer.agent.batch import EventBatch, Position
 from producer.agent.channel import BatchChannel
 from producer.agent.counters import Counters
+from producer.agent.health import Health
 from producer.agent.interfaces import Patience, RefusedError, SinkError, Stop
-from producer.agent.sink_runner import SinkRunner
+from producer.agent.sink_runner import CountedSink, SinkRunner
 from producer.testing import ManualClock
 from tests.support.waiting import Call, eventually
 
@@ -300,3 +302,17 @@ def test_what_another_sink_gives_back_ends_the_wait_for_events(tmp_path: Path) -
         eventually(lambda: sink.bodies == [b"back"], "the delivery")
         stop.set()
         call.thread.join(20)
+
+
+def test_a_sink_that_is_not_there_lets_its_group_take_what_the_others_take() -> None:
+    """As many events, as many bytes, and for as long."""
+    counters, patience = Counters(), Patience(3.0, 1.0)
+    sink = RecordingSink()
+    sink.patience, sink.most_events, sink.most_bytes = patience, 7, 70  # type: ignore[attr-defined]
+
+    def absent() -> Any:
+        raise FileNotFoundError("its directory is not there")
+
+    group = [CountedSink(make, counters, Health(counters, ManualClock())) for make in (absent, lambda: sink)]
+    assert [min(each.most_events for each in group), min(each.most_bytes for each in group)] == [7, 70]
+    assert _patience(group) == patience
