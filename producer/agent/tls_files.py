@@ -122,7 +122,7 @@ def _shown(certificate: Path, key: Path | None, flags: int, *, by_client: bool) 
     load_authorities(judge, "certificate", certificate)
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = client.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True)
-    for end in ends * 2:
+    for end in ends * 3:  # what TLS 1.2 needs
         with suppress(ssl.SSLWantReadError):
             end.do_handshake()
     return ends[by_client].getpeercert() or {}
@@ -151,21 +151,16 @@ class WatchedFiles:
         self.is_news = self._found != before
         return self._found != self._used
 
-    def take_up(self) -> None:
-        """What was found at the last look is in use."""
+    def take_up(self, who: str) -> None:
+        """What was found at the last look is in use; say so.
+
+        :param who: for the message.
+        """
         self._used = self._found
+        _log.warning("%s uses the new %s", who, ", ".join(map(str, self.paths)))
 
     def _look(self) -> _Seen:
         return tuple(map(_signature, self.paths))
-
-
-def tell_new(who: str, files: WatchedFiles) -> None:
-    """Say that files were taken up.
-
-    :param who: for messages.
-    """
-    files.take_up()
-    _log.warning("%s uses the new %s", who, ", ".join(map(str, files.paths)))
 
 
 def tell_own(context: Context, who: str, certificate: Path | None, key: Path | None) -> None:
@@ -219,7 +214,7 @@ class RenewedTls:
             if self._files.is_news:
                 _log.error("%s goes on with the certificate that it has: %s", self._who, error)
             return
-        tell_new(self._who, self._files)
+        self._files.take_up(self._who)
         tell_own(self._of, self._who, *self._own)
 
 

@@ -45,7 +45,7 @@ class _Endpoint:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._own = self._listener.getsockname()
         self.address = f"127.0.0.1:{self._own[1]}"
-        self.refused = self.served = 0
+        self.refused = self.served = self.strangers = 0
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -59,7 +59,7 @@ class _Endpoint:
         with (
             suppress(OSError, EOFError),
             plain,
-            self._tls.wrap_socket(plain, server_side=True) as client,
+            self._secured(plain) as client,
             socket.create_connection(self._broker) as broker,
         ):
             self._open += [client, broker]
@@ -67,6 +67,13 @@ class _Endpoint:
             threading.Thread(target=self._answer, args=(broker, client), daemon=True).start()
             while True:
                 broker.sendall(_framed(_frame(client)))
+
+    def _secured(self, plain: socket.socket) -> ssl.SSLSocket:
+        try:
+            return self._tls.wrap_socket(plain, server_side=True)
+        except ssl.SSLError:
+            self.strangers += 1
+            raise
 
     def _let_in(self, client: socket.socket, broker: socket.socket) -> None:
         while True:
@@ -261,6 +268,7 @@ def test_the_source_goes_on_with_a_renewed_certificate(cluster: str, files: Path
             context(tmp_path, "s"),
         )
         end = _running(source, outlet)
+        eventually(lambda: endpoint.strangers)
         assert (outlet.bodies, endpoint.served) == ([], served)
         _renew(used, files)
         eventually(lambda: sorted(outlet.bodies) == [b"a", b"b"])

@@ -6,6 +6,7 @@ import datetime
 import shutil
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,6 +127,20 @@ def test_a_certificate_of_one_purpose_alone_is_looked_at_likewise(
     path.write_bytes(certificate.public_bytes(form[0]) + key.private_bytes(*form))
     assert end_of(path, None) == end.timestamp()
     assert bool(list(out_of_time(path, None))) is (end is not _END)
+
+
+def test_a_machine_without_tls_1_3_knows_as_much(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its handshakes have a step more."""
+
+    def older(protocol: int) -> ssl.SSLContext:
+        context = ssl.SSLContext(protocol)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        return context
+
+    monkeypatch.setattr(tls_files, "ssl", SimpleNamespace(**vars(ssl) | {"SSLContext": older}))
+    end = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC).timestamp()
+    assert end_of(files / "old.pem", files / "old.key") == end
+    assert [error.name for error in out_of_time(files / "old.pem", files / "old.key")] == ["certificate"]
 
 
 @pytest.fixture
@@ -256,6 +271,28 @@ def test_what_posts_events_goes_on_with_renewed_files(
         assert served.outlet.bodies == [b"a"]
         sink.close()
     assert f"sink {kind} uses the new " in caplog.text
+
+
+@pytest.mark.usefixtures("_looks_at_once")
+def test_what_posts_events_says_once_that_its_new_files_cannot_be_used(
+    files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are not said to be in use; the next ones are looked at."""
+    _place(files, "own", ".pem", ".key")
+    given = {"certificate": str(files / "used.pem"), "key": str(files / "used.key")}
+    sink = made("sinks", "http", endpoint="https://localhost:9/", **given)
+    _place(files, "other", ".key")
+    for _ in range(3):
+        with pytest.raises(SinkError):
+            sink.write([lines("a")])
+    said = "sink http cannot connect with its new files: key: is not that of the certificate"
+    assert [said in message for message in caplog.messages].count(True) == 1
+    assert "uses the new" not in caplog.text
+    _place(files, "other", ".pem")
+    with pytest.raises(SinkError):
+        sink.write([lines("a")])
+    sink.close()
+    assert "sink http uses the new " in caplog.text
 
 
 def test_a_certificate_that_peers_refuse_is_told_by_the_source(files: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ from ...loggers import get_logger
 from ..interfaces import Context
 from ..options import missing_file
 from ..repeated import RepeatedLog
-from ..tls_files import WatchedFiles, tell_new, tell_own
+from ..tls_files import WatchedFiles, tell_own
 
 _log = get_logger("producer.agent.kafka")
 
@@ -111,7 +111,7 @@ class RenewedClient:
             if self._files.is_news:
                 _log.error("%s goes on with the certificate that it has: %s", self._who, _words_of(error))
             return None
-        tell_new(self._who, self._files)
+        self._files.take_up(self._who)
         tell_own(self._context, self._who, *self._own)
         return client
 

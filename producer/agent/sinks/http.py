@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 from ...clock import Deadline
 from ...config import HttpConfig
 from ...errors import AttemptError, ConfigError
+from ...loggers import get_logger
 from ...sinks.http.authorities import check_authorities
 from ...sinks.http.failures import elsewhere, error_of_proxy
 from ...sinks.http.proxies import through
@@ -36,8 +37,10 @@ from ..interfaces import Context, RefusedError, SinkError
 from ..options import missing_file, option
 from ..protocols.batches import CONTENT_TYPE
 from ..protocols.proxies import PROXY, proxies_of
-from ..tls_files import WatchedFiles, load_own, out_of_time, tell_new, tell_own
+from ..tls_files import WatchedFiles, load_own, out_of_time, tell_own
 from .http_parts import BatchesForm, Encoded, Form, Part, Progress, TextForm, halves, requests_of
+
+_log = get_logger("producer.agent.sink")
 
 #: Seconds that a status with backoff, and without Retry-After, keeps the sink from sending.
 _BACKOFF = 1.0
@@ -152,9 +155,8 @@ class HttpSink:
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
         self._check_pause()
-        if self._files.changed():  # each connection reads them: the next one has the new ones
-            tell_new(self._who, self._files)
-            tell_own(self._context, self._who, self._options.certificate, self._options.key)
+        if self._files.changed():
+            self._look_at_files()
         given = [Encoded(batch, self._form, self._progress_of(batch)) for batch in batches]
         self._progress = {one.batch.sequence: one.progress for one in given if one.batch.sequence is not None}
         failure: SinkError | None = None
@@ -177,6 +179,16 @@ class HttpSink:
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
         self._transport.close()
+
+    def _look_at_files(self) -> None:
+        """Each connection reads them: the next one has the new ones, and fails if they cannot be used."""
+        own = self._options.certificate, self._options.key
+        for error in unusable_certificates(self._options):
+            if self._files.is_news:
+                _log.error("%s cannot connect with its new files: %s", self._who, error)
+            return
+        self._files.take_up(self._who)
+        tell_own(self._context, self._who, *own)
 
     def _check_pause(self) -> None:
         """
@@ -305,6 +317,12 @@ def check_certificate(certificate: Path | None, key: Path | None) -> None:
 
 
 def missing_certificates(options: Any) -> Iterator[ConfigError]:
+    """Files of certificates that cannot be used, or are of no use at this time."""
+    yield from unusable_certificates(options)
+    yield from out_of_time(options.certificate, options.key)
+
+
+def unusable_certificates(options: Any) -> Iterator[ConfigError]:
     """Files of certificates that cannot be used."""
     yield from missing_file("authorities", options.authorities)
     try:
@@ -312,7 +330,6 @@ def missing_certificates(options: Any) -> Iterator[ConfigError]:
             load_own(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), options.certificate, options.key)
     except ConfigError as error:
         yield error
-    yield from out_of_time(options.certificate, options.key)
 
 
 def _check_status(status: str) -> None:
