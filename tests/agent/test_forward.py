@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import socket
-from collections.abc import Iterator
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,13 @@ import trustme
 from fluent.sender import FluentSender
 
 from producer.agent.batch import EventBatch
-from producer.agent.interfaces import Sink, SinkError
+from producer.agent.interfaces import Sink, SinkError, Stop
 from producer.agent.options import read_options
 from producer.agent.protocols.forward import event_time, key_digest
 from producer.agent.sinks.forward import ForwardSink
 from tests.agent.doubles import context
 from tests.agent.sources.listeners import all_of, serving
-from tests.support.waiting import PATIENCE, Call, eventually
+from tests.support.waiting import PATIENCE, Call, eventually, passed
 
 from .network_conformance import ListeningSourceConformance, ReceivedSinkConformance
 
@@ -234,27 +236,75 @@ def test_messages_that_do_not_come_whole_are_bounded_together(caplog: pytest.Log
         eventually(lambda: served.source._budget.left == 1024)
 
 
-def test_what_waits_for_a_channel_counts_and_who_finds_no_memory_waits() -> None:
+def test_what_waits_for_a_channel_counts_and_who_finds_no_memory_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message that came whole is held until it is put; another one that does not fit beside it loses nothing."""
     large = packed(["t", TIME, {"m": "x" * 700}, {"chunk": "c"}])
     with (
-        serving("forward", field="m", max_memory=1024) as served,
+        serving("forward", field="m", max_memory=2048) as served,
         served.connect() as first,
         served.connect() as second,
     ):
         served.outlet.room.clear()
         first.sendall(large)
         eventually(lambda: served.outlet.waiting == 1)
-        assert served.source._budget.left == 1024 - len(large)
+        assert served.source._budget.left == 2048 - 2 * len(large)
+        take, refused = served.source._budget.take, threading.Event()
+
+        def taking(*given: Any, **more: Any) -> bool:
+            fits: bool = take(*given, **more)
+            if not fits:
+                refused.set()
+            return fits
+
+        monkeypatch.setattr(served.source._budget, "take", taking)
         second.sendall(large)
-        second.settimeout(0.05)
-        with pytest.raises(TimeoutError):
-            second.recv(1)
+        passed(refused)
         assert served.outlet.waiting == 1
-        second.settimeout(PATIENCE)
         served.outlet.room.set()
         assert answers(first, 1) == answers(second, 1) == [{"ack": "c"}]
-        eventually(lambda: served.source._budget.left == 1024)
+        eventually(lambda: served.source._budget.left == 2048)
+
+
+_LARGE = packed(["t", packed([TIME, {"m": "x" * (4 << 20)}]), {"chunk": "c"}])
+
+
+def test_what_has_come_of_a_message_takes_no_more_memory_than_is_counted() -> None:
+    """It is there twice: as it came, and where its end is looked for."""
+    with serving("forward", field="m", max_frame=len(_LARGE)) as served, served.connect() as peer, _traced() as taken:
+        peer.sendall(memoryview(_LARGE)[:-1])
+        eventually(lambda: served.source._budget.size - served.source._budget.left == 2 * (len(_LARGE) - 1))
+        assert taken() < 2 * len(_LARGE) + (2 << 20)
+
+
+def test_of_messages_that_came_their_connection_keeps_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large they were: there may be many connections, which may be silent for an hour. Nor does one that waits
+    for a channel keep more of its message than once what is put.
+    """
+    asked, free = threading.Event(), threading.Event()
+
+    def put(_batch: EventBatch, _stop: Stop) -> bool:
+        asked.set()
+        return free.wait(PATIENCE)
+
+    with serving("forward", field="m") as served, served.connect() as peer, _traced() as taken:
+        monkeypatch.setattr(served.outlet, "put_until", put)
+        peer.sendall(_LARGE)
+        passed(asked)
+        assert taken() < len(_LARGE) + (1 << 20)
+        free.set()
+        assert answers(peer, 1) == [{"ack": "c"}]
+        eventually(lambda: served.source._budget.left == served.source._budget.size)
+        assert taken() < 1 << 20
+
+
+@contextmanager
+def _traced() -> Iterator[Callable[[], int]]:
+    """Asks for the bytes that came to be since."""
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_body_and_its_headers_come_through_both(tmp_path: Path) -> None:

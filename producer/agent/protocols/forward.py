@@ -20,6 +20,8 @@ import msgpack
 
 #: Of an array, and of a record: memory for these is taken before they have come.
 _MOST_ITEMS, _MOST_FIELDS = 1 << 17, 1 << 14
+#: Bytes that an unpacker takes at first.
+_LEAST = 1 << 16
 _TIME = struct.Struct(">II")
 _EVENT_TIME = 0
 
@@ -36,6 +38,7 @@ def unpacker(most_bytes: int) -> Any:
         raw=False,
         unicode_errors="surrogateescape",
         strict_map_key=False,
+        read_size=min(_LEAST, most_bytes),
         max_buffer_size=most_bytes,
         max_array_len=_MOST_ITEMS,
         max_map_len=_MOST_FIELDS,

@@ -30,7 +30,7 @@ class Budget:
         with self._lock:
             of_peer = self._of_peers[peer] + size
             fits = size <= self.left and (of_peer <= self._most_of_peer or not within_share)
-            if fits:
+            if fits and size:  # an address that holds nothing is not kept
                 self.left -= size
                 self._of_peers[peer] = of_peer
         return fits

@@ -133,6 +133,8 @@ class Conversation(ABC):
 class CallSource(ABC):
     """See the module."""
 
+    endless = True
+
     def __init__(self, options: CallOptions, context: Context) -> None:
         self._options, self._counters = options, context.counters
         self._budget, self._intake = Budget(options.max_memory, options.max_frame), Intake(context)

@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from ...loggers import get_logger
@@ -36,6 +37,8 @@ _log = get_logger("producer.agent.source.forward")
 _READ = 1 << 18
 #: Events of one batch.
 _MOST_EVENTS = 10_000
+#: What has come of a message is there so often: as its bytes, and where its end is looked for.
+_COPIES = 2
 #: Bytes of a message that is taken apart at once; of others one at a time.
 _SMALL = 1 << 14
 #: Bytes of a message whose events are not packed, or of what stands behind packed ones: as objects they are up to 64
@@ -68,7 +71,10 @@ class ForwardSource:
         shared_key: str | None = option(None, secret=True, doc="what peers must know, too")
         max_frame: int = option(16 << 20, least=1024, unit="bytes", doc="bytes of a message, packed and unpacked")
         max_memory: int = option(
-            128 << 20, least=1024, unit="bytes", doc="bytes of messages that have not come whole, of all peers"
+            128 << 20,
+            least=1024,
+            unit="bytes",
+            doc="bytes of messages that have not come whole, of all peers, each twice",
         )
         frame_timeout: float = option(60.0, least=0.001, doc="seconds that a message may take to come")
 
@@ -78,7 +84,7 @@ class ForwardSource:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._counters = options, context.counters
-        self._budget, self._intake = Budget(options.max_memory, options.max_frame), Intake(context)
+        self._budget, self._intake = Budget(options.max_memory, _COPIES * options.max_frame), Intake(context)
         self._turns = threading.BoundedSemaphore(1)
         self.server = TcpServer(options, [options.port], context, self._serve)
 
@@ -123,24 +129,29 @@ class ForwardSource:
     def _take(self, connection: Connection, incoming: _Incoming) -> bool:
         """Put what has come whole, and acknowledge it; whether the connection goes on."""
         pending = _Pending()
-        try:
-            for frame in incoming.frames():
-                with self._turn(frame):
-                    whole = len(pending.events)
-                    try:
-                        for event in self._events(frame, pending):
-                            pending.events.append(event)
-                            if len(pending.events) >= _MOST_EVENTS:
-                                if not self._put(connection, pending):
-                                    return False
-                                whole = 0
-                    except _BadMessageError:
-                        del pending.events[whole:]
-                        raise
+        try:  # no message's bytes are kept while a channel is waited for
+            if not all(self._add(frame, pending, connection) for frame in incoming.frames()):
+                return False
         except _BadMessageError:
             self._put(connection, pending)
             raise
         return self._put(connection, pending)
+
+    def _add(self, frame: bytes, pending: _Pending, connection: Connection) -> bool:
+        """Take a message apart, and put what it has in parts if it is much; False if the source ended meanwhile."""
+        with self._turn(frame):
+            whole = len(pending.events)
+            try:
+                for event in self._events(frame, pending):
+                    pending.events.append(event)
+                    if len(pending.events) >= _MOST_EVENTS:
+                        if not self._put(connection, pending):
+                            return False
+                        whole = 0
+            except _BadMessageError:
+                del pending.events[whole:]
+                raise
+        return True
 
     @contextmanager
     def _turn(self, frame: bytes) -> Iterator[None]:
@@ -247,9 +258,9 @@ class _Incoming:
         self._connection, self._options, self._stop = connection, options, stop
         self._held = Holding(budget, connection.peer)
         # Where a message ends is found when its last piece is read, with what comes behind it.
-        self._ends = unpacker(options.max_frame + _READ)
+        self._unpacker = partial(unpacker, options.max_frame + _READ)
         self._buffer = bytearray()
-        self._start = 0
+        self._ends, self._start = self._unpacker(), 0
         self._until: float | None = None
 
     def more(self) -> bool:
@@ -268,12 +279,15 @@ class _Incoming:
         """Messages that are whole."""
         while (end := self._next_end()) is not None:
             size = end - self._start
-            frame = bytes(self._buffer[:size])
+            with memoryview(self._buffer) as buffer:
+                frame = bytes(buffer[:size])
             del self._buffer[:size]
             self._start = end
             yield frame
         if len(self._buffer) > self._options.max_frame:
             raise _BadMessageError(f"it sent a message of more than {self._options.max_frame} bytes (max_frame)")
+        if self._start and len(self._buffer) <= _SMALL:
+            self._look_from_here()
 
     def one(self) -> Any:
         """The next message."""
@@ -285,15 +299,20 @@ class _Incoming:
 
     def settle(self) -> None:
         """Of what came only the message that is not whole is still needed."""
-        self._held.keep(len(self._buffer))
+        self._held.keep(_COPIES * len(self._buffer))
 
     def close(self) -> None:
         """Its bytes are needed no more."""
         self._held.keep(0)
 
+    def _look_from_here(self) -> None:
+        """Look for ends by another unpacker: one keeps the memory that its largest message took."""
+        self._ends, self._start = self._unpacker(), 0
+        self._ends.feed(self._buffer)
+
     def _hold(self, size: int, until: float) -> None:
         """Wait for memory for what came; meanwhile nothing more is read, and the peer waits."""
-        while not self._held.take(size):
+        while not self._held.take(_COPIES * size):
             left = until - time.monotonic()
             if left <= 0:
                 raise _BadMessageError(

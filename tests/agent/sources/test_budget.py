@@ -33,3 +33,13 @@ def test_what_is_made_of_a_message_has_no_share() -> None:
     assert holding.take(50)
     assert holding.take(50, within_share=False)
     assert not holding.take(1, within_share=False)
+
+
+def test_an_address_that_holds_nothing_is_not_kept() -> None:
+    """There are more of them than there is memory."""
+    budget = Budget(100, 10)
+    for size in (5, 0):
+        holding = Holding(budget, "a")
+        assert holding.take(size)
+        holding.keep(0)
+    assert not budget._of_peers
