@@ -193,6 +193,17 @@ def test_what_a_message_says_of_itself_becomes_headers(cluster: str, topic: str,
     assert outlet.bodies == [b"a", b"b", b"c"]
 
 
+def test_what_found_no_room_in_the_client_is_given_up_with_all_that_came_before_it(tmp_path: Path) -> None:
+    """It goes back to the channel, and comes again from there: none of it is delivered meanwhile."""
+    config = {"queue.buffering.max.messages": "2", "delivery.timeout.ms": "60000"}
+    options = KafkaSink.Options(bootstrap_servers="127.0.0.1:1", topic="t", timeout=0.2, config=config)
+    sink = KafkaSink(options, context(tmp_path))
+    with pytest.raises(SinkError, match="no room in the client's queue"):
+        sink.write([EventBatch.of_lines(b"a\nb\nc\n")])
+    assert sink._producer.flush(1) == 0
+    sink.close()
+
+
 def test_a_channel_that_is_full_does_not_cost_the_membership(cluster: str, topic: str, tmp_path: Path) -> None:
     """While there is no room for longer than a member may be silent, it stays in the group, and nothing is lost."""
     client = Producer({"bootstrap.servers": cluster})

@@ -170,6 +170,7 @@ class KafkaSink:
                 return
             except BufferError as error:  # the client's queue is full
                 if deadline.expired(self._clock) or self._ends():
+                    self._producer.purge()
                     raise SinkError(f"no room in the client's queue within {self._options.timeout:.0f} s") from error
                 self._producer.poll(_POLL_SECONDS)
             except KafkaException as error:
