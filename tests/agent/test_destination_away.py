@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer as KafkaProducer
 
-from producer.agent import Agent, EventBatch
+from producer.agent import Agent, EventBatch, routing, sink_runner
 from producer.agent.config import parse_toml
 from producer.agent.registry import BUILT_IN
 from producer.server import LogHubServer
@@ -21,6 +22,7 @@ from producer.server.faults import Fault, answer, cut, delay
 from tests.support.waiting import eventually
 
 from .components import made
+from .killing import soon
 from .sources.test_journald import Journal
 from .sources.test_loghub import send
 from .test_kafka import cluster
@@ -29,6 +31,8 @@ __all__ = ["cluster"]
 
 #: Events of each source, those of a delivery, and those that a channel has room for.
 _COUNT, _PART, _ROOM = 120, 10, 30
+#: Seconds that anything may take.
+_PATIENCE = 60.0
 #: Types that nobody gives events, or that lose what comes while a channel is full, as datagrams do.
 _BESIDE = {"sequence", "stress", "syslog_udp", "netcatudp"}
 
@@ -58,7 +62,7 @@ def _by_hand(ok: bytes) -> Deliver:
     """On a connection, until as many answers came."""
 
     def deliver(_folder: Path, address: tuple[str, int], lines: list[bytes]) -> None:
-        with socket.create_connection(address, 60) as peer:
+        with socket.create_connection(address, _PATIENCE) as peer:
             peer.sendall(b"".join(line + b"\n" for line in lines))
             peer.shutdown(socket.SHUT_WR)
             found = b""
@@ -179,16 +183,17 @@ class _World:
         try:
             yield
         finally:
+            end = time.monotonic() + _PATIENCE
             for thread in threads:
-                thread.join(60)
+                thread.join(max(0.0, end - time.monotonic()))
+            assert self.agent.stop(_PATIENCE)
             assert not any(thread.is_alive() for thread in threads)
-            assert self.agent.stop(60)
 
     def _give(self, kind: str) -> None:
-        eventually(lambda: kind in self.agent._reading, kind, 60)
+        eventually(lambda: kind in self.agent._reading, kind, _PATIENCE)
         server, address = getattr(self.agent._reading[kind], "server", None), None
         if server is not None:
-            assert server.listening.wait(60)
+            assert server.listening.wait(_PATIENCE)
             address = server.addresses[0]
         for start in range(0, _COUNT, _PART):
             _SOURCES[kind][1](self._folder / kind, address, _LINES[start : start + _PART])
@@ -203,6 +208,13 @@ class _World:
         return [int(str(log.fields["content"])[-3:]) for log in self._server.logs("p", kind)]
 
 
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is tried again soon, however often it has."""
+    for module in (routing, sink_runner):
+        monkeypatch.setattr(module, "_LONGEST_PAUSE", 0.2)
+
+
 @pytest.mark.parametrize(
     "fault",
     [cut("before_body"), answer(403, "WriteQuotaExceed"), answer(401, "Unauthorized"), delay(2.0)],
@@ -214,9 +226,9 @@ def test_sources_wait_and_lose_nothing(fault: Fault, tmp_path: Path, cluster: st
         world = _World(tmp_path, server, cluster)
         server.faults.add(fault, operation="PutLogs")
         with world.giving():
-            eventually(world.held_up, "full channels", 60)
+            soon(world.held_up, "full channels")
             server.faults.clear()
             for kind in _SOURCES:
-                eventually(lambda: server.count("p", kind) >= _COUNT, f"all events of {kind}", 60)  # noqa: B023  # at once
+                soon(lambda: server.count("p", kind) >= _COUNT, f"all events of {kind}")  # noqa: B023  # called at once
         for kind in _SOURCES:
             assert world.arrived(kind) == list(range(_COUNT)), kind
