@@ -68,11 +68,7 @@ class Losses:
         self._told.update(event.sequence for event in waiting)
         self._found = [lost_batch(event) for event in (*events, *waiting)], others
 
-    def begin(
-        self,
-        furthest: Callable[[str], int] = lambda _name: 0,
-        read_again: Callable[[Collection[str]], object] = lambda _names: None,
-    ) -> None:
+    def begin(self, furthest: Callable[[str], int], read_again: Callable[[Collection[str]], object]) -> None:
         """All channels are open, and no source has begun that was not at work before; calling it again changes little.
 
         :param furthest: up to where other channels have what was read under a name, if they take turns with this one.

@@ -66,7 +66,7 @@ def spillable_channel(state: Path, name: str = "c", **options: Any) -> BatchChan
 
 
 def _begun(channel: BatchChannel) -> BatchChannel:
-    channel.losses.begin()
+    channel.losses.begin(lambda _name: 0, lambda _names: None)
     return channel
 
 

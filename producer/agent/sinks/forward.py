@@ -11,7 +11,7 @@ import gzip
 import os
 import socket
 from base64 import b64encode
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -103,22 +103,21 @@ class ForwardSink:
         """One for each tag, by its chunk."""
         from ..protocols.forward import packed  # noqa: PLC0415
 
-        entries: dict[str, bytearray] = {}  # objects of short events would need many times their bytes
+        entries = defaultdict[str, bytearray](bytearray)  # objects of short events would need many times their bytes
         counts = Counter[str]()
         now = round(self._clock.time() * 1000)
         for batch in batches:
             for headers, body in batch.events():
                 tag = headers.get(self._options.tag_header) or self._options.tag
-                entries.setdefault(tag, bytearray()).extend(packed(self._entry(headers, body, now)))
+                entries[tag] += packed(self._entry(headers, body, now))
                 counts[tag] += 1
         found: dict[str, bytes] = {}
-        for tag, each in entries.items():
+        for tag, data in entries.items():
             chunk = b64encode(os.urandom(16)).decode()
             more: dict[str, Any] = {"size": counts[tag], "chunk": chunk}
-            data = bytes(each)
             if self._options.compress:
-                data, more["compressed"] = gzip.compress(data, 1), "gzip"
-            found[chunk] = packed([tag, data, more])
+                more["compressed"] = "gzip"
+            found[chunk] = packed([tag, gzip.compress(data, 1) if self._options.compress else data, more])
         return found
 
     def _entry(self, headers: Mapping[str, str], body: bytes, now: int) -> list[Any]:

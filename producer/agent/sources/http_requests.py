@@ -58,7 +58,6 @@ class Limits:
         """A request needs so many bytes more, until it is released.
 
         :param came: they came, and are not what is made of that.
-
         :raises RequestError: there is no memory for it now, or never.
         """
         if request.held.size + size > self.budget.size:

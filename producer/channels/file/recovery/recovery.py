@@ -433,9 +433,7 @@ def give_up_room(disk: Disk, file: int, size: int, offset: int) -> int:
     return content
 
 
-def bring_to_disk(
-    disk: Disk, segment: Segment, size: int, unsure_from: int | None = None, whole: int | None = None
-) -> None:
+def bring_to_disk(disk: Disk, segment: Segment, size: int, unsure_from: int | None, whole: int | None) -> None:
     """Sync a segment, of which a sync may have failed in the process before.
 
     The system keeps then what it could not write, and takes it for written: to write it once more makes the sync true.
