@@ -50,6 +50,11 @@ def refuse_reentry() -> None:
         )
 
 
+def stands_on(call: Callable[..., object]) -> bool:
+    """Whether a function is being called on this thread: then a handler of a signal has interrupted it."""
+    return any(frame.f_code is call.__code__ for frame in _frames(sys._getframe(1)))
+
+
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame

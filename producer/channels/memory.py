@@ -169,6 +169,9 @@ class MemoryChannel:
     :raises ConfigError: a value out of range.
     """
 
+    #: See :class:`~producer.interfaces.Channel`.
+    survives_close = False
+
     def __init__(
         self,
         capacity: int = CAPACITY,

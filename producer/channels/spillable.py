@@ -113,6 +113,9 @@ class SpillableChannel:
     :param clock: the time; the system's by default.
     """
 
+    #: See :class:`~producer.interfaces.Channel`.
+    survives_close = False
+
     def __init__(
         self, memory: MemoryChannel, overflow: Channel, *, name: str | None = None, clock: Clock | None = None
     ) -> None:

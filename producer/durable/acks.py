@@ -76,6 +76,7 @@ class Acks:
 
     :param channel: its name.
     :param dead_letters: None to count and forget what cannot be delivered.
+    :param lasts: whether the channel keeps what is left in it.
     :ivar counters: ``kept_back``: events that were taken, and that no further attempt of this producer concerns; they
         stay in the channel.
     :ivar parking: those of them whose streams may go on.
@@ -83,12 +84,17 @@ class Acks:
 
     keeps = True
 
-    def __init__(self, name: str, clock: Clock, channel: str, dead_letters: DeadLetters | None) -> None:
+    def __init__(
+        self, name: str, clock: Clock, channel: str, dead_letters: DeadLetters | None, *, lasts: bool = True
+    ) -> None:
         self._name = name
+        where = (
+            f"it is stored in channel {channel}, and the next producer on it delivers it"
+            if lasts
+            else f"what channel {channel} had in memory is lost, and the next producer on it delivers the rest"
+        )
         self.abandonment = Abandonment(
-            "LeftInChannel",
-            f"the producer was closed before the record could be delivered: it is stored in channel {channel}, and "
-            "the next producer on it delivers it",
+            "LeftInChannel", f"the producer was closed before the record could be delivered: {where}"
         )
         self._clock = clock
         self._dead_letters = dead_letters

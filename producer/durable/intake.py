@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from .. import patience
-from ..clock import Clock, Deadline
+from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ..errors import (
     ChannelClosedError,
     ChannelFullError,
@@ -26,7 +26,7 @@ from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.open_records import RECORD_OVERHEAD
 from ..pipeline.pipeline import Pipeline
 from ..records import StreamKey, plain
-from ..reentry import may_hold
+from ..reentry import may_hold, stands_on
 from ..results import Callback
 from ..wording import counted
 from .event_format import ident_of, numbered, write_event
@@ -69,6 +69,7 @@ class Intake:
         self._start, self._stopped, self._leave = start, stopped, leave
         self._put_at_once: _PutAtOnce | None = getattr(channel, "put_at_once", None)
         self._turns = NumberTurns(clock)
+        self._ends = WaitingRoom(clock, LOOK_AGAIN)  # of who waits for sends to end
         self.refusing = False
 
     def bounded(self, pieces: Iterable[Piece]) -> list[Piece]:
@@ -110,12 +111,27 @@ class Intake:
         futures = list[StoredFuture]()
         try:
             self._registry.open(len(pieces), callback, futures)
+            if self.refusing:  # whoever closes has looked for sends, and this one was not there
+                raise ProducerClosedError("the producer is closed")
             self._store(pieces, futures)
         except BaseException:
             self._registry.withdraw(futures)
             raise
+        finally:
+            if self.refusing:
+                self._ends.wake_all()
         self._pipeline.counters.add("accepted", logs)
         return list(futures)
+
+    def wait_ended(self, deadline: Deadline) -> None:
+        """After :attr:`refusing` was set: wait until every send that began before has stored its records, or failed.
+
+        It does not wait in a handler of a signal that has interrupted one, which goes on only after the handler.
+        """
+        if stands_on(Intake.store):
+            return
+        begun = self._registry.begun()
+        self._ends.wait_until(lambda: not self._registry.any_begun(begun), deadline)
 
     def _store(self, pieces: Sequence[Piece], futures: Sequence[StoredFuture]) -> None:
         """Store all of them; of a stream with a ``SequenceKey`` they have one count."""

@@ -57,6 +57,7 @@ class DurablePipeline:
     :param channel: where records wait; it belongs to the pipeline from now on, which closes it.
     :param dead_letter: where those go that cannot be delivered; likewise.
     :param orphaned: as of :class:`Pipeline`, as are the others.
+    :ivar survives_close: whether the next producer on the channel finds what stays in it.
     :ivar sink_error: what the sink raised when it was closed; None if nothing.
     :raises ChannelClosedError: the channel is closed.
     """
@@ -80,7 +81,8 @@ class DurablePipeline:
         self.sink_error: Exception | None = None
         instance = os.urandom(INSTANCE_SIZE)
         self._dead_letters = None if dead_letter is None else DeadLetters(dead_letter, clock, name)
-        self.acks = Acks(name, clock, channel.name, self._dead_letters)
+        self.survives_close = bool(getattr(channel, "survives_close", True))
+        self.acks = Acks(name, clock, channel.name, self._dead_letters, lasts=self.survives_close)
         notes: Notes | None = getattr(channel, "notes", None)
         intents = None if notes is None else Intents(notes, self._in_flight)
         self.pipeline = Pipeline(
@@ -237,6 +239,10 @@ class DurablePipeline:
     def refuse(self) -> None:
         """Store nothing more."""
         self._intake.refusing = True
+
+    def wait_put(self, deadline: Deadline) -> None:
+        """After :meth:`refuse`: wait until the sends that began before are in the channel, or have failed."""
+        self._intake.wait_ended(deadline)
 
     def flush(self, timeout: float | None) -> None:
         """Wait until everything in the channel is settled, its callbacks have run, and the channel knows.

@@ -179,6 +179,24 @@ class Registry:
                     self._heeded[number] = future
         return futures
 
+    @may_hold
+    def begun(self) -> list[StoredFuture]:
+        """Those whose puts have begun, and have not ended."""
+        with self.lock:
+            return [future for future in (*self._held_futures(), *self._heeded.values()) if self._is_begun(future)]
+
+    @may_hold
+    def any_begun(self, futures: Sequence[StoredFuture]) -> bool:
+        """Whether the put of one of these has not ended yet."""
+        with self.lock:
+            return any(map(self._is_begun, futures))
+
+    def _is_begun(self, future: StoredFuture) -> bool:
+        holder = future._holder
+        if not isinstance(holder, Waiting) or holder.committed:
+            return False
+        return holder.number in self._held or holder.number in self._heeded  # else it was withdrawn, or is claimed
+
     def withdraw(self, futures: Sequence[StoredFuture]) -> None:
         """These records were not put."""
         with self.lock:

@@ -1,9 +1,9 @@
 """The ordered end of a pipeline behind a channel, under one absolute deadline.
 
-``send`` raises from now on. Feeding, deliveries and retries go on for ``drain_timeout_ms``, or half of the time if
-that is less; then the feeder ends, nothing new is sent, and what is with the server at that moment gets the rest of the
-time. Whatever is not settled then stays in the channel, and its futures say so. In order: feeder → accumulator → retry
-queue → mover → IO pool → acks → handlers → sink → channels.
+``send`` raises from now on; those that have begun are waited for. They, feeding, deliveries and retries go on for
+``drain_timeout_ms``, or half of the time if that is less; then the feeder ends, nothing new is sent, and what is with
+the server at that moment gets the rest of the time. Whatever is not settled then stays in the channel, and its futures
+say so. In order: feeder → accumulator → retry queue → mover → IO pool → acks → handlers → sink → channels.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class DurableCloser:
         left = deadline.remaining(durable.clock)
         patience = pipeline.drain_timeout if left is None else min(pipeline.drain_timeout, left / 2)
         phase = Deadline.after(durable.clock, patience)
+        durable.wait_put(phase)
         durable.feeder.wait_fed(durable.put, phase)
         pipeline.accumulator.wait_settled(pipeline.submit_open(), phase)
 
@@ -88,6 +89,7 @@ class DurableCloser:
         where = f"channel {durable.channel.name}"
         if left:
             events = counted(left, "event stays", "events stay")
-            _log.info("%s: closed; %s in %s for the next producer on it", durable.name, events, where)
+            end = "for the next producer on it" if durable.survives_close else "and what of it is in memory is lost"
+            _log.info("%s: closed; %s in %s %s", durable.name, events, where, end)
         else:
             _log.info("%s: closed; nothing is left in %s", durable.name, where)

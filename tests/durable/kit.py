@@ -26,6 +26,8 @@ class KeptChannel(MemoryChannel):
     :ivar closes: how often it was closed.
     """
 
+    survives_close = True
+
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.closes = 0

@@ -27,7 +27,7 @@ from producer import (
     Result,
     SendFuture,
 )
-from producer.channels import ProcessFileChannel
+from producer.channels import MemoryChannel, ProcessFileChannel, SpillableChannel
 from producer.durable.event_format import read_event
 from producer.durable.shutdown import DurableCloser
 from producer.pipeline.shutdown import Shutdown
@@ -37,7 +37,7 @@ from tests.durable.kit import LOG, KeptChannel, by_hand, crashed, durable, file_
 from tests.support.closing import each_is_told_once, sent
 from tests.support.pipelines import config
 from tests.support.sinks import DeadSink, GatedSink
-from tests.support.waiting import PATIENCE, Call, eventually
+from tests.support.waiting import PATIENCE, Call, eventually, passed
 
 _BACKOFFS = ("base_retry_backoff_ms", "max_retry_backoff_ms")
 
@@ -320,7 +320,7 @@ def test_a_send_that_waits_for_room_hears_that_the_producer_closed(tmp_path: Pat
 def test_a_put_that_is_committed_after_the_sweep_of_close_is_settled_by_its_sender() -> None:
     """No instant of close leaves a future without an end."""
     channel = KeptChannel()
-    producer = durable(RecordingSink(), channel)
+    producer = durable(RecordingSink(), channel, drain_timeout_ms=0)  # for so long close waits for the put
     one = pipeline_of(producer)
     transaction, told = channel.transaction, []
 
@@ -343,6 +343,63 @@ def test_a_put_that_is_committed_after_the_sweep_of_close_is_settled_by_its_send
     eventually(lambda: len(told) == 1)
     assert len(channel.events()) == 1
     assert len(one.registry) == 0
+
+
+class _GatedChannel(KeptChannel):
+    """Holds commits that put until its gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came, self.gate = threading.Event(), threading.Event()
+
+    def _commit_at_once(self, transaction: Any, *arguments: Any) -> bool:
+        if transaction.puts:
+            self.came.set()
+            assert self.gate.wait(PATIENCE)
+        return super()._commit_at_once(transaction, *arguments)
+
+
+def test_a_send_that_had_begun_when_close_did_is_delivered_where_the_server_answers() -> None:
+    """Whatever instant close chose, what it accepted before is stored, fed and delivered, and its future says so."""
+    sink, channel = RecordingSink(), _GatedChannel()
+    producer = durable(sink, channel, drain_timeout_ms=60_000)
+    sender = Call(lambda: producer.send("p", "l", LOG))
+    passed(channel.came)
+    closing, one = Call(producer.close), pipeline_of(producer)
+    eventually(lambda: closing.done or (one._intake.refusing and one._intake._ends))
+    channel.gate.set()
+    assert sender.result().result(PATIENCE).successful
+    closing.result()
+    assert (values(sink), channel.events()) == (["b"], [])
+
+
+def test_a_send_that_is_only_about_to_begin_when_close_does_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Close does not wait for it, so it stores nothing that nobody would deliver, and raises."""
+    channel = KeptChannel()
+    producer = durable(RecordingSink(), channel)
+    producer.send("p", "l", LOG).result(PATIENCE)
+    monkeypatch.setattr(pipeline_of(producer)._intake, "_start", lambda: Call(producer.close).result())
+    with pytest.raises(ProducerClosedError):
+        producer.send("p", "l", LOG)
+    assert (channel.events(), len(pipeline_of(producer).registry)) == ([], 0)
+
+
+@pytest.mark.parametrize("spills", [False, True])
+def test_what_a_channel_in_memory_loses_by_close_is_said_to_be_lost(
+    caplog: pytest.LogCaptureFixture, spills: bool
+) -> None:
+    """The future does not promise another producer what this channel takes with it."""
+    memory = MemoryChannel(name="m")
+    channel = SpillableChannel(memory, KeptChannel(), name="m") if spills else memory
+    producer = durable(DeadSink(), channel, drain_timeout_ms=50)
+    future = producer.send("p", "l", LOG)
+    with caplog.at_level(logging.INFO):
+        producer.close(PATIENCE)
+    result = future.exception(0).result  # type: ignore[union-attr]
+    assert result.error_code == "LeftInChannel"
+    assert "what channel m had in memory is lost" in result.error_message
+    assert "1 event stays in channel m and what of it is in memory is lost" in caplog.text
+    assert "channel m: closed with 1 event that nobody had taken: it is lost" in caplog.text
 
 
 def test_fifty_threads_that_send_while_one_closes_have_one_outcome_each() -> None:
