@@ -27,6 +27,7 @@ from .query_tokens import split_query
 from .rendering import log_fields, pack_meta
 from .scan import scan, wants_scan
 from .search import Wanted, find_page, load_logs, searching
+from .spl import names_kept, steps_of
 from .spl_text import read_spl
 from .sql import SqlAnswer, check_length, run_sql
 
@@ -130,7 +131,8 @@ async def _scan(
     pipeline, wanted = read_spl(f"* | {text}"), parse_wanted(params, service.limits, keywords)
     is_forward = str(params.get("forward", True)).lower() != "false"
     scanned = await scan(service, call, wanted, pipeline, forward=is_forward)
-    logs = [_as_json(log, 0) for group in scanned.kept for log in group.iter_logs()]
+    render = _renderer(names_kept(steps_of(pipeline)))
+    logs = [render(log) for group in scanned.kept for log in group.iter_logs()]
     facts = {
         **_facts(len(logs), scanned.end - scanned.begin),
         "mode": 2,
@@ -140,6 +142,12 @@ async def _scan(
     found = await service.search(answer, _Found(logs, facts))
     await call.lease.resize(len(found.body))
     return found
+
+
+def _renderer(kept: set[str] | None) -> Callable[[StoredLog], str]:
+    """Logs as JSON, of topic and source only those that are kept."""
+    gone = () if kept is None else {"__topic__", "__source__"} - kept
+    return lambda log: json.dumps({name: text for name, text in log_fields(log).items() if name not in gone})
 
 
 def sql_answer(done: SqlAnswer, keywords: str, text: str) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,6 +126,26 @@ def _by_number(result: SqlResult, count: int) -> dict[int, dict[str, str]]:
     return found
 
 
+def names_kept(steps: Iterable[Step]) -> set[str] | None:
+    """Of all that the logs of a LogGroup share, the folded names of what is left of it; None is all.
+
+    A ``project`` keeps what it names, and the time: topic, source and tags are fields like others.
+    """
+    kept: set[str] | None = None
+    for step in steps:
+        if step.operator == "project":
+            named = {folded(old) for new, old in step.fields if folded(new) == folded(old)}
+            kept = named if kept is None else kept & named
+    return kept
+
+
+def steps_of(pipeline: Pipeline) -> Iterator[Step]:
+    """What a pipeline does to the fields of logs, but for what it takes out of them."""
+    for part in pipeline:
+        if isinstance(part, Calculation):
+            yield from part.steps
+
+
 def _change(raw: bytes, rows: list[dict[str, str] | None], steps: list[Step]) -> bytes:
     """An encoded LogGroup with those of its logs that have a row."""
     group = parse_group(raw)
@@ -139,7 +160,19 @@ def _change(raw: bytes, rows: list[dict[str, str] | None], steps: list[Step]) ->
     remaining = [log for log, _ in logs]
     del group.Logs[:]
     group.Logs.extend(remaining)
+    _keep_shared(group, names_kept(steps))
     return bytes(group.SerializeToString())
+
+
+def _keep_shared(group: Any, kept: set[str] | None) -> None:
+    if kept is None:
+        return
+    for name, field in (("__topic__", "Topic"), ("__source__", "Source")):
+        if name not in kept:
+            group.ClearField(field)
+    tags = [tag for tag in group.LogTags if folded(f"__tag__:{tag.Key}") in kept]
+    del group.LogTags[:]
+    group.LogTags.extend(tags)
 
 
 def _take_steps(fields: _Fields, shared: _Fields, row: dict[str, str], steps: list[Step]) -> _Fields:
@@ -152,6 +185,9 @@ def _take_steps(fields: _Fields, shared: _Fields, row: dict[str, str], steps: li
             values: dict[str, Any] = {folded(key): value for key, value in [*shared, *fields]}
             new = [(name, values[folded(old)]) for name, old in step.fields if folded(old) in values]
         new = [(name, value) for name, value in new if (name, value) not in shared]
+        kept = names_kept([step])
+        if kept is not None:
+            shared = [pair for pair in shared if folded(pair[0]) in kept]
         gone = _gone(step, new)
         fields = [] if step.operator == "project" else [pair for pair in fields if folded(pair[0]) not in gone]
         fields += new

@@ -116,6 +116,31 @@ def test_a_page_without_any_log_ends_only_at_the_end(logs: Client, monkeypatch: 
     assert (found, meta["phraseQueryInfo"]["scanAll"]) == ([], True)
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("project n", {"n": "1"}),
+        ("project number = n | where number = '1'", {"number": "1"}),
+        ('project "__tag__:pod", n', {"n": "1", "__tag__:pod": "p-1"}),
+        ("project __topic__, where_from = __source__", {"__topic__": "app", "where_from": "10.0.0.1"}),
+        ("project n, __topic__ | project n | extend host = 'web'", {"n": "1", "host": "web"}),
+        ('project n | project __topic__, "__tag__:zone"', {}),
+        ("parse-kv kv, '&', '=' | project a", {"a": "b"}),
+    ],
+)
+def test_project_leaves_the_time_and_what_it_names(query: str, expected: dict[str, str]) -> None:
+    """Topic, source and tags are fields like others: a log has of them what was named, also where they are changed."""
+    with LogHubServer() as server, Client(server) as client:
+        group = LogGroup(Topic="app", Source="10.0.0.1")
+        for key, value in (("pod", "p-1"), ("zone", "z"), ("__pack_id__", "1-2")):
+            group.LogTags.add(Key=key, Value=value)
+        log = group.Logs.add(Time=T, Time_ns=5)
+        for key, text in {"n": "1", "kv": "a=b"}.items():
+            log.Contents.add(Key=key, Value=text.encode())
+        client.put(bytes(group.SerializeToString()))
+        assert ask(client, f"* | {query}")[0] == [{"__time__": str(T), "__time_ns_part__": "5", **expected}]
+
+
 def test_without_scan_mode_it_is_refused_with_what_to_say(logs: Client) -> None:
     """SQL works in scan mode as without it; SPL that cannot be read is an error."""
     wanted = {"from": str(T), "to": str(T + 1000)}

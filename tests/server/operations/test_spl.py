@@ -100,6 +100,22 @@ def test_operators_change_fields(logs: Client, query: str, expected: dict[str, b
 
 
 @pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("* | project a", ("", "", [])),
+        ('* | project a, __topic__, "__TAG__:pod"', ("web", "", ["pod"])),
+        ("* | project-away a", ("web", "10.0.0.1", ["pod"])),
+    ],
+)
+def test_project_takes_from_a_log_group_what_it_does_not_name(
+    logs: Client, query: str, expected: tuple[str, str, list[str]]
+) -> None:
+    """Topic, source and tags, which all of its logs share, are fields like others."""
+    group = pull(logs, query)[0][0]
+    assert (group.Topic, group.Source, [tag.Key for tag in group.LogTags]) == expected
+
+
+@pytest.mark.parametrize(
     ("query", "said"),
     [
         ("status: 200 | where a = 'x'", "'*'"),
