@@ -6,11 +6,16 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Our own client programs, with the compiled twins and with the pure ones; all other names are those of
-#: :data:`tests.benchmarks.peers.PEERS`.
-OURS = ("ours", "pure", "encoding", "encoding_pure", "integrations")
+#: Our own client programs, with the compiled twins and with the pure ones, and the one whose libraries run without us;
+#: all other names are those of :data:`tests.benchmarks.peers.PEERS`.
+OURS = ("ours", "pure", "encoding", "encoding_pure", "integrations", "libraries")
 #: How a client is called, where that is not by its name.
-TITLES = {"pure": "ours, pure", "encoding_pure": "encoding, pure", "integrations": "ours"}
+TITLES = {
+    "pure": "ours, pure",
+    "encoding_pure": "encoding, pure",
+    "integrations": "ours",
+    "libraries": "without LogHub",
+}
 #: The run of the official producer, in most cases.
 OFFICIAL = "official: send"
 #: The linger of all clients where the time until the acknowledgement is taken, milliseconds.

@@ -132,8 +132,11 @@ _RECORDS = {
     "integrations: loguru": 40_000,
     "integrations: opentelemetry": 30_000,
     "python_sdk: logging": 10_000,
-    "integrations: FileHandler": 60_000,
+    "without LogHub: FileHandler": 60_000,
+    "without LogHub: structlog": 60_000,
+    "without LogHub: loguru": 20_000,
 }
+_SCRAPES = ("integrations: prometheus", "without LogHub: prometheus")
 
 
 def _integrations() -> Iterator[Case]:
@@ -145,15 +148,25 @@ def _integrations() -> Iterator[Case]:
         runs=runs,
         against="python_sdk: logging",
         most_rounds=3,
-        note="`python_sdk: logging` is its `QueuedLogHandler`; `ours: FileHandler` is that of the standard library, "
-        "which writes the same fields into a file.",
+        note="`python_sdk: logging` is its `QueuedLogHandler`. What runs without LogHub writes the same fields into a "
+        "file: `FileHandler` of the standard library, structlog its JSON by `WriteLoggerFactory`, loguru its text with "
+        "`enqueue=True`.",
     )
     yield Case(
         id="integrations-latency",
         title="How long a call of a logging library takes, 2,000 records/s",
         kind="latency",
         runs={name: dataclasses.replace(run, count=0, rate=2000, seconds=3) for name, run in runs.items()},
-        most_rounds=1,
+        most_rounds=3,
+    )
+    yield Case(
+        id="integrations-scrape",
+        title="How long a scrape of Prometheus takes, 50 scrapes/s",
+        kind="latency",
+        runs={_run(line).line: _run(line, rate=50, seconds=3) for line in _SCRAPES},
+        most_rounds=3,
+        note="`generate_latest` of a registry with `LogHubCollector` alone, and of one with the default collectors of "
+        "`prometheus_client`: process, platform, garbage.",
     )
 
 

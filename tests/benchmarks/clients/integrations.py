@@ -1,21 +1,19 @@
 """What applications log with, in front of this project's producer: ``logging``, structlog, loguru, OpenTelemetry; and
-``logging.FileHandler`` beside them.
+a scrape of Prometheus. :mod:`.libraries` has the same without LogHub.
 
 ``python -m tests.benchmarks.clients.integrations``. A record is a message and the log's fields, as each library has
 them: ``extra=``, keyword arguments, ``bind``, attributes. All options have their defaults, but who has no memory left
-waits. What is timed ends when everything is delivered, or in the file.
+waits. What is timed ends when everything is delivered.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any
 
 from producer import Producer, ProjectConfig
@@ -25,7 +23,7 @@ from .protocol import Answer, Job, paced, quantiles_of, serve, timed
 
 MESSAGE = "request served"
 
-#: Logs one record; how many of them are known to have come through, once all have been waited for.
+#: Logs one record, or scrapes once; how many are known to have come through, once all have been waited for.
 Front = tuple[Callable[[Log], object], Callable[[], int]]
 
 
@@ -46,7 +44,8 @@ def _stream(job: Job) -> dict[str, str]:
     return {"topic": topic, "source": source}
 
 
-def _logger(handler: logging.Handler) -> Callable[[Log], object]:
+def logger_of(handler: logging.Handler) -> Callable[[Log], object]:
+    """What logs one record, with that handler alone."""
     logger = logging.Logger("app.views", logging.INFO)  # noqa: LOG001 - of this job alone
     logger.addHandler(handler)
     return lambda log: logger.info(MESSAGE, extra=log)
@@ -59,7 +58,7 @@ def with_logging(job: Job) -> Iterator[Front]:
 
     with _producer(job) as producer:
         handler = LogHubHandler(producer, "p", "bench", on_full="wait", **_stream(job))
-        yield _logger(handler), functools.partial(_delivered, producer)
+        yield logger_of(handler), functools.partial(_delivered, producer)
         handler.close()
 
 
@@ -113,27 +112,27 @@ def with_opentelemetry(job: Job) -> Iterator[Front]:
         provider.shutdown()
 
 
-_FORMAT = (
-    "%(asctime)s %(levelname)s %(name)s %(pathname)s %(funcName)s %(lineno)d %(threadName)s %(process)d %(message)s "
-)
-
-
 @contextmanager
-def with_file(job: Job) -> Iterator[Front]:
-    """``FileHandler``: as many fields, a line each."""
-    names = logs_of(job.shape)[0]
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "app.log")
-        handler = logging.FileHandler(path)
-        handler.setFormatter(logging.Formatter(_FORMAT + " ".join(f"%({name})s" for name in names)))
+def with_prometheus(job: Job) -> Iterator[Front]:
+    """``LogHubCollector`` of a producer that has sent the logs of the shape."""
+    from prometheus_client import CollectorRegistry
 
-        def lines() -> int:
-            handler.flush()
-            with path.open("rb") as file:
-                return sum(1 for _ in file)
+    from producer.integrations.prometheus import LogHubCollector
 
-        yield _logger(handler), lines
-        handler.close()
+    with _producer(job) as producer:
+        producer.stream("p", "bench", **_stream(job)).send_many(logs_of(job.shape))
+        producer.flush()
+        registry = CollectorRegistry()
+        registry.register(LogHubCollector(producer))
+        yield scraping(registry, b"loghub_producer_logs_delivered_total")
+
+
+def scraping(registry: Any, name: bytes) -> Front:
+    """A scrape counts if the page has that metric."""
+    from prometheus_client import generate_latest
+
+    good: list[bool] = []
+    return lambda _log: good.append(name in generate_latest(registry)), lambda: sum(good)
 
 
 def _run(front_of: Callable[[Job], AbstractContextManager[Front]], job: Job) -> Answer:
@@ -154,19 +153,18 @@ def _run(front_of: Callable[[Job], AbstractContextManager[Front]], job: Job) -> 
     return answer
 
 
-WAYS: dict[str, Callable[[Job], AbstractContextManager[Front]]] = {
-    "logging": with_logging,
-    "structlog": with_structlog,
-    "loguru": with_loguru,
-    "opentelemetry": with_opentelemetry,
-    "FileHandler": with_file,
-}
-
-
-def ways() -> dict[str, Any]:
-    """What :func:`.protocol.serve` takes."""
-    return {name: functools.partial(_run, front_of) for name, front_of in WAYS.items()}
+def serve_fronts(fronts: Mapping[str, Callable[[Job], AbstractContextManager[Front]]]) -> None:
+    """Answer jobs by these fronts, each a way."""
+    serve({name: functools.partial(_run, front_of) for name, front_of in fronts.items()})
 
 
 if __name__ == "__main__":
-    serve(ways())
+    serve_fronts(
+        {
+            "logging": with_logging,
+            "structlog": with_structlog,
+            "loguru": with_loguru,
+            "opentelemetry": with_opentelemetry,
+            "prometheus": with_prometheus,
+        }
+    )
