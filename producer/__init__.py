@@ -16,9 +16,11 @@ A tour::
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as typing has it, which takes longer to import than a command to be there for a Ctrl-C
 if TYPE_CHECKING:
+    from typing import Any
+
     from .channels import FileChannel, MemoryChannel, ProcessFileChannel, SpillableChannel
     from .client import Producer
     from .config import HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy

@@ -9,16 +9,16 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from .exit_codes import ExitCode
-from .interrupts import INTERRUPTED, Interrupts
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from .commands import Command
+
+#: The exit code of a command that SIGINT has ended.
+_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,6 +26,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     An interrupt ends it with one line and 130, SIGTERM with 143, SIGHUP with 129, whatever it did at that moment.
     """
+    try:
+        return _main_with_signals(argv)
+    except KeyboardInterrupt:  # before that could tell it, or after
+        print("producer: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+
+
+def _main_with_signals(argv: Sequence[str] | None) -> int:
+    from .interrupts import Interrupts  # noqa: PLC0415  # as long as nothing is imported nothing is traced
+
     if sys.stderr is None:  # print would take the standard output in its place
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     arguments = _asked(arguments_of(sys.argv[1:]) if argv is None else list(argv))
@@ -44,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             # whatever the exit code is, unless another one follows.
             exec("")  # noqa: S102
             code = interrupts.tell(f"producer {name}" if name else "producer")
-        return interrupts.exit_code if code == INTERRUPTED else code
+        return interrupts.exit_code if code == _INTERRUPTED else code
 
 
 def arguments_of(words: Sequence[str]) -> list[str]:
@@ -68,6 +78,7 @@ def _main(arguments: Sequence[str], name: str | None, *, ends_process: bool) -> 
     import argparse  # noqa: PLC0415  # as above
 
     from .commands import COMMANDS, build_parser  # noqa: PLC0415
+    from .exit_codes import ExitCode  # noqa: PLC0415
 
     _spare_letters()
     if not arguments:  # who types the name alone wants to know what there is
@@ -82,6 +93,7 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
     import logging  # noqa: PLC0415  # it takes as long as all the rest of the help
 
     from ..errors import ConfigError, InvalidArgumentError, ProducerError  # noqa: PLC0415
+    from .exit_codes import ExitCode  # noqa: PLC0415
     from .output import tell_error  # noqa: PLC0415
     from .profiles import UsageError  # noqa: PLC0415
 

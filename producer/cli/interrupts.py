@@ -11,9 +11,6 @@ from typing import Any, Self
 
 from ..signal_handlers import Requests
 
-#: The exit code of a command that SIGINT has ended.
-INTERRUPTED = 128 + signal.SIGINT
-
 # What a command says that the signal has ended. A terminal that is closed, or whose connection is lost, sends SIGHUP.
 _WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "ended with its terminal (SIGHUP)"}
 

@@ -107,6 +107,29 @@ def test_command_that_is_still_imported_ends_with_one_line(
     assert err.splitlines() == [f"producer {command.split(maxsplit=1)[0]}: {words[number]}"]
 
 
+@pytest.mark.parametrize("command", ["count", "channel"])
+def test_command_that_has_imported_nothing_yet_ends_with_one_line(command: str, tmp_path: Path) -> None:
+    """Ctrl-C before there is what handles signals: what takes long to import is imported where one is told."""
+    text = "import time\nprint('importing', flush=True)\nwhile True:\n    time.sleep(0.05)\n"
+    (tmp_path / "typing.py").write_text(text)
+    known = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "producer", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=known | {"PYTHONPATH": str(tmp_path)},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "importing\n"
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (130, "producer: interrupted\n")
+
+
 def _texts(server: LogHubServer) -> list[str]:
     return [dict(log.contents)["content"] for log in server.logs("my-project", "app")]
 

@@ -19,8 +19,9 @@ import pytest
 
 from producer import Producer, ProjectConfig
 from producer.cli import main
+from producer.cli.output import writer
 from producer.cli.search import _write
-from producer.cli.times import time_of
+from producer.cli.times import shown, time_of
 from producer.reading.search import LogstoreSearch
 from producer.server import LogHubServer
 from producer.server.faults import answer
@@ -305,11 +306,12 @@ def test_count_adds_the_parts_of_the_histogram(run: Run, server: LogHubServer) -
     whole = json.dumps(parts).encode()
     server.faults.add(answer(200, "", body=half), times=1)
     server.faults.add(answer(200, "", body=whole))
-    assert run("count", "level: ERROR", "-o", "table") == (0, "7\n", "")
+    assert run("count", "level: ERROR", "-o", "table") == run("count", "level: ERROR") == (0, "7\n", "")
     assert server.requests[-1].query["type"] == "histogram"
     assert server.requests[-1].query["query"] == "level: ERROR"
     assert run("count", "-o", "jsonl")[1] == '{"count": 7}\n'
     assert run("count", "--histogram", "-o", "csv")[1] == "from,to,count\n1,2,3\n2,3,4\n"
+    assert run("count", "--histogram", "-o", "table")[1].splitlines()[1].startswith(shown(1))
 
 
 def test_sql_prints_the_rows(run: Run, server: LogHubServer) -> None:
@@ -376,6 +378,19 @@ def test_a_pipe_that_is_closed_is_no_page_that_failed(capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
+def test_what_was_found_when_ctrl_c_came_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever has waited long enough has what there was until then."""
+
+    def pages() -> Iterator[list[dict[str, str]]]:
+        yield [{"a": "2"}, {"a": "1"}]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _write(writer("jsonl"), pages(), newest_first=True)
+    out, err = capsys.readouterr()
+    assert (out, err) == ('{"a": "1"}\n{"a": "2"}\n', "only the newest 2 logs were found before this:\n")
+
+
 def test_search_refuses_sql(run: Run, filled: LogHubServer) -> None:
     """Its rows were asked for again with each page, and printed in reverse; the error says what asks for them."""
     code, out, err = run("search", "* | SELECT n ORDER BY n", "--limit", "1000")
@@ -438,6 +453,8 @@ def test_projects_and_logstores_are_created_and_listed(run: Run, server: LogHubS
     assert run("logstores", *target[:2], "-o", "csv")[1] == "logstoreName\nnew\n"
     details = json.loads(run("logstores", *target[:2], "--details")[1])
     assert (details["shardCount"], details["ttl"]) == (3, 7)
+    assert details["createTime"].endswith("Z")
+    assert run("create", "logstore", *target, "--if-not-exists", "--access-key-id", "nobody")[0] == 1
 
 
 def test_a_logstore_that_no_log_could_be_sent_to_is_not_created(run: Run, server: LogHubServer) -> None:
@@ -464,6 +481,7 @@ def test_check_says_whether_logs_would_arrive(run: Run, server: LogHubServer) ->
         (["search", "--from", "yesterday"], "--from must be now, a time ago such as -15m"),
         (["search", "--from", "1700000000000"], "are these milliseconds?"),
         (["search", "--from", "now", "--to", "-1h"], "--from now must be before --to -1h"),
+        (["search", "--from", "1700000000", "--to", "1700000000"], "must be before --to 1700000000"),
         (["search", "--from", "-1x"], "--from must be now, a time ago such as -15m"),
         (["search", "-l", ""], "--logstore is empty: leave it out, or give a value"),
         (["tail", "--grep", "("], "--grep (: "),

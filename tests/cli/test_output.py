@@ -6,7 +6,9 @@ import contextlib
 import errno
 import io
 import json
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -139,6 +141,24 @@ def test_csv_tells_of_columns_that_come_too_late(capsys: pytest.CaptureFixture[s
     assert "columns that came later and are not among the output: late" in told.err
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "table"])
+def test_what_follows_logs_has_each_at_once(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """As ``tail -f | grep`` does: nothing waits in a buffer for the next ones."""
+    pipe = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BufferedWriter(pipe)))  # type: ignore[type-var]
+    out = writer(kind, stream=True)
+    out.write([{"__time__": "1700000000", "__topic__": "t", "a": "seen"}])
+    assert b"seen" in pipe.getvalue()
+    if kind == "table":  # for people: the time, and what the log's sender gave it
+        assert pipe.getvalue().decode() == f"{shown(1_700_000_000)} a=seen\n"
+
+
+def test_a_value_that_is_nothing_is_shown_as_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """An SQL NULL, say, and no word for it."""
+    printed("table", {"a": None, "b": "x"}, {"a": 1, "b": "y"})
+    assert capsys.readouterr().out == "a  b\n   x\n1  y\n"
+
+
 def test_json_is_a_list_also_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever reads it finds JSON."""
     printed("json")
@@ -163,10 +183,14 @@ def test_progress_is_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Full(io.StringIO):
-    """An output on a disk that is full."""
+    """An output on a disk that is full, or of whose room this user has had his share."""
+
+    def __init__(self, error: int = errno.ENOSPC) -> None:
+        super().__init__()
+        self._error = error
 
     def write(self, _text: str) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(self._error, "No space left on device")
 
 
 def test_an_output_that_takes_nothing_is_told_in_a_sentence(
@@ -174,12 +198,27 @@ def test_an_output_that_takes_nothing_is_told_in_a_sentence(
 ) -> None:
     """A full disk, or none at all, with which nothing begins; nothing is traced."""
     full = "the output cannot be written: No space left on device"
-    for stream, told, code in ((Full(), full, 1), (None, "the standard output is closed", 2)):
+    for stream, told, code in (
+        (Full(), full, 1),
+        (Full(errno.EDQUOT), full, 1),
+        (None, "the standard output is closed", 2),
+    ):
         monkeypatch.setattr("sys.stdout", stream)
         assert main(["completion", "bash"]) == code
         said = capsys.readouterr().err
         assert said.startswith("producer completion: ")
         assert told in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(("end", "code", "lines"), [("> /dev/full", 1, 1), ("| exec 0<&-", 141, 0)])
+def test_an_output_that_ends_is_told_once(end: str, code: int, lines: int) -> None:
+    """The exit of the interpreter does not try it again, and trace what comes of it."""
+    command = f'"$@" completion zsh {end}; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(
+        ["bash", "-c", command, "bash", sys.executable, "-m", "producer"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (code, lines), done.stderr
 
 
 class Ended(io.StringIO):

@@ -43,8 +43,11 @@ def test_flags_go_over_the_environment_and_that_over_the_profile(config_file: Pa
 
 def test_secrets_of_a_profile_go_with_its_key_id_alone(config_file: Path) -> None:
     """A token of one key never signs with another; a secret above the file completes the id in it."""
-    found = settled(config_file, access_key_id="mine", access_key_secret="my-secret")
-    assert (found.access_key_id, found.access_key_secret, found.security_token) == ("mine", "my-secret", None)
+    for found in (
+        settled(config_file, access_key_id="mine", access_key_secret="my-secret"),
+        settled(config_file, flags={"access_key_id": "mine", "access_key_secret": "my-secret"}),
+    ):
+        assert (found.access_key_id, found.access_key_secret, found.security_token) == ("mine", "my-secret", None)
     assert settled(config_file, access_key_secret="other").access_key_id == "profile-id"
 
 
@@ -58,6 +61,11 @@ def test_a_profile_is_named_by_flag_environment_or_file(config_file: Path) -> No
     assert settled(config_file).endpoint == "https://of-the-profile"
     assert settled(config_file, '[profiles.default]\nproject = "d"').project == "d"
     assert settled(config_file, "") == Settings()
+
+
+def test_a_profile_of_the_file_goes_over_the_one_that_is_there_without_it(config_file: Path) -> None:
+    """Who names one ``local`` means his own."""
+    assert settled(config_file, '[profiles.local]\nproject = "mine"', profile="local") == Settings(project="mine")
 
 
 def test_the_profile_local_is_what_serve_listens_on(config_file: Path) -> None:
@@ -89,6 +97,32 @@ def test_a_wrong_file_is_told_in_words(config_file: Path, text: str, told: str) 
     assert told in str(error.value)
     assert str(config_file) in str(error.value)
     assert "hush" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_none_and_one_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """Also where a file stands in the place of its folder; what cannot be read may hold what matters."""
+    (tmp_path / "loghub-producer").write_text("")
+    environ = {"XDG_CONFIG_HOME": str(tmp_path)}
+    assert resolve(argparse.Namespace(), environ) == Settings()
+    (tmp_path / "loghub-producer").unlink()
+    path = tmp_path / "loghub-producer" / "config.toml"
+    path.mkdir(parents=True)
+    with pytest.raises(UsageError, match=f"{path} cannot be read: Is a directory"):
+        resolve(argparse.Namespace(), environ)
+
+
+def test_a_target_is_made_of_all_that_was_said(config_file: Path) -> None:
+    """The token signs with its key; a command that names a project means that one."""
+    found = settled(config_file)
+    config = found.project_config("another")
+    key = config.credentials.get_credentials()
+    assert (config.project, config.endpoint) == ("another", "https://of-the-profile")
+    assert (key.access_key_id, key.access_key_secret, key.security_token) == (
+        "profile-id",
+        "profile-secret",
+        "profile-token",
+    )
+    assert found.project_config().project == "profile-project"
 
 
 def test_a_file_with_secrets_that_others_can_read_is_warned_of(

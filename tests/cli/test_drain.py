@@ -1,0 +1,123 @@
+"""``producer channel drain``: what its figures count, and whom one directory that cannot be drained keeps waiting."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer import Producer, ProducerConfig
+from producer.agent.batch import EventBatch
+from producer.agent.event_format import write_batch
+from producer.channels import FileChannel
+from producer.cli.drain import _Sink
+from producer.errors import UnauthorizedError
+from producer.server import LogHubServer
+from producer.server.faults import answer, cut
+from producer.sinks.loghub.sink import LogHubSink
+from producer.testing import RecordingSink
+
+from .test_channel import _unreachable, leave
+from .test_channel_logs import Run, run, target
+
+__all__ = ["run", "target"]  # fixtures
+
+Target = Callable[[LogHubServer], None]
+
+
+def leave_event(directory: Path, logstore: str, *numbers: int) -> None:
+    """A directory with one more event, which a producer could not deliver."""
+    sink = RecordingSink()
+    sink.write = _unreachable  # type: ignore[method-assign]
+    config = ProducerConfig(linger_ms=100, drain_timeout_ms=0)
+    producer = Producer(sink=sink, config=config, channel=FileChannel(directory, minimum_free_space=0))
+    producer.stream("my-project", logstore).send_many([{"n": str(number)} for number in numbers])
+    producer.close(0.2)
+
+
+def test_a_directory_that_loghub_refuses_does_not_keep_the_others_waiting(
+    run: Run, tmp_path: Path, target: Target
+) -> None:
+    """It is told, and the exit code is 1."""
+    for name in ("a", "b"):
+        leave(tmp_path / "base" / name, 2)
+    with LogHubServer() as server:
+        target(server)
+        server.faults.add(answer(404, "LogStoreNotExist", "no such store"), operation="ListShards", times=1)
+        code, out, err = run("drain", "--all", tmp_path / "base")
+        assert (code, server.count("my-project", "app-log")) == (1, 2)
+    assert "nothing was taken from the channel: my-project/app-log: " in err
+    assert out.endswith("1 of 2 directories are delivered\n")
+
+
+def test_a_project_that_does_not_answer_is_asked_for_one_of_its_logstores(
+    run: Run, tmp_path: Path, target: Target
+) -> None:
+    """Each question may take a while; that it goes on is told, and what comes of it."""
+    for logstore in ("one", "two", "three"):
+        leave_event(tmp_path / "logs", logstore, 1)
+    with LogHubServer() as server:
+        target(server)
+        server.faults.add(cut("before_body"), operation="ListShards")
+        code, out, err = run("drain", tmp_path / "logs")
+        asked = {request.path for request in server.requests if request.operation == "ListShards"}
+    assert (code, len(asked), err.count("could not ask before the drain")) == (0, 1, 1)
+    assert "3 events delivered" in out
+
+
+def test_an_agent_s_events_behind_a_producer_s_are_not_drained(run: Run, tmp_path: Path, target: Target) -> None:
+    """Nobody here knows where they are to go: nothing is taken, and the exit code is 2."""
+    leave_event(tmp_path / "logs", "app-log", 1)
+    with FileChannel(tmp_path / "logs", minimum_free_space=0) as channel, channel.transaction() as transaction:
+        transaction.put(write_batch(EventBatch.of_events([({}, b"one")])))
+    with LogHubServer() as server:
+        target(server)
+        code, _, err = run("drain", tmp_path / "logs")
+        assert (code, "batches of an agent's" in err, server.requests) == (2, True, [])
+    with FileChannel(tmp_path / "logs", minimum_free_space=0) as channel:
+        assert channel.stats().size == 2
+
+
+def test_an_event_that_was_cut_and_refused_counts_once(run: Run, tmp_path: Path, target: Target) -> None:
+    """The dead letters have both of its halves, the figures the one that was left."""
+    leave_event(tmp_path / "logs", "app-log", *range(4))
+    with LogHubServer() as server:
+        target(server)
+        server.faults.add(answer(413, "PostBodyTooLarge", "cut it"), operation="PutLogs", times=1)
+        server.faults.add(answer(400, "InvalidFormat", "no"), operation="PutLogs")
+        code, out, _ = run("drain", tmp_path / "logs")
+    assert (code, "0 events delivered, 1 refused for good, 0 damaged, 0 left" in out) == (1, True), out
+    with FileChannel(tmp_path / "logs.dead-letter", minimum_free_space=0) as refused:
+        assert refused.stats().size == 2
+
+
+def test_a_key_that_is_refused_now_and_then_does_not_end_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one that is refused again and again: an answer in between begins the count anew."""
+    error = UnauthorizedError("Unauthorized", "not now")
+    most = error.max_consecutive or 0
+    outcomes: list[Any] = []
+
+    def write(_: LogHubSink, __: Any) -> str:
+        if outcomes.pop():
+            return "receipt"
+        raise error
+
+    monkeypatch.setattr(LogHubSink, "write", write)
+    sink = _Sink(ProducerConfig())
+    delivery: Any = type("Delivery", (), {"key": type("Key", (), {"project": "p", "logstore": "l"})})
+
+    def attempts(*good: bool) -> str:
+        outcomes[:] = good[::-1]
+        for _ in good:
+            with contextlib.suppress(UnauthorizedError):
+                sink.write(delivery)
+        return sink.stopped
+
+    try:
+        assert attempts(*([False] * most + [True]) * 3) == ""
+        assert "p/l: " in attempts(*[False] * (most + 1))
+    finally:
+        sink.close()

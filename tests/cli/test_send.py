@@ -1,0 +1,89 @@
+"""``producer send``: whatever is given to it, each line is a log or told, and each log delivered or told."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import pytest
+
+from producer.cli import main, send
+from producer.cli.profiles import Settings
+from producer.server import LogHubServer
+from producer.server.faults import answer
+
+from .test_logs import Run, hub, run, server, stored
+from .test_output import Terminal
+
+__all__ = ["hub", "run", "server"]  # fixtures
+
+
+def test_bytes_that_are_no_text_arrive_with_backslashes(
+    run: Run, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As lines of files do; they stop nobody."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\nnext\n"), encoding="ascii"))
+    assert main(["send"]) == 0
+    assert stored(server) == [{"content": "caf\\xe9"}, {"content": "next"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        ("a,b,a\n1,2,3\n", 2, "producer send: the first line names a field twice: a, b, a\n"),
+        ("a,b\n\n1,2\n\n3,4\n", 0, "2 delivered\n"),
+        ('a,b\n"x\ny",2\n3\n', 1, "line 4: 1 values for 2 fields\n1 delivered, 1 not sent\n"),
+        ("", 0, "0 delivered\n"),
+    ],
+)
+def test_csv_is_told_by_its_lines(run: Run, text: str, code: int, told: str) -> None:
+    """A field that is named twice would be lost, an empty line is none, and a number is that of the line."""
+    assert run("send", "--format", "csv", stdin=text) == (code, "", told)
+
+
+def test_a_flood_of_mistakes_is_told_in_part(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first lines, and the commonest reasons; how many they are is told in any case."""
+    code, _, err = run("send", "--format", "json", stdin="no\n" * 100 + '{"a": 1}\n')
+    assert (code, err.count("\nline ") + 1, err.splitlines()[-1]) == (1, 5, "1 delivered, 100 not sent")
+    tally = send._Tally()
+    tally.failed.update({f"reason {n}": n for n in range(1, 9)})
+    assert tally.outcome() == 1
+    commonest = [f"{n} failed: reason {n}" for n in range(8, 3, -1)]
+    assert capsys.readouterr().err.splitlines() == ["0 delivered, 36 not delivered", *commonest]
+
+
+def test_a_log_that_no_request_can_hold_is_told_and_the_rest_is_sent(run: Run, server: LogHubServer) -> None:
+    """With its line; the exit code is 1."""
+    code, _, err = run("send", stdin=f"first\n{'x' * 12_000_000}\nlast\n")
+    assert (code, [log["content"] for log in stored(server)]) == (1, ["first", "last"])
+    assert err.startswith("line 2: ")
+    assert err.endswith("2 delivered, 1 not sent\n")
+
+
+def test_a_busy_server_is_asked_until_the_time_is_over(run: Run, server: LogHubServer) -> None:
+    """Any number of refusals is no failure; more seconds than ``--timeout`` are."""
+    server.faults.add(answer(503, "ServerBusy"), operation="PutLogs", times=4)
+    assert run("send", "--timeout", "50", "--source", "s-1", "patient")[0] == 0
+    assert {log.source for log in server.logs("cli", os.environ["LOGHUB_LOGSTORE"])} == {"s-1"}
+    server.faults.add(answer(503, "ServerBusy"), operation="PutLogs")
+    code, _, err = run("send", "--timeout", "0.5", "hurried")
+    assert (code, err.splitlines()[0]) == (1, "0 delivered, 1 not delivered")
+
+
+def test_whoever_sends_more_than_memory_holds_waits(server: LogHubServer) -> None:
+    """For ever, as for a pipe; what is given up is so by time alone."""
+    config = send._producer(Settings(project="cli", logstore="l", **server.connection), 7).config
+    assert (config.max_block_ms, config.delivery_timeout_ms) == (-1, 7000)
+    assert config.retries > 1000
+
+
+def test_who_types_logs_is_told_how_to_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A terminal that says nothing looks like a command that hangs; without any input there is nothing to read."""
+    typed = Terminal("typed\n")
+    monkeypatch.setattr("sys.stdin", typed)
+    assert send._standard_input(newline="\n") is typed
+    assert capsys.readouterr().err == "reading the terminal: a log a line, Ctrl-D ends\n"
+    monkeypatch.setattr("sys.stdin", None)
+    target = ["--endpoint=http://127.0.0.1:9", "-pp-1", "-ll-1", "--access-key-id=i", "--access-key-secret=s"]
+    assert main(["send", *target]) == 2
+    assert capsys.readouterr().err == "producer send: there is no standard input: give LINE\n"

@@ -1,0 +1,143 @@
+"""``producer tail`` and ``pull``: the newest logs, those that come, and all of them, whatever becomes of shards."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from producer import Producer, ProjectConfig
+from producer.cli import tail
+from producer.cli.loghub import LogHub
+from producer.cli.profiles import Settings
+from producer.cli.tail import _Following
+from producer.reading.logstore import Page
+from producer.server import LogHubServer
+from producer.server.faults import answer
+from producer.wire.read_log_group import Fields
+
+from ..server.client import Client
+from .test_logs import Run, filled, hub, run, server
+
+__all__ = ["filled", "hub", "run", "server"]  # fixtures
+
+
+def send(server: LogHubServer, *numbers: int) -> None:
+    with Producer(ProjectConfig("cli", **server.connection)) as producer:
+        stream = producer.stream("cli", os.environ["LOGHUB_LOGSTORE"])
+        stream.send_many([{"n": str(number), "half": str(number % 2)} for number in numbers])
+
+
+def found(printed: tuple[int, str, str]) -> list[int]:
+    return [int(json.loads(line)["n"]) for line in printed[1].splitlines()]
+
+
+def test_the_newest_may_be_more_than_a_page(run: Run, server: LogHubServer) -> None:
+    """Of those that fit so many as were asked for, the newest last; a pattern counts those that match it."""
+    send(server, *range(250))
+    assert found(run("tail", "-n", "240")) == list(range(10, 250))
+    assert found(run("tail", "-n", "120", "--grep", "^1$"))[-1] == 249
+    assert len(found(run("tail", "-n", "120", "--grep", "^1$"))) == 120
+    assert found(run("tail", "-n", "5", "--limit", "2")) == [245, 246]
+
+
+def test_pull_prints_a_table_that_has_a_head(run: Run, filled: LogHubServer) -> None:
+    """A table is made of all rows; every other form is printed as it comes."""
+    table = run("pull", "-o", "table")[1].splitlines()
+    assert (table[0].split()[0], len(table)) == ("__time__", 4)
+
+
+def test_nothing_falls_between_the_newest_logs_and_those_that_come(run: Run, filled: LogHubServer) -> None:
+    """The cursors are there before the newest are looked for."""
+    filled.clear_requests()
+    assert run("tail", "-f", "-n", "3", "--limit", "3")[0] == 0
+    asked = [request.operation for request in filled.requests]
+    assert asked.index("GetLogs") > max(place for place, one in enumerate(asked) if one == "GetCursor")
+
+
+def settings(server: LogHubServer) -> Settings:
+    return Settings(project="cli", logstore=os.environ["LOGHUB_LOGSTORE"], **server.connection)
+
+
+def test_what_a_split_has_made_is_followed_from_its_beginning(
+    server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New shards are looked for again and again; what came into them before that is not missed."""
+    monkeypatch.setattr(tail, "_LOOKS", 2)
+    send(server, 0)
+    with LogHub(settings(server)) as loghub, Client(server, "cli") as client:
+        following = _Following(loghub)
+        for shard in ("0", "1"):
+            path = f"/logstores/{os.environ['LOGHUB_LOGSTORE']}/shards/{shard}"
+            half = {"0": "40", "1": "c0"}[shard] + "0" * 30
+            assert client.request("POST", path, params={"action": "split", "key": half}).status_code == 200
+        send(server, 1, 2)
+        logs = [log["n"] for _ in range(2) for log in following.look()]
+    assert sorted(logs) == ["1", "2"]
+
+
+class _Shards:
+    """Two shards, the second of which may fail; each look at one takes a log of it."""
+
+    def __init__(self) -> None:
+        self.reader = self
+        self.logs = {"0": ["5", "9"], "1": ["1", "7"]}
+        self.fails = False
+
+    def shards(self) -> list[str]:
+        return list(self.logs)
+
+    def cursor(self, _shard: str, _start: str) -> str:
+        return "0"
+
+    def pull(self, shard: str, cursor: str) -> Page[list[Fields]]:
+        if self.fails and shard == "1":
+            raise ConnectionError
+        logs = self.logs[shard][int(cursor) : int(cursor) + 1]
+        return Page([{"__time__": time} for time in logs], str(int(cursor) + len(logs)), at_end=not logs)
+
+
+def test_a_look_at_all_shards_is_by_time_and_loses_nothing_by_one_that_fails() -> None:
+    """What the first shard had before the second failed is got again."""
+    shards: Any = _Shards()
+    following = _Following(shards)
+    shards.fails = True
+    with pytest.raises(ConnectionError):
+        following.look()
+    shards.fails = False
+    assert [[log["__time__"] for log in following.look()] for _ in range(3)] == [["1", "5"], ["7", "9"], []]
+
+
+def test_each_outage_is_told_once(
+    run: Run, filled: LogHubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second one is another one; while logs come nobody waits for the next look."""
+    waits: list[float] = []
+    outages = iter(["first", "", "second"])
+
+    def waited(seconds: float) -> None:
+        waits.append(seconds)
+        text = next(outages, None)
+        if text is None:
+            send(filled, 7)
+        filled.faults.clear()
+        if text:
+            filled.faults.add(answer(500, "InternalServerError", text), operation="PullLogs", times=3)
+
+    monkeypatch.setattr(tail, "time", _Time(waited))
+    code, out, err = run("tail", "-f", "-n", "0", "--limit", "1", "--interval", "0.25")
+    assert (code, found((code, out, err))) == (0, [7])
+    assert [err.count(f"InternalServerError: {text}") for text in ("first", "second")] == [1, 1]
+    assert set(waits) == {0.25}
+
+
+class _Time:
+    """The module ``time``, whose ``sleep`` is another one."""
+
+    def __init__(self, sleep: Callable[[float], None]) -> None:
+        import time
+
+        self.time, self.sleep = time.time, sleep
