@@ -13,6 +13,7 @@ from ..errors import AttemptError
 from ..reading.errors import LogHubReadError
 from ..reading.search import PAGE, Search
 from ..wire.read_log_group import Fields
+from ..wording import CREATED_BY_A_WRITE
 from .exit_codes import ExitCode
 from .loghub import LogHub
 from .output import Writer, tell, writer
@@ -36,8 +37,9 @@ def tail(args: argparse.Namespace) -> int:
     with LogHub(resolve(args, os.environ)) as loghub:
         printed = writer(args.output, FIRST, stream=True)
         # Before the newest are looked for: nothing falls between the two, though a log may be shown twice.
-        following = _Following(loghub) if args.follow else None
-        _print(printed, reversed(_newest(loghub, args.lines, wanted)), left)
+        following = _following(loghub, args.interval) if args.follow else None
+        if following is None or not following.is_new:
+            _print(printed, reversed(_newest(loghub, args.lines, wanted)), left)
         while following is not None and not left.none:
             logs = _looked(following)
             _print(printed, (log for log in logs if _fits(log, wanted)), left)
@@ -45,6 +47,24 @@ def tail(args: argparse.Namespace) -> int:
                 time.sleep(args.interval)
         printed.close()
     return ExitCode.OK
+
+
+def _following(loghub: LogHub, interval: float) -> _Following:
+    """The cursors of a logstore, which is waited for where the first write makes it: then all in it is new.
+
+    :raises LogHubReadError: it is not there, and nothing makes it.
+    """
+    start = "end"
+    while True:
+        try:
+            return _Following(loghub, start)
+        except LogHubReadError as error:
+            if CREATED_BY_A_WRITE not in str(error):
+                raise
+            if start == "end":
+                tell(f"{error.__cause__ or error}; following begins with it")
+            start = "begin"
+        time.sleep(interval)
 
 
 def _newest(loghub: LogHub, count: int, wanted: re.Pattern[str] | None) -> list[Fields]:
@@ -83,13 +103,15 @@ def _looked(following: _Following) -> list[Fields]:
 class _Following:
     """The cursors of all shards.
 
+    :param start: ``end``, or ``begin`` for a logstore that was not there a moment ago.
+    :ivar is_new: whether it was not.
     :ivar at_end: the last look found nothing.
     :ivar at_outage: it got no answer.
     """
 
-    def __init__(self, loghub: LogHub) -> None:
-        self._loghub = loghub
-        self._cursors = {shard: loghub.reader.cursor(shard, "end") for shard in loghub.reader.shards()}
+    def __init__(self, loghub: LogHub, start: str = "end") -> None:
+        self._loghub, self.is_new = loghub, start == "begin"
+        self._cursors = {shard: loghub.reader.cursor(shard, start) for shard in loghub.reader.shards()}
         self._looks = 0
         self.at_end = self.at_outage = False
 

@@ -58,6 +58,20 @@ def test_nothing_falls_between_the_newest_logs_and_those_that_come(run: Run, fil
     assert asked.index("GetLogs") > max(place for place, one in enumerate(asked) if one == "GetCursor")
 
 
+def test_what_the_first_write_makes_is_waited_for(
+    run: Run, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks before anything was sent sees the first logs, each once; without ``-f`` there is nothing to see."""
+    monkeypatch.setattr(tail, "time", _Time(lambda _: send(server, 1, 2)))
+    code, out, err = run("tail", "-f", "--limit", "2")
+    assert (code, found((code, out, err))) == (0, [1, 2])
+    assert err.endswith("does not exist in project cli: the first write creates it; following begins with it\n")
+    monkeypatch.setenv("LOGHUB_LOGSTORE", "another")
+    assert run("tail")[0] == 1
+    server.faults.add(answer(404, "LogStoreNotExist", "gone for good"), operation="ListShards")
+    assert run("tail", "-f")[0] == 1
+
+
 def settings(server: LogHubServer) -> Settings:
     return Settings(project="cli", logstore=os.environ["LOGHUB_LOGSTORE"], **server.connection)
 
