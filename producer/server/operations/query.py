@@ -88,8 +88,46 @@ class _Text:
 _Word = Callable[[_Text], bool]
 _Condition = Callable[[bytearray], bool]
 
-# The only letters beyond ASCII that become ASCII, or begin with it, without capitals.
+# The only letters beyond ASCII that become ASCII, or begin with it, without capitals: i and k.
 _FOLDED = ("\u0130".encode(), "\u212a".encode())
+_FOLDED_TO = re.compile(b"[ik]")
+_LETTERS = re.compile(rb"[a-z]+")
+
+
+class _Encoded:
+    """The bytes of a LogGroup, which are made lower-case only for who needs that: it takes longer than to look."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._lower: bytes | None = None
+
+    def may_have(self, needle: _Needle) -> bool:
+        """Whether a log of it may have this token."""
+        if needle.caseless not in self._raw:
+            return False
+        if self._lower is None:
+            self._lower = self._raw.lower()
+        return needle.token in self._lower or (needle.folds and any(letter in self._raw for letter in _FOLDED))
+
+
+@dataclass(frozen=True, slots=True)
+class _Needle:
+    """What the bytes of a LogGroup must contain for one of its logs to have a word.
+
+    :ivar token: lower-case ASCII.
+    :ivar caseless: the longest part of it that is written in one way alone; may be empty.
+    :ivar folds: whether letters beyond ASCII may be in the place of some of it.
+    """
+
+    token: bytes
+    caseless: bytes
+    folds: bool
+
+    @classmethod
+    def of(cls, token: str) -> _Needle:
+        """That of a token."""
+        encoded = token.encode()
+        return cls(encoded, max(_LETTERS.split(encoded), key=len), _FOLDED_TO.search(encoded) is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +135,11 @@ class _Part:
     """A part of a query.
 
     :ivar holds: whether it holds for a log that has these words.
-    :ivar may_hold: whether it may hold for a log of a LogGroup whose encoded bytes, without capitals, are these.
+    :ivar may_hold: whether it may hold for a log of this LogGroup.
     """
 
     holds: _Condition
-    may_hold: Callable[[bytes], bool]
+    may_hold: Callable[[_Encoded], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +182,7 @@ class Query:
 
     def may_match(self, raw: bytes) -> bool:
         """False where no log of a LogGroup can match, told from its encoded bytes alone, without decoding it."""
-        return self.matches_all or self.part.may_hold(raw.lower())
+        return self.matches_all or self.part.may_hold(_Encoded(raw))
 
 
 def compile_query(text: str, limits: Limits) -> Query:
@@ -244,7 +282,7 @@ class _Parser:
         self._place += 2
         return f"__tag__:{after[2][1]}"
 
-    def _bound(self, has: _Word, needles: list[bytes], key: str, *, is_source: bool) -> _Part:
+    def _bound(self, has: _Word, needles: list[_Needle], key: str, *, is_source: bool) -> _Part:
         part = self._word(has, needles, key)
         return _joined(any, [part, self._word(has, needles, "__source__")]) if is_source else part
 
@@ -260,13 +298,13 @@ class _Parser:
         if text.lower() == "in" and _NUMBER.fullmatch(after):
             raise unreadable("'in' wants a range: write 'key in [1 100]', with ( or ) for a bound that is left out")
 
-    def _word(self, word: _Word, needles: list[bytes], key: str | None = None) -> _Part:
+    def _word(self, word: _Word, needles: list[_Needle], key: str | None = None) -> _Part:
         if len(self.words) == self._max_words:
             raise unreadable(f"it has more than {counted(self._max_words, 'word')}")
         self.words.append(word)
         self.keys.append(key)
         index = len(self.words) - 1
-        return _Part(lambda found: bool(found[index]), lambda raw: _has_all(raw, needles))
+        return _Part(lambda found: bool(found[index]), lambda group: all(map(group.may_have, needles)))
 
     def _nested(self, kind: str) -> _Part:
         self._depth += 1
@@ -276,7 +314,7 @@ class _Parser:
         if kind == "(" and not self._skip(")"):
             raise unreadable("a parenthesis is not closed")
         self._depth -= 1
-        return inner if kind == "(" else _Part(lambda found: not inner.holds(found), lambda _raw: True)
+        return inner if kind == "(" else _Part(lambda found: not inner.holds(found), lambda _group: True)
 
     def _number(self) -> _Word:
         kind, sign = self.next()
@@ -285,7 +323,7 @@ class _Parser:
         compare, bound = _COMPARISONS[sign], _parse_bound(self.next()[1])
         return lambda text: text.number is not None and compare(text.number, bound)
 
-    def _value(self) -> tuple[_Word, list[bytes]]:
+    def _value(self) -> tuple[_Word, list[_Needle]]:
         kind, text = self.next()
         if kind not in ("word", "quoted", *OPERATORS):
             raise unreadable(f"{text!r} is not expected after ':'")
@@ -298,19 +336,16 @@ class _Parser:
 
 def _joined(how: Callable[[Iterable[bool]], bool], parts: list[_Part]) -> _Part:
     return _Part(
-        lambda found: how(part.holds(found) for part in parts), lambda raw: how(part.may_hold(raw) for part in parts)
+        lambda found: how(part.holds(found) for part in parts),
+        lambda group: how(part.may_hold(group) for part in parts),
     )
 
 
-def _has_all(raw: bytes, needles: list[bytes]) -> bool:
-    return all(needle in raw for needle in needles) or any(letter in raw for letter in _FOLDED)
-
-
-def _needles(word: str, *, quoted: bool) -> list[bytes]:
-    """What the bytes of a LogGroup, without capitals, must contain for one of its logs to have ``word``."""
+def _needles(word: str, *, quoted: bool) -> list[_Needle]:
+    """What the bytes of a LogGroup must contain for one of its logs to have ``word``."""
     if not word.isascii() or (not quoted and ("*" in word or "?" in word)):
         return []
-    return [token.encode() for token in _tokens_of(word.lower()).split("\0") if token]
+    return [_Needle.of(token) for token in _tokens_of(word.lower()).split("\0") if token]
 
 
 def _in_range(sign: str) -> _Word:

@@ -129,8 +129,13 @@ _WORDS = [
     "fa*",
     "é",
     "__topic__: k",
+    "404",
+    "K-404x",
+    '"req-1 i"',
+    "--",
 ]
-_TEXTS = ["fail", "FAIL over", "K", "\u212a", "\u0130", "one, two", "a", "4", "é", "fast"]
+_TEXTS = ["fail", "FAIL over", "K", "\u212a", "\u0130", "one, two", "a", "4", "é", "fast", "404", "k-404X"]
+_TEXTS += ["\u212a-404x", "K-4", "REQ-1", "req-1, I", "req-1 \u0130", "req-12", "--", "-"]
 
 
 @given(st.lists(st.sampled_from(_WORDS), min_size=1, max_size=4), st.lists(st.sampled_from(_TEXTS), max_size=3))
@@ -147,6 +152,7 @@ def test_every_letter_that_becomes_ascii_is_known() -> None:
     """Of all letters beyond ASCII only these two are, or begin with, an ASCII letter without capitals."""
     folded = {chr(code) for code in range(128, 0x110000) if any(sign.isascii() for sign in chr(code).lower())}
     assert folded == {"\u0130", "\u212a"}
+    assert {sign for letter in folded for sign in letter.lower() if sign.isascii()} == {"i", "k"}
     assert compile_query("k", Limits()).may_match(log_group("\u212a"))
 
 
