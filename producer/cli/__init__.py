@@ -80,12 +80,19 @@ def _main(arguments: Sequence[str], name: str | None, *, ends_process: bool) -> 
     from .commands import COMMANDS, build_parser  # noqa: PLC0415
     from .exit_codes import ExitCode  # noqa: PLC0415
 
+    _write_whole()
     _spare_letters()
     if not arguments:  # who types the name alone wants to know what there is
         build_parser({}).print_help(sys.stderr)
         return ExitCode.USAGE
     given = argparse.Namespace(ends_process=ends_process)
-    args = build_parser({name: COMMANDS[name]} if name else {}).parse_args(arguments, given)
+    try:
+        args = build_parser({name: COMMANDS[name]} if name else {}).parse_args(arguments, given)
+    except SystemExit:  # a help, say, which is not written yet
+        code = _unwritten(name or arguments[0])
+        if code is None:
+            raise
+        return code
     return _run(str(name), COMMANDS[str(name)], args)
 
 
@@ -100,7 +107,9 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
     logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         _check_output()
-        return command.run(args)
+        code = command.run(args)
+        sys.stdout.flush()
+        return code
     except ImportError as error:
         from ..installing import how_to_install  # noqa: PLC0415
 
@@ -113,15 +122,31 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
     except ProducerError as error:
         tell_error(name, error)
         return ExitCode.FAILED
-    except BrokenPipeError:  # whoever read the output has seen enough
-        _discard_output()
-        return ExitCode.BROKEN_PIPE
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None
-        tell_error(name, f"{'the output cannot be written: ' if full else ''}{_told(error)}")
         logging.getLogger(__name__).debug("where this came from", exc_info=True)
-        _discard_output()
-        return ExitCode.FAILED
+        return _tell_unwritten(name, error)
+
+
+def _unwritten(who: str) -> int | None:
+    """The exit code of what could not write what it had to; None where it could."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        return _tell_unwritten(who, error)
+    return None
+
+
+def _tell_unwritten(who: str, error: OSError) -> int:
+    from .exit_codes import ExitCode  # noqa: PLC0415
+    from .output import tell_error  # noqa: PLC0415
+
+    _discard_output()
+    if isinstance(error, BrokenPipeError):  # whoever read the output has seen enough
+        return ExitCode.BROKEN_PIPE
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and error.filename is None
+    tell_error(who, f"{'the output cannot be written: ' if full else ''}{_told(error)}")
+    return ExitCode.FAILED
 
 
 def _told(error: OSError) -> str:
@@ -135,6 +160,17 @@ def _check_output() -> None:
 
     if sys.stdout is None:
         raise UsageError("the standard output is closed: give one, such as /dev/null")
+
+
+def _write_whole() -> None:
+    """Without a buffer (``python -u``, ``PYTHONUNBUFFERED``) Python takes what was written in part for written."""
+    import io  # noqa: PLC0415  # as above
+
+    out = sys.stdout
+    if isinstance(getattr(out, "buffer", None), io.RawIOBase):
+        sys.stdout = open(  # noqa: SIM115  # as long as the process
+            out.fileno(), "w", buffering=1, encoding=out.encoding, errors=out.errors, closefd=False
+        )
 
 
 def _spare_letters() -> None:

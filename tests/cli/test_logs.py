@@ -336,7 +336,7 @@ def test_sql_alone_is_over_all_logs_whatever_is_in_it(run: Run, alone: str, monk
     """A ``|`` of a text or between two of them is no query's end; a query before it stays, in quotation marks too."""
     asked: list[str] = []
     monkeypatch.setattr(LogstoreSearch, "logs", lambda _, wanted: asked.append(wanted.query) or [])
-    with_queries = [f"* | {alone}", f'"a|b" | {alone}', f"level: ERROR | {alone}"]
+    with_queries = [f"* | {alone}", f'"a|b" | {alone}', f"level: ERROR | {alone}", f"with timeout | {alone}"]
     for statement in (alone, *with_queries):
         assert run("sql", statement)[0] == 0
     assert asked == [f"* | {alone}", *with_queries]

@@ -6,12 +6,14 @@ import contextlib
 import errno
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from producer.channels import FileChannel
 from producer.cli import main, progress
 from producer.cli.output import has_colours, plain, tell, tell_error, writer
 from producer.cli.progress import Progress
@@ -219,6 +221,25 @@ def test_an_output_that_ends_is_told_once(end: str, code: int, lines: int) -> No
         ["bash", "-c", command, "bash", sys.executable, "-m", "producer"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, len(done.stderr.splitlines())) == (code, lines), done.stderr
+
+
+@pytest.mark.parametrize("more", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("command", ["-V", "search --help", "channel inspect", "completion bash"])
+def test_an_output_that_takes_a_part_is_no_success(
+    tmp_path: Path, command: str, more: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a command prints, and however: what is not all there ends it with 1, and one line."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    with FileChannel(tmp_path / "logs", minimum_free_space=0):
+        pass
+    words = [sys.executable, "-m", "producer", *command.split()]
+    words += [str(tmp_path / "logs")] * command.startswith("channel")
+    (tmp_path / "out").write_text("\n" * 4095)  # the limit is 4 KiB, and what is written comes behind that
+    limited = ["bash", "-c", f'ulimit -f 4; "$@" >> {tmp_path}/out', "bash", *words]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False, env=os.environ | more)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert "the output cannot be written: File too large" in done.stderr
+    assert (tmp_path / "out").stat().st_size == 4096
 
 
 class Ended(io.StringIO):

@@ -58,6 +58,8 @@ def test_a_log_that_no_request_can_hold_is_told_and_the_rest_is_sent(run: Run, s
     assert (code, [log["content"] for log in stored(server)]) == (1, ["first", "last"])
     assert err.startswith("line 2: ")
     assert err.endswith("2 delivered, 1 not sent\n")
+    half = "x" * 6_000_000
+    assert run("send", "--format", "csv", stdin=f"a,b\n1,2\n{half},{half}\n")[2].startswith("line 3: ")
 
 
 def test_a_busy_server_is_asked_until_the_time_is_over(run: Run, server: LogHubServer) -> None:
