@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from producer.channels import FileChannel
 from producer.cli.drain import _Sink
 from producer.errors import UnauthorizedError
 from producer.server import LogHubServer
-from producer.server.faults import answer, cut
+from producer.server.faults import ApiRequest, Cut, answer, cut
 from producer.sinks.loghub.sink import LogHubSink
 from producer.testing import RecordingSink
 
@@ -51,6 +54,31 @@ def test_a_directory_that_loghub_refuses_does_not_keep_the_others_waiting(
         assert (code, server.count("my-project", "app-log")) == (1, 2)
     assert "nothing was taken from the channel: my-project/app-log: " in err
     assert out.endswith("1 of 2 directories are delivered\n")
+
+
+@pytest.mark.parametrize("when", ["after_body", "stored"])
+def test_a_drain_that_is_killed_is_run_again_and_nothing_is_lost(
+    run: Run, tmp_path: Path, target: Target, when: str
+) -> None:
+    """Wherever its request was: what the channel had, and had not heard of, is there once more."""
+    for begin in range(0, 30, 10):
+        leave_event(tmp_path / "logs", "app-log", *range(begin, begin + 10))
+    with LogHubServer() as server:
+        target(server)
+        command = [sys.executable, "-m", "producer", "channel", "drain", str(tmp_path / "logs")]
+        killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.PIPE)
+
+        def kill(_: ApiRequest) -> Cut:
+            killed.kill()
+            return Cut(when)
+
+        server.faults.add(kill, operation="PutLogs", times=1)
+        with killed:
+            assert killed.wait(60) == -signal.SIGKILL
+        code, out, _ = run("drain", tmp_path / "logs")
+        stored = [dict(log.contents)["n"] for log in server.logs("my-project", "app-log")]
+    assert (code, "0 refused for good, 0 damaged, 0 left in the channel" in out) == (0, True), out
+    assert set(stored) == set(map(str, range(30)))
 
 
 def test_a_project_that_does_not_answer_is_asked_for_one_of_its_logstores(
