@@ -98,8 +98,9 @@ def _fish(words: Words) -> str:
     lines = ["# fish completion of producer", "function __producer_at", "  set -l path"]
     lines += ["  for word in (commandline -opc)[2..]"]
     known = " ".join(f"'{path}'" for path in words if path)
-    lines += [f'    contains -- (string join " " $path $word) {known}; and set path $path $word', "  end"]
-    lines += ['  test (string join " " $path) = "$argv"', "end"]
+    # A word may be an option, and the path empty: neither is an option, or nothing, of what looks at it.
+    lines += [f'    contains -- (string join -- " " $path $word) {known}; and set path $path $word', "  end"]
+    lines += ['  test "$path" = "$argv"', "end"]
     for path, after in words.items():
         for word in after:
             asked = f"complete -c producer -n '__producer_at {path}'"

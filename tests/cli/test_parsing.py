@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -167,6 +168,44 @@ def test_bash_completes_commands_actions_and_options(capsys: pytest.CaptureFixtu
     assert completed("--log-level", "INFO", "channel", "inspect", "--data") == "--data-directory"
     assert completed("agent", "unit", "sys") == "systemd"
     assert completed("serve", "/tmp/x") == ""
+
+
+_ZSH = """
+compdef() { : }; _files() { : }
+compadd() { shift; for word in "$@"; do [[ $word == ${words[-1]}* ]] && print -- $word; done }
+source $1; shift; words=("$@"); CURRENT=$#; _producer
+"""
+_FISH = 'source $argv[1]; complete -C (string join -- " " $argv[2..])'
+
+
+@pytest.mark.parametrize(("shell", "ask"), [("zsh", [_ZSH, "zsh"]), ("fish", [_FISH])])
+def test_zsh_and_fish_complete_commands_actions_and_options(
+    shell: str, ask: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As bash does, each by itself; also the first word, and behind global options."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed: its completion is only looked at")
+    assert main(["completion", shell]) == 0
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+
+    def completed(*words: str) -> str:
+        command = [shell, "-c", *ask, str(tmp_path / "script"), "producer", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        return done.stdout.strip()
+
+    assert completed("ser") == "serve"
+    assert completed("channel", "insp") == "inspect"
+    assert completed("--log-level", "INFO", "channel", "inspect", "--data") == "--data-directory"
+    assert completed("agent", "unit", "sys") == "systemd"
+
+
+def test_fish_takes_no_word_of_the_line_for_an_option_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor an empty path for an argument that is missing: both were errors at each key."""
+    assert main(["completion", "fish"]) == 0
+    script = capsys.readouterr().out
+    assert "(string join -- " in script
+    assert 'test "$path" = "$argv"' in script
 
 
 @pytest.mark.parametrize("shell", SHELLS)
