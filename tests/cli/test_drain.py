@@ -19,7 +19,7 @@ from producer.channels import FileChannel
 from producer.cli.drain import _Sink
 from producer.errors import UnauthorizedError
 from producer.server import LogHubServer
-from producer.server.faults import ApiRequest, Cut, answer, cut
+from producer.server.faults import ApiRequest, Cut, answer, clock_offset, cut
 from producer.sinks.loghub.sink import LogHubSink
 from producer.testing import RecordingSink
 
@@ -94,6 +94,16 @@ def test_a_project_that_does_not_answer_is_asked_for_one_of_its_logstores(
         asked = {request.path for request in server.requests if request.operation == "ListShards"}
     assert (code, len(asked), err.count("could not ask before the drain")) == (0, 1, 1)
     assert "3 events delivered" in out
+
+
+def test_a_clock_that_differs_is_learned_before_the_drain(run: Run, tmp_path: Path, target: Target) -> None:
+    """The first question is refused for its time, and asked again with the server's; nothing is told of it."""
+    leave_event(tmp_path / "logs", "app-log", 1)
+    with LogHubServer() as server:
+        target(server)
+        server.faults.add(clock_offset(7200))
+        code, out, err = run("drain", tmp_path / "logs")
+    assert (code, err, "1 event delivered" in out) == (0, "", True), out
 
 
 def test_an_agent_s_events_behind_a_producer_s_are_not_drained(run: Run, tmp_path: Path, target: Target) -> None:
