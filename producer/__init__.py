@@ -19,8 +19,6 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as typing has it, which takes longer to import than a command to be there for a Ctrl-C
 if TYPE_CHECKING:
-    from typing import Any
-
     from .channels import FileChannel, MemoryChannel, ProcessFileChannel, SpillableChannel
     from .client import Producer
     from .config import HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy
@@ -242,12 +240,12 @@ _MODULES = frozenset(
 
 if not TYPE_CHECKING:  # or every misspelt name would pass for one of any type
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         """Import what is asked for; from then on it is an ordinary attribute."""
         if name in _MODULES:
             return import_module(f".{name}", __name__)
         if name == "__version__":
-            value: Any = _version()
+            value: object = _version()
         elif name in __all__:
             value = getattr(import_module(f".{_PLACES.get(name, 'errors')}", __name__), name)
         else:
