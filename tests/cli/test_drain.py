@@ -6,6 +6,7 @@ import contextlib
 import signal
 import subprocess
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from producer import Producer, ProducerConfig
 from producer.agent.batch import EventBatch
 from producer.agent.event_format import write_batch
 from producer.channels import FileChannel
-from producer.cli.drain import _Sink
+from producer.cli.drain import Outcome, _Sink
+from producer.cli.drain_all import drain_all
+from producer.cli.profiles import Settings
 from producer.errors import UnauthorizedError
 from producer.server import LogHubServer
 from producer.server.faults import ApiRequest, Cut, answer, clock_offset, cut
@@ -54,6 +57,23 @@ def test_a_directory_that_loghub_refuses_does_not_keep_the_others_waiting(
         assert (code, server.count("my-project", "app-log")) == (1, 2)
     assert "nothing was taken from the channel: my-project/app-log: " in err
     assert out.endswith("1 of 2 directories are delivered\n")
+
+
+def test_the_time_is_that_of_all_directories_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one took the next one has not; the exit code is 1 where one was not begun."""
+    now, given = [100.0], list[float | None]()
+
+    def drained(*_: object, timeout: float | None, **__: object) -> Outcome:
+        given.append(timeout)
+        now[0] += 4
+        return Outcome(1, 0, 0, 0)
+
+    for name in ("a", "b", "c"):
+        leave_event(tmp_path / "base" / name, "app-log", 1)
+    monkeypatch.setattr("producer.cli.drain_all.drain", drained)
+    monkeypatch.setattr("producer.cli.drain_all.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    assert not drain_all(str(tmp_path / "base"), settings=Settings(), timeout=7)
+    assert given == [7, 3]
 
 
 @pytest.mark.parametrize("when", ["after_body", "stored"])
