@@ -41,7 +41,7 @@ def leave_event(directory: Path, logstore: str, *numbers: int) -> None:
     config = ProducerConfig(linger_ms=100, drain_timeout_ms=0)
     producer = Producer(sink=sink, config=config, channel=FileChannel(directory, minimum_free_space=0))
     producer.stream("my-project", logstore).send_many([{"n": str(number)} for number in numbers])
-    producer.close(0.2)
+    producer.close(20)
 
 
 def test_a_directory_that_loghub_refuses_does_not_keep_the_others_waiting(

@@ -200,6 +200,13 @@ def test_zsh_and_fish_complete_commands_actions_and_options(
     assert completed("agent", "unit", "sys") == "systemd"
 
 
+@pytest.mark.parametrize(("shell", "files"), [("bash", "complete -o default -F _producer"), ("zsh", "  _files\n")])
+def test_file_names_are_completed_beside_the_words(shell: str, files: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a value is a path; fish does so by itself."""
+    assert main(["completion", shell]) == 0
+    assert files in capsys.readouterr().out
+
+
 def test_fish_takes_no_word_of_the_line_for_an_option_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """Nor an empty path for an argument that is missing: both were errors at each key."""
     assert main(["completion", "fish"]) == 0
