@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from producer import Producer, ProjectConfig
 from producer.channels import FileChannel
 from producer.cli import main, send
+from producer.cli.interrupts import Interrupts
 from producer.testing import LogHubServer
 from tests.support.waiting import eventually
 
@@ -180,6 +182,21 @@ def test_send_that_is_interrupted_waits_a_second_for_an_absent_server(
     err = capsys.readouterr().err
     assert "has 1 s to arrive" in err
     assert "1 not delivered" in err
+
+
+def test_a_signal_that_echoes_does_not_end_what_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of coreutils' ``timeout``, whose command has SIGTERM twice; one that comes later is another one."""
+    now = [5.0]
+    monkeypatch.setattr("producer.signal_handlers.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    with Interrupts() as interrupts:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        now[0] += 0.1
+        signal.raise_signal(signal.SIGTERM)
+        now[0] += 60
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        assert interrupts.exit_code == 143
 
 
 def test_sigterm_while_text_is_executed_is_told_as_any_other(tmp_path: Path) -> None:
