@@ -50,6 +50,7 @@ def ended(*arguments: str) -> int:
         (["agent", "a.properties"], "a file is given by --flume a.properties; see producer agent --help"),
         (["send", "hello", "--time", "1700000000"], "producer send: unknown flag --time: did you mean --timeout? see"),
         (["tail", "-n", "-1"], "argument -n/--lines: must be an integer, at least 0, got -1; see producer tail --help"),
+        (["tail", "-n", "\u00b2"], "argument -n/--lines: must be an integer, at least 0, got \u00b2; see"),
         (["create"], "required: project or logstore; see producer create --help"),
         (["channel"], "required: ACTION, one of inspect, verify,"),
         (["serve", "--port", "0x1"], "argument --port: must be an integer, at least 0, got 0x1; see"),
