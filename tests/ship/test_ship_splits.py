@@ -6,6 +6,8 @@ import bz2
 import gzip
 import json
 import lzma
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from producer.ship.figures import Figures
 from producer.ship.files.find import find_files
 from producer.ship.files.plan import Split, plan
 from producer.ship.job import MAX_LINE_BYTES, ShipJob
+from producer.ship.lines.line import Block
 from producer.ship.lines.record import content_bytes
 from producer.ship.lines.split_lines import read_split
 
@@ -201,6 +204,24 @@ def test_file_that_shrank_fails_with_both_sizes(tmp_path: Path, make_job: MakeJo
     file.write_text("one\n")
     with pytest.raises(FileChangedError, match="has 4 bytes and had 8 when the job began"):
         ship_splits(partitions[0], make_job(parser="text"))
+
+
+@pytest.mark.parametrize("log_start", [None, re.compile(b"l")], ids=["lines", "logs"])
+def test_file_that_is_truncated_while_it_is_read_fails_with_both_sizes(
+    tmp_path: Path, log_start: re.Pattern[bytes] | None
+) -> None:
+    """Where it ends now is no end of it; a range that was read by then has lost nothing."""
+    file = tmp_path / "a.log"
+    file.write_bytes(b"line\n" * 1_000_000)
+    (found,) = find_files([str(file)]).files
+    first, last = plan([found], partition_bytes=2_500_000)
+    reads = [read_split(splits[0], 1000, log_start) for splits in (first, last)]
+    begun = [next(each) for each in reads]
+    os.truncate(file, 2_600_000)
+    lines = [begun[0], *reads[0]]
+    assert sum(block.count for block in lines if isinstance(block, Block)) == 500_000
+    with pytest.raises(FileChangedError, match="has 2600000 bytes and had 5000000 when the job began"):
+        list(reads[1])
 
 
 def test_file_that_is_gone_fails_with_its_name(tmp_path: Path, make_job: MakeJob) -> None:

@@ -30,7 +30,8 @@ def read_split(split: Split, max_line_bytes: int, log_start: re.Pattern[bytes] |
         with _opened(split) as file:
             compression = split.file.compression
             if compression is None:
-                yield from _blocks(file, split, max_line_bytes, log_start)
+                planned = _AsPlanned(file, split) if isinstance(file, io.BufferedReader) else file
+                yield from _blocks(planned, split, max_line_bytes, log_start)
             else:
                 plain = decompressing(file, compression)
                 yield from _decompressed_blocks(plain, split, max_line_bytes, log_start)
@@ -81,14 +82,40 @@ def _blocks(
     return logs_of(file, start, end, limit=limit, max_log_bytes=most, pattern=log_start, begins_log=begins)
 
 
+class _AsPlanned(io.BufferedIOBase):
+    """A plain file of which as much is read as was planned: where it ends sooner, it was truncated meanwhile."""
+
+    def __init__(self, file: io.BufferedReader, split: Split) -> None:
+        self._file = file
+        self._split = split
+
+    def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go on from another byte."""
+        return self._file.seek(position, whence)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """The next bytes, some at least.
+
+        :raises FileChangedError: there are none.
+        """
+        data = self._file.read1(size)
+        if not data:
+            raise _truncated(self._split, min(self._file.tell(), os.fstat(self._file.fileno()).st_size))
+        return data
+
+
 def _check_length(descriptor: int, split: Split) -> None:
     size = os.fstat(descriptor).st_size
     if size < split.file.size:
-        raise FileChangedError(
-            f"{split.file.path}: has {counted(size, 'byte')} and had {split.file.size} when the job began: it "
-            "was truncated, and lines were lost before they could be read. Rotate by renaming, or ship only files that "
-            "are complete"
-        )
+        raise _truncated(split, size)
+
+
+def _truncated(split: Split, size: int) -> FileChangedError:
+    return FileChangedError(
+        f"{split.file.path}: has {counted(size, 'byte')} and had {split.file.size} when the job began: it "
+        "was truncated, and lines were lost before they could be read. Rotate by renaming, or ship only files that "
+        "are complete"
+    )
 
 
 def _decompressed_blocks(
