@@ -23,6 +23,7 @@ from .files.find import EXCLUDED, Found, Search, find_files
 from .files.plan import plan
 from .follow.checkpoint import claim_checkpoint
 from .follow.local import follow_locally
+from .follow.only_user import only_user
 from .follow.options import FollowOptions
 from .job import ShipJob
 from .local_engine import LocalEngine
@@ -95,15 +96,8 @@ def ship(
     if following is not None:
         check_target(job, patient=following.follow and not following.once)
         _check_numbering(job)
-        following = replace(following, exactly_once=claim_checkpoint(job, following, engine))
-        if not following.follow:
-            return _ship_once(job, following, engine, master, workers, console)
-        if engine == LOCAL:
-            return follow_locally(LocalEngine(workers), job, following, console=console)
-        with _running_spark(master, sql=True) as running:
-            from .follow.query import follow  # noqa: PLC0415  (it needs Spark)
-
-            return follow(running.session, job, following, console=console)
+        with only_user(following.checkpoint):
+            return _ship_with_checkpoint(job, following, engine, master, workers, console)
     search = Search(paths, exclude=exclude)
     search.go_on(files=FIRST_FILES)
     told = search.ended
@@ -118,6 +112,20 @@ def ship(
     if not told:
         tell_skipped(search.skipped, console)
     return shipment
+
+
+def _ship_with_checkpoint(
+    job: ShipJob, following: FollowOptions, engine: str, master: str | None, workers: int | None, console: Console
+) -> Shipment:
+    following = replace(following, exactly_once=claim_checkpoint(job, following, engine))
+    if not following.follow:
+        return _ship_once(job, following, engine, master, workers, console)
+    if engine == LOCAL:
+        return follow_locally(LocalEngine(workers), job, following, console=console)
+    with _running_spark(master, sql=True) as running:
+        from .follow.query import follow  # noqa: PLC0415  (it needs Spark)
+
+        return follow(running.session, job, following, console=console)
 
 
 def _ship_once(

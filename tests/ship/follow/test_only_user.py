@@ -1,0 +1,46 @@
+"""A checkpoint has one user at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from producer.cli import ship as cli
+from producer.server import LogHubServer
+from producer.server.faults import Action, ApiRequest, delay
+from tests.support.waiting import eventually
+
+from ..conftest import PATIENCE, contents, parse_ship, ship_arguments
+from ..test_interrupts import Start, start
+
+__all__ = ["start"]
+
+
+@pytest.mark.parametrize("how", [["--follow"], ["--follow", "--exactly-once"], ["--exactly-once"]])
+def test_second_command_with_the_same_checkpoint_is_refused(
+    start: Start, server: LogHubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: list[str]
+) -> None:
+    """It would ship what the first one ships; the message says which process that is. When it is dead, the next start
+    goes on.
+    """
+    (tmp_path / "a.log").write_text("one\n")
+    arguments = ship_arguments(server, tmp_path / "a.log", f"--checkpoint={tmp_path}/checkpoint", *how)
+    arguments += ["--engine=local", "--workers=1"]
+
+    def silent(request: ApiRequest) -> Action | None:
+        asks = request.query.get("seqid") in {"1", "2"}  # before anything is shipped
+        return None if asks else delay(PATIENCE)(request)
+
+    silence = server.faults.add(silent, operation="PutLogs")
+    first = start("-m", "producer", "ship", *arguments)
+    eventually(lambda: silence.fired > 0, "a request with lines")
+    assert cli.run(parse_ship(arguments)) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"the checkpoint {tmp_path}/checkpoint is in use by another command (process {first.process.pid})" in said
+    first.process.kill()
+    first.process.wait()
+    server.faults.remove(silence)
+    last = [*arguments, "--once"] if "--follow" in how else arguments
+    assert cli.run(parse_ship(last)) == 0
+    assert "one" in contents(server)
