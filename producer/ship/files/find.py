@@ -159,7 +159,7 @@ class Search:
                 _collect_remote(path, self._exclusion, self._files, self._skipped)
                 continue
             for match in _matches(local_path(path)):
-                if Path(match).is_dir():
+                if os.path.isdir(match):  # noqa: PTH112  (Path raises where it may not look; likewise the next ones)
                     directories.append(str(Path(match).absolute()))
                 else:
                     _collect(match, self._exclusion, self._files, self._skipped)
@@ -210,7 +210,7 @@ class Search:
     def _hold_links(self, paths: Iterable[str]) -> None:
         for path in paths:
             file = self._files.get(path)
-            if file is not None and not file.address and Path(path).is_symlink():
+            if file is not None and not file.address and os.path.islink(path):  # noqa: PTH114
                 self._links[path] = self._files.pop(path)
 
     def _end(self) -> None:
@@ -269,7 +269,7 @@ def local_path(path: str) -> str:
 
 
 def _matches(path: str) -> list[str]:
-    if Path(path).exists() or not glob.has_magic(path):
+    if os.path.exists(path) or not glob.has_magic(path):  # noqa: PTH110
         return [path]
     matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207  (Path.glob takes no absolute pattern)
     if not matches:
@@ -294,7 +294,7 @@ def _walk(directory: str, exclude: _Exclusion, skipped: dict[str, str]) -> Itera
             path = os.path.join(folder, name)  # noqa: PTH118  (os.walk deals in strings)
             if name.startswith("."):
                 skipped[path] = "hidden"
-            elif Path(path).is_symlink():
+            elif os.path.islink(path):  # noqa: PTH114
                 skipped[path] = EXCLUDED if exclude.matches(path) else LINK_TO_DIRECTORY
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):

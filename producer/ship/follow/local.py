@@ -44,7 +44,7 @@ def follow_locally(engine: LocalEngine, job: ShipJob, options: FollowOptions, *,
         following = _Following(engine, job, options, stop, bar)
         try:
             following.until_end()
-        except InputError as error:  # of the checkpoint, and lines may have been sent
+        except InputError as error:  # of the checkpoint or a file, and lines may have been sent
             unwritten = str(error)
         finally:
             following.run.cancel()

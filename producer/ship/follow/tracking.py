@@ -20,11 +20,11 @@ comes out the same.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypedDict
 
 from ...wire.compressed_heads import compression_of
@@ -81,7 +81,8 @@ def scan(
     look: Callable[[Found], object] = lambda _found: None,
     logs: Logs | None = None,
 ) -> Offset:
-    """The offset after everything that can be taken now. Files that are gone drop out of it.
+    """The offset after everything that can be taken now. Files that are gone drop out of it; those that are only not
+    found, since a directory cannot be listed or a file not be opened at this moment, stay as they were.
 
     :param paths: directories, files or globs to follow; one that does not exist yet is looked for again next time.
     :param exclude: glob patterns to leave out.
@@ -97,11 +98,21 @@ def scan(
         key = str(file.inode)
         if key in latest:  # a hard link, or the same number on another file system
             key = f"{file.inode}@{file.path}"
-        try:
+        with contextlib.suppress(OSError):  # deleted, or made unreadable, between the listing and the look
             latest[key] = _taken(file, known.get(key), settle=settle, now=now, logs=logs)
-        except FileNotFoundError:
-            continue  # deleted between the listing and the look
-    return latest
+    return latest | {key: taken for key, taken in known.items() if key not in latest and not _is_gone(key, taken)}
+
+
+def _is_gone(key: str, taken: Taken) -> bool:
+    """Whether a file that was taken and not found is there no more, rather than hidden from us for a while: one that is
+    forgotten comes again from its beginning.
+    """
+    try:
+        return os.stat(taken["path"]).st_ino != _inode(key)  # noqa: PTH116  (Path refuses no error)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
 
 
 def advance(start: Offset, target: Offset, max_bytes: int) -> Offset:
@@ -130,6 +141,7 @@ def ranges(start: Offset, end: Offset, exclude: Iterable[str] = ()) -> list[Rang
 
     :param exclude: glob patterns to leave out: they may be newer than the offsets, and have to help against a file
         that fails its batch each time.
+    :raises InputError: a file is there, or may be, and cannot be read.
     """
     patterns = tuple(exclude)
     found = [
@@ -206,13 +218,24 @@ def _begin(before: Taken | None, after: Taken) -> int:
 
 
 def _range(key: str, begin: int, taken: Taken) -> Range:
-    folder = Path(taken["path"]).parent
-    device = folder.stat().st_dev if folder.exists() else 0
-    file = LogFile(taken["path"], taken["end"], None, device, int(key.partition("@")[0]))
+    """
+    :raises InputError: nobody can say whether it is there.
+    """
+    path = taken["path"]
     try:
+        device = os.stat(os.path.dirname(path)).st_dev  # noqa: PTH116, PTH120
+        file = LogFile(path, taken["end"], None, device, _inode(key))
         with open_file(file) as opened:
             if os.fstat(opened.fileno()).st_size < file.size or _head(opened.fileno(), file.size) != taken["head"]:
                 return Range(file, begin, lost=True)
             return Range(replace(file, compression=compression_of(opened.read(_HEAD_BYTES))), begin)
-    except OSError:
-        return Range(file, begin, lost=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return Range(LogFile(path, taken["end"], None, 0, _inode(key)), begin, lost=True)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror}. Mend that, or leave the file out with --exclude"
+        ) from error
+
+
+def _inode(key: str) -> int:
+    return int(key.partition("@")[0])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,6 +169,29 @@ def test_path_that_cannot_be_shipped_is_an_error(path: str, said: str) -> None:
         find_files([path])
     assert path in str(raised.value)
     assert said in str(raised.value)
+
+
+def test_place_where_one_may_not_look_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, not by a trace: a path that the system refuses, and what lies in a directory that may be listed and
+    not entered.
+    """
+    with pytest.raises(InputError, match="x: cannot be read: File name too long"):
+        find_files([f"{tmp_path}/{'x' * 300}"])
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "a.log").write_text("line\n")
+    status, listed = os.stat, os.scandir
+
+    def refused(path: Any, *arguments: Any, **options: Any) -> Any:
+        if str(path) == str(tmp_path / "inner"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return (status if arguments or options else listed)(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    monkeypatch.setattr(os, "lstat", lambda path: refused(path, follow_symlinks=False))
+    monkeypatch.setattr(Path, "lstat", lambda path: refused(path, follow_symlinks=False))
+    found = find_files([str(tmp_path)])
+    assert [file.path for file in found.files] == [str(tmp_path / "a.log")]
+    assert found.skipped == ((str(tmp_path / "inner"), "cannot be listed: Permission denied"),)
 
 
 def test_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:

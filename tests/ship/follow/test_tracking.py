@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -10,11 +11,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from producer.ship.errors import InputError
+from producer.ship.files.find import Found
 from producer.ship.files.plan import cut
+from producer.ship.follow import tracking
 from producer.ship.follow.tracking import Offset, Range, advance, ranges, scan
 from producer.ship.lines.split_lines import read_split
 from producer.wire.log_start import Logs
@@ -191,6 +196,44 @@ def test_bytes_deleted_before_they_were_shipped_are_told_as_lost(tmp_path: Path)
         change(folder / "a.log")
         (found,) = ranges({}, target)
         assert (found.lost, found.start, found.file.size) == (True, 0, 4), name
+
+
+def test_file_that_is_not_found_for_a_while_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that cannot be listed at one look, or a file that cannot be opened, does not come again from its
+    beginning; one that is gone, or another of its name, does.
+    """
+    log = tmp_path / "a.log"
+    write(log, "one\n")
+    known = scan([str(tmp_path)], [], {}, settle=10.0, now=_now())
+    with monkeypatch.context() as patch:
+        patch.setattr(tracking, "find_files", lambda *_, **__: Found((), ()))
+        assert scan([str(tmp_path)], [], known, settle=10.0, now=_now()) == known
+    with monkeypatch.context() as patch:
+        patch.setattr(tracking, "open_file", denied)
+        assert scan([str(tmp_path)], [], known, settle=10.0, now=_now()) == known
+    (tmp_path / "b.log").write_text("other\n")
+    (tmp_path / "b.log").replace(log)
+    found = scan([str(tmp_path)], [], known, settle=10.0, now=_now())
+    assert found.keys().isdisjoint(known)
+    log.unlink()
+    assert scan([str(tmp_path)], [], known | found, settle=10.0, now=_now()) == {}
+
+
+def denied(*_: object) -> None:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def test_bytes_that_cannot_be_read_for_a_while_are_not_called_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would never be shipped: the batch fails instead, says why, and is planned again by the next start."""
+    write(tmp_path / "a.log", "one\n")
+    end = scan([str(tmp_path)], [], {}, settle=10.0, now=_now())
+    monkeypatch.setattr(tracking, "open_file", denied)
+    with pytest.raises(InputError, match=r"a\.log: cannot be read: Permission denied\. Mend that, or leave"):
+        ranges({}, end)
 
 
 def test_path_that_is_not_there_yet_is_followed_from_when_it_comes(tmp_path: Path) -> None:
