@@ -159,6 +159,14 @@ def test_worker_that_is_killed_stores_nothing_twice(start: Start, server: LogHub
     assert stored(server) == Counter(expected)
 
 
+def test_file_that_comes_again_is_no_copy_of_what_it_was(server: LogHubServer, logs: Path) -> None:
+    """Truncated and written anew it has the same places: with the same names its lines would be taken for stored."""
+    for line in ("one", "two", "six"):
+        (logs / "a.log").write_text(f"{line}\n")
+        assert run(server, logs, "--follow", "--once", "--settle=0.001") == 0
+    assert stored(server) == Counter(["one", "two", "six"])
+
+
 def test_job_that_has_ended_ships_nothing_more(server: LogHubServer, logs: Path) -> None:
     """A checkpoint is one job: started again it has nothing to do, also when files have grown or gone."""
     write_lines(logs / "a.log", 0, 100)

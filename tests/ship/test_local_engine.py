@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import multiprocessing
 import os
 import pickle
 import re
@@ -94,6 +95,67 @@ def test_files_are_shipped_before_all_are_found(
     assert (done.failure, done.figures.files, done.figures.lines) == (None, 300, 300)
     assert max(stored) > 0
     assert sorted(map(int, contents(server))) == list(range(300))
+
+
+def test_search_beside_the_tasks_goes_so_far_and_no_further(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """While a part is shipped it is looked for more, for a moment at a time: never for more files than memory has room
+    for, and not at all when all are found.
+    """
+    (tmp_path / "a.log").write_text("line\n")
+    asked: list[tuple[float, float]] = []
+
+    class Noted:
+        """A search that finds nothing more, and ends at the third time that it is gone on with."""
+
+        found_bytes = 5
+
+        def __init__(self) -> None:
+            self._found = find_files([str(tmp_path)])
+
+        @property
+        def ended(self) -> bool:
+            return len(asked) >= 3
+
+        def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
+            asked.append((files, seconds))
+
+        def take(self) -> Found:
+            found, self._found = self._found, Found((), ())
+            return found
+
+    server.faults.add(delay(1.0), operation="PutLogs", times=1)
+    ship_search(LocalEngine(1), Noted(), make_job(parser="text"), console=Console(file=io.StringIO()))
+    whole, beside = (shipment.FIRST_FILES, math.inf), (shipment._MOST_FILES, shipment._POLL_SECONDS / 2)
+    assert asked[0] == whole
+    assert 1 <= asked.count(beside) <= 2
+    assert set(asked) == {whole, beside}
+
+
+def test_no_interrupt_comes_between_a_workers_start_and_its_first_step(
+    make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that did would end it with a trace: both signals are held until it ignores them, and then let through."""
+    held_back: list[set[int]] = []
+
+    class Process:
+        pid = None
+
+        def start(self) -> None:
+            held_back.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+
+    class Context:
+        get_start_method = staticmethod(lambda: "fork")
+        Pipe = staticmethod(multiprocessing.Pipe)
+        Process = staticmethod(lambda **_: Process())
+
+    monkeypatch.setattr(local_engine, "_context", lambda **_: Context())
+    run = LocalRun([], make_job(parser="text"), 1)
+    run._hire()
+    assert held_back[0] >= {signal.SIGINT, signal.SIGTERM}
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & {signal.SIGINT, signal.SIGTERM}
+    run._workers[0].pipe.close()
 
 
 def test_bar_shows_a_percentage_while_files_are_still_looked_for(

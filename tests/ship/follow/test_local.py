@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +22,8 @@ from producer.ship.follow.options import FollowOptions
 from producer.ship.follow.progress import PROGRESS_FILE, Progress, read_progress, write_progress
 from producer.ship.job import ShipJob
 from producer.ship.local_engine import LocalEngine
-from producer.ship.report import Shipment
-from tests.support.waiting import eventually
+from producer.ship.report import Shipment, progress_bar
+from tests.support.waiting import Call, eventually
 
 from ..conftest import PATIENCE, contents, parse_ship, ship_arguments
 from ..test_interrupts import Start, start
@@ -88,6 +89,60 @@ def test_backlog_is_taken_in_batches_until_nothing_is_left(server: LogHubServer,
         append(logs / name, f"line of {name}\n")
     assert run_once(batch_bytes=5).figures.lines == 3
     assert sorted(contents(server)) == ["line of a", "line of b", "line of c"]
+
+
+def test_once_ends_though_a_file_grows_all_the_time(
+    server: LogHubServer, logs: Path, run_once: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was there at the first look is shipped, in as many batches as it takes, and no more: a cron job ends."""
+    for name in "abc":
+        append(logs / name, f"line of {name}\n")
+
+    def grow(checkpoint: str, progress: Progress) -> None:
+        write_progress(checkpoint, progress)
+        if progress.batch < 10:
+            append(logs / "a", "later\n")
+
+    monkeypatch.setattr(local, "write_progress", grow)
+    assert run_once(batch_bytes=5).figures.lines == 3
+    assert sorted(contents(server)) == ["line of a", "line of b", "line of c"]
+
+
+def test_it_looks_again_after_the_interval(logs: Path, make_job: MakeJob, tmp_path: Path) -> None:
+    """With nothing new it sleeps for what is left of that, rather than look all the time."""
+    waits: list[float] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            if len(waits) == 3:
+                self.set()
+            return self.is_set()
+
+    options = FollowOptions(paths=[str(logs)], checkpoint=str(tmp_path), interval=500.0)
+    with progress_bar(Console(file=io.StringIO()), None) as bar:
+        local._Following(LocalEngine(1), make_job(parser="text"), options, Stop(), bar).until_end()
+    assert len(waits) == 3
+    assert all(400 < seconds <= 500 for seconds in waits)
+
+
+def test_stop_does_not_wait_longer_than_it_may(server: LogHubServer, logs: Path, make_job: MakeJob) -> None:
+    """While the server is silent the batch is left after ``stop_timeout``, and belongs to the next run."""
+    append(logs / "a.log", "one\n")
+    silence = server.faults.add(delay(PATIENCE), operation="PutLogs")
+    checkpoint = logs.parent / "checkpoint"
+    checkpoint.mkdir()
+    options = FollowOptions(paths=[str(logs)], checkpoint=str(checkpoint), stop_timeout=0.1)
+
+    def stop() -> None:
+        eventually(lambda: silence.fired > 0, "the request")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    stopper = Call(stop)
+    shipment = follow_locally(LocalEngine(1), make_job(parser="text"), options, console=Console(file=io.StringIO()))
+    stopper.result()
+    assert (shipment.failure, shipment.figures.lines) == (None, 0)
+    assert read_progress(str(checkpoint)).planned is not None
 
 
 def test_failed_batch_is_shipped_by_the_next_run(

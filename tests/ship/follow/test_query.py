@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import os
 import signal
 import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,7 +21,10 @@ from rich.console import Console
 
 from producer.server import LogHubServer
 from producer.server.faults import answer
+from producer.ship.figures import Figures
 from producer.ship.files.find import LINK_TO_DIRECTORY
+from producer.ship.follow import query
+from producer.ship.follow.losses import Losses
 from producer.ship.follow.options import FollowOptions
 from producer.ship.follow.query import follow
 from producer.ship.follow.source import FilesReader
@@ -184,6 +189,60 @@ def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_pat
     assert "Traceback" not in err
     assert [log["__file_offset__"] for log in held(server)] == ["0", "4"]
     assert server.count(PROJECT, LOGSTORE) == 2
+
+
+class Query:
+    """A query in the midst of a micro-batch, which goes on for so many looks.
+
+    :ivar stopped: whether it was told to stop.
+    """
+
+    isActive = True  # noqa: N815  (Spark's name)
+
+    def __init__(self, looks: float) -> None:
+        self.stopped = False
+        self.looks = looks
+
+    @property
+    def status(self) -> dict[str, bool]:
+        self.looks -= 1
+        return {"isTriggerActive": self.looks > 0}
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.mark.parametrize(("looks", "timeout"), [(3, PATIENCE), (math.inf, 0.1)])
+def test_stop_waits_for_the_micro_batch_and_no_longer_than_it_may(looks: float, timeout: float) -> None:
+    """Between two of them none has to be shipped again; one that does not end is left after a while."""
+    running = Query(looks)
+    query._stop(running, timeout)  # type: ignore[arg-type]
+    assert running.stopped
+    assert running.looks in {0, math.inf}
+
+
+def test_once_takes_what_was_there_at_the_first_look(tmp_path: Path) -> None:
+    """In as many micro-batches as it takes, and nothing that came meanwhile: a query for cron ends."""
+    for name in "ab":
+        append(tmp_path / name, "line\n")
+    reader = FilesReader([str(tmp_path)], [], "/none", 10.0, 3)
+    reader.prepareForTriggerAvailableNow()
+    reached: dict[str, Any] = {}
+    ends: list[int] = []
+    for _ in range(4):
+        reached = reader.latestOffset(reached, ReadMaxBytes(3))
+        ends.append(sum(taken["end"] for taken in reached.values()))
+        append(tmp_path / "a", "later\n")
+    assert ends == [5, 10, 10, 10]
+
+
+def test_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """However often the figures are looked at; the last one is the reason why the run has failed."""
+    losses = Losses()
+    for lost in (("one",), ("one",), ("one", "two")):
+        losses.tell(Figures(lost=lost))
+    assert [record.getMessage() for record in caplog.records] == ["one", "two"]
+    assert losses.last == "two"
 
 
 def test_second_interrupt_does_not_wait() -> None:

@@ -121,6 +121,15 @@ def test_what_came_within_a_second_is_one_partition(server: LogHubServer, put: P
     assert messages_of(reader, partitions) == [f"message {number}" for number in range(5)]
 
 
+def test_no_partition_of_a_shard_is_empty(server: LogHubServer, put: Put) -> None:
+    """Cuts that lead to the same place, over minutes in which nothing came, are one; none is where the range begins."""
+    for seconds in (0, 800):
+        server.clock_offset = seconds
+        put(f"after {seconds} s")
+    reader = batch_reader(options_of(server, partitionsPerShard="5"), default_schema())
+    assert [messages_of(reader, [part]) for part in reader.partitions()] == [["after 0 s"], ["after 800 s"]]
+
+
 def test_nothing_to_read_is_an_empty_read(server: LogHubServer, put: Put) -> None:
     """A logstore that is empty so far has no partitions; the one that Spark makes up has no rows."""
     put("a message")

@@ -19,7 +19,7 @@ from producer.spark.reading.filters import conditions_of, kept, times_of
 from producer.spark.reading.plan import ReadPlan
 from tests.server.client import log_group
 
-from ..conftest import Put, options_of
+from ..conftest import LOGSTORE, PROJECT, Put, options_of
 from .conftest import rows_of
 
 pytestmark = pytest.mark.skipif(not hasattr(sources, "Filter"), reason="filters came with PySpark 4.1")
@@ -177,6 +177,25 @@ def test_a_condition_on_time_says_what_is_read(
     server.faults.add(seen.append, operation="PullLogs")
     assert read_messages(server, filters, receivedWithin="60") == found
     assert len(seen) == pulls
+
+
+def test_what_was_received_late_or_early_within_the_margin_is_read(server: LogHubServer, put: Put) -> None:
+    """Up to the very second; and a condition never widens what the offsets bound."""
+    now = int(datetime.now(UTC).timestamp())
+    for offset, message in ((-500, "too early"), (0, "in time"), (600, "too late")):
+        server.clock_offset = offset
+        put(raw=log_group(message, time=now))
+    early, middle, late = (int(group.received) for group in server.log_groups(PROJECT, LOGSTORE))
+    at = datetime.fromtimestamp(now, UTC)
+    wanted = [sources.EqualTo(("__time__",), at)]
+    for margin, found in (
+        (late - now, ["too early", "in time", "too late"]),
+        (late - now - 1, ["too early", "in time"]),
+        (now - early - 1, ["in time"]),
+    ):
+        assert read_messages(server, wanted, receivedWithin=str(margin)) == found, margin
+    assert read_messages(server, wanted, receivedWithin="3600", startingOffsets=str(middle)) == ["in time", "too late"]
+    assert read_messages(server, wanted, receivedWithin="3600", endingOffsets=str(middle)) == ["too early"]
 
 
 def test_without_received_within_time_bounds_no_pull(server: LogHubServer, three_times: int) -> None:

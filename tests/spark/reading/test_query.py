@@ -112,6 +112,16 @@ def test_conditions_on_the_time_narrow_the_range(filled: LogHubServer) -> None:
     assert partitions[0].begin == FIRST + 8
 
 
+def test_last_second_that_a_condition_allows_is_searched(filled: LogHubServer) -> None:
+    """The end of a search is not part of it, that of a condition may be."""
+    sources = pytest.importorskip("pyspark.sql.datasource")
+    if not hasattr(sources, "Filter"):
+        pytest.skip("filters came with PySpark 4.1")
+    reader: Any = batch_reader(asked(filled, pushFilters="true"), SCHEMA)
+    reader.pushFilters([sources.LessThanOrEqual(("__time__",), datetime.fromtimestamp(FIRST + 8, UTC))])
+    assert sorted(row["n"] for row in rows_of(reader, reader.partitions())) == list(range(90))
+
+
 def test_fewer_logs_than_were_counted_are_an_error(filled: LogHubServer) -> None:
     """A read is never silently short."""
     reader = batch_reader(asked(filled), SCHEMA)

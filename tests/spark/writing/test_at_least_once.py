@@ -12,13 +12,14 @@ import pyarrow.parquet
 import pytest
 
 from producer.server import LogHubServer
-from producer.server.faults import answer, drop_answer, raw_answer
+from producer.server.faults import answer, delay, drop_answer, raw_answer
 from producer.spark.errors import DeliveryFailedError
 from producer.spark.writing.metrics import WriteMetrics
 from producer.spark.writing.options import WriteOptions
 from producer.spark.writing.part import Part
 from producer.spark.writing.task import write_rows
 from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, rows, target, write
+from tests.support.waiting import PATIENCE, eventually
 
 
 def test_every_row_is_acknowledged_when_the_task_ends(server: LogHubServer) -> None:
@@ -67,6 +68,25 @@ def test_refused_row_fails_the_task_with_its_number_and_the_reason(strict: LogHu
     assert text.startswith("row 777 of partition 0")
     assert "PostBodyTooLarge" in text
     assert "onFailure=deadletter or drop" in text
+
+
+def test_what_comes_of_a_row_is_seen_behind_a_request_that_hangs(server: LogHubServer) -> None:
+    """Not only the oldest request is looked at: what is acknowledged behind it leaves the memory, and a refusal fails
+    the task while rows still come. The error says how many are on their way.
+    """
+    hangs = server.faults.add(delay(PATIENCE), times=1)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield rows(1)
+        eventually(lambda: hangs.fired > 0, "the first request")
+        server.faults.add(answer(404, "LogStoreNotExist"), times=1)
+        deadline = time.monotonic() + PATIENCE / 2
+        while time.monotonic() < deadline:
+            yield rows(1, start=1)
+        pytest.fail("nobody looked behind the first request")
+
+    with pytest.raises(DeliveryFailedError, match=r"LogStoreNotExist.* still on their way: [1-9]"):
+        write(server, batches())
 
 
 def test_dropped_rows_are_counted_and_the_others_arrive(strict: LogHubServer) -> None:

@@ -18,7 +18,7 @@ from producer.spark.writing import exactly_once
 from producer.spark.writing.exactly_once import hash_key
 from producer.spark.writing.metrics import WriteMetrics
 from producer.spark.writing.part import Part
-from producer.spark.writing.writers import LogHubWriter
+from producer.spark.writing.writers import LogHubStreamWriter, LogHubWriter
 from producer.wire.columnar import ColumnarEncoder, EncodedRows, Names
 from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, rows, target, twice, write
 from tests.wire.twins import columnar_twin
@@ -26,6 +26,13 @@ from tests.wire.twins import columnar_twin
 __all__ = ["columnar_twin"]
 
 ONCE = {"deliveryGuarantee": "exactlyOnce", "chunkRows": "50"}
+#: Of :func:`rows`.
+SCHEMA = StructType().add("n", LongType()).add("pad", BinaryType())
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The warnings so far."""
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
 def cut_differently(seed: int, count: int = 1000) -> Iterator[pa.RecordBatch]:
@@ -71,6 +78,74 @@ def test_plan_that_changed_duplicates_rows_and_loses_none(server: LogHubServer) 
     turned = pa.Table.from_batches([plain.slice(1), plain.slice(0, 1)]).combine_chunks().to_batches()
     assert write(server, turned, **ONCE).already_written == 0
     assert numbers(server).count(0) == 5
+
+
+def test_columns_that_the_first_row_does_not_show_are_another_plan(server: LogHubServer) -> None:
+    """One more column, null at first, or another type with the same text: stored again, not taken for written. What
+    Spark notes beside the columns changes nothing.
+    """
+    plain = rows(100)
+    write(server, plain, **ONCE)
+    late = pa.array([None, *range(99)], pa.int64())
+    wider = pa.RecordBatch.from_arrays([*plain.columns, late], names=["n", "pad", "late"])
+    assert write(server, wider, **ONCE).already_written == 0
+    narrow = plain.set_column(0, "n", plain.column("n").cast(pa.int32()))
+    assert write(server, narrow, **ONCE).already_written == 0
+    assert write(server, plain.replace_schema_metadata({"note": "other"}), **ONCE).already_written == 100
+
+
+def test_chunk_has_one_set_of_columns(server: LogHubServer) -> None:
+    """Where a partition's rows change their columns, a chunk ends: a refusal could not be put down to rows else."""
+    write(server, [rows(10), rows(10, start=10).rename_columns(["n", "other"])], **ONCE)
+    assert chunks(server) == [10, 10]
+
+
+def test_partition_tells_how_many_of_its_rows_stood_there(
+    server: LogHubServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each task that found rows written warns with its own count; one that found none says nothing."""
+    write(server, rows(50), **ONCE)
+    assert not told(caplog)
+    write(server, rows(100), **ONCE)
+    (text,) = told(caplog)
+    assert text.startswith(f"partition 0: 50 of 100 rows stood in {PROJECT}/{LOGSTORE} at ")
+
+
+def test_micro_batch_tells_how_many_of_its_rows_stood_there(
+    server: LogHubServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a stream as well: the sum of its tasks, when it is committed."""
+    options = {**target(server), **ONCE, "runId": "stream"}
+    writer = LogHubStreamWriter(options, SCHEMA, overwrite=False)
+    writer.commit([writer.write(iter([rows(50)]))], 7)
+    assert not told(caplog)
+    writer.commit([writer.write(iter([rows(100)]))], 7)
+    assert [text for text in told(caplog) if text.startswith("micro-batch 7: 50 of its 100 rows stood in ")]
+
+
+def test_first_row_that_cannot_become_a_log_is_refused_like_any_other(server: LogHubServer) -> None:
+    """Though the key is made of it: a second attempt drops it, too, and finds the others written."""
+    batch = pa.record_batch({"at": pa.array([-5, 1, 2]), "n": pa.array([0, 1, 2])})
+    first, again = (write(server, batch, timeColumn="at", onFailure="drop", **ONCE) for _ in range(2))
+    assert (first.dropped, first.rows, first.already_written) == (1, 2, 0)
+    assert (again.dropped, again.rows, again.already_written) == (1, 2, 2)
+    assert numbers(server) == [1, 2]
+
+
+def test_shard_hash_that_is_none_is_a_refused_row(server: LogHubServer) -> None:
+    """Where it is taken as it is: the rows of other streams arrive."""
+    batch = pa.record_batch({"h": pa.array(["0" * 32, "no hash"]), "n": pa.array([0, 1])})
+    options = {**ONCE, "shardHashColumn": "h", "adjust_shard_hash": "false", "onFailure": "drop"}
+    done = write(server, batch, **options)
+    assert (done.dropped, done.rows) == (1, 1)
+    assert numbers(server) == [0]
+
+
+def test_task_waits_no_longer_than_it_may_for_an_acknowledgement(server: LogHubServer) -> None:
+    """``ackTimeout`` holds for each request, and the error says what it met."""
+    server.faults.add(answer(403, "WriteQuotaExceed"), operation="PutLogs")
+    with pytest.raises(DeliveryFailedError, match=r"rows 0 to 9 .*not settled within 1\.0 s.*WriteQuotaExceed"):
+        write(server, rows(10), ackTimeout="1", **ONCE)
 
 
 def test_task_that_died_half_way_is_completed(server: LogHubServer) -> None:
@@ -212,13 +287,14 @@ def test_many_streams_fill_smaller_chunks(server: LogHubServer, monkeypatch: pyt
 
 
 def test_run_whose_rows_were_all_there_is_told(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
-    """A daily job that keeps its runId would write nothing for ever: a warning says that every row was there."""
-    schema = StructType().add("n", LongType()).add("pad", BinaryType())
-    for _ in range(2):
-        writer = LogHubWriter({**target(server), **ONCE, "runId": "daily"}, schema, overwrite=False)
-        writer.commit([writer.write(iter([rows(60)]))])
-    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert [text for text in warnings if "all 60 rows stood in" in text and "'daily'" in text]
+    """A daily job that keeps its runId would write nothing for ever: a warning says that every row was there. A job
+    that was begun before, and completes what is missing, needs no other name.
+    """
+    for count in (50, 60, 60):
+        assert not [text for text in told(caplog) if "another run needs a runId" in text]
+        writer = LogHubWriter({**target(server), **ONCE, "runId": "daily"}, SCHEMA, overwrite=False)
+        writer.commit([writer.write(iter([rows(count)]))])
+    assert [text for text in told(caplog) if "all 60 rows stood in" in text and "'daily'" in text]
     assert numbers(server) == list(range(60))
 
 

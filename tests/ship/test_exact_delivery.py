@@ -1,0 +1,83 @@
+"""One range with --exactly-once: what is told of lines that were not stored, and what becomes of those in halves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from producer.server import LogHubServer
+from producer.server.faults import Fault, answer, delay, drop_answer
+from producer.ship import exact_delivery
+from producer.ship.account import FileFate, PortionFailedError
+from producer.ship.figures import Figures
+from producer.ship.files.find import find_files
+from producer.ship.files.plan import plan
+from producer.ship.job import ShipJob
+from producer.ship.lines.chunks import chunks_of
+from producer.ship.lines.line import Line
+from producer.ship.portions import Portion
+from producer.ship.sending import PortionSender
+from producer.spark.executor import leased_producer
+
+from .conftest import LOGSTORE, PATIENCE, PROJECT, held
+
+MakeJob = Callable[..., ShipJob]
+
+
+def ship(portion: Portion, job: ShipJob) -> Figures:
+    with leased_producer(job.project, config=job.config) as producer:
+        return PortionSender(producer, job).ship(portion)[0]
+
+
+def portion_of(path: Path) -> Portion:
+    (splits,) = plan(find_files([str(path)]).files)
+    return Portion(splits, run="job")
+
+
+@pytest.mark.parametrize(
+    ("fault", "fate"),
+    [
+        (drop_answer(), {"in_doubt": 3}),
+        (delay(PATIENCE), {"in_doubt": 3}),
+        (answer(404, "LogStoreNotExist"), {"not_stored": 3}),
+    ],
+    ids=["an answer that is lost", "an answer that does not come", "a refusal"],
+)
+def test_lines_are_in_doubt_only_where_they_may_be_stored(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, fault: Fault, fate: dict[str, int]
+) -> None:
+    """Nobody sends a file again for a refusal's sake, nor leaves it out for a lost answer's."""
+    (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
+    server.faults.add(fault, operation="PutLogs")
+    portion = portion_of(tmp_path / "a.log")
+    job = make_job(parser="text", exactly_once=True, ack_timeout=1.0, producer={"retries": 0})
+    with pytest.raises(PortionFailedError) as failed:
+        ship(portion, job)
+    assert failed.value.attempt.account.files([portion], ()) == [FileFate(str(tmp_path / "a.log"), **fate)]
+
+
+def test_lines_that_are_too_large_for_a_request_go_in_halves(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a parser finds may multiply them. Each is stored once, however often the range is sent, and counted once."""
+    monkeypatch.setattr(exact_delivery, "_MOST_BYTES", 2_000)
+    lines = [f"no JSON {number}" for number in range(300)]
+    (tmp_path / "a.log").write_text("".join(f"{line}\n" for line in [*lines, "y" * 2500]))
+    job = make_job(parser="json", exactly_once=True, max_line_bytes=1000)
+    first, again = (ship(portion_of(tmp_path / "a.log"), job) for _ in range(2))
+    for figures in (first, again):
+        assert (figures.lines, figures.unparsed, figures.long_lines, figures.records) == (301, 301, 1, 303)
+    assert (first.already_stored, again.already_stored) == (0, 303)
+    assert first.batches > 10
+    assert Counter(log["content"] for log in held(server) if "line_part" not in log) == Counter(lines)
+    assert server.count(PROJECT, LOGSTORE) == 303
+
+
+def test_piece_without_a_byte_has_a_number_of_its_own() -> None:
+    """The last piece of a log may be empty: with the number of the one before it would be taken for stored."""
+    read = [Line(10, 1, b"abcd"), Line(10, 2, b""), Line(20, 0, b""), Line(21, 0, b"")]
+    numbers = [chunk.number for chunk in chunks_of(iter(read))]
+    assert numbers == sorted(set(numbers))
