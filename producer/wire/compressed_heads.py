@@ -12,6 +12,13 @@ _MAGIC = {
 }
 
 
+# Frames of zstd that a reader passes over, such as pzstd writes before each of its own: what follows their first byte,
+# and the bytes before their data.
+_SKIPPABLE, _SKIPPABLE_HEAD = b"\x2a\x4d\x18", 8
+
+
 def compression_of(head: bytes) -> str | None:
     """The compression that ``head``, a file's first bytes, announces; None for plain bytes."""
+    while head[1:4] == _SKIPPABLE and head[0] & 0xF0 == 0x50:
+        head = head[_SKIPPABLE_HEAD + int.from_bytes(head[4:_SKIPPABLE_HEAD], "little") :]
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)

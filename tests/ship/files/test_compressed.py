@@ -10,11 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import zstandard
 
 from producer.ship.files import compressed
 from producer.ship.files.compressed import DAMAGE, decompressing
+from producer.wire.compressed_heads import compression_of
 
 PLAIN = b"".join(b"%d a line of a log\n" % number for number in range(20_000))
+#: A frame of zstd that says nothing.
+SKIPPED = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size"
 
 
 @pytest.fixture(params=["isal", "zlib"])
@@ -65,3 +69,14 @@ def test_damaged_gzip_is_told() -> None:
         changed = data[:place] + bytes([data[place] ^ 1 << random_.randrange(8)]) + data[place + 1 :]
         assert not read(changed)[1] or gzip.decompress(changed) == read(changed)[0], place
     assert read(data + b"no gzip, but some text") == (PLAIN, False)
+
+
+@pytest.mark.parametrize("before", [b"", SKIPPED, 2 * SKIPPED])
+def test_frames_of_zstd_are_one_file(before: bytes) -> None:
+    """Also with frames to pass over before each of them, as pzstd writes them: by these alone it is no other file."""
+    frames = [zstandard.compress(PLAIN), zstandard.compress(b"more\n")]
+    data = b"".join(before + frame for frame in frames)
+    assert compression_of(data) == "zstd"
+    reader = decompressing(io.BytesIO(data), "zstd")
+    assert b"".join(iter(lambda: reader.read1(50_000), b"")) == PLAIN + b"more\n"
+    assert compression_of(SKIPPED[:6]) is compression_of(SKIPPED) is None
