@@ -160,6 +160,7 @@ class Search:
                 continue
             for match in _matches(local_path(path)):
                 if os.path.isdir(match):  # noqa: PTH112  (Path raises where it may not look; likewise the next ones)
+                    _check_listed(match)
                     directories.append(str(Path(match).absolute()))
                 else:
                     _collect(match, self._exclusion, self._files, self._skipped)
@@ -275,6 +276,17 @@ def _matches(path: str) -> list[str]:
     if not matches:
         raise InputError(f"{path}: no file matches this pattern")
     return matches
+
+
+def _check_listed(directory: str) -> None:
+    """A directory that is named is not left out in silence.
+
+    :raises InputError: it cannot be listed.
+    """
+    try:
+        os.scandir(directory).close()
+    except OSError as error:
+        raise InputError(f"{directory}: cannot be listed: {error.strerror}") from error
 
 
 def _collect(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped: dict[str, str]) -> None:

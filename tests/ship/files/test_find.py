@@ -192,6 +192,8 @@ def test_place_where_one_may_not_look_is_told(tmp_path: Path, monkeypatch: pytes
     found = find_files([str(tmp_path)])
     assert [file.path for file in found.files] == [str(tmp_path / "a.log")]
     assert found.skipped == ((str(tmp_path / "inner"), "cannot be listed: Permission denied"),)
+    with pytest.raises(InputError, match="inner: cannot be listed: Permission denied"):
+        find_files([str(tmp_path / "inner")])
 
 
 def test_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
