@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from producer import Producer, ProducerError
+from producer import FlushTimeoutError, Producer, ProducerError
+from producer.channels import MemoryChannel
 from producer.interfaces import Channel
 from producer.testing import RecordingSink
 from tests.channels.interrupts import interrupted_everywhere
 from tests.durable.kit import LOG, file_channel
 from tests.support.pipelines import config
-from tests.support.waiting import PATIENCE
+from tests.support.sinks import GatedSink
+from tests.support.waiting import PATIENCE, Call, eventually
 
 #: What a main thread does with a producer.
 CALLS: dict[str, Callable[[Producer], Any]] = {
@@ -35,9 +39,26 @@ def test_a_handler_that_flushes_ends_wherever_it_interrupts(
     call: str, channel: str, tmp_path: Path, without_coverage: None
 ) -> None:
     """It is refused where its thread may hold what it would wait for; elsewhere all that was accepted is delivered."""
+    assert ends_of_flushes(CALLS[call], CHANNELS[channel](tmp_path)).keys() == {"", "let another thread do it"}
+
+
+@pytest.mark.parametrize("call", ["result", "flush"])
+def test_a_handler_that_flushes_ends_where_it_interrupts_the_wait_for_an_event(
+    call: str, without_coverage: None
+) -> None:
+    """The event's own lock is held before and after the sleep, and is what whoever sets it waits for."""
+    ends = ends_of_flushes(CALLS[call], None, (threading.__file__,))
+    assert "let another thread do it" in ends
+    assert ends.keys() <= {"", "let another thread do it"}
+
+
+def ends_of_flushes(
+    call: Callable[[Producer], Any], channel: Channel | None, files: Collection[str] = ("/producer/",)
+) -> Counter[str]:
+    """How flushes end by a handler that interrupts a call at each place in these files."""
     ends: Counter[str] = Counter()
     options = {"linger_ms": 1, "batch_count_threshold": 2}
-    with Producer(sink=RecordingSink(), channel=CHANNELS[channel](tmp_path), config=config(**options)) as producer:
+    with Producer(sink=RecordingSink(), channel=channel, config=config(**options)) as producer:
         producer.send("p", "l", LOG).result(PATIENCE)
 
         def flush() -> None:
@@ -47,7 +68,42 @@ def test_a_handler_that_flushes_ends_wherever_it_interrupts(
             except ProducerError as error:
                 ends[str(error).rpartition("; ")[2]] += 1
 
-        interrupted_everywhere(lambda: (lambda: CALLS[call](producer), lambda _: None), 10, handler=flush)
+        interrupted_everywhere(lambda: (lambda: call(producer), lambda _: None), 10, handler=flush, files=files)
         producer.flush(PATIENCE)
         assert producer.stats().pending == 0
-    assert ends.keys() == {"", "let another thread do it"}
+    return ends
+
+
+def test_a_handler_may_flush_that_interrupts_a_send_which_waits_for_room(request: pytest.FixtureRequest) -> None:
+    """Nothing is held meanwhile: who waits for a server that is slow can be told to deliver what is there."""
+    sink, ends, asked = GatedSink(), list[str](), list[int]()
+    main = threading.get_ident()
+
+    def flush(*_: object) -> None:
+        try:
+            producer.flush(0)
+        except FlushTimeoutError:  # it was not refused
+            ends.append("waited")
+        except ProducerError:  # a moment before the send waits, or between two looks
+            ends.append("refused")
+
+    def has_waited() -> bool:
+        if len(ends) == len(asked) and "waited" not in ends:
+            asked.append(main)
+            signal.pthread_kill(main, signal.SIGUSR1)
+        return "waited" in ends
+
+    def ask() -> None:
+        try:
+            eventually(lambda: producer.stats().waiting_senders)
+            eventually(has_waited)
+        finally:
+            sink.gate.set()
+
+    before = signal.signal(signal.SIGUSR1, flush)
+    request.addfinalizer(lambda: signal.signal(signal.SIGUSR1, before))
+    with Producer(sink=sink, channel=MemoryChannel(capacity=1), config=config(linger_ms=1)) as producer:
+        producer.send("p", "l", LOG)
+        asking = Call(ask)
+        assert producer.send("p", "l", LOG).result(PATIENCE).successful
+        asking.result()

@@ -52,18 +52,20 @@ def _interrupt() -> None:
 
 
 class _Tracer:
-    """Calls ``handler`` at the ``at``-th place inside the package."""
+    """Calls ``handler`` at the ``at``-th place inside the files."""
 
-    def __init__(self, at: int, anywhere: Collection[str], handler: Callable[[], object]) -> None:
+    def __init__(
+        self, at: int, anywhere: Collection[str], handler: Callable[[], object], files: Collection[str]
+    ) -> None:
         self.left = at
-        self._anywhere, self._handler = anywhere, handler
+        self._anywhere, self._handler, self._files = anywhere, handler, files
         self.raised = False
         self._last: dict[FrameType, int] = {}
 
     def __call__(self, frame: FrameType, _event: str, _argument: Any) -> Any:
         """A frame begins, or goes on: whether its instructions are looked at is decided here, once for all of them."""
         code = frame.f_code
-        if "/producer/" not in code.co_filename or _in_finalizer(frame):
+        if not any(part in code.co_filename for part in self._files) or _in_finalizer(frame):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         known = _known.get(code) or _known.setdefault(code, _Code(code))
@@ -108,28 +110,30 @@ def interrupted_everywhere(
     at_least: int,
     anywhere: Collection[str] = (),
     handler: Callable[[], object] = _interrupt,
+    files: Collection[str] = ("/producer/",),
 ) -> int:
     """Run ``scenario`` with an interrupt at the first place, the second, … until the operation ends without one.
 
     :param at_least: how many places there must have been, so that a test cannot pass by finding none.
     :param anywhere: functions in which every instruction is a place, whatever CPython does.
     :param handler: what runs there.
+    :param files: parts of the paths of the code that is interrupted.
     :returns: how many there were.
     """
     gc.collect()
     gc.freeze()  # to look for garbage is quick then
     try:
-        places = _interrupted_everywhere(scenario, anywhere, handler)
+        places = _interrupted_everywhere(scenario, lambda at: _Tracer(at, anywhere, handler, files))
     finally:
         gc.unfreeze()
     assert places > at_least, f"only {places} places"
     return places
 
 
-def _interrupted_everywhere(scenario: Scenario, anywhere: Collection[str], handler: Callable[[], object]) -> int:
+def _interrupted_everywhere(scenario: Scenario, tracing: Callable[[int], _Tracer]) -> int:
     for at in itertools.count(1):
         operation, check = scenario()
-        tracer, before = _Tracer(at, anywhere, handler), sys.gettrace()
+        tracer, before = tracing(at), sys.gettrace()
         sys.settrace(tracer)
         try:
             operation()

@@ -20,7 +20,8 @@ from queue import SimpleQueue
 from types import TracebackType
 
 from ...clock import Clock, Deadline
-from ...errors import ProducerClosedError, ProducerError, SendTimeoutError
+from ...errors import ProducerClosedError, SendTimeoutError
+from ...reentry import reentered
 from ...twins import either
 from ..threads import stand_back
 from .open_records import FIRST_QUANTUM, MAX_QUANTUM, OpenRecords
@@ -133,10 +134,7 @@ class MemoryBudget:
         :raises ProducerError: it has.
         """
         if self.lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition asks
-            raise ProducerError(
-                "a finalizer or a signal handler, which interrupted a call of the producer on this thread, called it "
-                "again: nothing was done; let another thread do it"
-            )
+            raise reentered()
 
     def grant(self, open_records: OpenRecords, charge: int) -> bool:
         """Let an open batch spend ``charge`` bytes more, and some bytes in advance where there are enough; whether it
