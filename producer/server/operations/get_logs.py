@@ -25,11 +25,12 @@ from .pull_logs import accepted_compression
 from .query import compile_query
 from .query_tokens import split_query
 from .rendering import log_fields, pack_meta
-from .scan import scan, wants_scan
+from .scan import Scanned, scan, wants_scan
 from .search import Wanted, find_page, load_logs, searching
 from .spl import names_kept, steps_of
 from .spl_text import read_spl
 from .sql import SqlAnswer, check_length, run_sql
+from .sql_text import first_word, tokens_of
 
 _SQL_HEADERS = {
     "x-log-elapsed-millisecond": "elapsedMillisecond",
@@ -95,8 +96,10 @@ async def _search(
 ) -> Answer:
     """Search when there is room for it, and hold the answer before another search begins."""
     keywords, command = split_query(_text(params, "query"))
-    if command is not None and wants_scan(params) and not _is_sql(command):
-        return await _scan(service, call, (params, keywords, command), answer)
+    if command is not None and wants_scan(params):
+        check_length(command, service.limits)
+        if first_word(tokens_of(command)) not in ("select", "with", "with_pack_meta"):
+            return await _scan(service, call, (params, keywords, command), answer)
     if command is not None and command.lower() != "with_pack_meta":
         return await _search_by_sql(service, call, (params, keywords, command), answer)
     render = _as_json if command is None else _as_json_with_meta
@@ -119,19 +122,20 @@ async def _search_by_sql(
     return answer(_of_sql(done, keywords.strip(), text))
 
 
-def _is_sql(command: str) -> bool:
-    return command.partition(" ")[0].lower() in ("select", "with", "with_pack_meta")
-
-
 async def _scan(
     service: Service, call: Call, asked: tuple[Mapping[str, Any], str, str], answer: Callable[[_Found], Answer]
 ) -> Answer:
     params, keywords, text = asked
-    check_length(text, service.limits)
     pipeline, wanted = read_spl(f"* | {text}"), parse_wanted(params, service.limits, keywords)
     is_forward = str(params.get("forward", True)).lower() != "false"
     scanned = await scan(service, call, wanted, pipeline, forward=is_forward)
     render = _renderer(names_kept(steps_of(pipeline)))
+    found = await service.search(lambda: answer(_of_scan(scanned, render)))
+    await call.lease.resize(len(found.body))
+    return found
+
+
+def _of_scan(scanned: Scanned, render: Callable[[StoredLog], str]) -> _Found:
     logs = [render(log) for group in scanned.kept for log in group.iter_logs()]
     facts = {
         **_facts(len(logs), scanned.end - scanned.begin),
@@ -139,9 +143,7 @@ async def _scan(
         "scanBytes": scanned.size,
         "phraseQueryInfo": {"scanAll": scanned.is_all, "beginOffset": scanned.begin, "endOffset": scanned.end},
     }
-    found = await service.search(answer, _Found(logs, facts))
-    await call.lease.resize(len(found.body))
-    return found
+    return _Found(logs, facts)
 
 
 def _renderer(kept: set[str] | None) -> Callable[[StoredLog], str]:

@@ -115,29 +115,38 @@ async def _look(service: Service, call: Call, page: Wanted, *, back: bool) -> _L
         rows: dict[int, dict[int, int]] = {}
         for number, (row, index) in places:
             rows.setdefault(row, {})[index] = number
-        groups, size, read = list[StoredLogGroup](), 0, set[int]()
+        groups, seen, left = list[StoredLogGroup](), set[int](), service.limits.pull_bytes
         for row, numbers in rows.items():
-            if size > service.limits.pull_bytes:
+            if left < 0:
                 break
-            read.add(row)
             packed = await service.stored(service.store.group(call.place, row, service.now()))
-            if packed is not None:  # else it has expired since it was found
-                groups += await service.search(_one_by_one, packed.unpack, numbers)
-                size = sum(len(group.raw) for group in groups)
-    reached = next((count for count, (_, (row, _)) in enumerate(places) if row not in read), len(places))
+            if packed is None:  # it has expired since it was found
+                seen.update(numbers.values())
+                continue
+            alone = await service.search(_one_by_one, packed.unpack, numbers, left)
+            groups += alone
+            seen.update(group.position for group in alone)
+            left -= sum(len(group.raw) for group in alone)
+    reached = next((count for count, (number, _) in enumerate(places) if number not in seen), len(places))
     within = {number for number, _ in places[:reached]}
     return _Looked([group for group in groups if group.position in within], len(places), reached)
 
 
-def _one_by_one(unpack: Callable[[], StoredLogGroup], numbers: dict[int, int]) -> list[StoredLogGroup]:
-    """LogGroups with one log each: those of some indexes, each with the number that is given for it."""
+def _one_by_one(unpack: Callable[[], StoredLogGroup], numbers: dict[int, int], most: int) -> list[StoredLogGroup]:
+    """LogGroups with one log each: those of some indexes, each with the number that is given for it.
+
+    :param most: bytes after which no more are made: each has the tags of all, which may be megabytes.
+    """
     group = unpack()
     whole = parse_group(group.raw)
     shared = LogGroup(Topic=whole.Topic, Source=whole.Source, LogTags=whole.LogTags)
     alone = list[StoredLogGroup]()
     for index, number in numbers.items():
+        if most < 0:
+            break
         one = LogGroup(Logs=[whole.Logs[index]])
         one.MergeFrom(shared)
         raw = bytes(one.SerializeToString())
+        most -= len(raw)
         alone.append(replace(group, raw=raw, count=1, position=number))
     return alone

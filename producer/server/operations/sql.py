@@ -63,13 +63,13 @@ async def run_sql(service: Service, call: Call, wanted: Wanted, text: str) -> Sq
 
 
 def check_length(text: str, limits: Limits) -> None:
-    """Refuse SQL that is too long.
+    """Refuse SQL, or SPL, that is too long.
 
     :raises ApiError: ``ParameterInvalid``.
     """
     if len(text) > limits.query_chars:
         raise ApiError(
-            "ParameterInvalid", f"the SQL has {counted(len(text), 'character')}, {limits.query_chars} are allowed"
+            "ParameterInvalid", f"behind '|' stand {counted(len(text), 'character')}, {limits.query_chars} are allowed"
         )
 
 

@@ -79,7 +79,7 @@ def read_sql(text: str) -> SqlText:
     """
     tokens = tokens_of(text.strip().rstrip(";"))
     words = frozenset(folded(token).strip('"') for token in tokens if _WORD.fullmatch(token) or token.startswith('"'))
-    first = next((token.lower() for token in tokens if _WORD.fullmatch(token)), "")
+    first = first_word(tokens)
     if first not in ("select", "with"):
         spl = "; operators of SPL are for PullLogs, or session 'mode=scan'" if first in _OF_SPL else ""
         said = f"{first[:64]!r} after '|' is not known: use SELECT, WITH or with_pack_meta{spl}"
@@ -151,6 +151,11 @@ def _is_outer(tokens: list[str]) -> bool:
 def tokens_of(text: str) -> list[str]:
     """The words, signs, spaces and quoted texts of a statement; a comment is a space."""
     return [" " if token.startswith(("--", "/*")) else token for token in _TOKEN.findall(text)]
+
+
+def first_word(tokens: Iterable[str]) -> str:
+    """The first word of a statement, in lower case; empty if it has none."""
+    return next((token.lower() for token in tokens if _WORD.fullmatch(token)), "")
 
 
 def check_nesting(tokens: list[str]) -> None:

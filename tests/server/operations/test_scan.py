@@ -107,6 +107,21 @@ def test_a_page_is_bounded_in_bytes() -> None:
             assert sorted(number for page in pages for number in page) == list(range(0, COUNT, 2))
 
 
+def test_what_each_log_has_of_its_group_counts() -> None:
+    """Tags stand with every log: a megabyte of them, with thousands of logs, would be gigabytes."""
+    group, most = LogGroup(), 50_000
+    group.LogTags.add(Key="large", Value="t" * 10_000)
+    for number in range(20):
+        group.Logs.add(Time=T).Contents.add(Key="n", Value=str(number).encode())
+    with LogHubServer(limits=Limits(pull_bytes=most)) as server, Client(server) as client:
+        client.put(bytes(group.SerializeToString()))
+        assert 10_000 < ask(client, "* | where n <> ''")[1]["scanBytes"] <= most + 11_000
+        pages = walk(client, "* | where n <> ''", forward=True)
+        assert [number for page in pages for number in page] == list(range(20))
+        pages = walk(client, "* | where n <> ''", forward=False, offset=20)
+        assert [number for page in pages[::-1] for number in page] == list(range(20))
+
+
 def test_a_page_without_any_log_ends_only_at_the_end(logs: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python SDK asks no more after an answer without logs: so what lies behind them is looked at, too."""
     monkeypatch.setattr(scan, "_LOOK", 2)
@@ -148,8 +163,9 @@ def test_without_scan_mode_it_is_refused_with_what_to_say(logs: Client) -> None:
     assert error_of(refused) == (400, "ParameterInvalid")
     assert "session 'mode=scan'" in refused.json()["errorMessage"]
     scanning = {**wanted, "session": "mode=scan"}
-    rows = logs.get(f"/logstores/{LOGSTORE}", type="log", query="* | select count(*) as n", **scanning)
-    assert rows.json() == [{"n": str(COUNT)}]
+    for select in ("select count(*) as n", "SELECT\ncount(*) as n", "/* all */ select count(*) as n"):
+        rows = logs.get(f"/logstores/{LOGSTORE}", type="log", query=f"* | {select}", **scanning)
+        assert rows.json() == [{"n": str(COUNT)}]
     wrong = logs.get(f"/logstores/{LOGSTORE}", type="log", query="* | stats count(*)", **scanning)
     assert error_of(wrong) == (400, "ParameterInvalid")
     assert "'stats' is no operator" in wrong.json()["errorMessage"]
