@@ -196,7 +196,7 @@ def missing_segments(disk: Disk, directory: str, salts: Mapping[int, bytes]) -> 
     :param salts: of each segment that exists.
     """
     newest = newest_of_log(disk, directory, salts)
-    return set() if newest is None else _needed(newest) - salts.keys()
+    return set() if newest is None else (newest.events.segments() | {newest.position.segment}) - salts.keys()
 
 
 def newest_of_log(disk: Disk, directory: str, salts: Mapping[int, bytes]) -> Checkpoint | None:
@@ -212,10 +212,6 @@ def newest_of_log(disk: Disk, directory: str, salts: Mapping[int, bytes]) -> Che
     return max(found, key=lambda checkpoint: checkpoint.generation, default=None)
 
 
-def _needed(checkpoint: Checkpoint) -> set[int]:
-    return checkpoint.events.segments() | {checkpoint.position.segment}
-
-
 def emptied(checkpoint: Checkpoint | None, sizes: Mapping[int, int]) -> dict[int, frozenset[int]]:
     """The segments that end before what a checkpoint knows of, and the events that it has in them.
 
@@ -226,12 +222,8 @@ def emptied(checkpoint: Checkpoint | None, sizes: Mapping[int, int]) -> dict[int
     """
     if checkpoint is None:
         return {}
-    position = checkpoint.position
-    short = {number for number in _needed(checkpoint) if number not in sizes}
-    short |= {position.segment} if sizes.get(position.segment, 0) < position.offset else set()
-    if not short:
-        return {}
-    events = checkpoint.events
+    position, events = checkpoint.position, checkpoint.events
+    short = {position.segment} if sizes.get(position.segment, 0) < position.offset else set[int]()
     for pointer, length in zip(events.pointers, events.lengths, strict=True):
         if (pointer & MOST_OFFSET) + FRAME_SIZE + length > sizes.get(pointer >> OFFSET_BITS, 0):
             short.add(pointer >> OFFSET_BITS)

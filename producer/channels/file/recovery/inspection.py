@@ -21,7 +21,7 @@ from ..store.disk import Disk
 from ..store.encryption import KeyProvider, SegmentCipher
 from ..store.format import FRAME_SIZE, HEADER_SIZES, SECOND_HEADER, Kind, decode_event
 from ..store.looking_disk import LookingDisk
-from ..store.pointers import MOST_OFFSET, OFFSET_BITS, Entry
+from ..store.pointers import OFFSET_BITS, Entry
 from ..store.segment import Damage, Record, Segment, opened, scan
 from ..store.segments import Segments
 from . import checkpoint as checkpoints
@@ -307,7 +307,7 @@ class _Look:
         lost, torn = 0, False
         if not unopened:
             replay, torn = self._replayed()
-            looked = _told_short(self._judged(looked), replay)
+            looked = self._judged(looked)
             events, lost = _readable(replay, looked)
         place = self._place
         return DirectoryReport(
@@ -458,14 +458,6 @@ class _Look:
             for pointer in self._start.events.pointers:
                 live.setdefault(pointer >> OFFSET_BITS, []).append(pointer & ((1 << OFFSET_BITS) - 1))
         return live
-
-
-def _told_short(segments: Sequence[SegmentReport], replay: Replay) -> list[SegmentReport]:
-    """The segments; of each whether the checkpoint that is gone on from knows of events behind its end."""
-    sizes = {segment.number: segment.size for segment in segments}
-    pointers = replay.events.pointers
-    short = {pointer >> OFFSET_BITS for pointer in pointers if pointer & MOST_OFFSET >= sizes[pointer >> OFFSET_BITS]}
-    return [replace(segment, emptied=segment.emptied or segment.number in short) for segment in segments]
 
 
 def _readable(replay: Replay, segments: Sequence[SegmentReport]) -> tuple[list[Entry], int]:

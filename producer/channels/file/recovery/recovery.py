@@ -112,8 +112,8 @@ class _Recovery:
         check_keys(place.disk, place.name, segments)
         for segment in unknown:
             self._set_aside_unknown(segment)
-        begun = known_numbers(place) if unreadable else set[int]()
-        headless = [number_of(path) for path in unreadable if self._set_aside_unreadable(path, begun)]
+        had_headers = known_numbers(place) if unreadable else set[int]()
+        headless = [number_of(path) for path in unreadable if self._set_aside_unreadable(path, had_headers)]
         sizes = {segment.header.number: segment.size for segment in found}
         start, bad, replay = self._replayed(loaded, found, sizes, segments, unreadable, headless)
         self._keep_damaged(segments, replay)

@@ -19,6 +19,7 @@ from producer.channels.file.recovery.checkpoint import (
     Checkpoint,
     check_fits,
     decode,
+    emptied,
     encode,
     load,
     load_best,
@@ -64,6 +65,14 @@ def test_it_is_read_as_it_was_written(events: int) -> None:
     assert again.segments == SALTS
     assert again.events.entries(0, events) == checkpoint.events.entries(0, events)
     assert len(encode(checkpoint)) == 72 + 2 * 24 + events * EVENT_SIZE + 4
+
+
+def test_segments_that_end_before_what_it_knows_of_are_named_with_their_events() -> None:
+    """Where the log goes on, before that, or not there at all; none that holds all of it."""
+    assert emptied(None, {}) == {}
+    assert emptied(made(), SIZES) == {}
+    assert emptied(made(), {**SIZES, 4: 999}) == {4: frozenset()}
+    assert emptied(made(), {**SIZES, 3: 860}) == emptied(made(), {4: 2000}) == {3: frozenset({10, 11, 12})}
 
 
 def test_its_bytes_are_as_documented() -> None:
