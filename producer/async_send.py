@@ -28,18 +28,18 @@ async def on_a_thread(call: Callable[[], T], name: str) -> T:
 
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # from here on nobody can cancel it
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:  # noqa: BLE001  # told to whoever awaits it
-            future.set_exception(error)
-
     try:
-        threading.Thread(target=run, name=name, daemon=True).start()
+        threading.Thread(target=_answer, args=(call, future), name=name, daemon=True).start()
     except RuntimeError as error:
         raise _no_thread(error) from error
     return await wrap_future(future)
+
+
+def _answer(call: Callable[[], T], future: Future[T]) -> None:
+    try:
+        future.set_result(call())
+    except BaseException as error:  # noqa: BLE001  # told to whoever awaits it
+        future.set_exception(error)
 
 
 def _no_thread(error: RuntimeError) -> ProducerError:
@@ -96,10 +96,6 @@ class WaitingThreads:
     def _work(self) -> None:
         while (job := self._next()) is not None:
             call, future = job
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(call())
-            except BaseException as error:  # noqa: BLE001  # told to whoever awaits it
-                future.set_exception(error)
+            if future.set_running_or_notify_cancel():
+                _answer(call, future)
             del call, future, job

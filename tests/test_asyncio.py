@@ -106,13 +106,13 @@ def test_asend_waits_as_long_as_send_would(gated: GatedSink) -> None:
     asyncio.run(main())
 
 
-def test_where_no_thread_can_wait_asend_says_so_and_waits_again_later(
+def test_where_no_thread_can_wait_that_is_said_and_it_is_tried_again_later(
     gated: GatedSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process may have no more threads for a moment: nobody waits for one that never started."""
 
     def no_start(thread: threading.Thread) -> None:
-        if "asend" in thread.name:
+        if thread.name.endswith(("-asend", "-aflush")):
             raise RuntimeError("can't start new thread")
         start(thread)
 
@@ -123,6 +123,8 @@ def test_where_no_thread_can_wait_asend_says_so_and_waits_again_later(
             monkeypatch.setattr(threading.Thread, "start", no_start)
             with pytest.raises(ProducerError, match=r"no thread .* can't start new thread"):
                 await stream.asend(LARGE)
+            with pytest.raises(ProducerError, match=r"no thread .* can't start new thread"):
+                await producer.aflush()
             monkeypatch.undo()
             waiting = asyncio.create_task(stream.asend(LARGE))
             await asyncio.to_thread(eventually, lambda: producer.stats().waiting_senders)
