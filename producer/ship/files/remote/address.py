@@ -19,7 +19,7 @@ STORES = {
     "abfs": ("adlfs", "adlfs"),
     "abfss": ("adlfs", "adlfs"),
     "az": ("adlfs", "adlfs"),
-    "hdfs": ("pyarrow", "fsspec pyarrow"),
+    "hdfs": ("pyarrow", "fsspec hdfs-native"),
     "webhdfs": ("requests", "fsspec requests"),
 }
 SCHEMES = (*WEB, *STORES)
