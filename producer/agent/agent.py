@@ -28,10 +28,10 @@ from .changes import Changes, compare
 from .channel import BatchChannel
 from .config.model import AgentConfig
 from .counters import Counters
+from .delivered_positions import DeliveredPositions
 from .health import Health
 from .interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Stop, give_up
 from .limits import Memory, Pace
-from .positions import DeliveredPositions
 from .reloads import Reloads
 from .routing import SourceOutlet, joint_end
 from .sink_runner import CountedSink, SinkRunner
@@ -178,7 +178,7 @@ class Agent:
             channel.wait_until_empty(delivered)
         late += self._end_sinks(self.sinks, deadline)
         lost = [channel.name for channel in forgetting if channel.held and not _forgets_well(channel)]
-        kept = (channel for channel in self.channels.values() if channel not in forgetting)
+        kept = (channel for channel in self.channels.values() if channel not in forgetting or channel.spills)
         self.remaining = {channel.name: channel.held for channel in kept if channel.held}
         for channel in self.channels.values():
             _close(channel)
@@ -379,12 +379,11 @@ class Agent:
         channels = {channel: self.channels[channel] for channel in part.channels}
 
         def run(stop: Stop) -> None:
-            for channel in channels.values():
-                channel.positions.begin(f"{name}/")
             interceptors = [each.make(self._context(f"interceptors/{name}", each.name)) for each in part.interceptors]
             selector = part.selector.make(context, channels)
             told = context.counters, self._clock, self._pace
             outlet = SourceOutlet(name, interceptors, selector, channels, *told, memory=self._memory)
+            outlet.begin()
             source: Source = part.source.make(context)
             self._reading[name] = source
             source.run(outlet, stop)
@@ -440,12 +439,13 @@ def _patience(sinks: Iterable[Sink]) -> Patience | None:
 
 
 def _forgets_well(channel: BatchChannel) -> bool:
-    """Say what a channel had not delivered; whether all of it is read again."""
+    """Say what a channel had not delivered, and forgets; whether all of it is read again."""
     count, lost = channel.held, channel.discard()
+    count -= channel.held if channel.spills else 0
     if lost:
         text = "channel %s: %d events were not delivered in time; %d of them nobody can read again"
         _log.error(text, channel.name, count, lost)
-    else:
+    elif count:
         text = "channel %s: %d events were not delivered in time: their sources read them again"
         _log.warning(text, channel.name, count)
     return not lost

@@ -163,6 +163,11 @@ class BatchChannel:
         return self._held
 
     @property
+    def spills(self) -> bool:
+        """Whether a channel that forgets keeps what its memory does not hold."""
+        return isinstance(self.channel, SpillableChannel)
+
+    @property
     def fill(self) -> float:
         """How full it is, 0 to 1, by whatever limit is nearest: of its own, or the disk's."""
         stats = self.channel.stats()
@@ -313,10 +318,10 @@ class BatchChannel:
                     transaction.rollback()
                     return lost
                 # What was spilled is there again after the next start.
-                spills = isinstance(self.channel, SpillableChannel)
-                gone = [each for each in events if not spills or (each.sequence or 0) >= MEMORY_NUMBERS]
+                gone = [each for each in events if not self.spills or (each.sequence or 0) >= MEMORY_NUMBERS]
                 lost += sum(count_of(event) for event in gone if position_of(event) is None)
                 transaction.acknowledge(gone)
+                self._withdraw(sum(map(count_of, gone)))
                 ends.callback(transaction.rollback)
 
     def close(self) -> None:

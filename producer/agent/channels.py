@@ -18,11 +18,12 @@ from ..errors import ConfigError
 from ..interfaces import Channel, Event
 from ..loggers import get_logger
 from .channel import BatchChannel
+from .delivered_positions import DeliveredPositions
 from .event_format import count_of
 from .interfaces import Context
 from .options import option
 from .origins import kept_origins, new_origins
-from .positions import DeliveredPositions, KeptPositions
+from .positions import KeptPositions
 
 _log = get_logger("producer.agent.channel")
 
@@ -233,9 +234,9 @@ class SpillableChannelBuilder:
         memory = MemoryChannel(byte_capacity=options.memory_bytes, name=context.name, clock=context.clock)
         lost = _Lost()
         overflow = _file_channel(options, context, lost)
-        held = sum(map(count_of, overflow.peek(lost.waiting.append)))
+        spilled = overflow.peek(lost.waiting.append)
         channel = SpillableChannel(memory, overflow, name=context.name)
-        return lost.told_to(_forgetting(channel, options, context, held))
+        return lost.told_to(_forgetting(channel, options, context, spilled))
 
 
 class _Lost:
@@ -311,18 +312,16 @@ def _file_channel(options: _OnDisk, context: Context, lost: TellLost) -> FileCha
     )
 
 
-def _forgetting(channel: Channel, options: _Common, context: Context, held: int = 0) -> BatchChannel:
-    """One whose events, and numbers, die with the process, but for those that were spilled.
-
-    :param held: events of these.
-    """
+def _forgetting(channel: Channel, options: _Common, context: Context, spilled: Iterable[Event] = ()) -> BatchChannel:
+    """One whose events, and numbers, die with the process, but for those that were spilled."""
+    counted = _Counted(spilled)
     return BatchChannel(
         channel,
-        DeliveredPositions(_own_notes(context), context.clock),
+        DeliveredPositions(_own_notes(context), context.clock, counted),
         context.clock,
         capacity=options.capacity,
         keep_alive=options.keep_alive,
-        held=held,
+        held=counted.events,
         origins=new_origins(),
     )
 

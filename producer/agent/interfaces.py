@@ -116,8 +116,9 @@ class Outlet(Protocol):
         """
 
     def ends(self, name: str) -> Sequence[int]:
-        """Up to where the channels have what is read under that name, each its own end, sorted. A source goes on at the
-        first, and ends a batch at each of the others: then no channel gets anything twice.
+        """Up to where the channels have what is read under that name, each its own end, and where what they have beyond
+        begins and ends, sorted. A source goes on at the first, and ends a batch at each of the others: then no channel
+        gets anything twice.
         """
 
     def is_safe(self, name: str) -> bool:

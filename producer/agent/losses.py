@@ -91,9 +91,8 @@ class Losses:
             position, start = batch.position, batch.start or 0
             (again if position is not None and self._is_read_again(position, start, held) else gone).append(batch)
         if again:
-            more = ", with what came behind them" if held else ""
-            text = "channel %s: %s damaged on the disk, but not lost: their sources read them again%s"
-            _log.error(text, self._name, told(again, 0), more)
+            text = "channel %s: %s damaged on the disk, but not lost: their sources read them again"
+            _log.error(text, self._name, told(again, 0))
         if again and held:
             self._read_again({each.position.name for each in again if each.position is not None})
         if not (gone or others):

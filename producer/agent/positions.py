@@ -6,33 +6,26 @@ channels have. There are two kinds of channel:
 * In one **that keeps its events**, the position lies with the batch, in the same commit. When the batch is about to
   leave, the position is first written to the channel's notes: there is no instant at which neither has it. So what was
   committed is not read again.
-* In one that **forgets**, what was read is only safe once it was delivered: the position is noted after that, in the
-  agent's own directory, and what had not been delivered is read again. So nothing is lost there either, and what was
-  delivered within the last second may come twice.
+* In one that **forgets**, what was read is only safe once it was delivered: that is noted after it, in the agent's own
+  directory, and what had not been delivered is read again. So nothing is lost there either, and what was delivered
+  within the last second may come twice after a death. Sinks side by side, and memory that was lost before what had been
+  spilled, leave gaps: so what was delivered is kept as :class:`~.ranges.Ranges`, as is what the channel holds when it
+  is opened, and only the gaps are read again: see :mod:`.delivered_positions`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from ..clock import Clock
 from ..interfaces import Event, Notes
 from .batch import EventBatch, Position
 from .event_format import position_of
+from .ranges import Ranges
 
-_PREFIX = "position:"
-#: Positions of channels that forget are noted so often, seconds.
-NOTE_INTERVAL = 1.0
-
-
-class OwnNotes(Notes, Protocol):
-    """Notes that whoever uses them also closes."""
-
-    def close(self) -> None:
-        """Give the files up."""
+#: What the names of notes that are positions begin with.
+PREFIX = "position:"
 
 
 class Positions(Protocol):
@@ -44,7 +37,10 @@ class Positions(Protocol):
     keeps: bool
 
     def end(self, name: str) -> int:
-        """Up to where the channel has it; 0 if nothing."""
+        """Up to where the channel has it, without a gap; 0 if nothing."""
+
+    def ends(self, name: str) -> list[int]:
+        """That, and where what it has beyond begins and ends, in order."""
 
     def is_safe(self, name: str) -> bool:
         """Whether nothing that was put is lost if the process dies now, and what was read is not there any more."""
@@ -66,6 +62,18 @@ class Positions(Protocol):
 
     def passed(self, position: Position) -> None:
         """There was nothing for this channel up to there."""
+
+    def found(self, prefix: str) -> dict[str, Ranges]:
+        """What a channel that forgets had when it was opened, of the source whose names begin so; told once."""
+
+    def elsewhere(self, name: str, ranges: Ranges) -> None:
+        """Another channel has found these, where each batch goes to one: this one need not have them."""
+
+    def again(self, name: str, start: int, end: int) -> None:
+        """What another channel had may be put into this one next, where each batch goes to one.
+
+        :raises ChannelIOError: the note that says otherwise cannot be changed.
+        """
 
     def leaving(self, batches: Iterable[EventBatch]) -> None:
         """Their take is about to be committed."""
@@ -111,7 +119,7 @@ class KeptPositions:
         self._lock = threading.Lock()  # guards what follows; not held during I/O
         self._ends: dict[str, int] = {}
         self._newest: dict[str, int] = {}
-        self._noted = {name.removeprefix(_PREFIX): int(end) for name, end in notes.items(_PREFIX).items()}
+        self._noted = {name.removeprefix(PREFIX): int(end) for name, end in notes.items(PREFIX).items()}
         self._due: set[str] = set()
         #: Of each name how many batches are in the channel.
         self._held: dict[str, int] = {}
@@ -128,6 +136,9 @@ class KeptPositions:
         """See :class:`Positions`, as for those that follow."""
         with self._lock:
             return self._ends.get(name, 0)
+
+    def ends(self, name: str) -> list[int]:
+        return [self.end(name)]
 
     def is_safe(self, name: str) -> bool:  # noqa: ARG002  # the protocol's
         return True
@@ -153,6 +164,15 @@ class KeptPositions:
     def passed(self, position: Position) -> None:
         with self._lock:
             self._advance(position, -1)
+
+    def found(self, prefix: str) -> dict[str, Ranges]:  # noqa: ARG002  # the protocol's
+        return {}
+
+    def elsewhere(self, name: str, ranges: Ranges) -> None:
+        pass
+
+    def again(self, name: str, start: int, end: int) -> None:
+        pass
 
     def leaving(self, batches: Iterable[EventBatch]) -> None:
         taken = set()
@@ -187,7 +207,7 @@ class KeptPositions:
             if end != self._ends.get(name):
                 return end > self._ends.get(name, 0)
             self._ends[name] = self._noted[name] = start  # nothing behind it was put: it is read once more, in order
-        self._notes.write(_PREFIX + name, b"%d" % start, -1)
+        self._notes.write(PREFIX + name, b"%d" % start, -1)
         return True
 
     def forget(self, name: str) -> None:
@@ -197,7 +217,7 @@ class KeptPositions:
             for known in (self._ends, self._newest, self._noted):
                 known.pop(name, None)
             self._due.discard(name)
-        self._notes.remove(_PREFIX + name)
+        self._notes.remove(PREFIX + name)
 
     def flush(self) -> None:
         with self._lock:
@@ -224,7 +244,7 @@ class KeptPositions:
     def _note(self, names: Iterable[str]) -> None:
         with self._lock:
             due = {name: self._ends[name] for name in names if self._ends.get(name, 0) > self._noted.get(name, 0)}
-            rows = [(_PREFIX + name, b"%d" % end, self._newest.get(name, -1)) for name, end in due.items()]
+            rows = [(PREFIX + name, b"%d" % end, self._newest.get(name, -1)) for name, end in due.items()]
         if rows:
             self._sync()  # or the note might speak of events that a power cut takes back, and be forgotten with them
             self._notes.write_many(rows)
@@ -239,146 +259,4 @@ class KeptPositions:
                     if self._noted[name] == self._ends[name]:
                         self._due.discard(name)
         for name in forgotten:
-            self._notes.remove(_PREFIX + name)
-
-
-class DeliveredPositions:
-    """For a channel that forgets.
-
-    :param notes: of the agent's own.
-    """
-
-    keeps = False
-
-    def __init__(self, notes: OwnNotes, clock: Clock) -> None:
-        self._notes, self._clock = notes, clock
-        self._lock = threading.Lock()  # guards what follows; not held during I/O
-        found = notes.items(_PREFIX)
-        self._delivered = {name.removeprefix(_PREFIX): int(end) for name, end in found.items()}
-        self._ends = dict(self._delivered)
-        #: Of each name the ends that are in the channel, in order; the delivered ones have left the set.
-        self._waiting: dict[str, deque[int]] = {}
-        self._undelivered: dict[str, set[int]] = {}
-        #: Those that are lost; and those that are in the channel, and will be read again.
-        self._lost: dict[str, set[int]] = {}
-        self._old: dict[str, Counter[int]] = {}
-        self._dirty: set[str] = set()
-        self._next_note = clock.monotonic()
-
-    def end(self, name: str) -> int:
-        """See :class:`Positions`, as for those that follow."""
-        with self._lock:
-            return self._ends.get(name, 0)
-
-    def is_safe(self, name: str) -> bool:
-        with self._lock:
-            return not self._undelivered.get(name)
-
-    def safe_end(self, name: str) -> int:
-        with self._lock:
-            return self._delivered.get(name, 0)
-
-    def names(self) -> list[str]:
-        with self._lock:
-            return list(self._ends)
-
-    def putting(self, position: Position) -> None:
-        with self._lock:
-            self._waiting.setdefault(position.name, deque()).append(position.end)
-            self._undelivered.setdefault(position.name, set()).add(position.end)
-
-    def put(self, position: Position, sequence: int | None) -> None:  # noqa: ARG002  # the protocol's
-        with self._lock:
-            self._ends[position.name] = max(position.end, self._ends.get(position.name, 0))
-
-    def failed(self, position: Position) -> None:
-        with self._lock:
-            self._waiting[position.name].remove(position.end)
-            self._undelivered[position.name].discard(position.end)
-
-    def passed(self, position: Position) -> None:
-        name, end, _ = position
-        with self._lock:
-            waiting = self._waiting.setdefault(name, deque())
-            if waiting and waiting[-1] not in self._undelivered.get(name, ()):
-                waiting.pop()  # it waits for the same one
-            waiting.append(end)
-            self._ends[name] = max(end, self._ends.get(name, 0))
-            self._deliver(position)
-
-    def leaving(self, batches: Iterable[EventBatch]) -> None:
-        pass
-
-    def left(self, batches: Iterable[EventBatch]) -> None:
-        with self._lock:
-            for batch in batches:
-                if batch.position is not None and not self._is_old(batch.position):
-                    self._deliver(batch.position)
-            due = bool(self._dirty) and self._clock.monotonic() >= self._next_note
-        if due:
-            self.flush()
-
-    def begin(self, prefix: str) -> None:
-        with self._lock:
-            for name in [name for name in self._lost if name.startswith(prefix)]:
-                lost, waiting = self._lost.pop(name), self._undelivered.pop(name, set())
-                self._old.setdefault(name, Counter()).update(waiting - lost)
-                self._waiting.pop(name, None)
-                self._ends[name] = self._delivered.get(name, 0)
-
-    def empty(self) -> set[str]:
-        with self._lock:
-            self._old.clear()
-            for name, ends in self._undelivered.items():
-                if ends:
-                    self._lost.setdefault(name, set()).update(ends)
-            return set(self._lost)
-
-    def lost(self, position: Position, start: int, *, held: bool, furthest: int = 0) -> bool:  # noqa: ARG002  # nor is it noted
-        if held:
-            with self._lock:
-                if not self._is_old(position):  # or it is read again already
-                    self._lost.setdefault(position.name, set()).add(position.end)
-        return True
-
-    def forget(self, name: str) -> None:
-        with self._lock:
-            for known in (self._ends, self._delivered, self._waiting, self._undelivered, self._lost, self._old):
-                known.pop(name, None)
-            self._dirty.discard(name)
-        self._notes.remove(_PREFIX + name)
-
-    def flush(self) -> None:
-        with self._lock:
-            due: Mapping[str, int] = {name: self._delivered[name] for name in self._dirty}
-            self._dirty.clear()
-            self._next_note = self._clock.monotonic() + NOTE_INTERVAL
-        try:
-            self._notes.write_many([(_PREFIX + name, b"%d" % end, -1) for name, end in due.items()])
-        except BaseException:
-            with self._lock:
-                self._dirty |= due.keys() & self._delivered.keys()  # for the next time
-            raise
-
-    def close(self) -> None:
-        try:
-            self.flush()
-        finally:
-            self._notes.close()
-
-    def _is_old(self, position: Position) -> bool:
-        """Whether it was put before its source began anew: what comes with the same end is not delivered with it."""
-        old = self._old.get(position.name)
-        if not old or position.end not in old:
-            return False
-        old.subtract([position.end])
-        self._old[position.name] = +old
-        return True
-
-    def _deliver(self, position: Position) -> None:
-        name, end, _ = position
-        undelivered, waiting = self._undelivered.get(name, set()), self._waiting.get(name, deque())
-        undelivered.discard(end)
-        while waiting and waiting[0] not in undelivered:
-            self._delivered[name] = max(waiting.popleft(), self._delivered.get(name, 0))
-            self._dirty.add(name)
+            self._notes.remove(PREFIX + name)

@@ -65,6 +65,18 @@ class SourceOutlet:
         self._prefix = f"{source}/"
         self._repeated, self._of_optional = RepeatedLog(clock), RepeatedLog(clock)
 
+    def begin(self) -> None:
+        """The source begins: its channels say how far they are, each also what it need not have."""
+        for channel in self._channels.values():
+            channel.positions.begin(self._prefix)
+        if not self._selector.exclusive:
+            return
+        for channel in self._channels.values():
+            for name, ranges in channel.positions.found(self._prefix).items():
+                for other in self._channels.values():
+                    if other is not channel:
+                        other.positions.elsewhere(name, ranges)
+
     def put(self, batch: EventBatch, timeout: float | None = None) -> None:
         """See :class:`~.interfaces.Outlet`, as for those that follow."""
         self._wait_for_memory(timeout)
@@ -100,9 +112,11 @@ class SourceOutlet:
 
     def ends(self, name: str) -> Sequence[int]:
         full = self._prefix + name
-        if self._selector.exclusive:
-            return [joint_end(self._channels, full)]
-        return sorted({channel.positions.end(full) for channel in self._channels.values()})
+        known = {end for channel in self._channels.values() for end in channel.positions.ends(full)}
+        if not self._selector.exclusive:
+            return sorted(known)
+        joint = joint_end(self._channels, full)
+        return [joint, *sorted(end for end in known if end > joint)]
 
     def is_safe(self, name: str) -> bool:
         return all(channel.positions.is_safe(self._prefix + name) for channel in self._channels.values())
@@ -205,6 +219,7 @@ class _Passage:
         self._source, self._batch, self._received = source, batch, received
         self._channels, self._counters, self._told = channels, counters, told
         self._exclusive = selector.exclusive
+        self._start = joint_end(channels, batch.position.name) if self._exclusive and batch.position else 0
         routes = selector.select(batch)
         self._dropped = routes.dropped
         self._required = self._new_to(routes.required)
@@ -218,6 +233,8 @@ class _Passage:
         :raises ChannelError: a required channel could not.
         """
         for name, part in list(self._required.items()):
+            if self._exclusive and part.position is not None:
+                self._channels[name].positions.again(part.position.name, self._start, part.position.end)
             self._channels[name].put(part, timeout, stop)
             del self._required[name]
         for name, part in self._optional.items():
@@ -243,7 +260,7 @@ class _Passage:
         if position is None:
             return False
         if self._exclusive:
-            return joint_end(self._channels, position.name) >= position.end
+            return self._start >= position.end
         return self._channels[name].positions.end(position.name) >= position.end
 
     def _put_optional(self, name: str, part: EventBatch) -> None:

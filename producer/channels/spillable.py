@@ -147,6 +147,11 @@ class SpillableChannel:
         """The overflow's."""
         return self._overflow.synced_sequence
 
+    @property
+    def passed_through(self) -> int:
+        """The overflow's: events up to this sequence number may come behind later ones; -1 if it knows of none."""
+        return int(getattr(self._overflow, "passed_through", -1))
+
     def transaction(self) -> SpillableTransaction:
         """A new transaction.
 

@@ -29,7 +29,7 @@ def _started(folder: Path, channel: str) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("channel", "copies", "kills"),
-    [("file", False, KILLS), ("file", True, KILLS // 2), ("memory", True, KILLS // 3)],
+    [("file", False, KILLS), ("file", True, KILLS // 2), ("memory", True, KILLS // 3), ("spillable", True, KILLS // 3)],
 )
 def test_no_line_is_lost_and_none_is_twice_in_a_file_channel(
     tmp_path: Path, channel: str, copies: bool, kills: int

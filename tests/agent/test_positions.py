@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from producer.agent.batch import EventBatch, Position
-from producer.agent.positions import DeliveredPositions, KeptPositions
+from producer.agent.delivered_positions import DeliveredPositions
+from producer.agent.positions import KeptPositions
 from producer.channels.file.store.notes import FileNotes
 from producer.testing import ManualClock
 
@@ -168,8 +169,8 @@ def _putting(positions: DeliveredPositions, *ends: int) -> None:
 
 
 def test_what_is_lost_is_read_again_from_before_it_and_safe_once_that_is_delivered(tmp_path: Path) -> None:
-    """The second of three is lost: the source begins behind the first. What came behind is still in the channel, and
-    comes twice: that it leaves says nothing of what has the same end, and is to be delivered yet.
+    """The second of three is lost: the source begins behind the first. What came behind is still in the channel: that
+    it leaves says nothing of what has the same end and more in it, and is to be delivered yet.
     """
     positions = _waiting(tmp_path, 2, 4, 6)
     positions.left([_put(2)])

@@ -399,7 +399,8 @@ def test_a_channel_that_delivers_nothing_notes_no_more_for_that(tmp_path: Path) 
     channel.put(_LINES.at(Position("f", 4)))
     for end in range(5, 2000):
         channel.positions.passed(Position("f", end))
-    assert len(channel.positions._waiting["f"]) == 2  # type: ignore[attr-defined]
+    assert list(channel.positions._delivered["f"]) == [(4, 1999)]  # type: ignore[attr-defined]
+    assert list(channel.positions._put["f"]) == [(0, 1999)]  # type: ignore[attr-defined]
     taken(channel)
     assert channel.positions.end("f") == 1999
     channel.close()

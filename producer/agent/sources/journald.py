@@ -33,6 +33,8 @@ _MOST_LINE = 64 << 20
 #: Bytes that wait for the end of a batch that another channel has; then it is taken to be gone from the journal.
 _MOST_HELD = 32 << 20
 _PATIENCE = 30.0
+#: Ends of batches that are noted, about.
+_MOST_NOTED = 200
 
 
 class JournalError(ProducerError):
@@ -122,13 +124,14 @@ class _Reading:
 
     def _begin(self) -> str | None:
         """The cursor behind which to go on; None for the journal's begin."""
-        ends = [end for end in self._outlet.ends(_NAME) if end]
-        self._last = ends[-1] if ends else 0
-        if ends and ends[0] in self._cursors:
-            self._outlet.pass_over(Position(_NAME, ends[0]))  # a channel that is new begins where the others are
-            self._known = {cursor: n for n, cursor in self._cursors.items() if ends[0] < n <= ends[-1]}
-            return self._cursors[ends[0]]
-        if ends:
+        ends = self._outlet.ends(_NAME)
+        self._last, at = ends[-1], self._begun_at(ends)
+        if at is not None:
+            self._last = max(at, self._last)
+            self._outlet.pass_over(Position(_NAME, at))  # a channel that is new begins where the others are
+            self._known = {cursor: n for n, cursor in self._cursors.items() if at < n <= ends[-1]}
+            return self._cursors[at] or None
+        if self._last:
             _log.error(
                 "source %s: its notes do not know where channels are: it reads the journal as at its first start, and"
                 " some of it comes twice",
@@ -139,7 +142,19 @@ class _Reading:
             self._last += 1
             self._note(newest)
             self._outlet.pass_over(Position(_NAME, self._last))
+        elif not self._last:
+            self._note("")  # 0 is the journal's begin
         return newest
+
+    def _begun_at(self, ends: Sequence[int]) -> int | None:
+        """The number to go on behind; None if nothing is known of it. What lies before the lowest was safe: a channel
+        that forgets may not have come to note that.
+        """
+        known, noted = [end for end in ends if end], sorted(self._cursors)
+        first = known[0] if len(known) == 1 else ends[0]  # where one is new, and the others are alike
+        if not noted or noted[-1] < first:
+            return None
+        return max((number for number in noted if number <= first), default=noted[0])
 
     def _newest(self) -> str | None:
         """The cursor of the newest entry; None if there is none."""
@@ -176,8 +191,11 @@ class _Reading:
 
     def _note(self, cursor: str) -> None:
         """Keep where the last batch ends, with those that channels may ask for after a death."""
-        first = self._outlet.ends(_NAME)[0]
-        self._cursors = {number: each for number, each in self._cursors.items() if number >= first}
+        first = min(self._outlet.ends(_NAME)[0], self._outlet.safe_end(_NAME))
+        kept = [number for number in self._cursors if number >= first]
+        if len(kept) > _MOST_NOTED:  # from there, some comes twice: each of them would be written with each batch
+            kept = [*kept[: -_MOST_NOTED // 2 : 2], *kept[-_MOST_NOTED // 2 :]]
+        self._cursors = {number: self._cursors[number] for number in kept}
         self._cursors[self._last] = cursor
         self._notes.write(_NOTE, json.dumps(list(self._cursors.items())).encode(), -1)
 

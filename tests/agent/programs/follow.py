@@ -18,7 +18,7 @@ from producer.agent.sinks import null
 
 
 class KeepingSink(null.NullSink):
-    """What is delivered twice is kept once where the channel gives it the same number; a memory channel begins anew."""
+    """What is delivered twice is kept once where the channel gives it the same number; others begin anew."""
 
     folder = Path()
     life = ""
@@ -34,7 +34,7 @@ class KeepingSink(null.NullSink):
 
 def main(folder: Path, channel: str) -> None:
     KeepingSink.folder = folder / "out"
-    KeepingSink.life = f"{os.getpid()}-" if channel == "memory" else ""
+    KeepingSink.life = "" if channel == "file" else f"{os.getpid()}-"
     null.NullSink = KeepingSink  # type: ignore[misc]
     options = {"file_groups": {"g": f"{folder}/logs/" + r"a\.log.*"}}
     agent = Agent(
@@ -42,7 +42,7 @@ def main(folder: Path, channel: str) -> None:
             name="a",
             state=folder / "state",
             sources={"r": SourceConfig("r", "taildir", options, channels=("c",))},
-            channels={"c": ComponentConfig("c", channel, {})},
+            channels={"c": ComponentConfig("c", channel, {"memory_bytes": 2000} if channel == "spillable" else {})},
             sinks={"k": SinkConfig("k", "null", {}, channel="c")},
         )
     )

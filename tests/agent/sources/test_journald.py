@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from producer.agent.channel import BatchChannel
+from producer.agent.sources import journald
 from producer.agent.sources.journald import JournalError
 from tests.agent import programs
-from tests.agent.doubles import file_channel, opened, taken
+from tests.agent.doubles import file_channel, memory_channel, opened, taken
 from tests.agent.sources.putting import reading
 from tests.support.waiting import eventually
 
@@ -168,3 +171,59 @@ def test_a_journalctl_that_ends_is_told(tmp_path: Path, journal: Journal) -> Non
         ):
             call.result()
         assert taken(channel) == [b"one"]
+
+
+def test_what_memory_held_at_a_death_is_read_again(tmp_path: Path, journal: Journal) -> None:
+    """Of a journal that was begun at its end, whose batches were delivered in part: the channel had not come to note
+    anything, then not all. Nothing is lost, and what was noted does not come twice.
+    """
+    options = {"command": str(journal.program), "start": "end"}
+    journal.say("old")
+    for life, (said, found) in enumerate(((["1", "2"], ["1", "2"]), (["3"], ["1", "2", "3"]), (["4"], ["3", "4"]))):
+        state = tmp_path / f"state-{life}"
+        with opened(memory_channel(state)) as channel:
+            with reading("journald", state, {"c": channel}, **options):
+                if life == 0:
+                    eventually(lambda: len(journal.called) == 2, "the second call")
+                _holds(channel, len(found) - len(said))
+                for message in said:
+                    before = channel.held
+                    journal.say(message)
+                    _holds(channel, before + 1)
+            if life == 1:
+                taking = channel.take(2, 1 << 20, 0)
+                assert taking is not None
+                assert [body for batch in taking.batches for body in batch.bodies()] == [b"1", b"2"]
+                taking.commit()
+                channel.positions.flush()
+            shutil.copytree(state, tmp_path / f"state-{life + 1}")
+            if life != 1:
+                assert taken(channel) == [each.encode() for each in found]
+            channel.discard()
+
+
+def test_notes_of_a_full_memory_stay_small(tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch that waits has an end that may be asked for: of very many some are noted, and nothing is lost."""
+    monkeypatch.setattr(journald, "_MOST_NOTED", 4)
+    options, state = {"command": str(journal.program)}, tmp_path / "state"
+    with opened(memory_channel(state)) as channel:
+        with reading("journald", state, {"c": channel}, **options):
+            for number in range(20):
+                journal.say(f"{number}")
+                _holds(channel, number + 1)
+        for _ in range(15):
+            taking = channel.take(1, 1 << 20, 0)
+            assert taking is not None
+            taking.commit()
+        channel.positions.flush()
+        shutil.copytree(state, tmp_path / "killed")
+        channel.discard()
+    with closing(sqlite3.connect(tmp_path / "killed/source/notes.db")) as notes:
+        ((noted,),) = notes.execute("SELECT value FROM notes WHERE name = 'cursors'")
+    assert len(json.loads(noted)) < 8
+    place, found = tmp_path / "killed", list[bytes]()
+    with opened(memory_channel(place)) as channel, reading("journald", place, {"c": channel}, **options) as call:
+        journal.say("20")
+        eventually(lambda: found.extend(taken(channel)) or b"20" in found or call.done, "the last entry")
+        assert call.error is None, repr(call.error)
+    assert {*range(15, 21)} <= {*map(int, found)}
