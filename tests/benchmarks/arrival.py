@@ -1,0 +1,127 @@
+"""How late lines arrive, and how much that varies: what is real about real time, beside the rate.
+
+``python -m tests.benchmarks.arrival`` writes lines at a steady rate into a file that an agent follows (``taildir``, a
+channel, LogHub), and prints a row of a table for each channel: how many lines a second have arrived on the average, and
+of the delay between a line's write and its arrival the mean, the standard deviation, the median, and what 99 of 100
+lines came within.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from producer.server import LogHubServer
+
+from .agent import free_port, started
+from .agent_goals import PATHS, filled
+from .installation import PATIENCE
+
+CHANNELS = {"file": "loghub", "memory": "text"}
+#: Seconds between two looks at what has arrived: so exact is a delay.
+_LOOK = 0.002
+_LINE = b"x" * 239 + b"%010d\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Of one run.
+
+    :ivar rate: lines a second, the average.
+    :ivar mean: of the delays, seconds, as those that follow.
+    :ivar spread: their standard deviation.
+    :ivar median: half of them are not above it.
+    :ivar late: 99 of 100 are not above it.
+    """
+
+    rate: float
+    mean: float
+    spread: float
+    median: float
+    late: float
+
+    def row(self, channel: str) -> str:
+        """Its line of the table."""
+        shown = " | ".join(f"{1000 * each:.0f}" for each in (self.mean, self.spread, self.median, self.late))
+        return f"| taildir → {channel} → LogHub | {self.rate:,.0f} | {shown} |"
+
+
+def arrivals(written: Sequence[float], arrived: Sequence[float]) -> Arrivals:
+    """What two lists of times come to, in the lines' order."""
+    delays = sorted(end - begin for begin, end in zip(written, arrived, strict=True))
+    rate = len(delays) / (max(arrived) - min(written))
+    late = delays[min(len(delays) - 1, len(delays) * 99 // 100)]
+    return Arrivals(rate, statistics.fmean(delays), statistics.pstdev(delays), statistics.median(delays), late)
+
+
+def measure(channel: str, rate: int, count: int) -> Arrivals:
+    """Run it once.
+
+    :param rate: lines a second.
+    :param count: of lines.
+    """
+    with tempfile.TemporaryDirectory(prefix="agent-") as folder, LogHubServer() as server:
+        (Path(folder) / "in").mkdir()
+        file = Path(folder) / "agent.toml"
+        text = filled(PATHS[CHANNELS[channel]][0], Path(folder), "a", free_port())
+        text = text.replace("http://127.0.0.1:{server}", server.endpoint)
+        file.write_text(
+            text.replace('access_key_id = "a"', f'access_key_id = "{server.access_key_id}"').replace(
+                'access_key_secret = "s"', f'access_key_secret = "{server.access_key_secret}"'
+            )
+        )
+        log = Path(folder) / "in" / "a.log"
+        log.write_bytes(_LINE % 0)
+        with started([sys.executable, "-m", "producer", "agent", "--config", str(file), "--no-reload"]) as process:
+            _counted(server, process, 1)
+            written: list[float] = []
+            writer = threading.Thread(target=_write, args=(log, rate, count, written))
+            writer.start()
+            try:
+                arrived = [_counted(server, process, number + 2) for number in range(count)]
+            finally:
+                writer.join()
+        return arrivals(written, arrived)
+
+
+def _write(log: Path, rate: int, count: int, written: list[float]) -> None:
+    begun = time.monotonic()
+    with log.open("ab", buffering=0) as file:
+        for number in range(count):
+            time.sleep(max(0.0, begun + number / rate - time.monotonic()))
+            written.append(time.monotonic())
+            file.write(_LINE % number)
+
+
+def _counted(server: LogHubServer, process: subprocess.Popen[bytes], wanted: int) -> float:
+    """When so many logs have arrived."""
+    end = time.monotonic() + PATIENCE
+    while server.count("p", "l") < wanted:
+        if process.poll() is not None or time.monotonic() > end:
+            raise RuntimeError(f"{server.count('p', 'l')} of {wanted} logs have arrived")
+        time.sleep(_LOOK)
+    return time.monotonic()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.arrival")
+    parser.add_argument("--rate", type=int, default=200, help="lines a second")
+    parser.add_argument("--count", type=int, default=2000, help="of lines")
+    args = parser.parse_args(argv)
+    print("| path | lines/s | delay, ms: mean | standard deviation | median | 99 of 100 within |")
+    print("|---|---|---|---|---|---|")
+    for channel in CHANNELS:
+        print(measure(channel, args.rate, args.count).row(channel), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""How late lines arrive: what is told of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from .arrival import Arrivals, arrivals, measure
+
+
+def test_real_time_is_told_by_the_spread_of_the_delay_and_throughput_by_the_average() -> None:
+    """Two runs of one mean delay and one rate, of which one is even: only the spread tells them apart."""
+    written = [float(number) for number in range(100)]
+    even = arrivals(written, [each + 0.5 for each in written])
+    uneven = arrivals(written, [each + (0.0 if each % 2 else 1.0) for each in written])
+    assert (even.mean, uneven.mean) == (0.5, 0.5)
+    assert (even.spread, uneven.spread) == (0.0, 0.5)
+    assert even.rate == pytest.approx(100 / 99.5)
+    assert (even.median, uneven.median, uneven.late) == (0.5, 0.5, 1.0)
+    assert Arrivals(1234.4, 0.5, 0.25, 0.125, 1).row("file") == (
+        "| taildir → file → LogHub | 1,234 | 500 | 250 | 125 | 1000 |"
+    )
+
+
+def test_a_run_is_measured() -> None:
+    """Each line has arrived behind its write."""
+    found = measure("file", rate=100, count=30)
+    assert 0 < found.mean <= found.late
+    assert found.rate > 0
