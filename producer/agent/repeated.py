@@ -6,6 +6,7 @@ import re
 
 from ..clock import Clock, SystemClock
 from ..pipeline.settling.thinned_log import ThinnedLog
+from ..wording import counted
 
 #: What differs each time in what is the same: the ids of requests, signatures; sizes, times, offsets.
 _VARYING = re.compile(r"(?=[\w+/=-]*\d)[\w+/=-]{8,}|\d+(?:\.\d+)?")
@@ -24,7 +25,7 @@ class RepeatedLog:
         if silent is None:
             return None
         self._is_open = True
-        return f" ({silent} times more since the last line about it)" if silent else ""
+        return f" ({counted(silent, 'time')} more since the last line about it)" if silent else ""
 
     def ended(self) -> bool:
         """Whether somebody was told of an error, and not yet that it is over: it works now."""

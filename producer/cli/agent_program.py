@@ -126,6 +126,8 @@ class Program:
 
     def _reload(self, agent: Agent) -> None:
         name, self._again = agent.config.name, None
+        if self._watched is not None:
+            self._watched.use()
         try:
             changes = agent.reload(self._load())
         except ProducerError as error:
@@ -230,6 +232,11 @@ class _Watched:
             return False
         self._used, self._told = self._seen, False
         return True
+
+    def use(self) -> None:
+        """What is there now is about to be used."""
+        self._used = self._seen = self._look()
+        self._told = self._told and self._used is None
 
     def vanished(self) -> bool:
         """Whether there is no file, which is said once."""

@@ -33,6 +33,10 @@ def test_the_same_error_has_a_line_every_ten_seconds() -> None:
     assert log.due(OSError("waited 6 s")) == " (2 times more since the last line about it)"
     clock.advance(10)
     assert log.due(OSError("waited 7 s")) == ""
+    clock.advance(1)
+    assert log.due(OSError("waited 8 s")) is None
+    clock.advance(9)
+    assert log.due(OSError("waited 9 s")) == " (1 time more since the last line about it)"
 
 
 def test_ids_and_signatures_make_no_other_error() -> None:

@@ -22,7 +22,7 @@ from producer import signal_handlers
 from producer.agent import Agent, AgentConfig
 from producer.agent.config import parse_toml
 from producer.agent.monitoring.figures import notes
-from producer.agent.options import fields_of
+from producer.agent.options import AgentConfigError, Problem, fields_of
 from producer.agent.registry import BUILT_IN, class_of
 from producer.cli import agent as agent_cli
 from producer.cli import agent_program, main
@@ -547,6 +547,28 @@ def test_a_file_that_comes_back_as_it_was_is_read_again(tmp_path: Path) -> None:
     assert (watched.changed(), watched.vanished(), watched.changed(), watched.vanished()) == (False, True, False, False)
     (tmp_path / "away").rename(path)
     assert (watched.changed(), watched.vanished(), watched.changed(), watched.changed()) == (False, False, True, False)
+
+
+def test_what_sighup_has_read_is_not_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that was changed before a hangup is read for that, and a mistake in it is told once; not as long as it is
+    the same is it read for the change as well.
+    """
+    path = tmp_path / "agent.toml"
+    path.write_text("x")
+    read = list[str]()
+
+    def load() -> AgentConfig:
+        read.append(path.read_text())
+        raise AgentConfigError([Problem("", "", "there is a mistake")])
+
+    agent = Agent(parse_toml(CONFIG.format(state=tmp_path, **STRESS)))
+    program = Program(load, path, until_done=False, watch=True)
+    path.write_text("changed")
+    program._reload(agent)
+    assert [program._is_due() for _ in range(3)] == [False] * 3
+    path.write_text("changed again")
+    assert [program._is_due() for _ in range(3)] == [False, True, False]
+    assert read == ["changed"]
 
 
 def test_a_file_that_is_gone_is_a_note(tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from producer.agent import AgentConfigError
 from producer.agent.interfaces import Context
 from producer.agent.options import from_flume, read_options
 from producer.agent.sources.spooldir import SpoolDirectorySource, source
-from producer.agent.sources.spooldir.directory import SpoolDirectoryError
+from producer.agent.sources.spooldir.directory import SpoolDirectory, SpoolDirectoryError
 from producer.agent.sources.spooldir.source import Spooler
 from tests.support.syncs import noted_syncs
 from tests.support.waiting import Call, eventually
@@ -502,6 +502,26 @@ def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
     spool = _made(tmp_path, spool_directory=str(tmp_path / "none"))
     with pytest.raises(SpoolDirectoryError, match="none cannot be used: No such file or directory"):
         spool.look()
+
+
+def test_a_directory_that_cannot_be_read_for_a_while_is_told_by_its_path(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, and it counts as unreadable; afterwards its files are read."""
+    spool.write("a", b"one\n")
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        patch.setattr(SpoolDirectory, "waiting", refuse)
+        assert [spool.seen() for _ in range(3)] == [[], [], []]
+        assert spool.counters.get("UnreadableCount") == 1
+    assert [record.message for record in caplog.records] == [
+        f"{spool.logs}: cannot be read: Permission denied; it is tried again"
+    ]
+    assert spool.seen() == [b"one"]
+    assert spool.counters.get("UnreadableCount") == 0
 
 
 def test_a_directory_that_may_not_be_written_is_told(

@@ -99,7 +99,7 @@ class Spooler:
         try:
             waiting = self._directory.waiting()
         except OSError as error:
-            self._tell_once(self._options.spool_directory.name, f"the directory cannot be read: {error.strerror}")
+            self._tell_once(str(self._options.spool_directory), f"cannot be read: {error.strerror}; it is tried again")
             return False
         for path, trouble in self._directory.unreadable.items():
             self._tell_once(path, f"cannot be looked at: {trouble.strerror}; it is tried again")
