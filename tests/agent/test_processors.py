@@ -117,6 +117,20 @@ def test_failover_says_when_nobody_is_left() -> None:
         processor.write(_BATCHES)
 
 
+def test_failover_asks_the_first_alone_while_all_are_left_alone() -> None:
+    """The others are not asked before their time is over, however often the runner tries."""
+    clock, sinks = ManualClock(), {name: _Broken() for name in "ab"}
+    processor = _made(FailoverProcessor, sinks, clock)
+    for _ in range(3):
+        with pytest.raises(SinkError):
+            processor.write(_BATCHES)
+    assert {name: sink.tries for name, sink in sinks.items()} == {"a": 3, "b": 1}
+    clock.advance(2.0)
+    sinks["b"].down = False
+    processor.write(_BATCHES)
+    assert {name: sink.tries for name, sink in sinks.items()} == {"a": 3, "b": 2}
+
+
 def test_failover_gives_the_next_sink_what_the_first_one_did_not_deliver() -> None:
     """What the first had acknowledged before it failed is not delivered twice."""
 

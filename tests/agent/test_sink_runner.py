@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,17 @@ def test_what_was_delivered_leaves_the_channel(channel: BatchChannel) -> None:
         "BatchUnderflowCount": 1,
         "EventDrainSuccessCount": 4,
     }
+
+
+@pytest.mark.parametrize("make", [memory_channel, file_channel])
+def test_what_went_nowhere_is_noted_while_nothing_is_there_to_deliver(make: Any, tmp_path: Path) -> None:
+    """A channel that gets nothing of what is read: after a death that is not read again from the first byte."""
+    with opened(make(tmp_path / "alive")) as channel:
+        channel.positions.passed(Position("s/f", 9))
+        assert _runner(channel, RecordingSink()).deliver(0)
+        shutil.copytree(tmp_path / "alive", tmp_path / "killed")
+    with opened(make(tmp_path / "killed")) as channel:
+        assert channel.positions.end("s/f") == 9
 
 
 def test_what_failed_stays_in_the_channel(channel: BatchChannel) -> None:
@@ -118,6 +130,28 @@ def test_pauses_grow_only_while_nothing_is_delivered(
     monkeypatch.setattr(stop, "wait", wait)
     _runner(channel, RecordingSink(fail)).run(stop)
     assert waited == pauses
+
+
+def test_a_delivery_makes_the_next_pause_short_again(channel: BatchChannel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was away for long, and is back, is tried again at once when one delivery fails."""
+    answers = iter([False, False, True, False, False])
+
+    def fail(_batches: Sequence[EventBatch]) -> None:
+        if not next(answers):
+            raise SinkError("away")
+        channel.put(EventBatch.of_lines(b"more\n"))
+
+    stop, waited = Stop(ManualClock()), []
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        if len(waited) == 4:
+            stop.set()
+        return stop.is_set()
+
+    monkeypatch.setattr(stop, "wait", wait)
+    _runner(channel, RecordingSink(fail)).run(stop)
+    assert waited == [0.1, 0.2, 0.1, 0.2]
 
 
 @pytest.mark.parametrize("where", ["_collect", "write"])
