@@ -96,6 +96,23 @@ def test_a_sink_that_delivered_is_left_alone_as_briefly_as_the_first_time() -> N
     assert broken.tries == 5
 
 
+def test_failures_of_more_than_an_hour_ago_are_forgotten() -> None:
+    """A sink that failed twice, and was not asked since, is left alone as briefly as the first time; not so one that
+    fails again sooner.
+    """
+    for since, tries in ((3600.1, 4), (3599.9, 3)):
+        clock, broken = ManualClock(), _Broken()
+        processor = _made(FailoverProcessor, {"a": broken, "b": RecordingSink()}, clock)
+        processor.write(_BATCHES)
+        clock.advance(2.0)
+        processor.write(_BATCHES)
+        clock.advance(4.0 + since)
+        processor.write(_BATCHES)
+        clock.advance(2.0)
+        processor.write(_BATCHES)
+        assert broken.tries == tries
+
+
 @pytest.mark.parametrize("processor", [FailoverProcessor, LoadBalancingProcessor])
 def test_what_the_receiver_refuses_no_other_sink_of_the_group_is_asked_for(processor: Any) -> None:
     """It goes to the dead letters at once, and to nobody else."""
@@ -141,6 +158,31 @@ def test_failover_gives_the_next_sink_what_the_first_one_did_not_deliver() -> No
     processor = _made(FailoverProcessor, {"a": RecordingSink(cut), "b": other}, ManualClock())
     processor.write([EventBatch.of_lines(b"1"), EventBatch.of_lines(b"2")])
     assert other.bodies == [b"2"]
+
+
+@pytest.mark.parametrize("processor", [FailoverProcessor, LoadBalancingProcessor])
+def test_what_one_sink_delivered_before_all_failed_is_not_delivered_again(processor: Any) -> None:
+    """The error says what is left."""
+
+    def cut(batches: Sequence[EventBatch]) -> None:
+        raise SinkError("cut", batches[1:])
+
+    made = _made(processor, {"a": RecordingSink(cut), "b": _Broken()}, ManualClock())
+    batches = [EventBatch.of_lines(b"1"), EventBatch.of_lines(b"2")]
+    with pytest.raises(SinkError) as raised:
+        made.write(batches)
+    assert raised.value.later == batches[1:]
+
+
+@pytest.mark.parametrize("selector", ["round_robin", "random"])
+def test_load_balancing_tries_all_while_all_are_left_alone(selector: str) -> None:
+    """Rather than nobody; and the error is theirs."""
+    sinks = {name: _Broken() for name in "ab"}
+    processor = _made(LoadBalancingProcessor, sinks, ManualClock(), selector=selector, backoff=True)
+    for tries in (1, 2):
+        with pytest.raises(SinkError, match="could deliver: .*: down; .*: down"):
+            processor.write(_BATCHES)
+        assert {sink.tries for sink in sinks.values()} == {tries}
 
 
 @pytest.mark.parametrize(
