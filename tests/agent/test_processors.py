@@ -14,6 +14,7 @@ from producer.agent.interfaces import RefusedError, SinkError
 from producer.agent.options import AgentConfigError
 from producer.agent.processors import DefaultProcessor, FailoverProcessor, LoadBalancingProcessor
 from producer.agent.registry import canonical
+from producer.clock import Deadline
 from producer.testing import ManualClock
 
 from .doubles import RecordingSink, context
@@ -268,6 +269,27 @@ def test_load_balancing_with_backoff_tries_a_sink_again_that_works_again(selecto
         processor.write(_BATCHES)
     assert len(ill.batches) > 0
     assert len(ill.batches) + len(well.batches) == 110
+
+
+@pytest.mark.parametrize(
+    ("processor", "names"), [(DefaultProcessor, "a"), (FailoverProcessor, "ab"), (LoadBalancingProcessor, "ab")]
+)
+def test_all_sinks_of_a_group_are_told_to_give_up(processor: Any, names: str) -> None:
+    """Whichever delivers at that moment: the end waits for it; one that cannot be told does not matter."""
+    told: list[tuple[str, Deadline]] = []
+
+    class Slow(RecordingSink):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def give_up(self, deadline: Deadline) -> None:
+            told.append((self.name, deadline))
+
+    deadline = Deadline(7.0)
+    _made(processor, {name: Slow(name) for name in names}).give_up(deadline)
+    assert told == [(name, deadline) for name in names]
+    _made(processor, {name: RecordingSink() for name in names}).give_up(deadline)
 
 
 def test_all_sinks_of_a_group_are_closed() -> None:
