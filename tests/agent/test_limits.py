@@ -20,11 +20,12 @@ from producer.agent.interfaces import Context, Stop
 from producer.agent.limits import Memory, Pace, resident
 from producer.agent.routing import MemoryFullError, SourceOutlet
 from producer.agent.selectors.replicating import ReplicatingSelector
+from producer.agent.sink_runner import SinkRunner
 from producer.clock import SystemClock
 from producer.testing import ManualClock
 
 from ..support.waiting import Call, eventually
-from .doubles import memory_channel, opened, taken
+from .doubles import RecordingSink, memory_channel, opened, taken
 from .sources.listeners import serving
 
 _TEXT = """
@@ -115,6 +116,27 @@ def test_a_source_rests_behind_each_batch(tmp_path: Path) -> None:
         assert outlet.put_until(EventBatch.of_lines(b"x\n"), Stop())
         outlet.put(EventBatch.of_lines(b"x\n"))
     assert asked == [60.0, 5.0]
+
+
+@pytest.mark.parametrize(("hurried", "waited"), [(False, [5.0]), (True, [])])
+def test_a_sink_rests_behind_each_delivery_unless_somebody_waits_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hurried: bool, waited: list[float]
+) -> None:
+    """The agent that ends has so much time: what its channels in memory hold goes out without pauses."""
+    stop, waits = Stop(ManualClock()), list[float]()
+    monkeypatch.setattr(stop, "wait", waits.append)
+
+    class Asked(Pace):
+        def rest(self, wait: Callable[[float], object], most: float = 60.0) -> None:  # its signature
+            assert bool(wait(5.0)) is hurried
+            stop.set()
+
+    pace, sink = Asked(0.05, ManualClock()), RecordingSink()
+    with opened(memory_channel(tmp_path)) as channel:
+        channel.put(EventBatch.of_lines(b"x\n"))
+        channel.hurried = hurried
+        SinkRunner("k", channel, sink, Counters(), dead_letters=None, most_events=9, most_bytes=9, pace=pace).run(stop)
+    assert (sink.bodies, waits) == ([b"x"], waited)
 
 
 def test_an_agent_stays_within_its_share_of_the_processors(tmp_path: Path) -> None:

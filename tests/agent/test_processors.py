@@ -181,7 +181,7 @@ def test_load_balancing_tries_all_while_all_are_left_alone(selector: str) -> Non
     sinks = {name: _Broken() for name in "ab"}
     processor = _made(LoadBalancingProcessor, sinks, ManualClock(), selector=selector, backoff=True)
     for tries in (1, 2):
-        with pytest.raises(SinkError, match="could deliver: .*: down; .*: down"):
+        with pytest.raises(SinkError, match=r"could deliver: .*: down; .*: down"):
             processor.write(_BATCHES)
         assert {sink.tries for sink in sinks.values()} == {tries}
 
