@@ -13,7 +13,7 @@ The file is long since these two orders are of one piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -174,8 +174,7 @@ class Agent:
         served = [channel for channel in forgetting if self._is_served(channel.name)]
         names = {channel.name for channel in served}
         self._tell_sinks([part.name for part in self.blueprint.sinks.values() if part.channel not in names], deadline)
-        for channel in served:
-            channel.wait_until_empty(delivered)
+        _wait_until_empty(served, delivered)
         late += self._end_sinks(self.sinks, deadline)
         lost = [channel.name for channel in forgetting if channel.held and not _forgets_well(channel)]
         kept = (channel for channel in self.channels.values() if channel not in forgetting or channel.spills)
@@ -209,7 +208,12 @@ class Agent:
         deadline = Deadline.after(self._clock, self.config.stop_timeout)
         _end(_chosen(self.sources, changes.sources_ended), deadline)
         self._empty(changes.channels_ended, deadline)
-        for late in self._end_sinks(changes.sinks_ended, deadline):
+        # Those first that may put dead letters there meanwhile: these are to be delivered as well.
+        burying = {name for name in changes.sinks_ended if self._buries_in(name) in changes.channels_ended}
+        late_ones = self._end_sinks(burying, deadline)
+        if burying:
+            self._empty(changes.channels_ended, deadline)
+        for late in late_ones + self._end_sinks(changes.sinks_ended - burying, deadline):
             # It still has events, and gives them back, or delivers them, when it ends: the order is lost.
             self.channels[self.blueprint.sinks[late].channel].origins = None
         for name in changes.channels_ended:
@@ -225,10 +229,10 @@ class Agent:
 
         :raises ReloadError: it is not in time, or never.
         """
-        for channel in self._forgetting(_chosen(self.channels, names)):
+        forgetting = self._forgetting(_chosen(self.channels, names))
+        _wait_until_empty([channel for channel in forgetting if self._is_served(channel.name)], deadline)
+        for channel in forgetting:
             served = self._is_served(channel.name)
-            if served:
-                channel.wait_until_empty(deadline)
             if held := channel.held:
                 told = f"channel {channel.name} holds {counted(held, 'event')} that would be lost"
                 if not served:
@@ -312,6 +316,10 @@ class Agent:
 
     def _forgetting(self, channels: Mapping[str, BatchChannel]) -> list[BatchChannel]:
         return [channel for channel in channels.values() if isinstance(channel.positions, DeliveredPositions)]
+
+    def _buries_in(self, sink: str) -> str | None:
+        """The channel of its dead letters."""
+        return self.blueprint.sinks[sink].dead_letters
 
     def _is_served(self, channel: str) -> bool:
         return any(sink.channel == channel for sink in self.blueprint.sinks.values())
@@ -427,6 +435,13 @@ def _end(parts: Mapping[str, Supervised], deadline: Deadline) -> list[str]:
     for part in late:
         _log.error("%s %s has not ended in time", part.kind, part.name)
     return [part.name for part in late]
+
+
+def _wait_until_empty(channels: Sequence[BatchChannel], deadline: Deadline) -> None:
+    """All at once: what is refused of one may be a dead letter in another, which was empty before."""
+    while any(channel.held for channel in channels):
+        if not all(channel.wait_until_empty(deadline) for channel in channels):
+            return
 
 
 def _patience(sinks: Iterable[Sink]) -> Patience | None:

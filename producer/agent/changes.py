@@ -58,9 +58,8 @@ def compare(old: Blueprint, new: Blueprint) -> Changes:
     channels = _differing(old.channels, new.channels)
     sinks = _differing(old.sinks, new.sinks)
     sources = _differing(old.sources, new.sources)
-    for blueprint in (old, new):
-        sinks |= {name for name, part in blueprint.sinks.items() if channels & _channels_of_sink(part)}
-        sources |= {name for name, part in blueprint.sources.items() if channels & _channels_of_source(part)}
+    sinks |= {name for name, part in new.sinks.items() if channels & _channels_of_sink(part)}
+    sources |= {name for name, part in new.sources.items() if channels & _channels_of_source(part)}
     return Changes(
         frozenset(channels & old.channels.keys()),
         frozenset(channels & new.channels.keys()),

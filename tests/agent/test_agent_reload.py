@@ -12,6 +12,7 @@ from producer.agent.agent import ChannelStartError, ReloadError, UndeliveredErro
 from producer.agent.config import parse_toml
 from producer.agent.supervisor import State, Supervised
 
+from ..support.waiting import Call
 from .parts import Hub, plug_in, until
 
 TWO = """
@@ -115,6 +116,46 @@ def test_a_changed_channel_is_opened_anew_with_its_sources_and_sinks(tmp_path: P
         a.lines.put(b"after\n")
         until(lambda: a.delivered == [b"before", b"after"])
         assert (agent.channels["c1"].capacity, a.made, b.made) == (7, 4, 2)
+
+
+def test_a_sink_whose_dead_letters_have_another_channel_now_puts_them_there(
+    tmp_path: Path, hubs: tuple[Hub, ...]
+) -> None:
+    """Only that channel has changed: what is refused before, and afterwards, is delivered by who takes the letters."""
+    a, b, _ = hubs
+    a.refusing = True
+    letters = ('hub = "a"\nchannel =', 'hub = "a"\ndead_letters = "c2"\nchannel =')
+    larger = ('[channels.c2]\ntype = "memory"', '[channels.c2]\ntype = "memory"\ncapacity = 7')
+    with running(config_of(tmp_path, letters)) as agent:
+        a.lines.put(b"before\n")
+        until(lambda: b.delivered == [b"before"])
+        assert (
+            str(agent.reload(config_of(tmp_path, letters, larger)))
+            == "changed: channel c2, sink k1, sink k2, source r2"
+        )
+        a.lines.put(b"after\n")
+        until(lambda: b.delivered == [b"before", b"after"])
+
+
+def test_what_is_refused_while_a_changed_channel_is_emptied_is_delivered(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """The channel of the dead letters, in memory, is to be another one: it is empty, and gets a letter until the sink
+    that may put one has ended.
+    """
+    a, b, _ = hubs
+    a.refusing = b.failing = True
+    a.hanging.clear()
+    letters = ('hub = "a"\nchannel =', 'hub = "a"\ndead_letters = "c2"\nchannel =')
+    larger = ('[channels.c2]\ntype = "memory"', '[channels.c2]\ntype = "memory"\ncapacity = 7')
+    with running(config_of(tmp_path, letters)) as agent:
+        a.lines.put(b"late\n")
+        until(lambda: a.writing)
+        reloading = Call(lambda: agent.reload(config_of(tmp_path, letters, larger)))
+        until(lambda: agent.sinks["k1"].stopping)
+        a.hanging.set()
+        until(lambda: b.writing)
+        b.failing = False
+        reloading.result()
+        until(lambda: b.delivered == [b"late"])
 
 
 def test_a_changed_file_channel_has_its_events_again(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:

@@ -15,6 +15,7 @@ from producer.agent import Agent, AgentConfig
 from producer.agent.config import parse_toml
 from producer.server import LogHubServer
 
+from ..support.waiting import Call
 from .parts import Hub, plug_in, until
 
 CONFIG = """
@@ -172,3 +173,46 @@ def test_a_mended_endpoint_takes_effect_at_once(tmp_path: Path, hub: Hub, away: 
             assert sorted(dict(log.contents)["content"] for log in server.logs("p", "l")) == ["0", "1", "2"]
     finally:
         agent.stop(0)
+
+
+def test_what_is_refused_at_the_end_is_delivered_as_a_dead_letter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The channel of the letters, in memory, is empty until then: the end waits for it once more."""
+    a, b = plug_in(monkeypatch, "a", "b")
+    a.refusing = b.failing = True
+    a.hanging.clear()
+    agent = Agent(parse_toml(_LETTERS.format(state=tmp_path)))
+    agent.start()
+    a.lines.put(b"late\n")
+    until(lambda: a.writing)
+    ending = Call(lambda: agent.stop(10))
+    until(lambda: agent.channels["q"].hurried)
+    a.hanging.set()
+    until(lambda: agent.channels["letters"].hurried)
+    b.failing = False
+    assert ending.result()
+    assert b.delivered == [b"late"]
+
+
+_LETTERS = """
+[agent]
+state = "{state}"
+[sources.s]
+type = "feed"
+hub = "a"
+channels = ["q"]
+[channels.letters]
+type = "memory"
+[channels.q]
+type = "memory"
+[sinks.k]
+type = "keep"
+hub = "a"
+channel = "q"
+dead_letters = "letters"
+[sinks.l]
+type = "keep"
+hub = "b"
+channel = "letters"
+"""

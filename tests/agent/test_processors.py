@@ -114,6 +114,16 @@ def test_failures_of_more_than_an_hour_ago_are_forgotten() -> None:
         assert broken.tries == tries
 
 
+def test_a_sink_that_has_failed_thousands_of_times_is_left_alone_as_long_as_it_may() -> None:
+    """No number grows out of bounds meanwhile."""
+    clock, broken = ManualClock(), _Broken()
+    processor = _made(FailoverProcessor, {"a": broken, "b": RecordingSink()}, clock)
+    for _ in range(2000):
+        processor.write(_BATCHES)
+        clock.advance(30.0)
+    assert broken.tries == 2000
+
+
 @pytest.mark.parametrize("processor", [FailoverProcessor, LoadBalancingProcessor])
 def test_what_the_receiver_refuses_no_other_sink_of_the_group_is_asked_for(processor: Any) -> None:
     """It goes to the dead letters at once, and to nobody else."""

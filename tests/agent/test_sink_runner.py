@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -170,6 +171,22 @@ def test_a_delivery_that_is_ended_by_force_leaves_everything_in_the_channel(
         runner.deliver(0)
     assert taken(channel) == [b"0", b"1", b"2", b"3"]
     del raised  # until now it kept the take from being collected as garbage
+
+
+def test_a_channel_that_was_closed_during_a_delivery_is_no_failure_of_the_sink(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The agent has ended before it: what was delivered then may come again, and the runner ends without an error."""
+    channel = file_channel(tmp_path)
+    channel.put(EventBatch.of_lines(b"1\n"))
+
+    def end(_batches: Sequence[EventBatch]) -> None:
+        channel.close()
+        raise SinkError("cut", [])
+
+    with caplog.at_level(logging.INFO):
+        assert not _runner(channel, RecordingSink(end)).deliver(0)
+    assert "sink k: c was closed meanwhile" in caplog.messages
 
 
 def _refusing(places: Sequence[int], later: Sequence[int] = ()) -> RecordingSink:

@@ -7,10 +7,11 @@ from itertools import count
 
 import pytest
 
+from producer.agent import supervisor
 from producer.agent.counters import Counters
 from producer.agent.interfaces import Stop
 from producer.agent.supervisor import State, Supervised
-from producer.clock import Deadline, SystemClock
+from producer.clock import Clock, Deadline, SystemClock
 from producer.testing import ManualClock
 
 from ..support.waiting import eventually
@@ -147,3 +148,35 @@ def test_a_component_that_waits_for_its_next_run_ends_at_once() -> None:
     eventually(lambda: supervised.state is State.WAITING and clock.waiting > 0)
     supervised.stop()
     eventually(lambda: supervised.state is State.STOPPED)
+
+
+def test_a_component_that_is_told_to_stop_just_before_it_runs_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run would have a stop of its own that nobody sets."""
+    runs = list[Stop]()
+    supervised = Supervised("source", "s", runs.append, Counters(), SystemClock())
+
+    def stopped_meanwhile(clock: Clock) -> Stop:
+        supervised.stop()
+        return Stop(clock)
+
+    monkeypatch.setattr(supervisor, "Stop", stopped_meanwhile)
+    supervised.start()
+    assert supervised.join(_soon())
+    assert (supervised.state, runs) == (State.STOPPED, [])
+
+
+def test_each_change_of_state_is_told() -> None:
+    """To whoever waits for the end, and looks no sooner."""
+    clock, told, runs = ManualClock(), list[State](), count()
+
+    def run(_stop: Stop) -> None:
+        if next(runs) == 0:
+            raise OSError("broken")
+
+    supervised = Supervised("source", "s", run, Counters(), clock, lambda: told.append(supervised.state))
+    supervised.start()
+    eventually(lambda: clock.waiting)
+    clock.advance(1.0)
+    assert supervised.join(_soon())
+    eventually(lambda: len(told) == 4)
+    assert told == [State.RUNNING, State.WAITING, State.RUNNING, State.FINISHED]
