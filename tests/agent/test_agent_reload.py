@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent import Agent, AgentConfig, AgentConfigError
+from producer.agent import Agent, AgentConfig, AgentConfigError, health
 from producer.agent.agent import ChannelStartError, ReloadError, UndeliveredError
 from producer.agent.config import parse_toml
 from producer.agent.supervisor import State, Supervised
@@ -78,6 +78,35 @@ def test_only_what_changed_is_restarted(tmp_path: Path, hubs: tuple[Hub, ...]) -
         until(lambda: a.delivered == [b"one"])
         assert (a.closed, b.made, b.closed) == (1, 2, 0)
         assert agent.channels == before
+
+
+def test_what_a_sink_that_is_replaced_could_not_deliver_is_not_its_followers_trouble(
+    tmp_path: Path, hubs: tuple[Hub, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one in its place is well until it has failed for as long itself."""
+    a, _, other = hubs
+    monkeypatch.setattr(health, "FAILING", 0.0)
+    a.failing = True
+    with running(config_of(tmp_path)) as agent:
+        a.lines.put(b"one\n")
+        until(lambda: agent.trouble("k1"))
+        other.hanging.clear()
+        agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "other"\nchannel =')))
+        until(lambda: other.writing)
+        assert agent.trouble("k1") is None
+        other.hanging.set()
+
+
+def test_limits_of_the_whole_agent_change_while_it_runs(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """No component is restarted for them; without them there are none."""
+    a, b, _ = hubs
+    with running(config_of(tmp_path)) as agent:
+        until(lambda: (a.made, b.made) == (2, 2))
+        limited = ("stop_timeout", 'max_cpu = 0.5\nmax_memory_bytes = "1g"\nstop_timeout')
+        for changes, limits in (((limited,), (0.5, 1 << 30)), ((), (None, None))):
+            assert not agent.reload(config_of(tmp_path, *changes))
+            assert (agent._pace.share, agent._memory.limit) == limits
+        assert (a.made, b.made) == (2, 2)
 
 
 def test_the_same_file_changes_nothing(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
