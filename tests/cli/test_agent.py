@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import http.client
+import itertools
 import json
 import logging
 import os
@@ -24,6 +25,7 @@ from producer.agent.config import parse_toml
 from producer.agent.monitoring.figures import notes
 from producer.agent.options import AgentConfigError, Problem, fields_of
 from producer.agent.registry import BUILT_IN, class_of
+from producer.channels import FileChannel
 from producer.cli import agent as agent_cli
 from producer.cli import agent_program, main
 from producer.cli.agent_program import Program, _Watched
@@ -422,6 +424,73 @@ def test_a_second_signal_ends_it_at_once(
         assert main(["agent", "--config", written(tmp_path, *changes, **HUB)]) == 143
     assert capsys.readouterr().err.endswith("producer agent: terminated\n")
     hub.failing = False
+
+
+def test_an_end_at_once_closes_the_channels(
+    tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that goes on can use them again: what was not delivered is in them."""
+    monkeypatch.setattr(signal_handlers, "ECHO", 0.0)
+    monkeypatch.setattr(Agent, "stop", interrupted_once(Agent.stop))
+    hub.failing = True
+
+    def act() -> None:
+        hub.lines.put(b"one\n")
+        until(lambda: hub.writing)
+        send(signal.SIGTERM)
+
+    kept = ('"null"', '"keep"\nhub = "a"'), ('type = "memory"', 'type = "file"')
+    with Beside(act):
+        assert main(["agent", "--config", written(tmp_path, *kept, **HUB)]) == 130
+    with FileChannel(tmp_path / "state/channels/c1/events") as channel:
+        assert channel.stats().size == 1
+
+
+def interrupted_once(stop: Callable[..., bool]) -> Callable[..., bool]:
+    """As by a second signal while the agent ends in order."""
+    calls = itertools.count()
+
+    def interrupted(agent: Agent, timeout: float | None = None) -> bool:
+        if next(calls) == 0:
+            raise KeyboardInterrupt
+        return stop(agent, timeout)
+
+    return interrupted
+
+
+def test_the_monitoring_ends_with_the_agent(tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody listens on its port any more, though the process goes on."""
+    ports = list[int]()
+
+    def act() -> None:
+        until(lambda: "monitoring on" in caplog.text)
+        found = re.search(r"monitoring on http://127.0.0.1:(\d+)", caplog.text)
+        assert found is not None
+        ports.append(int(found[1]))
+        socket.create_connection(("127.0.0.1", ports[0])).close()
+        send(signal.SIGTERM)
+
+    with Beside(act):
+        assert main(["agent", "--config", written(tmp_path, **HUB), "--monitoring", "0"]) == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", ports[0]))
+
+
+def test_what_is_odd_in_a_changed_file_is_said_when_it_is_taken_up(
+    tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As at the start: dead letters that nobody takes."""
+    letters = ('channel = "c1"\n', 'channel = "c1"\ndead_letters = "dead"\n[channels.dead]\ntype = "memory"\n')
+
+    def act() -> None:
+        until(lambda: "at work" in caplog.text)
+        written(tmp_path, letters, **HUB)
+        until(lambda: "read its configuration again" in caplog.text)
+        until(lambda: "channels.dead: no sink takes from it: what is refused stays in it" in caplog.text)
+        send(signal.SIGTERM)
+
+    with Beside(act):
+        assert main(["agent", "--config", written(tmp_path, **HUB)]) == 0
 
 
 def test_a_signal_that_comes_twice_at_once_is_one(
