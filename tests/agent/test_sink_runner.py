@@ -203,6 +203,7 @@ def test_what_is_refused_for_good_goes_to_the_dead_letters(channel: BatchChannel
     runner = _runner(channel, sink, letters)
     assert runner.deliver(0)
     assert (channel.held, letters.held) == (1, 1)
+    assert runner._counters.get("EventDrainSuccessCount") == 2
     taking = letters.take(10, 1000, 0)
     assert taking is not None
     reason = {"dead_letter_reason": "bad", "dead_letter_sink": "k"}
@@ -212,6 +213,27 @@ def test_what_is_refused_for_good_goes_to_the_dead_letters(channel: BatchChannel
     assert runner.deliver(0)
     assert sink.bodies == [b"3"]
     assert runner._counters.get("EventRefusedCount") == 1
+
+
+def test_a_sink_of_a_group_is_made_to_see_that_it_can_be_and_closed() -> None:
+    """Its file or port is free for the one that the group makes when it begins anew; the events are tried again."""
+    sink, again = RecordingSink(), list[None]()
+    ready = iter([False, False, True])
+
+    def make() -> RecordingSink:
+        if not next(ready):
+            raise FileNotFoundError("not there")
+        return sink
+
+    clock = ManualClock()
+    counted = CountedSink(make, Counters(), Health(Counters(), clock), lambda: again.append(None))
+    assert isinstance(counted.failure, FileNotFoundError)
+    batches = [EventBatch.of_lines(b"1\n")]
+    with pytest.raises(FileNotFoundError):
+        counted.write(batches)
+    with pytest.raises(SinkError, match="it can work again"):
+        counted.write(batches)
+    assert (sink.closed, len(again), sink.batches) == (1, 1, [])
 
 
 def test_without_dead_letters_nothing_is_dropped(channel: BatchChannel) -> None:
