@@ -187,6 +187,27 @@ def test_until_done_ends_when_all_is_delivered(tmp_path: Path, caplog: pytest.Lo
     assert caplog.messages == [f"agent web: {line}" for line in told]
 
 
+def test_until_done_waits_for_what_lies_on_the_disk(tmp_path: Path, hub: Hub) -> None:
+    """The source has ended, and the destination is away for a while: the agent does not end before it has all."""
+    hub.failing = True
+
+    def act() -> None:
+        hub.lines.put(b"one\n")
+        for _ in range(3):
+            until(lambda: hub.writing)
+            hub.writing = False
+        hub.failing = False
+
+    kept = (
+        ('"null"', '"keep"\nhub = "a"'),
+        ('type = "memory"', 'type = "file"'),
+        ('hub = "a"\n[', 'hub = "a"\ncount = 1\n['),
+    )
+    with Beside(act):
+        assert main(["agent", "--config", written(tmp_path, *kept, **HUB), "--until-done"]) == 0
+    assert hub.delivered == [b"one"]
+
+
 def test_state_lies_beside_the_file_wherever_it_is_started_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
