@@ -321,6 +321,13 @@ def test_a_state_directory_is_one_agents(tmp_path: Path, capsys: pytest.CaptureF
     assert "name another one (agent.state, or --state DIR)" in told
 
 
+def test_a_lock_names_the_process_that_has_it_and_nobody_else(tmp_path: Path) -> None:
+    """Whose number and machine are shorter than those of the one before."""
+    (tmp_path / "lock").write_text(f"process 4194304 on {'x' * 64}\n")
+    with agent_program._state_held(tmp_path):
+        assert (tmp_path / "lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
+
+
 def test_an_agent_starts_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
