@@ -11,6 +11,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.request import Request, urlopen
 from xml.sax.saxutils import escape
 
 import uvicorn
@@ -232,13 +233,16 @@ def answering(
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """An S3 endpoint; its URL."""
+    """An S3 endpoint without a bucket; its URL."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
         host, port = server.get_host_and_port()
-        yield f"http://{host}:{port}"
+        url = f"http://{host}:{port}"
+        with urlopen(Request(f"{url}/moto-api/reset", method="POST"), timeout=20):
+            pass  # what the servers of a process are given is all in one place
+        yield url
     finally:
         server.stop()
