@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from producer.channels.file.log.run import Run
 from producer.channels.transaction import TransactionState
 from producer.errors import ChannelFullError
 from producer.testing import ManualClock
-from tests.channels.file.opening import opened_channel, segments
+from tests.channels.file.opening import contents, opened_channel, segments
 from tests.channels.helpers import drained, events, opened, put
 from tests.channels.interrupts import interrupted_everywhere
 from tests.support.sim_fs import SimFS
@@ -182,3 +183,44 @@ def test_a_take_that_was_given_back_before_its_commit_is_seen_leaves_the_event()
         with channel._ledger.lock:
             channel._ledger.publish(Run(takes=[event.sequence or 0]))
         assert drained(channel) == ["a", "b"]
+
+
+class _Interrupted(BaseException):
+    """What the first handler raises, to be told from the second one's."""
+
+
+@pytest.mark.parametrize("following", ["put", "sync"])
+def test_a_commit_that_is_interrupted_again_wherever_it_is_undone_does_not_appear(following: str) -> None:
+    """It was written, and nobody has heard of it: what the second interrupt leaves, the next one to write undoes."""
+
+    def scenario() -> tuple[Callable[[], Any], Callable[[bool], None]]:
+        disk = SimFS()
+        channel = opened_channel(disk, fsync="os")
+        entered = channel.__enter__()
+        put(entered, "0")
+        write, transaction = entered._log._end.write, opened(entered)
+        transaction.put_many(events("a"))
+
+        def written(*arguments: Any) -> bool:
+            write(*arguments)
+            entered._log._end.write = write  # type: ignore[method-assign]
+            raise _Interrupted
+
+        def commit() -> None:
+            entered._log._end.write = written  # type: ignore[method-assign]
+            with contextlib.suppress(_Interrupted):
+                transaction.commit()
+
+        def check(_interrupted: bool) -> None:
+            entered._log._end.write = write  # type: ignore[method-assign]
+            transaction.rollback()
+            expected = ["0", "b"] if following == "put" else ["0"]
+            put(entered, *expected[1:])
+            entered.sync()
+            assert contents(disk.after_crash(0)) == expected
+            assert drained(entered) == expected
+            channel.__exit__(None, None, None)
+
+        return commit, check
+
+    interrupted_everywhere(scenario, at_least=30)

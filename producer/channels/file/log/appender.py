@@ -60,7 +60,8 @@ class Appender:
         self._void_from = 0  # what stands from here on does not count, as the next segment will say
         self._went_past = 0
         self._closed = False
-        self._mark: tuple[SegmentWriter, int] | None = None  # where the run that is being written begins
+        # Of what was written last: its transaction, and where it begins.
+        self._mark: tuple[int, SegmentWriter, int] | None = None
         self._piecemeal = False  # the disk takes only parts: the next segment is begun with its first run in it
 
     @property
@@ -150,7 +151,7 @@ class Appender:
     def _write_to(self, writer: SegmentWriter, run: Run, synced: int, *, essential: bool) -> None:
         """Give a run its numbers, and its place unless only a part of it could be written."""
         run.transaction, run.first = self.next_transaction, self.next_sequence
-        self._mark = writer, writer.size
+        self._mark = run.transaction, writer, writer.size
         self.next_transaction += 1
         data, place = encode_run(run, writer.segment, synced, writer.size)
         try:
@@ -193,11 +194,12 @@ class Appender:
         return done
 
     def undo(self, run: Run) -> None:
-        """Cut off a run that an interrupt has cut short, or kept from being known; nobody has heard of it."""
-        mark, self._mark = self._mark, None
-        if not run.transaction or mark is None:
+        """Cut off a run that an interrupt has cut short, or kept from being known; nobody has heard of it. If another
+        one cuts this short, to be called again.
+        """
+        if self._mark is None or self._mark[0] != run.transaction:
             return
-        writer, size = mark
+        _, writer, size = self._mark
         if writer.state is not ACTIVE:
             return  # it was given up, with what does not count of it
         try:
