@@ -38,6 +38,7 @@ from tests.channels.file.opening import (
     segments,
 )
 from tests.channels.helpers import bodies, drained, opened, put, take
+from tests.support.sim_file import SECTOR
 from tests.support.sim_fs import SimFS
 from tests.support.waiting import Call
 
@@ -226,6 +227,27 @@ def test_a_torn_end_of_an_encrypted_segment_is_cut(seed: int) -> None:
     with opened_channel(disk, encryption=old()) as again:
         assert file_stats(again).torn_tails == 1
         assert drained(again) == ["a", "b"]
+
+
+@pytest.mark.parametrize("fsync", ["commit", "os"])
+@pytest.mark.parametrize("end", ["room", "nothing"])
+def test_a_damaged_commit_that_ends_with_a_zero_is_not_taken_for_torn(fsync: str, end: str) -> None:
+    """As each 256th does, and room does: its sector was written, so its events were acknowledged."""
+    disk = SimFS()
+    channel = open_channel(disk, encryption=old(), fsync=fsync, segment_size=1 << 20)
+    expected = fill(channel, 1)
+    (path,) = segments(disk)
+    while disk.content(path)[end_of(disk, path) - 1] or end_of(disk, path) % SECTOR == 1:
+        expected += fill(channel, 1)
+    disk = killed(channel, disk)
+    last = records(disk, path)[-1]
+    if end == "nothing":
+        cut(disk, path, last.end)
+    flip(disk, path, last.offset + FRAME_SIZE + 3)
+    with opened_channel(disk, encryption=old()) as again:
+        assert file_stats(again).torn_tails == 0
+        assert file_stats(again).damaged_records == 1
+        assert drained(again) == expected
 
 
 def test_records_cannot_be_moved_or_exchanged_within_a_segment() -> None:
