@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from ..clock import Clock
-from ..errors import TransactionFullError
+from ..errors import ChannelFullError, TransactionFullError
 from ..interfaces import Channel, Event
 from ..loggers import get_logger
 from ..pipeline.settling.thinned_log import ThinnedLog
@@ -64,6 +64,7 @@ class DeadLetters:
         self._clock = clock
         self._name = name
         self._refusals = ThinnedLog(clock)
+        self._full = False
 
     def reason_of(self, result: Result) -> dict[str, str]:
         """The headers that say why a record could not be delivered."""
@@ -83,13 +84,19 @@ class DeadLetters:
         }
 
     def store(self, events: Sequence[Event]) -> int:
-        """Put and commit ``events``, in order; how many of them, from the first on, are stored."""
+        """Put and commit ``events``, in order; how many of them, from the first on, are stored.
+
+        A channel that was full is not waited for again until it takes some: whoever calls acknowledges what was
+        delivered as well, and gives back the memory of what was not.
+        """
         done, step = 0, _EVENTS
         while done < len(events):
             part = events[done : done + step]
             try:
                 with self.channel.transaction() as transaction:
                     transaction.put_many(part)
+                    if self._full:
+                        transaction.commit(0)
             except TransactionFullError as error:
                 if len(part) > 1:
                     step = max(1, min(error.capacity, len(part) // 2))
@@ -100,10 +107,12 @@ class DeadLetters:
                 self._refused(error, len(events) - done)
                 break
             done += len(part)
+            self._full = False
         self.stored += done
         return done
 
     def _refused(self, error: Exception, events: int) -> None:
+        self._full = isinstance(error, ChannelFullError)
         silent = self._refusals.due(type(error).__name__, events)
         if silent is not None:
             _log.error(

@@ -29,6 +29,7 @@ from tests.durable.kit import (
     drive,
     durable,
 )
+from tests.support.clocks import JumpingClock
 from tests.support.pipelines import KEY, record
 from tests.support.sim_fs import SimFS
 from tests.support.sinks import DeadSink
@@ -178,6 +179,25 @@ def test_what_the_dead_letters_refuse_stays_in_the_channel(caplog: pytest.LogCap
     assert "refused 1 event, which is kept in the channel" in caplog.text
     one.give_back()
     assert [read_event(event).record for event in channel.events()] == [record("c")]
+
+
+def test_a_full_dead_letter_channel_is_waited_for_once() -> None:
+    """Each batch that fails would else hold up the acknowledgements of all others for as long; with room again, it
+    takes what fails then.
+    """
+    clock = JumpingClock()
+    dead = KeptChannel(capacity=1, transaction_capacity=1, keep_alive=3.0, clock=clock)
+    one = by_hand(ScriptedSink([REJECTED] * 11), KeptChannel(), dead, batch_count_threshold=1)
+    before = clock.monotonic()
+    _accept(one, *map(str, range(10)))
+    _settled(one)
+    assert (one.stats().dead_lettered, one.stats().kept_back) == (1, 9)
+    assert clock.monotonic() - before == 3.0
+    with dead.transaction() as transaction:
+        assert transaction.take(timeout=0)
+    _accept(one, "more")
+    _settled(one)
+    assert one.stats().dead_lettered == 2
 
 
 def test_what_a_full_disk_refuses_as_dead_letters_is_buried_by_the_next_producer(
