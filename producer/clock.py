@@ -45,6 +45,45 @@ class SystemClock:
             signal.get(timeout=None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
 
 
+class Latch:
+    """Set once, for all who wait for that. Unlike with :class:`threading.Event`, whoever waits holds nothing at any
+    instant that whoever sets it needs: a signal handler that interrupts the one may wait for the other.
+    """
+
+    __slots__ = ("_is_set", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiting: list[threading.Lock] = []  # a taken one for each who waits
+
+    def is_set(self) -> bool:
+        """Whether it is."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Let all go on; may be called again."""
+        self._is_set = True
+        for mine in tuple(self._waiting):
+            with suppress(RuntimeError):  # somebody else sets it as well
+                mine.release()
+
+    @waits
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set; whether it is.
+
+        :param timeout: seconds; None waits for ever.
+        """
+        mine = threading.Lock()
+        mine.acquire()
+        self._waiting.append(mine)
+        try:
+            if not self._is_set:
+                mine.acquire(timeout=-1 if timeout is None else max(0.0, min(timeout, threading.TIMEOUT_MAX)))
+            return self._is_set
+        finally:
+            self._waiting.remove(mine)
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """An absolute instant, passed down so that every stage of one operation shares one budget.
@@ -80,7 +119,7 @@ LOOK_AGAIN = 1.0
 class RevocableDeadline(Deadline):
     """One that another thread can bring forward to this moment; whoever waits for it looks every ``LOOK_AGAIN``."""
 
-    _revoked: threading.Event = field(default_factory=threading.Event)
+    _revoked: Latch = field(default_factory=Latch)
 
     def revoke(self) -> None:
         """Let it have passed."""

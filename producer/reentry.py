@@ -7,7 +7,6 @@ are marked.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from itertools import dropwhile
 from types import CodeType, FrameType
@@ -20,7 +19,6 @@ _Call = TypeVar("_Call", bound=Callable[..., object])
 _holding: set[CodeType] = set()
 _waiting: set[CodeType] = set()
 _PACKAGE = __name__.partition(".")[0]
-_EVENT_WAIT: CodeType | None = getattr(threading.Event.wait, "__code__", None)
 
 
 def may_hold(call: _Call) -> _Call:
@@ -45,7 +43,7 @@ def refuse_reentry() -> None:
     interrupted = next(dropwhile(lambda frame: not _is_ours(frame), handler), None)
     if interrupted is not None and interrupted.f_code in _waiting:
         return
-    if any(_holds(frame) for frame in frames):
+    if any(frame.f_code in _holding for frame in frames):
         raise reentered()
 
 
@@ -55,12 +53,6 @@ def reentered() -> ProducerError:
         "a finalizer or a signal handler, which interrupted a call of the producer on this thread, called it again: "
         "nothing was done; let another thread do it"
     )
-
-
-def _holds(frame: FrameType) -> bool:
-    if frame.f_code is _EVENT_WAIT:  # before and after it sleeps it has the lock that whoever sets the event takes
-        return bool(frame.f_locals["self"]._cond._lock.locked())
-    return frame.f_code in _holding
 
 
 def stands_on(call: Callable[..., object]) -> bool:

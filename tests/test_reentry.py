@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +42,8 @@ def test_a_handler_that_flushes_ends_wherever_it_interrupts(
     assert ends_of_flushes(CALLS[call], CHANNELS[channel](tmp_path)).keys() == {"", "let another thread do it"}
 
 
-@pytest.mark.parametrize("call", ["result", "flush"])
-def test_a_handler_that_flushes_ends_where_it_interrupts_the_wait_for_an_event(
-    call: str, without_coverage: None
-) -> None:
-    """The event's own lock is held before and after the sleep, and is what whoever sets it waits for."""
-    ends = ends_of_flushes(CALLS[call], None, (threading.__file__,))
-    assert "let another thread do it" in ends
-    assert ends.keys() <= {"", "let another thread do it"}
-
-
-def ends_of_flushes(
-    call: Callable[[Producer], Any], channel: Channel | None, files: Collection[str] = ("/producer/",)
-) -> Counter[str]:
-    """How flushes end by a handler that interrupts a call at each place in these files."""
+def ends_of_flushes(call: Callable[[Producer], Any], channel: Channel | None) -> Counter[str]:
+    """How flushes end by a handler that interrupts a call at each place."""
     ends: Counter[str] = Counter()
     options = {"linger_ms": 1, "batch_count_threshold": 2}
     with Producer(sink=RecordingSink(), channel=channel, config=config(**options)) as producer:
@@ -68,7 +56,10 @@ def ends_of_flushes(
             except ProducerError as error:
                 ends[str(error).rpartition("; ")[2]] += 1
 
-        interrupted_everywhere(lambda: (lambda: call(producer), lambda _: None), 10, handler=flush, files=files)
+        # Within these a thread would hold a lock that those need for whom the flush waits.
+        beside = ("Event.wait", "Condition.wait", "Condition.__enter__", "Condition.__exit__")
+        calls = (lambda: call(producer), lambda _: None)
+        interrupted_everywhere(lambda: calls, 10, handler=flush, beside=beside)
         producer.flush(PATIENCE)
         assert producer.stats().pending == 0
     return ends

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
+from ..clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
 from ..errors import ChannelClosedError, ChannelIOError
 from ..interfaces import Event
 from ..loggers import get_logger
@@ -62,7 +62,7 @@ class _Unreadable:
 class _Barrier:
     """Somebody waits for all that came before."""
 
-    passed: threading.Event
+    passed: Latch
     acknowledged: bool
 
 
@@ -104,7 +104,7 @@ class Acks:
         # Touched by the thread alone: what the channel would not acknowledge.
         self._owed: dict[Taking, list[int]] = {}
         #: Likewise: to be set when it owes nothing any more.
-        self._barriers: list[threading.Event] = []
+        self._barriers: list[Latch] = []
         self._room = WaitingRoom(clock, LOOK_AGAIN)
         self._lock = threading.Lock()  # guards everything below
         self._items: list[_Item] = []
@@ -151,20 +151,20 @@ class Acks:
         """``event`` holds no record."""
         self._put(_Unreadable(taking, event, reason))
 
-    def barrier(self) -> threading.Event:
-        """An event that is set once everything settled so far is acknowledged, or kept back; an acknowledgement that
+    def barrier(self) -> Latch:
+        """What is set once everything settled so far is acknowledged, or kept back; an acknowledgement that
         the channel refuses is waited for.
         """
-        return self._put_barrier(_Barrier(threading.Event(), acknowledged=True))
+        return self._put_barrier(_Barrier(Latch(), acknowledged=True))
 
-    def handled(self) -> threading.Event:
+    def handled(self) -> Latch:
         """As :meth:`barrier`, but waits for no acknowledgement that the channel refused: what could not be delivered
         is a dead letter by then, or parked.
         """
-        return self._put_barrier(_Barrier(threading.Event(), acknowledged=False))
+        return self._put_barrier(_Barrier(Latch(), acknowledged=False))
 
     @may_hold
-    def _put_barrier(self, barrier: _Barrier) -> threading.Event:
+    def _put_barrier(self, barrier: _Barrier) -> Latch:
         with self._lock:
             if self._ended:
                 barrier.passed.set()

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
+from ..clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
 from ..errors import ChannelClosedError, ChannelError, ProducerClosedError, StreamStoppedError, TransactionFullError
 from ..interfaces import Channel, Event
 from ..loggers import get_logger
@@ -97,7 +97,7 @@ class Feeder:
         self._idle = 0
         self._hurries = 0  # calls that wait until all is fed; one too many, after an interrupt, only costs speed
         #: Streams that are to go on; and what says that all that was settled of them is done with, once it is settled.
-        self._resuming: dict[Line, tuple[StreamKey, threading.Event | None]] = {}
+        self._resuming: dict[Line, tuple[StreamKey, Latch | None]] = {}
         self._stopping = False
         self._ended = False
         self.thread = StageThread(f"{name}-feeder", self._loop)
@@ -292,7 +292,7 @@ class Feeder:
                 self._resume(key)
                 self._end_resuming(key)
 
-    def _set_resuming(self, key: StreamKey, barrier: threading.Event) -> None:
+    def _set_resuming(self, key: StreamKey, barrier: Latch) -> None:
         with self._lock:
             self._resuming[key.line] = key, barrier
 

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ..clock import Latch
 from ..futures import SendFuture
 from ..interfaces import Channel, Stored
 from ..reentry import may_hold
@@ -30,7 +31,7 @@ class Waiting:
 
     def __init__(self, registry: Registry, number: int) -> None:
         self._registry = registry
-        self._event: threading.Event | None = None  # guarded by the registry's lock, as is the next
+        self._event: Latch | None = None  # guarded by the registry's lock, as is the next
         self._over = False
         self.number = number
         self.committed = False
@@ -40,14 +41,14 @@ class Waiting:
         """See :class:`~producer.futures.ResultHolder`; ends also when a batch takes the record over."""
         event = self._awaited()
         if event is not None:
-            event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+            event.wait(timeout)
 
     @may_hold
-    def _awaited(self) -> threading.Event | None:
+    def _awaited(self) -> Latch | None:
         """What is set when it ends; None if it has."""
         with self._registry.lock:
             if self._event is None and not self._over:
-                self._event = threading.Event()
+                self._event = Latch()
             return None if self._over else self._event
 
     def wake(self) -> None:
@@ -57,7 +58,7 @@ class Waiting:
         if event is not None:
             event.set()
 
-    def end(self) -> threading.Event | None:
+    def end(self) -> Latch | None:
         """As :meth:`wake`, with the registry's lock held: what the caller is to set without it."""
         self._over = True
         return self._event

@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 
-from ..clock import LOOK_AGAIN, Clock, Deadline
+from ..clock import LOOK_AGAIN, Clock, Deadline, Latch
 from ..config import ProducerConfig
 from ..errors import DeliveryAbandonedError, FlushTimeoutError, ProducerError, StreamStoppedError
 from ..interfaces import Sink
@@ -325,7 +325,7 @@ class Pipeline:
                     "another thread, and do not wait for that"
                 )
 
-    def passed(self, barrier: threading.Event, deadline: Deadline) -> bool:
+    def passed(self, barrier: Latch, deadline: Deadline) -> bool:
         """Wait for ``barrier``; whether it was set in time."""
         left = deadline.remaining(self.clock)
         while not barrier.wait(LOOK_AGAIN if left is None else min(left, LOOK_AGAIN)):

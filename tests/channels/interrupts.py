@@ -52,20 +52,21 @@ def _interrupt() -> None:
 
 
 class _Tracer:
-    """Calls ``handler`` at the ``at``-th place inside the files."""
+    """Calls ``handler`` at the ``at``-th place inside the package."""
 
     def __init__(
-        self, at: int, anywhere: Collection[str], handler: Callable[[], object], files: Collection[str]
+        self, at: int, anywhere: Collection[str], handler: Callable[[], object], beside: Collection[str] = ()
     ) -> None:
         self.left = at
-        self._anywhere, self._handler, self._files = anywhere, handler, files
+        self._anywhere, self._handler, self._beside = anywhere, handler, beside
         self.raised = False
         self._last: dict[FrameType, int] = {}
 
     def __call__(self, frame: FrameType, _event: str, _argument: Any) -> Any:
         """A frame begins, or goes on: whether its instructions are looked at is decided here, once for all of them."""
         code = frame.f_code
-        if not any(part in code.co_filename for part in self._files) or _in_finalizer(frame):
+        ours = "/producer/" in code.co_filename or code.co_qualname in self._beside
+        if not ours or _in_finalizer(frame):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         known = _known.get(code) or _known.setdefault(code, _Code(code))
@@ -110,30 +111,32 @@ def interrupted_everywhere(
     at_least: int,
     anywhere: Collection[str] = (),
     handler: Callable[[], object] = _interrupt,
-    files: Collection[str] = ("/producer/",),
+    beside: Collection[str] = (),
 ) -> int:
     """Run ``scenario`` with an interrupt at the first place, the second, … until the operation ends without one.
 
     :param at_least: how many places there must have been, so that a test cannot pass by finding none.
     :param anywhere: functions in which every instruction is a place, whatever CPython does.
     :param handler: what runs there.
-    :param files: parts of the paths of the code that is interrupted.
+    :param beside: qualified names of functions outside of the package that are looked at as well.
     :returns: how many there were.
     """
     gc.collect()
     gc.freeze()  # to look for garbage is quick then
     try:
-        places = _interrupted_everywhere(scenario, lambda at: _Tracer(at, anywhere, handler, files))
+        places = _interrupted_everywhere(scenario, anywhere, handler, beside)
     finally:
         gc.unfreeze()
     assert places > at_least, f"only {places} places"
     return places
 
 
-def _interrupted_everywhere(scenario: Scenario, tracing: Callable[[int], _Tracer]) -> int:
+def _interrupted_everywhere(
+    scenario: Scenario, anywhere: Collection[str], handler: Callable[[], object], beside: Collection[str]
+) -> int:
     for at in itertools.count(1):
         operation, check = scenario()
-        tracer, before = tracing(at), sys.gettrace()
+        tracer, before = _Tracer(at, anywhere, handler, beside), sys.gettrace()
         sys.settrace(tracer)
         try:
             operation()

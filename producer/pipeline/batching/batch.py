@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import ClassVar, Protocol, Self
 
+from ...clock import Latch
 from ...errors import AttemptError
 from ...futures import ResultHolder, SendFuture
 from ...interfaces import Payload, Record, SequenceId
@@ -188,7 +189,7 @@ class ProducerBatch:
         #: Who holds its sends once it was cut.
         self.parts: Parts | None = None
         self._watched: dict[int, SendFuture] | None = None
-        self._event: threading.Event | None = None
+        self._event: Latch | None = None
         # Touched by the owner only.
         self.attempts: tuple[Attempt, ...] = ()
         self.attempt_count = 0
@@ -354,13 +355,13 @@ class ProducerBatch:
         """See :class:`~producer.futures.ResultHolder`."""
         event = self._awaited()
         if not self.state.final:
-            event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+            event.wait(timeout)
 
     @may_hold
-    def _awaited(self) -> threading.Event:
+    def _awaited(self) -> Latch:
         with self._lock:  # two threads that wait at the same time share one event
             if self._event is None:
-                self._event = threading.Event()
+                self._event = Latch()
             return self._event
 
     def wake(self) -> None:

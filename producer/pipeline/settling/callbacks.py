@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
+from ...clock import Latch
 from ...futures import SendFuture, settle_future
 from ...loggers import get_logger
 from ...reentry import may_hold
@@ -55,7 +56,7 @@ def _log_raised() -> None:
 
 
 #: What a handler is given: a settled batch, futures that belong to none with their result, or a barrier.
-_Item = ProducerBatch | tuple[Sequence[SendFuture], Result] | threading.Event | None
+_Item = ProducerBatch | tuple[Sequence[SendFuture], Result] | Latch | None
 
 
 class BatchHandler:
@@ -102,9 +103,9 @@ class BatchHandler:
                 pass
 
     @may_hold
-    def barrier(self) -> threading.Event:
-        """An event that is set once everything handed over so far is done."""
-        passed = threading.Event()
+    def barrier(self) -> Latch:
+        """What is set once everything handed over so far is done."""
+        passed = Latch()
         with self._lock:
             if self._ended:
                 passed.set()
