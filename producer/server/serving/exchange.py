@@ -35,7 +35,7 @@ from ..operations.names import check_name
 from ..service import Call, Operation, Service
 from .body import Body
 from .connection import standard_headers
-from .outcomes import Wire, commit, send_answer
+from .outcomes import Wire, commit, send_answer, wait_until_closed
 
 _logger = logging.getLogger("producer.server")
 
@@ -77,6 +77,7 @@ class Exchange:
             if isinstance(error, asyncio.CancelledError):
                 self._record(None)
                 raise
+            await wait_until_closed(self._wire)
             return None
 
     def _make_plan(self) -> Plan:

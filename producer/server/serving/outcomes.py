@@ -67,7 +67,9 @@ async def commit(wire: Wire, outcome: Outcome, answer: Answer, headers: dict[str
 
 
 async def wait_until_closed(wire: Wire) -> None:
-    """Wait for the end of the connection, so that the HTTP server does not answer in its own way."""
+    """Wait for the end of the connection, so that the HTTP server does not answer in its own way. It knows of that a
+    moment after the transport, which is closing already.
+    """
     while (await wire.receive())["type"] != "http.disconnect":
         pass
 

@@ -15,7 +15,7 @@ from ..service import Service
 from .body import Body
 from .connection import standard_headers
 from .exchange import read_headers
-from .outcomes import Wire, send_answer
+from .outcomes import Wire, send_answer, wait_until_closed
 
 _logger = logging.getLogger("producer.server")
 
@@ -36,6 +36,7 @@ class PlainEndpoint:
             await send_answer(wire, answer, standard_headers(new_request_id(), self._service.now(), answer))
         except ClientGoneError as error:
             _logger.debug("%s %s ended without an answer: %r", scope["method"], scope["path"], error)
+            await wait_until_closed(wire)
         finally:
             lease.release()
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from producer.server import Limits, LogHubServer, faults
+from producer.server.errors import ClientGoneError
+from producer.server.operations import sql
+from producer.server.serving import plain
 
 from ..client import LOGSTORE, PROJECT, Client, log_group
 
@@ -300,3 +305,30 @@ def test_an_upgrade_that_is_not_spoken_is_passed_over(
     whole = whole_put(client, log_group("x"), Connection="upgrade", Upgrade=protocol)
     assert wire(whole).recv(65536).startswith(b"HTTP/1.1 200")
     assert [record.getMessage() for record in caplog.records] == []
+
+
+def _cut(is_gone: Any) -> None:
+    """End the connection of a request; the HTTP server hears of it in the next round of its loop."""
+    is_gone.__self__.abort()
+    raise ClientGoneError
+
+
+@pytest.mark.parametrize("of_loghub", [True, False], ids=["LogHub", "console"])
+def test_who_sees_the_end_of_its_connection_before_the_http_server_does_is_no_error(
+    of_loghub: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a statement may that looks whether its client waits, when the server stops: nothing is logged as failed."""
+
+    async def look(call: Any, work: Any) -> None:
+        work.close()
+        _cut(call.is_gone)
+
+    monkeypatch.setattr(sql, "while_wanted", look)
+    monkeypatch.setattr(plain, "check_console", lambda _keys, request: _cut(request.is_gone))
+    with LogHubServer() as server, Client(server) as client:
+        client.put(log_group("x"))
+        asked = "/console/api/logstores"
+        query = {"type": "log", "query": "* | select 1", "from": "1700000000", "to": "1700000009"}
+        with pytest.raises(OSError, match=r"closed|reset|aborted"):
+            client.get(f"/logstores/{LOGSTORE}", **query) if of_loghub else client.get(asked)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
