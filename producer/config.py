@@ -145,10 +145,11 @@ class _Options:
 class HttpConfig(_Options):
     """How requests travel.
 
-    :ivar connect_timeout_ms: how long to wait for a connection, milliseconds.
+    :ivar connect_timeout_ms: how long to wait for a connection, milliseconds; the addresses of a host share it.
     :ivar read_timeout_ms: how long the server may be silent, milliseconds.
     :ivar attempt_timeout_ms: how long an attempt may take, from looking for a connection to the last byte of the
-        answer, milliseconds; None is ``connect_timeout_ms`` and ``read_timeout_ms`` together.
+        answer, milliseconds; None is ``connect_timeout_ms`` and ``read_timeout_ms`` together, or ten minutes where logs
+        are read.
     :ivar proxies: proxy URLs by scheme, such as ``{"https": "http://proxy:3128"}``. None takes ``HTTP_PROXY``,
         ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` from the environment, read once; ``{}`` uses no proxy. An entry
         of ``NO_PROXY`` is ``*``, a name (also of all below it), an address, or a network such as ``10.0.0.0/8``; with

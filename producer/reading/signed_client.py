@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 from urllib.parse import quote
 
-import requests
 import tenacity
 
 from ..clock import Clock, Deadline, SystemClock
@@ -26,11 +26,10 @@ from ..config import ProducerConfig, ProjectConfig
 from ..credentials import Credentials
 from ..errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
 from ..pipeline.sending.retry_rules import wait_backoff
-from ..sinks.http.authorities import authorities_of, check_authorities
-from ..sinks.http.connections import FollowedAdapter, Outgoing
-from ..sinks.http.failures import CERTIFICATE, PLAIN_HTTP, PROXY_AUTHENTICATION, error_of_exception
-from ..sinks.http.proxies import proxies_for, through
-from ..sinks.http.transport import Answer
+from ..sinks.http.authorities import check_authorities
+from ..sinks.http.failures import CERTIFICATE, PLAIN_HTTP, PROXY_AUTHENTICATION
+from ..sinks.http.proxies import through
+from ..sinks.http.transport import Answer, Transport
 from ..sinks.http.transport import Target as HttpTarget
 from ..sinks.loghub.classify import BAD_RESPONSE, error_of_answer
 from ..sinks.loghub.credentials_cache import CredentialsCache
@@ -57,6 +56,8 @@ _ADVICE = {
 }
 # Of an answer that is none of LogHub's, bytes.
 _SHOWN = 100
+# An answer to a reader may be long, bytes, and the way slow, milliseconds; whatever never ends does so here.
+_MOST_BYTES, _LONGEST_ATTEMPT = 256 << 20, 600_000
 _GENERAL = "check the parameters and the access key's permissions"
 
 
@@ -113,7 +114,11 @@ class SignedClient:
         self._config = config or ProducerConfig()
         self._clock = clock or SystemClock()
         self._credentials = CredentialsCache(project.credentials, self._clock, "loghub-reader-credentials")
-        self._session = _session(self._config, http.base_url)
+        check_authorities(self._config.http, http.base_url)
+        limits = replace(self._config.http, attempt_timeout_ms=self._config.http.attempt_timeout_ms or _LONGEST_ATTEMPT)
+        # Nobody is told that an answer takes its time: who asks waits for it.
+        self._transport = Transport(limits, 1, self._clock, "loghub-reader", most=_MOST_BYTES, tells=False)
+        self._proxies = self._transport.proxies_for(http.base_url)
         self._clock_offset = 0.0
 
     def __enter__(self) -> Self:
@@ -126,7 +131,7 @@ class SignedClient:
 
     def close(self) -> None:
         """Close the connections."""
-        self._session.close()
+        self._transport.close()
 
     def json(self, what: str, question: Question, take: Callable[[Any], _T]) -> _T:
         """What ``take`` makes of the JSON of the answer.
@@ -168,26 +173,21 @@ class SignedClient:
         :raises AttemptError: there was none, or it was a refusal.
         """
         credentials = self._credentials.get()
-        headers = self._signed(question, credentials)
-        url = self._http.base_url + quote(question.path)
-        timeouts = (self._config.http.connect_timeout_ms / 1000, self._config.http.read_timeout_ms / 1000)
-        with Outgoing() as request:
-            try:
-                response = self._session.request(
-                    question.method,
-                    url,
-                    params=dict(question.params),
-                    data=question.body or None,
-                    headers=headers,
-                    timeout=timeouts,
-                    allow_redirects=False,
-                )
-            except (requests.RequestException, OSError, ValueError) as error:
-                raise error_of_exception(error, request.sent, self._way()) from error
-        answer = Answer(response.status_code, response.headers.get("x-log-requestid", ""), response.content)
-        if answer.status != requests.codes.ok:
-            raise self._learn(credentials, answer, response.headers)
-        return answer, response.headers
+        answer, headers = self._transport.request(
+            question.method,
+            self._http.base_url,
+            quote(question.path),
+            question.params,
+            self._signed(question, credentials),
+            question.body,
+            self._proxies,
+        )
+        if answer.status != HTTPStatus.OK:
+            raise self._learn(credentials, answer, headers)
+        if len(answer.body) == _MOST_BYTES:
+            words = f"an answer of {_MOST_BYTES} bytes, or more: ask for less at a time"
+            raise ServerError(BAD_RESPONSE, words, http_status=answer.status, request_id=answer.request_id)
+        return answer, headers
 
     def _signed(self, question: Question, credentials: Credentials) -> dict[str, str]:
         config = self._config
@@ -222,7 +222,7 @@ class SignedClient:
         return error
 
     def _way(self) -> str:
-        return through(self._http.base_url, self._session.proxies)
+        return through(self._http.base_url, self._proxies)
 
     def _sleep(self, seconds: float) -> None:
         self._clock.wait_for(SimpleQueue(), Deadline.after(self._clock, seconds))
@@ -263,19 +263,6 @@ class _Attempts:
         error = cast("AttemptError", cast("Any", state.outcome).exception())
         most = self._most if error.max_consecutive is None else min(self._most, error.max_consecutive + 1)
         return self.made >= self._most or self._of_kind.get(type(error), 0) >= most
-
-
-def _session(config: ProducerConfig, base_url: str) -> requests.Session:
-    session = requests.Session()
-    for scheme in ("https://", "http://"):
-        session.mount(scheme, FollowedAdapter())
-    # Without this the session would take passwords from ~/.netrc, in place of our signature. What else it takes from
-    # the environment by default is taken here.
-    session.trust_env = False
-    session.proxies = dict(proxies_for(config.http, base_url))
-    check_authorities(config.http, base_url)
-    session.verify = authorities_of(config.http)
-    return session
 
 
 def _offset(date: str | None, now: float) -> float | None:

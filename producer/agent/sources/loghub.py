@@ -138,7 +138,12 @@ class LogHubSource:
             retries=0,
             sign_version=options.sign_version,
             region=options.region,
-            http=HttpConfig(connect_timeout_ms=silence, read_timeout_ms=silence, proxies=proxies_of(options.proxy)),
+            http=HttpConfig(
+                connect_timeout_ms=silence,
+                read_timeout_ms=silence,
+                attempt_timeout_ms=2 * silence,
+                proxies=proxies_of(options.proxy),
+            ),
         )
         heart, own = (
             ConsumerGroup(self._client(ends, config), options.logstore, group, name)

@@ -16,10 +16,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 #: A line has no more bytes, a head no more headers, and a length no more digits.
 _LONGEST_LINE, _MOST_HEADERS, _LONGEST_LENGTH = 65536, 100, 18
+#: Answers that only say that one will come: a flood of them would keep the interpreter busy until the attempt's limit.
+_MOST_INTERIM = 1000
 #: What is read at once, bytes: more than an acknowledgement has.
 FIRST = 16 * 1024
-#: An error of a server is a few hundred bytes; whatever sends more is something else.
-_MAX_ANSWER = 64 * 1024
+#: An error of a server is a few hundred bytes; whatever sends more is something else. Bytes of a body.
+MOST_OF_AN_ANSWER = 64 * 1024
 #: What only says that an answer will come; 101 is one: whoever sends it speaks something else from there on.
 _INTERIM = frozenset(range(100, 200)) - {http.HTTPStatus.SWITCHING_PROTOCOLS}
 _WITHOUT_BODY = frozenset((http.HTTPStatus.NO_CONTENT, http.HTTPStatus.NOT_MODIFIED))
@@ -131,7 +133,11 @@ class Response(http.client.HTTPResponse):
         :raises http.client.HTTPException: it is none.
         """
         version, status, reason = self._read_status()  # type: ignore[attr-defined]
+        interim = 0
         while status in _INTERIM:
+            interim += 1
+            if interim > _MOST_INTERIM:
+                raise http.client.HTTPException(f"got more than {_MOST_INTERIM} interim answers")
             _read_lines(self.fp)
             version, status, reason = self._read_status()  # type: ignore[attr-defined]
         if not version.startswith(("HTTP/1.", "HTTP/0.9")):
@@ -141,6 +147,17 @@ class Response(http.client.HTTPResponse):
         self.reason = reason.strip()
         self.headers = self.msg = Headers(_read_lines(self.fp))
         self._find_end()
+
+    def _safe_read(self, amt: int) -> bytes:
+        """See :class:`http.client.HTTPResponse`, which takes a chunk of -1 bytes for all that ever comes."""
+        if amt < 0:
+            raise http.client.IncompleteRead(b"")
+        data: bytes = super()._safe_read(amt)  # type: ignore[misc]
+        return data
+
+    def _read_and_discard_trailer(self) -> None:
+        """See :class:`http.client.HTTPResponse`, which reads one without an end."""
+        _read_lines(self.fp)
 
     def _find_end(self) -> None:
         """Where the body ends: at its length, with its last chunk, or with the connection."""
@@ -186,11 +203,12 @@ class Received(NamedTuple):
     last: bool
 
 
-def receive(sock: Any, data: bytes, method: str) -> Received:
+def receive(sock: Any, data: bytes, method: str, most: int = MOST_OF_AN_ANSWER) -> Received:
     """Read the answer to a request from its socket.
 
     :param data: what was read of it before; nothing if the connection has ended.
     :param method: of the request.
+    :param most: bytes of its body, packed or not.
     :raises http.client.HTTPException: it is none, it is not whole, or does not say how long it is.
     :raises OSError: the connection failed.
     """
@@ -201,7 +219,7 @@ def receive(sock: Any, data: bytes, method: str) -> Received:
     response = Response(begun, method=method)  # type: ignore[arg-type]  # it is asked for its file alone
     try:
         response.begin()
-        body = _read(response)
+        body = _read(response, most)
         # There may be more than anybody wants to read; or than was asked for, which the next one must not get.
         last = response.will_close or not response.isclosed() or begun.surplus
         return Received(response.status, response.headers, body, last)  # type: ignore[arg-type]
@@ -225,7 +243,7 @@ def _whole(data: bytes) -> Received | None:
     return Received(status, PlainHeaders(lines, names), data[end + 4 :], last=False)
 
 
-def _read(response: http.client.HTTPResponse) -> bytes:
+def _read(response: http.client.HTTPResponse, most: int) -> bytes:
     """The first bytes of an answer's body, unpacked.
 
     :raises http.client.HTTPException: the answer is not whole, or does not say how long it is.
@@ -235,14 +253,14 @@ def _read(response: http.client.HTTPResponse) -> bytes:
         raise http.client.HTTPException(f"the answer has {len(lengths)} lengths: {', '.join(sorted(lengths))}")
     if lengths and response.length is None and not response.chunked:  # to read to the end would be to wait for ever
         raise http.client.HTTPException(f"the answer's Content-Length is none: {lengths.pop()!r}")
-    body = response.read(_MAX_ANSWER)
-    if response.length and len(body) < _MAX_ANSWER:
+    body = response.read(most)
+    if response.length and len(body) < most:
         raise http.client.IncompleteRead(body, response.length)
     if response.headers.get("Content-Encoding", "").lower() not in ("gzip", "x-gzip", "deflate"):
         return body
     # By a proxy: nobody was asked to pack it.
     try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, _MAX_ANSWER)
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, most)
     except zlib.error:
         return body  # the status is an answer all the same
 

@@ -23,15 +23,20 @@ import socket
 import struct
 import sys
 import threading
+from contextlib import suppress
 from functools import cache
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
 import requests.adapters
 from urllib3 import HTTPConnectionPool, PoolManager
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import HTTPError
+from urllib3.util.connection import allowed_gai_family
 
 from ...tls import closed_if_it_fails
-from .answers import FIRST, Received, Response, receive
+from .answers import FIRST, MOST_OF_AN_ANSWER, Received, Response, receive
 from .at_once import exchange_at_once, looks_quiet
 from .watchdog import guard, lend, take_back
 
@@ -40,6 +45,9 @@ _TIMEVAL = struct.Struct("@ll") if sys.platform == "linux" and sys.maxsize > 2**
 
 # What http.client sends in no request line.
 _NOT_IN_TARGETS = re.compile("[\x00-\x20\x7f]")
+
+# What an address of several gets at least, seconds.
+_LEAST_TO_CONNECT = 0.1
 
 # The request that this thread makes at the moment.
 _here = threading.local()
@@ -107,6 +115,8 @@ class Followed:
 
     sock: Any
     timeout: Any
+    port: Any
+    _dns_host: Any
     response_class = Response
     # How long a socket waits, seconds, of the one that was told last.
     _patience: tuple[Any, float] = None, 0.0
@@ -140,7 +150,7 @@ class Followed:
             outgoing.connection = self
 
     def _new_conn(self) -> Any:
-        sock = super()._new_conn()  # type: ignore[misc]
+        sock = self._connected()
         try:
             guard(sock.fileno())
         except BaseException:
@@ -148,13 +158,39 @@ class Followed:
             raise
         return sock
 
-    def exchange(self, method: str, target: str, head: bytes, body: bytes, timeout: float) -> Received:
+    def _connected(self) -> Any:
+        """A socket to the first address that answers. All share the time, which urllib3 would give to each of them."""
+        host, timeout = self._dns_host, self.timeout
+        direct = super()._new_conn.__func__ is HTTPConnection._new_conn  # type: ignore[misc]  # SOCKS has its own
+        addresses = _addresses(host, self.port) if direct and isinstance(timeout, int | float) else []
+        if len(addresses) < 2:
+            return super()._new_conn()  # type: ignore[misc]
+        end = monotonic() + timeout
+        try:
+            while True:
+                self._dns_host = addresses.pop(0)
+                self.timeout = max(_LEAST_TO_CONNECT, (end - monotonic()) / (1 + len(addresses)))
+                try:
+                    sock = super()._new_conn()  # type: ignore[misc]
+                except HTTPError:
+                    if not addresses or monotonic() >= end:
+                        raise
+                else:
+                    sock.settimeout(timeout)
+                    return sock
+        finally:
+            self._dns_host, self.timeout = host, timeout
+
+    def exchange(
+        self, method: str, target: str, head: bytes, body: bytes, timeout: float, most: int = MOST_OF_AN_ANSWER
+    ) -> Received:
         """Send a request over the connection, which is open, and read its answer.
 
         :param method: ``POST`` or ``GET``.
         :param target: what is asked for, as the request line has it.
         :param head: the headers, a line each, without the last line's end.
         :param timeout: how long the other end may be silent, seconds.
+        :param most: bytes of the answer's body that are read.
         """
         if _NOT_IN_TARGETS.search(target):
             raise http.client.InvalidURL(f"nothing that can be asked for: {target!r}")
@@ -163,7 +199,7 @@ class Followed:
         self._wait_at_most(timeout)
         try:
             whole, first = self._begin_exchange(begin, body)
-            received = receive(self.sock, first, method)
+            received = receive(self.sock, first, method, most)
         except BlockingIOError:  # so a kernel says that the time is over
             raise TimeoutError("timed out") from None
         return received if whole else received._replace(last=True)
@@ -206,6 +242,14 @@ def _holds_more(sock: Any) -> bool:
     layers = [getattr(sock, name, None) for name in ("sslobj", "connection", "socket")]  # pyOpenSSL's: a connection
     held = [layer.pending() for layer in (sock, *layers) if hasattr(layer, "pending")]
     return any(held) or bool(incoming and incoming.pending)
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    """Those of a host; none if they are not to be found, which others tell."""
+    with suppress(OSError, UnicodeError):
+        found = socket.getaddrinfo(host.strip("[]"), port, allowed_gai_family(), socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(place[0]) for *_, place in found))
+    return []
 
 
 class Idle:

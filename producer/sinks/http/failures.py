@@ -32,6 +32,9 @@ _CERTIFICATES = {
     (62, 64): "is made for other hosts: the endpoint must be one of those",
 }
 
+# Of a connection that is to be opened; that there is one is looked at when a producer is made.
+_NO_FILE = "; the certificates of http.ca_bundle, or of REQUESTS_CA_BUNDLE in the environment, cannot be read any more"
+
 #: How what is said of a proxy begins that opens no way.
 PROXY = "proxy"
 
@@ -51,6 +54,10 @@ _NO_TUNNEL = f"Tunnel connection failed: {http.client.PROXY_AUTHENTICATION_REQUI
 
 # Characters of a URL.
 _SHOWN = 200
+# Of what an exception says, which may be a whole line of an answer: results live as long as their batches.
+_MOST_WORDS = 1024
+# Characters of a server's id of a request: it is kept with each attempt.
+_LONGEST_ID = 128
 
 # What urllib3 puts before some messages: the connection as a Python object; of its newer versions with host and port.
 _OBJECT = re.compile(r"^<[^>]*>: ")
@@ -116,7 +123,7 @@ def _hint(cause: Exception, way: str) -> str:
         return CERTIFICATE + next(found, "is not accepted")
     if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS:
         return f"{PLAIN_HTTP}{_OR_THE_PROXY if way else ''}"
-    return ""
+    return _NO_FILE if isinstance(cause, FileNotFoundError | PermissionError) else ""
 
 
 def _without_answer(code: str, what: str, error: Exception, sent: Sent) -> NetworkError:
@@ -144,8 +151,16 @@ def _reason(error: Exception) -> str:
 
 
 def _words(cause: Exception) -> str:
-    words = _OBJECT.sub("", _CONNECTION.sub(r"\1:\2: ", str(cause)))
-    return f"{type(cause).__name__}: {one_line(words)}"
+    # urllib3's begins with the connection, too, as an object.
+    said = cause.args[-1] if isinstance(cause, urllib3.exceptions.ConnectTimeoutError) and cause.args else cause
+    words = one_line(_OBJECT.sub("", _CONNECTION.sub(r"\1:\2: ", str(said)[: 2 * _MOST_WORDS])))
+    shown = words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
+    return f"{type(cause).__name__}: {shown}"
+
+
+def request_id_of(headers: Mapping[str, str]) -> str:
+    """The server's id of a request, as a line of a log may hold it, or nothing."""
+    return one_line(headers.get("x-log-requestid", "")[:_LONGEST_ID])[:_LONGEST_ID]
 
 
 def one_line(text: str) -> str:

@@ -21,10 +21,10 @@ import urllib3.exceptions
 
 from ...clock import Clock, Deadline
 from ...wire.prepared import request_target
-from .answers import Received
+from .answers import MOST_OF_AN_ANSWER, Received
 from .authorities import authorities_of
 from .connections import FollowedAdapter, Outgoing, Sent
-from .failures import error_of_exception, error_of_limit
+from .failures import error_of_exception, error_of_limit, request_id_of
 from .proxies import place_of, proxies_for, through
 from .silence import Silence
 from .watchdog import Watchdog
@@ -112,6 +112,8 @@ class Transport:
     :param pool_size: connections kept open for each host.
     :param name: prefix of the name of its thread.
     :param certificate: PEM files of who we are and of its key, for servers that ask.
+    :param most: bytes of an answer that are read.
+    :param tells: whether the silence of a destination is told of that has never answered.
     """
 
     def __init__(
@@ -121,8 +123,11 @@ class Transport:
         clock: Clock,
         name: str,
         certificate: tuple[str, str] | None = None,
+        *,
+        most: int = MOST_OF_AN_ANSWER,
+        tells: bool = True,
     ) -> None:
-        self._certificate = certificate
+        self._certificate, self._most_bytes, self._tells = certificate, most, tells
         self._adapter = FollowedAdapter(pool_connections=_POOLS, pool_maxsize=pool_size, max_retries=0)
         self._connect_timeout, self._read_timeout = config.connect_timeout_ms / 1000, config.read_timeout_ms / 1000
         self._most = (config.attempt_timeout_ms or config.connect_timeout_ms + config.read_timeout_ms) / 1000
@@ -173,7 +178,7 @@ class Transport:
         with self._watchdog.watch() as watch, Outgoing() as request:
             try:
                 route = self._route(base_url, proxies)
-                if not route.silence.answered:
+                if self._tells and not route.silence.answered:
                     self._watchdog.listen(watch, route.silence)
                 connection, received = self._exchange(route, method, target, head, body)
             except Exception as error:
@@ -192,7 +197,7 @@ class Transport:
         if not route.silence.answered:
             route.silence.end()
         headers: Any = received.headers
-        return Answer(received.status, headers.get("x-log-requestid", ""), received.body), headers
+        return Answer(received.status, request_id_of(headers), received.body), headers
 
     def _route(self, base_url: str, proxies: Mapping[str, str]) -> _Route:
         key = base_url, id(proxies)
@@ -230,7 +235,9 @@ class Transport:
             if connection.is_closed:
                 self._connect(route, connection)
             whole = b"%b%b\r\nContent-Length: %d" % (route.head, head, len(body))
-            received: Received = connection.exchange(method, route.prefix + target, whole, body, self._read_timeout)
+            received: Received = connection.exchange(
+                method, route.prefix + target, whole, body, self._read_timeout, self._most_bytes
+            )
         except BaseException:
             connection.close()
             raise

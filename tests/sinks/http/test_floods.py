@@ -1,0 +1,143 @@
+"""What a server sends without an end, or to be read in a log, costs neither memory nor time, nor what a log says."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+
+import pytest
+
+from producer import AttemptError, HttpConfig, ProducerConfig, ProjectConfig
+from producer.clock import SystemClock
+from producer.interfaces import Delivery, Receipt
+from producer.reading import signed_client
+from producer.reading.errors import LogHubReadError
+from producer.reading.signed_client import Question, SignedClient
+from producer.records import StreamKey
+from producer.sinks.http.answers import receive
+from producer.sinks.http.transport import target_of
+from producer.sinks.loghub.sink import LogHubSink
+from tests.support.pipelines import record
+
+from . import hostile_server as hostile
+from .hostile_server import Behaviour, serve
+
+KEY = StreamKey("p", "l", "", "")
+_CHUNKED = b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n"
+#: The beginning of an answer, and what comes for ever.
+FLOODS = {
+    "a chunk of -1 bytes": (_CHUNKED + b"-1\r\n", b"x" * 8000),
+    "a chunk of -5 bytes": (_CHUNKED + b"-5\r\n", b"x" * 8000),
+    "a trailer": (_CHUNKED + b"0\r\n", b"a: b\r\n" * 1000),
+    "interim answers": (b"", b"HTTP/1.1 102 Processing\r\n\r\n" * 300),
+}
+#: What a terminal takes for orders, and a reader for another line.
+_EVIL = b"\x1b[2J\x85ERROR root: gone\x00"
+
+
+class _Flood:
+    """A socket of which some megabytes can be read.
+
+    :ivar left: how many more reads there are.
+    """
+
+    def __init__(self, begin: bytes, more: bytes) -> None:
+        self._begin, self._more = begin, more
+        self.left = 500
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """The beginning; then the same for ever."""
+        data, self._begin = (self._begin or self._more)[: len(buffer)], b""
+        self.left -= 1
+        buffer[: len(data)] = data
+        return len(data) if self.left else 0
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_an_answer_that_makes_no_sense_is_not_read_to_its_end(flood: str) -> None:
+    """There is none: it would fill the memory, or keep a processor busy until the attempt is over."""
+    begin, more = FLOODS[flood]
+    flooding = _Flood(begin, more)
+    with pytest.raises(http.client.HTTPException):
+        receive(flooding, b"HTTP/1.1 102 Processing\r\n\r\n", "POST")
+    assert flooding.left > 400
+
+
+def _said(answer: bytes) -> AttemptError | Receipt:
+    """What is kept of an attempt that is answered so."""
+
+    def answering(connection: socket.socket, _stop: threading.Event) -> None:
+        hostile.read_request(connection)
+        connection.sendall(answer)
+
+    with serve(answering) as port:
+        sink = LogHubSink(ProducerConfig(http=HttpConfig(proxies={})), SystemClock(), "flooded")
+        endpoint = f"http://127.0.0.1:{port}"
+        sink.put_project(ProjectConfig("p", endpoint=endpoint, access_key_id="a", access_key_secret="s"))
+        try:
+            return sink.write(Delivery(KEY, None, sink.encode(KEY, None, [record("v")])))
+        except AttemptError as error:
+            return error
+        finally:
+            sink.close()
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_request_id_is_short_and_of_one_line(status: int) -> None:
+    """It is kept with each attempt, and is a part of what logs and errors say."""
+    head = b"HTTP/1.1 %d X\r\nContent-Length: 0\r\nx-log-requestid: 5f%b\r\n\r\n" % (status, _EVIL + b"e" * 9000)
+    request_id = _said(head).request_id
+    assert request_id.startswith("5f\\x1b[2J\\x85ERROR")
+    assert request_id.isprintable()
+    assert len(request_id) <= 128
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _EVIL * 3000 + b"\r\n\r\n",
+        b"HTTP/9 " + b"x" * 60_000 + b"\r\n\r\n",
+        b"HTTP/1.1 500 X\r\n" + b"".join(b"Content-Length: %d%b\r\n" % (n, b"0" * 9000) for n in range(7)) + b"\r\n",
+    ],
+    ids=["no HTTP", "another version", "many lengths"],
+)
+def test_what_is_no_answer_is_shown_in_part(answer: bytes) -> None:
+    """A result lives as long as its batch, with each of its attempts."""
+    error = _said(answer)
+    assert isinstance(error, AttemptError)
+    assert len(error.message) < 1200
+    assert error.message.isprintable()
+
+
+def _reading(behave: Behaviour, **http: object) -> str:
+    """What is said of an answer that is to be read."""
+    with serve(behave) as port:
+        endpoint = f"http://127.0.0.1:{port}"
+        project = ProjectConfig("p", endpoint=endpoint, access_key_id="a", access_key_secret="s")
+        config = ProducerConfig(retries=0, http=HttpConfig(proxies={}, **http))  # type: ignore[arg-type]
+        with SignedClient(project, target_of("p", endpoint), "here", names={"endpoint": "it"}, config=config) as client:
+            with pytest.raises(LogHubReadError) as caught:
+                client.ask("PullLogs", Question("/logstores/l"), lambda answer, _: answer)
+            return str(caught.value)
+
+
+@pytest.mark.parametrize("behave", [hostile.drip_headers, hostile.drip_body, hostile.repeat_continue])
+def test_a_reader_waits_no_longer_than_an_attempt_may_take(behave: Behaviour) -> None:
+    """Although each byte comes in time."""
+    assert "0.3 s, the most that an attempt may take (http.attempt_timeout_ms)" in _reading(
+        behave, attempt_timeout_ms=300
+    )
+
+
+def test_a_reader_takes_no_answer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused in words; what is behind its first bytes is not read."""
+    monkeypatch.setattr(signed_client, "_MOST_BYTES", 100_000)
+
+    def talk_on(connection: socket.socket, stop: threading.Event) -> None:
+        hostile.read_request(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nx-log-requestid: R\r\n\r\n")
+        while not stop.is_set():
+            connection.sendall(b"x" * 8000)
+
+    assert "an answer of 100000 bytes, or more: ask for less at a time" in _reading(talk_on)
