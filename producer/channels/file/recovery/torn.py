@@ -63,9 +63,13 @@ def run_looks_torn(
     if not damages or damages[-1].start < end:
         return True  # others should have followed: the file ends behind a whole record
     last = damages[-1]
-    # A Commit's own last bytes may be zeros, as of an encrypted one each 256th: its sector was written then.
-    whole = max(last.end, last.start + FRAME_SIZE + COMMIT_SIZE + overhead)
-    return last.final and (remaining != 1 or len(data) < whole or has_lost_sector(data, last.start, whole))
+    if not last.final or remaining != 1:
+        return last.final
+    whole = last.start + FRAME_SIZE + COMMIT_SIZE + overhead
+    if not overhead:
+        return last.end < whole
+    # An encrypted Commit's own last bytes may be zeros, each 256th time: its sector was written then.
+    return len(data) < whole or has_lost_sector(data, last.start, whole)
 
 
 def end_looks_torn(data: bytes, damage: Damage) -> bool:

@@ -234,7 +234,7 @@ def test_a_torn_end_of_an_encrypted_segment_is_cut(seed: int) -> None:
 def test_a_damaged_commit_that_ends_with_a_zero_is_not_taken_for_torn(fsync: str, end: str) -> None:
     """As each 256th does, and room does: its sector was written, so its events were acknowledged."""
     disk = SimFS()
-    channel = open_channel(disk, encryption=old(), fsync=fsync, segment_size=1 << 20)
+    channel = open_channel(disk, encryption=old(), fsync=fsync, segment_size=1 << 20, capacity=10_000)
     expected = fill(channel, 1)
     (path,) = segments(disk)
     while disk.content(path)[end_of(disk, path) - 1] or end_of(disk, path) % SECTOR == 1:
@@ -244,7 +244,7 @@ def test_a_damaged_commit_that_ends_with_a_zero_is_not_taken_for_torn(fsync: str
     if end == "nothing":
         cut(disk, path, last.end)
     flip(disk, path, last.offset + FRAME_SIZE + 3)
-    with opened_channel(disk, encryption=old()) as again:
+    with opened_channel(disk, encryption=old(), capacity=10_000) as again:
         assert file_stats(again).torn_tails == 0
         assert file_stats(again).damaged_records == 1
         assert drained(again) == expected
