@@ -34,6 +34,7 @@ from ..sinks.http.transport import Target as HttpTarget
 from ..sinks.loghub.classify import BAD_RESPONSE, error_of_answer
 from ..sinks.loghub.credentials_cache import CredentialsCache
 from ..wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
+from ..wording import counted
 from .errors import LogHubReadError
 
 _T = TypeVar("_T")
@@ -185,7 +186,7 @@ class SignedClient:
         if answer.status != HTTPStatus.OK:
             raise self._learn(credentials, answer, headers)
         if len(answer.body) == _MOST_BYTES:
-            words = f"an answer of {_MOST_BYTES} bytes, or more: ask for less at a time"
+            words = f"an answer of {counted(_MOST_BYTES, 'byte')}, or more: ask for less at a time"
             raise ServerError(BAD_RESPONSE, words, http_status=answer.status, request_id=answer.request_id)
         return answer, headers
 

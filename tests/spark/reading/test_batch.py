@@ -15,6 +15,7 @@ from producer.server import Limits, LogHubServer
 from producer.server.faults import Fault, answer, cut
 from producer.spark.reading import batch_reader, default_schema
 from producer.spark.reading.ranges import ShardRange
+from tests.support.waiting import eventually
 
 from ..conftest import LOGSTORE, PROJECT, Put, options_of, project_of
 from .conftest import messages_of, rows_of
@@ -190,7 +191,11 @@ def test_a_read_that_is_given_up_ends_its_thread(server: LogHubServer, put: Put)
     batches = reader.read(reader.partitions()[0])
     next(batches)
     batches.close()  # type: ignore[attr-defined]
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("loghub-reader")] == []
+
+    def left() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name.startswith("loghub-reader")]
+
+    eventually(lambda: not left(), "the thread, and the one that watched its requests, have ended")
 
 
 @pytest.mark.parametrize(
