@@ -236,7 +236,7 @@ def test_an_error_half_way_tells_how_far_it_came() -> None:
             producer.stream("p", "l").send_arrow(table())
         accepted = caught.value.accepted_logs
         assert 0 < accepted == producer.stats().accepted < ROWS
-        assert producer.stats().memory_wait_seconds > 0.05  # what goes by before it waits is part of max_block_ms
+        assert producer.stats().memory_wait_seconds >= 0.1
         sink.gate.set()
         producer.flush()
         assert all(future.result().successful for future in caught.value.accepted)

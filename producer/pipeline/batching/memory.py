@@ -345,8 +345,8 @@ class Reservation:
         if budget.take(self, amount):
             return
         budget.make_room(amount)
-        deadline = self._begin_waiting()
-        if budget.may_wait() and not deadline.expired(budget.clock) and self._wait(amount, deadline):
+        began, deadline = budget.clock.monotonic(), self._begin_waiting()
+        if budget.may_wait() and not deadline.expired(budget.clock) and self._wait(amount, deadline, began):
             return
         raise SendTimeoutError(
             limit=budget.limit,
@@ -362,12 +362,14 @@ class Reservation:
             self._deadline = Deadline(None if self._max_block is None else self._started + self._max_block)
         return self._deadline
 
-    def _wait(self, amount: int, deadline: Deadline) -> bool:
+    def _wait(self, amount: int, deadline: Deadline, began: float) -> bool:
         """Stand in line for ``amount`` bytes; whether they were granted.
 
         The waiting is one call into a queue written in C, which an interrupt leaves in order.
+
+        :param began: when the wait did, monotonic seconds, so that one that lasts to its deadline counts as a whole.
         """
-        budget, clock, began = self._budget, self._budget.clock, self._budget.clock.monotonic()
+        budget, clock = self._budget, self._budget.clock
         self.wanted = amount
         try:
             budget.line_up(self)
