@@ -6,7 +6,7 @@ that sends anything else, or more at a time than ``max_frame``, loses its connec
 
 A record's fields are the event's headers, but for ``field``, which is its body; without ``field``, or where a record
 has none of that name, the body is the whole record as JSON. The headers ``tag`` and ``timestamp`` (milliseconds) come
-with each.
+with each. The file is long since every mode counts what it holds by the same rules.
 """
 
 from __future__ import annotations

@@ -504,17 +504,17 @@ def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
         spool.look()
 
 
+def _refuse(*_: object) -> None:
+    raise PermissionError(13, "Permission denied")
+
+
 def test_a_directory_that_cannot_be_read_for_a_while_is_told_by_its_path(
     spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once, and it counts as unreadable; afterwards its files are read."""
     spool.write("a", b"one\n")
     with monkeypatch.context() as patch:
-
-        def refuse(*_: object) -> None:
-            raise PermissionError(13, "Permission denied")
-
-        patch.setattr(SpoolDirectory, "waiting", refuse)
+        patch.setattr(SpoolDirectory, "waiting", _refuse)
         assert [spool.seen() for _ in range(3)] == [[], [], []]
         assert spool.counters.get("UnreadableCount") == 1
     assert [record.message for record in caplog.records] == [
@@ -530,11 +530,7 @@ def test_a_directory_that_may_not_be_written_is_told(
     """Its files are read once, it is told once, and they are completed when they can be."""
     spool.write("a", b"one\n")
     with monkeypatch.context() as patch:
-
-        def refuse(*_: object) -> None:
-            raise PermissionError(13, "Permission denied")
-
-        patch.setattr(os, "rename", refuse)
+        patch.setattr(os, "rename", _refuse)
         assert [spool.seen() for _ in range(4)] == [[b"one"], [], [], []]
     assert spool.done() == ["a.COMPLETED"]
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
