@@ -13,6 +13,7 @@ from producer import ProducerClosedError, SendTimeoutError
 from producer.clock import Deadline, SystemClock
 from producer.pipeline.batching.memory import Lease, MemoryBudget, Reservation
 from producer.testing import ManualClock
+from tests.support.clocks import JumpingClock
 from tests.support.waiting import Call, eventually
 
 
@@ -52,6 +53,17 @@ def test_zero_max_block_fails_at_once_with_all_numbers() -> None:
     for words in ("11 bytes wanted", "90 of 100 bytes", "total_size_in_bytes", "12.2 s", "max_block_ms"):
         assert words in str(error)
     assert budget.used == 90
+
+
+def test_a_wait_to_its_deadline_counts_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what goes by between its beginning and the line."""
+    clock = JumpingClock()
+    budget = MemoryBudget(100, clock, oldest_age=lambda: None)
+    _acquire(budget, 90, None)
+    monkeypatch.setattr(budget, "may_wait", lambda: clock.advance(2.0) is None)
+    with pytest.raises(SendTimeoutError):
+        _acquire(budget, 11, 5.0)
+    assert budget.waited == pytest.approx(5.0)
 
 
 def test_a_timed_wait_fails_when_its_time_is_over_and_not_before() -> None:
