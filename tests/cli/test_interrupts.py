@@ -72,26 +72,19 @@ def test_drain_that_is_ended_says_where_the_rest_is(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-@pytest.mark.parametrize("command", ["serve", "channel inspect /nowhere"])
-def test_command_that_is_still_imported_ends_with_one_line(
-    command: str, number: signal.Signals, code: int, tmp_path: Path
-) -> None:
-    """A signal in the first half second, while modules are imported, prints no trace."""
-    slow = tmp_path / "slow"
-    slow.mkdir()
-    for name in ("starlette", "sqlite3"):  # of the server, and of channels
+def _interrupted_in_imports(folder: Path, command: str, number: signal.Signals, *modules: str) -> tuple[int, str]:
+    """The exit code of a command that gets a signal while it imports one of these, and what it says."""
+    for name in modules:
         # Not one long sleep: a signal just before it would be looked at after it.
         text = "import time\nprint('importing', flush=True)\nwhile True:\n    time.sleep(0.05)\n"
-        (slow / f"{name}.py").write_text(text)
-    # Measuring coverage would import sqlite3 before the command begins.
+        (folder / f"{name}.py").write_text(text)
     known = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     with subprocess.Popen(
         [sys.executable, "-m", "producer", *command.split()],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=known | {"PYTHONPATH": str(slow)},
+        env=known | {"PYTHONPATH": str(folder)},
     ) as process:
         try:
             assert process.stdout is not None
@@ -100,7 +93,18 @@ def test_command_that_is_still_imported_ends_with_one_line(
             _, err = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
-    assert process.returncode == code, err
+    return process.returncode, err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize("command", ["serve", "channel inspect /nowhere"])
+def test_command_that_is_still_imported_ends_with_one_line(
+    command: str, number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    """A signal in the first half second, while modules are imported, prints no trace."""
+    # Of the server, and of channels. Measuring coverage would import sqlite3 before the command begins.
+    ended, err = _interrupted_in_imports(tmp_path, command, number, "starlette", "sqlite3")
+    assert ended == code, err
     words = {
         signal.SIGINT: "interrupted",
         signal.SIGTERM: "terminated",
@@ -112,24 +116,8 @@ def test_command_that_is_still_imported_ends_with_one_line(
 @pytest.mark.parametrize("command", ["count", "channel"])
 def test_command_that_has_imported_nothing_yet_ends_with_one_line(command: str, tmp_path: Path) -> None:
     """Ctrl-C before there is what handles signals: what takes long to import is imported where one is told."""
-    text = "import time\nprint('importing', flush=True)\nwhile True:\n    time.sleep(0.05)\n"
-    (tmp_path / "typing.py").write_text(text)
-    known = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    with subprocess.Popen(
-        [sys.executable, "-m", "producer", command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=known | {"PYTHONPATH": str(tmp_path)},
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "importing\n"
-            process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=PATIENCE)
-        finally:
-            process.kill()
-    assert (process.returncode, err) == (130, "producer: interrupted\n")
+    ended = _interrupted_in_imports(tmp_path, command, signal.SIGINT, "typing")
+    assert ended == (130, "producer: interrupted\n")
 
 
 def _texts(server: LogHubServer) -> list[str]:
