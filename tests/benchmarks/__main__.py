@@ -2,6 +2,7 @@
 
 Every outcome is kept and checked, and a sample of what arrived is decoded and compared with what was sent, so that
 nothing can be fast by sending nothing. Results are kept in ``.bench/results.json``; a run replaces those of its cases.
+The cases ``ship``, ``ship-text`` and so on are those of :mod:`.ship`, with options of its own: ``--case ship --help``.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import argparse
 import dataclasses
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from . import ship
 from .cases import OURS, Case
 from .catalogue import all_cases
 from .machine import describe
@@ -21,6 +24,8 @@ from .peers import PEERS, prepare, versions
 from .plots import draw_all
 from .report import DOCUMENT, TABLES, insert, report, summary
 from .results import RESULTS, Results, load, merge
+
+_SHIPPING = ("ship", *(f"ship-{name}" for name in ship.CASES))
 
 
 def parsed(argv: list[str] | None) -> argparse.Namespace:
@@ -38,6 +43,17 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
         "--results", type=Path, help=f"where they are kept; default: {RESULTS}, and nowhere if --scale is not 1"
     )
     return parser.parse_args(argv)
+
+
+def shipping(argv: Sequence[str]) -> list[str] | None:
+    """The arguments for :mod:`.ship`, if its cases are asked for, and no others."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--case", nargs="+", default=[])
+    args, rest = parser.parse_known_args(argv)
+    names = [name.removeprefix("ship-") for name in args.case if name in _SHIPPING]
+    if not names or len(names) < len(args.case):
+        return None
+    return [*rest, *(() if "ship" in names else ("--case", *names))]
 
 
 def measured(args: argparse.Namespace, cases: dict[str, Case]) -> Results:
@@ -70,6 +86,9 @@ def file_of(results: Results) -> str | None:
 
 def main(argv: list[str] | None = None) -> int:
     """Measure, keep, report."""
+    argv = sys.argv[1:] if argv is None else argv
+    if (arguments := shipping(argv)) is not None:
+        return ship.main(arguments)
     args = parsed(argv)
     cases = all_cases(args.file)
     unknown = [name for name in args.case or () if name not in cases]
@@ -77,7 +96,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"no such case: {', '.join(unknown)}; there are {', '.join(cases)}", file=sys.stderr)
         return 2
     if args.list:
-        print("\n".join([*(f"{case.id:12} {case.title}" for case in cases.values()), f"peers: {', '.join(PEERS)}"]))
+        titles = [f"{case.id:12} {case.title}" for case in cases.values()]
+        print("\n".join([*titles, f"by themselves: {', '.join(_SHIPPING)}", f"peers: {', '.join(PEERS)}"]))
         return 0
     results = load(args.source) if args.source else measured(args, cases)
     cases = all_cases(args.file or file_of(results))

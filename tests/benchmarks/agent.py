@@ -30,16 +30,30 @@ from .installation import FOLDER, HERE, PATIENCE, NotInstalledError, locked, onc
 _POM = HERE / "clients" / "flume" / "pom.xml"
 _LINE = b'127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a/path/of/some/length HTTP/1.1" 200 2326 "-" "%s"\n'
 LINE_BYTES = 250
+#: Of the lines of :mod:`examples.ship_demo.samples`.
+ACCESS = r'^(\S+) \S+ \S+ \[([^]]+)\] "([^"]*)" (\d+) (\d+) "-" "(.*)"$'
+#: The names of its groups.
+GROUPS = ("host", "time", "request", "status", "bytes", "agent")
 #: Events of a transaction: what Flume is fastest with.
 _BATCH = 1000
 #: Between two looks at the counters, seconds.
 _LOOK = 0.02
 
+_EXTRACTOR = "\n".join(
+    [
+        "interceptors = x",
+        "interceptors.x.type = regex_extractor",
+        "interceptors.x.regex = " + ACCESS.replace("\\", r"\\"),
+        f"interceptors.x.serializers = {' '.join(GROUPS)}",
+        *(f"interceptors.x.serializers.{name}.name = {name}" for name in GROUPS),
+    ]
+)
 _SOURCES = {
     "taildir": "type = TAILDIR\nfilegroups = f\nfilegroups.f = {input}/.*\\\\.log\n"
     f"positionFile = {{state}}/positions.json\nbatchSize = {_BATCH}",
     "spooldir": f"type = spooldir\nspoolDir = {{input}}\ndeserializer.maxLineLength = 4096\nbatchSize = {_BATCH}",
 }
+_SOURCES["extracted"] = f"{_SOURCES['taildir']}\n{_EXTRACTOR}"
 _CHANNELS = {
     "memory": f"type = memory\ncapacity = 100000\ntransactionCapacity = {_BATCH}",
     "file": "type = file\ncheckpointDir = {state}/checkpoint\ndataDirs = {state}/data\n"
@@ -72,6 +86,10 @@ CASES = {
     "spooldir": Case("spooldir", "file", "null", 10, 0.4),
     "roll": Case("taildir", "file", "file_roll", 10, 0.2),
 }
+
+
+#: As ``memory``, with the groups of :data:`ACCESS`.
+EXTRACTED = Case("extracted", "memory", "null", goal=1, share=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +156,27 @@ AGENTS = {"flume": _flume, "ours": _ours}
 
 def measure(agent: str, case: Case, events: int) -> Figures:
     """Run one agent once."""
-    with tempfile.TemporaryDirectory(prefix="agent-") as name:
-        folder = Path(name)
-        for part in ("in", "out", "state"):
-            (folder / part).mkdir()
+    with folders() as folder:
         _write(folder / "in" / "a.log", events)
-        file, port = folder / "agent.properties", free_port()
-        file.write_text(properties(case, folder))
-        with started(AGENTS[agent](file, port, folder)) as process:
-            rate = _watch(process, port, events)
-            return Figures(rate, cpu_seconds(process) / events * 1e6, memory_of(process))
+        return run(agent, case, folder, events)
+
+
+@contextmanager
+def folders() -> Iterator[Path]:
+    """A folder with those that :func:`properties` names."""
+    with tempfile.TemporaryDirectory(prefix="agent-") as name:
+        for part in ("in", "out", "state"):
+            (Path(name) / part).mkdir()
+        yield Path(name)
+
+
+def run(agent: str, case: Case, folder: Path, events: int) -> Figures:
+    """Run one agent on as many events as there are lines in the files of ``in``."""
+    file, port = folder / "agent.properties", free_port()
+    file.write_text(properties(case, folder))
+    with started(AGENTS[agent](file, port, folder)) as process:
+        rate = _watch(process, port, events)
+        return Figures(rate, cpu_seconds(process) / events * 1e6, memory_of(process))
 
 
 def free_port() -> int:

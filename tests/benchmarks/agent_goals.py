@@ -26,14 +26,13 @@ from pathlib import Path
 
 from examples.ship_demo.samples import write_access_logs
 
-from .agent import cpu_seconds, free_port, memory_of, started
+from .agent import ACCESS, GROUPS, cpu_seconds, free_port, memory_of, started
 from .installation import PATIENCE
 from .report import insert
 from .server import null_server, unmeasured
 
 _DOCUMENT = Path("tests/benchmarks/MEASURED.md")
 _LOOK = 0.02
-_ACCESS = r'^(\S+) \S+ \S+ \[([^]]+)\] "([^"]*)" (\d+) (\d+) "-" "(.*)"$'
 #: Of the steady case: bytes a second, and of a line.
 _STEADY, _STEADY_LINE = 10_000_000, 512
 #: Files of the case at rest.
@@ -51,8 +50,7 @@ _LOGHUB = (
     'access_key_id = "a"\naccess_key_secret = "s"\n'
 )
 _REGEX = (
-    f"[[sources.r.interceptors]]\ntype = \"regex_extractor\"\nregex = '''{_ACCESS}'''\n"
-    'headers = ["host", "time", "request", "status", "bytes", "agent"]\n'
+    f"[[sources.r.interceptors]]\ntype = \"regex_extractor\"\nregex = '''{ACCESS}'''\nheaders = {json.dumps(GROUPS)}\n"
 )
 _SYSLOG = '[sources.r]\ntype = "syslog_tcp"\nport = {hop}\nchannels = ["c"]\n'
 _HTTP = (
@@ -201,11 +199,17 @@ def _through(parts: str, size: int | None) -> Callable[[Path, int], Figures]:
     def run(folder: Path, megabytes: int) -> Figures:
         block = _lines(size)
         events = _write(folder, block, megabytes)
-        with null_server() as server, _agent(folder, "a", parts, server=server) as agent:
-            rate = _rate(agent.delivered, events)
-            return agent.figures(rate * len(block) / block.count(b"\n") / 1e6)
+        with null_server() as server:
+            return deliver(parts, folder, server, events, events * len(block) // block.count(b"\n"))
 
     return run
+
+
+def deliver(parts: str, folder: Path, server: int, events: int, line_bytes: int) -> Figures:
+    """MB/s of what lies in ``in``: so many lines, with so many bytes."""
+    with _agent(folder, "a", parts, server=server) as agent:
+        rate = _rate(agent.delivered, events)
+        return agent.figures(rate * line_bytes / events / 1e6)
 
 
 def _hop(far_parts: str, near_parts: str) -> Callable[[Path, int], Figures]:

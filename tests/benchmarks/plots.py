@@ -6,7 +6,7 @@ What is compiled and its pure twin have the same colour; the pure one is hollow,
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from .clients.protocol import QUANTILES
 from .goals import MIB, cpu_ms_per_request
 from .results import Results, RunResult
 
-_COLOURS = {
+COLOURS = {
     "ours": "#0072B2",
     "pure": "#0072B2",
     "official": "#D55E00",
@@ -35,11 +35,7 @@ def draw_all(results: Results, folder: Path, suffix: str = "svg") -> dict[str, s
 
     :returns: the names of the files, and what they show.
     """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    mpl.rcParams.update({"svg.hashsalt": "benchmarks", "font.size": 9, "axes.spines.top": False})
-    mpl.rcParams["axes.spines.right"] = False
+    prepare()
     drawn = {}
     for name, (text, draw) in _PLOTS.items():
         figure = draw(results)
@@ -50,7 +46,17 @@ def draw_all(results: Results, folder: Path, suffix: str = "svg") -> dict[str, s
     return drawn
 
 
-def _panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
+def prepare() -> None:
+    """What all pictures have: no display, the same text for the same figures, few lines."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams.update({"svg.hashsalt": "benchmarks", "font.size": 9, "axes.spines.top": False})
+    mpl.rcParams["axes.spines.right"] = False
+
+
+def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
+    """A figure of so many inches, and its axes, by row and column."""
     from matplotlib import pyplot
 
     pyplot.close("all")
@@ -66,14 +72,14 @@ def _style(run: RunResult) -> dict[str, Any]:
 
 
 def _colour(run: RunResult) -> str:
-    return _COLOURS.get(run.run.client, _COLOURS["ours"] if run.run.client in OURS else "#000000")
+    return COLOURS.get(run.run.client, COLOURS["ours"] if run.run.client in OURS else "#000000")
 
 
 def _is_pure(run: RunResult) -> bool:
     return run.run.client in ("pure", "encoding_pure")
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
     """A number as one says it: 26k, 1.2M."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if value >= size:
@@ -81,14 +87,34 @@ def _short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _numbers(axis: Any, log: bool = False, steps: tuple[int, ...] = (1,)) -> None:
+def numbers(axis: Any, log: bool = False, steps: tuple[int, ...] = (1,)) -> None:
     """Ticks that can be read; on a logarithmic axis at these multiples of the powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     if log:
         axis.set_major_locator(LogLocator(subs=steps))
         axis.set_minor_formatter(NullFormatter())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+
+
+def dots(axis: Any, names: Sequence[str], rows: Mapping[str, tuple[Sequence[float], str, bool]]) -> None:
+    """A row a name, on a logarithmic axis: a line from the least to the most, a dot at the median, and its number.
+
+    :param rows: values, colour, and whether the dot is hollow; a name may have none.
+    """
+    for name, (values, colour, is_hollow) in rows.items():
+        median, place = statistics.median(values), names.index(name)
+        axis.plot([min(values), max(values)], [place] * 2, color=colour, linewidth=2)
+        axis.plot(median, place, "o", color=colour, markerfacecolor="white" if is_hollow else colour, markersize=6)
+        at = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": 7}
+        axis.annotate(short(median), (median, place), **at)
+    axis.set_xscale("log")
+    axis.margins(x=0.15)
+    numbers(axis.xaxis, log=True)
+    axis.set_yticks(range(len(names)), names)
+    axis.set_ylim(-0.6, len(names) - 0.3)
+    axis.grid(axis="both", color="#dddddd", linewidth=0.6)
+    axis.set_axisbelow(True)
 
 
 def throughput(results: Results) -> Any:
@@ -97,29 +123,12 @@ def throughput(results: Results) -> Any:
     if not shown:
         return None
     names = list(dict.fromkeys(name for case in shown for name in results[case].runs))[::-1]
-    figure, axes = _panels(1, len(shown), 2.2 + 1.9 * len(shown), 0.9 + 0.27 * len(names), sharey=True, sharex=True)
+    figure, axes = panels(1, len(shown), 2.2 + 1.9 * len(shown), 0.9 + 0.27 * len(names), sharey=True, sharex=True)
     for axis, case in zip(axes[0], shown, strict=True):
-        for name, run in results[case].runs.items():
-            rates = [one.rate for one in run.rounds]
-            axis.plot([min(rates), max(rates)], [names.index(name)] * 2, color=_colour(run), linewidth=2)
-            face = "white" if _is_pure(run) else _colour(run)
-            axis.plot(run.rate, names.index(name), "o", color=_colour(run), markerfacecolor=face, markersize=6)
-            axis.annotate(
-                _short(run.rate),
-                (run.rate, names.index(name)),
-                xytext=(0, 5),
-                textcoords="offset points",
-                ha="center",
-                fontsize=7,
-            )
+        runs = results[case].runs.items()
+        rows = {name: ([one.rate for one in run.rounds], _colour(run), _is_pure(run)) for name, run in runs}
+        dots(axis, names, rows)
         axis.set_title(case)
-        axis.set_xscale("log")
-        axis.margins(x=0.15)
-        _numbers(axis.xaxis, log=True)
-        axis.set_yticks(range(len(names)), names)
-        axis.set_ylim(-0.6, len(names) - 0.3)
-        axis.grid(axis="both", color="#dddddd", linewidth=0.6)
-        axis.set_axisbelow(True)
     figure.supxlabel("logs a second, one sender thread (median, and range of the rounds)", fontsize=9)
     return figure
 
@@ -137,13 +146,13 @@ def _lines(results: Results, case: str, figure_of: Callable[[RunResult], float],
 
 def threads(results: Results) -> Any:
     """Logs a second by the number of threads."""
-    figure, axes = _panels(1, 1, 5.4, 3)
+    figure, axes = panels(1, 1, 5.4, 3)
     axis = axes[0][0]
     if not _lines(results, "threads", lambda run: run.rate, axis):
         return None
     axis.set(xlabel="sender threads", ylabel="logs a second, all threads", xticks=[1, 2, 4, 10])
     axis.set_ylim(bottom=0)
-    _numbers(axis.yaxis)
+    numbers(axis.yaxis)
     axis.legend(frameon=False)
     return figure
 
@@ -153,7 +162,7 @@ def latency(results: Results) -> Any:
     shown = [case for case in ("latency-10k", "latency-50k") if case in results and results[case].runs]
     if not shown:
         return None
-    figure, axes = _panels(len(shown), 2, 7.6, 0.6 + 2.4 * len(shown))
+    figure, axes = panels(len(shown), 2, 7.6, 0.6 + 2.4 * len(shown))
     for row, case in zip(axes, shown, strict=True):
         for axis, which, text in zip(row, ("send_seconds", "ack_seconds"), ("send()", "acknowledged"), strict=True):
             for run in results[case].runs.values():
@@ -163,7 +172,7 @@ def latency(results: Results) -> Any:
             axis.set(title=f"{text}, {case.removeprefix('latency-')} logs a second", ylabel="milliseconds")
             if which == "send_seconds":
                 axis.set_yscale("log")
-                _numbers(axis.yaxis, log=True)
+                numbers(axis.yaxis, log=True)
             else:
                 axis.set_ylim(bottom=0)
             axis.grid(color="#dddddd", linewidth=0.6)
@@ -176,7 +185,7 @@ def outage(results: Results) -> Any:
     runs = [run for run in (results["outage"].runs.values() if "outage" in results else ()) if run.series]
     if not runs:
         return None
-    figure, axes = _panels(3, 1, 6.4, 6, sharex=True)
+    figure, axes = panels(3, 1, 6.4, 6, sharex=True)
     arrived, memory, cpu = (row[0] for row in axes)
     for run in runs:
         look = {"color": _colour(run), "linestyle": "--" if _is_pure(run) else "-"}
@@ -191,7 +200,7 @@ def outage(results: Results) -> Any:
     for axis in (arrived, memory, cpu):
         axis.axvspan(*(share * runs[0].run.seconds for share in OUTAGE), color="#eeeeee", zorder=0)
         axis.set_ylim(bottom=0)
-    _numbers(arrived.yaxis)
+    numbers(arrived.yaxis)
     arrived.set_ylabel("logs a second that arrive")
     memory.set_ylabel("resident memory, MiB")
     cpu.set(ylabel="CPU, % of a core", xlabel="seconds; shaded: the server does not answer")
@@ -204,17 +213,17 @@ def everyday(results: Results) -> Any:
     shown = [(text, bars) for text, find in _BARS if (bars := find(results))]
     if not shown:
         return None
-    figure, axes = _panels(-(-len(shown) // 3), 3, 11, 2.3 * -(-len(shown) // 3))
+    figure, axes = panels(-(-len(shown) // 3), 3, 11, 2.3 * -(-len(shown) // 3))
     for axis in axes.flat[len(shown) :]:
         axis.set_visible(False)
     for axis, (text, bars) in zip(axes.flat, shown, strict=False):
         for place, (_, value, run) in enumerate(reversed(bars)):
             axis.barh(place, value, color="white" if _is_pure(run) else _colour(run), edgecolor=_colour(run))
-            axis.annotate(f" {_short(value)}", (value, place), va="center", fontsize=8)
+            axis.annotate(f" {short(value)}", (value, place), va="center", fontsize=8)
         axis.set_yticks(range(len(bars)), [name for name, _, _ in reversed(bars)])
         axis.set_title(text, fontsize=9)
         axis.margins(x=0.2)
-        _numbers(axis.xaxis)
+        numbers(axis.xaxis)
         axis.locator_params(axis="x", nbins=4)
     return figure
 
@@ -283,7 +292,7 @@ def cost(results: Results) -> Any:
     shown = [case for case in ("fields", "length", "streams") if case in results and results[case].runs]
     if not shown:
         return None
-    figure, axes = _panels(1, len(shown), 0.6 + 2.9 * len(shown), 3.3)
+    figure, axes = panels(1, len(shown), 0.6 + 2.9 * len(shown), 3.3)
     labels = {
         "fields": "fields of 16 bytes",
         "length": "bytes of the one value",
@@ -292,8 +301,8 @@ def cost(results: Results) -> Any:
     for axis, case in zip(axes[0], shown, strict=True):
         _lines(results, case, _sender_us if case == "streams" else _client_us, axis)
         axis.set(xscale="log", yscale="log", xlabel=labels[case])
-        _numbers(axis.xaxis, log=True)
-        _numbers(axis.yaxis, log=True, steps=(1, 2, 5))
+        numbers(axis.xaxis, log=True)
+        numbers(axis.yaxis, log=True, steps=(1, 2, 5))
     axes[0][0].set_ylabel("CPU of the client, µs a log")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     return figure

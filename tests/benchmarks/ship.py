@@ -1,9 +1,11 @@
-"""``producer ship`` into a null server: every kind of file, by Spark on two cores, by its cluster and by two processes.
+"""``producer ship`` into a null server: every kind of file, by each engine, and beside it what else ships a file.
 
-``python -m tests.benchmarks.ship`` runs the whole command, by turns, and prints for each case the median of the lines'
-megabytes a second after the engine is up, as its table tells, of the CPU seconds of a gigabyte, in which the start of
-Python and Java is, and of the seconds of the whole command; then the ratios that the goals name. Each run is told on
-stderr when it ends. ``--case`` and ``--engines`` choose some. What a cluster's workers spend is not in its CPU seconds.
+``python -m tests.benchmarks --case ship`` (``ship-text ship-json`` chooses) runs the whole command: by Spark on two
+cores, by its cluster, by two processes and by one, and the peers of :mod:`.ship_peers` with what they can do, all of
+them in each round. It prints medians of the lines' megabytes a second after the engine is up, as the command's table
+tells, of the CPU seconds of a gigabyte, in which the start of Python and Java is, and of the seconds of the whole
+command; then the ratios that the goals name, and a table. Each run is told on stderr when it ends. What a cluster's
+workers spend is not in its CPU seconds. A plot needs the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -11,21 +13,26 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import os
 import re
-import statistics
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from examples.ship_demo.samples import write_access_logs
-from tests.benchmarks.server import null_server, take_counts, unmeasured
+
+from .cpu import CpuOfTree
+from .machine import describe
+from .report import insert
+from .server import null_server, take_counts, unmeasured
+from .ship_peers import ACCESS, PEERS, described, install, sample_of
+from .ship_report import Measured, Result, document, draw, load, report, row, table
 
 _ENGINES = {
     "spark": ("--engine=spark", "--master=local[2,4]"),
@@ -33,14 +40,11 @@ _ENGINES = {
     "local": ("--engine=local", "--workers=2"),
     "one": ("--engine=local", "--workers=1"),
 }
-#: Those that are measured if none is named.
-_DEFAULT = ("spark", "local", "one")
+#: Has the table.
+DOCUMENT = Path(__file__).with_name("MEASURED.md")
 #: Seconds that one command may take.
 PATIENCE = 300
 _RATE = re.compile(r"([\d,.]+) MB/s")
-_ACCESS = (
-    r'(?P<host>\S+) \S+ \S+ \[(?P<time>[^]]+)\] "(?P<request>[^"]*)" (?P<status>\d+) (?P<bytes>\d+) "-" "(?P<agent>.*)"'
-)
 _COLD_BYTES = 5_000_000
 # Between two looks at what processes have spent.
 _LOOK_SECONDS = 0.02
@@ -52,26 +56,10 @@ class Case:
 
     :ivar write: writes the files, of about so many megabytes of lines each, and tells their paths.
     :ivar arguments: of the command.
-    :ivar goal: of the rate, MB/s; None where the goal is a ratio or a time.
     """
 
     write: Callable[[Path, int], list[Path]]
     arguments: tuple[str, ...]
-    goal: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a run has taken.
-
-    :ivar rate: MB/s of lines, when the engine was up.
-    :ivar cpu: CPU seconds of a gigabyte of lines.
-    :ivar seconds: of the whole command.
-    """
-
-    rate: float
-    cpu: float
-    seconds: float
 
 
 def _repeated(path: Path, sample: bytes, megabytes: float) -> list[Path]:
@@ -101,11 +89,11 @@ def _traces(folder: Path, megabytes: int) -> list[Path]:
 
 def _compressed(folder: Path, megabytes: int) -> list[Path]:
     """One file for each of two cores."""
-    paths = [folder / "1.gz", folder / "2.gz"]
-    for path in paths:
-        if not path.exists():
-            path.write_bytes(gzip.compress(_access(folder, megabytes)[0].read_bytes(), 6))
-    return paths
+    first, second = folder / "1.gz", folder / "2.gz"
+    if not first.exists():
+        first.write_bytes(gzip.compress(_access(folder, megabytes)[0].read_bytes(), 6))
+        shutil.copy(first, second)
+    return [first, second]
 
 
 def _short(folder: Path, _megabytes: int) -> list[Path]:
@@ -114,11 +102,11 @@ def _short(folder: Path, _megabytes: int) -> list[Path]:
 
 
 CASES = {
-    "text": Case(_access, ("--parser=text",), 300),
-    "apache": Case(_access, ("--parser=apache",), 100),
-    "json": Case(_objects, ("--parser=json",), 80),
-    "regex": Case(_access, ("--parser=regex", f"--pattern={_ACCESS}"), 60),
-    "multiline": Case(_traces, ("--parser=text", r"--multiline-start=\d{4}-"), 100),
+    "text": Case(_access, ("--parser=text",)),
+    "apache": Case(_access, ("--parser=apache",)),
+    "json": Case(_objects, ("--parser=json",)),
+    "regex": Case(_access, ("--parser=regex", f"--pattern={ACCESS}")),
+    "multiline": Case(_traces, ("--parser=text", r"--multiline-start=\d{4}-")),
     "gzip": Case(_compressed, ("--parser=text",)),
     "cold": Case(_short, ("--parser=text",)),
 }
@@ -157,34 +145,6 @@ def _finish(command: subprocess.Popen[str], spent: CpuOfTree, end: float) -> str
                 raise
 
 
-class CpuOfTree:
-    """What a process and all below it have spent, as far as it was seen. The kernel adds up what ended processes have
-    spent only for a parent that waits for them, and the one that starts Spark's Python workers does not.
-    """
-
-    def __init__(self, root: int) -> None:
-        self._root = root
-        self._ticks: dict[tuple[int, str], int] = {}  # by process and when it was started
-
-    def look(self) -> None:
-        """Note what those that live have spent so far."""
-        below: dict[int, list[tuple[int, list[str]]]] = defaultdict(list)
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):  # it has ended
-                state = path.read_text().rpartition(")")[2].split()
-                below[int(state[1])].append((int(path.parent.name), state))
-        found = [each for each in below[os.getpid()] if each[0] == self._root]
-        while found:
-            number, state = found.pop()
-            self._ticks[number, state[19]] = int(state[11]) + int(state[12])
-            found += below[number]
-
-    @property
-    def seconds(self) -> float:
-        """All of it."""
-        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
-
-
 def decompress(paths: Sequence[Path], line_bytes: int) -> float:
     """MB/s of ``gzip -dc`` on as many cores as there are files."""
     began = time.monotonic()
@@ -218,75 +178,76 @@ def engines(names: Sequence[str], folder: Path) -> Iterator[dict[str, tuple[str,
         yield chosen
 
 
-def report(results: dict[tuple[str, str], list[Result]], decompressed: float | None) -> list[str]:
-    """The lines of the table, and the ratios."""
-    median = {
-        key: Result(*(statistics.median(getattr(each, name) for each in some) for name in ("rate", "cpu", "seconds")))
-        for key, some in results.items()
-    }
-    lines = []
-    for (engine, name), result in median.items():
-        goal = CASES[name].goal
-        told = "" if goal is None or engine == "one" else f"   goal {goal:g} MB/s: {_verdict(result.rate >= goal)}"
-        lines.append(f"{_row(engine, name, result)}{told}")
-    return [*lines, *_ratios(median, decompressed)]
+#: Who ran, which case, and what runs it.
+Turn = tuple[str, str, Callable[[], Result]]
 
 
-def _row(engine: str, name: str, result: Result) -> str:
-    return f"{engine:7} {name:9} {result.rate:8.1f} MB/s {result.cpu:8.1f} CPU s/GB {result.seconds:6.1f} s"
+def _ours(chosen: dict[str, tuple[str, ...]], files: dict[str, list[Path]], port: int) -> Iterator[Turn]:
+    for engine, options in chosen.items():
+        for name, paths in files.items():
+            if engine != "one" or name == "text":  # it is there to be compared with
+                arguments, size = [*CASES[name].arguments, *options], size_of(paths)
+                yield engine, name, partial(ship, port, arguments, paths, size)
 
 
-def _ratios(median: dict[tuple[str, str], Result], decompressed: float | None) -> Iterator[str]:
-    def ratio(what: str, value: float, other: float, goal: float) -> str:
-        return f"{what}: {value / other:.2f}   goal {goal:g}: {_verdict(value / other >= goal)}"
-
-    text = {engine: result for (engine, name), result in median.items() if name == "text"}
-    for engine in ("spark", "local"):
-        if engine in text and "one" in text:
-            yield ratio(f"text, {engine} / twice one process", text[engine].rate, 2 * text["one"].rate, 0.6)
-        if engine in text:
-            cpu = text[engine].cpu
-            yield f"text, {engine}, CPU seconds a GB: {cpu:.1f}   goal 5: {_verdict(cpu <= 5)}"
-        if (engine, "gzip") in median and decompressed is not None:
-            yield ratio(f"gzip, {engine} / gzip -dc", median[engine, "gzip"].rate, decompressed, 0.8)
-    if {"cluster", "spark"} <= text.keys():
-        yield ratio("text, cluster of 2 workers / local[2]", text["cluster"].rate, text["spark"].rate, 0.9)
-    if ("local", "cold") in median:
-        seconds = median["local", "cold"].seconds
-        yield f"cold, local, the whole command: {seconds:.2f} s   goal 1.5: {_verdict(seconds <= 1.5)}"
+def _theirs(names: Sequence[str], cases: Sequence[str], source: Path, port: int) -> Iterator[Turn]:
+    for name in names:
+        peer = PEERS[name]
+        for case in peer.cases:
+            if case in cases:
+                yield name, case, partial(peer.run, case, sample_of(source, peer.share), port)
 
 
-def _verdict(met: bool) -> str:
-    return "met" if met else "missed"
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run every way, by turns, and print the medians."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.ship", description=__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=150)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--case", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--engines", nargs="+", choices=_ENGINES, default=list(_DEFAULT))
-    args = parser.parse_args(arguments)
-    found: dict[tuple[str, str], list[Result]] = {}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        null_server() as port,
-        engines(args.engines, Path(folder)) as chosen,
-    ):
-        files = {name: CASES[name].write(Path(folder), args.megabytes) for name in args.case}
-        sizes = {name: size_of(paths) for name, paths in files.items()}
+def measure(args: argparse.Namespace) -> Measured:
+    """Every way in each round; after each the results are kept, if that was asked for."""
+    left_out = install(args.peers)
+    peers = [name for name in args.peers if name not in left_out]
+    found = Measured(megabytes=args.megabytes, left_out=left_out, machine=describe(described(peers)))
+    with tempfile.TemporaryDirectory() as name, null_server() as port, engines(args.engines, Path(name)) as chosen:
+        folder = Path(name)
+        files = {case: CASES[case].write(folder, args.megabytes) for case in args.case}
+        source = _access(folder, args.megabytes)[0]
+        turns = [*_ours(chosen, files, port), *_theirs(peers, args.case, source, port)]
         for _ in range(args.rounds):
-            for engine, options in chosen.items():
-                for name, paths in files.items():
-                    if engine == "one" and name != "text":
-                        continue  # it is there to be compared with
-                    result = ship(port, [*CASES[name].arguments, *options], paths, sizes[name])
-                    print(_row(engine, name, result), file=sys.stderr, flush=True)
-                    found.setdefault((engine, name), []).append(result)
-        decompressed = decompress(files["gzip"], sizes["gzip"]) if "gzip" in files else None
-    print("\n".join(report(found, decompressed)))
+            for who, case, run in turns:
+                result = run()
+                print(row(who, case, result), file=sys.stderr, flush=True)
+                found.results.setdefault((who, case), []).append(result)
+                if args.results:
+                    found.keep(args.results)
+            if "gzip" in files:
+                found.unzipped.append(decompress(files["gzip"], size_of(files["gzip"])))
+    if args.results:
+        found.keep(args.results)
+    return found
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks --case ship", description=__doc__.splitlines()[0])
+    parser.add_argument("--case", nargs="+", choices=CASES, default=list(CASES), help="without ship-; default: all")
+    parser.add_argument("--megabytes", type=int, default=150, help="of lines of each file; slow peers take fewer")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--engines", nargs="+", choices=_ENGINES, default=list(_ENGINES), help="default: all")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), help="default: all; no names: none")
+    parser.add_argument("--results", type=Path, metavar="PATH", help="keep the results there, as JSON")
+    parser.add_argument("--from", dest="source", type=Path, metavar="PATH", help="measure nothing, take these results")
+    parser.add_argument("--plot", type=Path, metavar="PATH", help="where to draw them, such as docs/ship-rates.svg")
+    parser.add_argument("--write", action="store_true", help=f"write the table into {DOCUMENT}")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, keep, report."""
+    args = parsed(arguments)
+    found = load(args.source) if args.source else measure(args)
+    print("\n".join([*report(found.results, found.decompressed), "", *table(found)]))
+    if args.plot:
+        draw(found, args.plot)
+    if args.write:
+        DOCUMENT.write_text(insert(DOCUMENT.read_text(), "ship", document(found)))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

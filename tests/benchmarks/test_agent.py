@@ -10,18 +10,18 @@ from producer.agent.blueprint import draw
 from producer.agent.config import parse_toml
 from producer.agent.config.properties_file import read_properties
 
-from .agent import CASES, measure, properties
+from .agent import CASES, EXTRACTED, Case, measure, properties
 from .agent_goals import PATHS, Goal, filled
 from .agent_goals import Figures as Found
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
-def test_every_file_for_both_agents_is_understood(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", [*CASES.values(), EXTRACTED], ids=[*CASES, "extracted"])
+def test_every_file_for_both_agents_is_understood(case: Case, tmp_path: Path) -> None:
     """Without a problem, and without an option passed over."""
     for part in ("in", "out", "state"):
         (tmp_path / part).mkdir()
     file = tmp_path / "agent.properties"
-    file.write_text(properties(CASES[name], tmp_path))
+    file.write_text(properties(case, tmp_path))
     blueprint = draw(read_properties(file, "a1"))
     assert [*blueprint.sources, *blueprint.channels, *blueprint.sinks] == ["r", "c", "k"]
 

@@ -27,7 +27,8 @@ _OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
 }
 
 
-def _config(job: Job) -> peer.ProducerConfig:
+def config_of(job: Job) -> peer.ProducerConfig:
+    """The settings of a job; its address becomes the proxy of this process."""
     settings: dict[str, Any] = {"compression": "lz4"}
     if job.way != "kept":
         settings["callback_capacity"] = 1024 * 1024
@@ -38,7 +39,8 @@ def _config(job: Job) -> peer.ProducerConfig:
     return peer.ProducerConfig(endpoint="http://null.invalid", access_key_id="a", access_key_secret="s", **settings)
 
 
-def _finish(producer: peer.Producer, outcomes: list[object], count: int) -> int:
+def finish(producer: peer.Producer, outcomes: list[object], count: int) -> int:
+    """Wait for all outcomes; how many are good."""
     producer.flush()
     while len(outcomes) < count:
         time.sleep(0.001)
@@ -81,10 +83,10 @@ def _at_rate(job: Job, writer: peer.LogstoreWriter, outcomes: list[object], fini
 def send(job: Job) -> Answer:
     """One writer, shared by the job's threads; topic and source with each log."""
     outcomes: list[object] = []
-    with peer.Producer(_config(job)) as producer:
+    with peer.Producer(config_of(job)) as producer:
         writer = producer.writer("p", "bench")
         way = _at_rate if job.rate else _at_full_speed
-        return way(job, writer, outcomes, lambda: _finish(producer, outcomes, job.count))
+        return way(job, writer, outcomes, lambda: finish(producer, outcomes, job.count))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ from .protocol import Answer, Job, in_threads, paced, quantiles_of, serve, timed
 LOGS_A_CALL = 1000
 
 
-def _client(address: str) -> LogClient:
+def client_of(address: str) -> LogClient:
+    """A client of the null server at ``host:port``."""
     client = LogClient(
         f"http://{address}", "a", "s", source="client"
     )  # with the default it looks its own address up at each call
@@ -37,7 +38,8 @@ def _client(address: str) -> LogClient:
     return client
 
 
-def _item(log: Log) -> LogItem:
+def item_of(log: Log) -> LogItem:
+    """The log, by ``push_back``."""
     item = LogItem()
     for key, value in log.items():
         item.push_back(key, value)
@@ -47,14 +49,14 @@ def _item(log: Log) -> LogItem:
 def put_logs(job: Job) -> Answer:
     """Calls for one stream after the other."""
     logs, streams = logs_of(job.shape), streams_of(job.streams)
-    clients = [_client(job.address) for _ in range(job.threads)]
+    clients = [client_of(job.address) for _ in range(job.threads)]
     delivered: list[int] = []
     most = int(job.options.get("logs_a_call", LOGS_A_CALL))
 
     def work(thread: int) -> None:
         client, rest, turn = clients[thread], job.count // job.threads, cycle(logs)
         for topic, source in cycle(streams):
-            items = [_item(log) for log in islice(turn, min(most, rest))]
+            items = [item_of(log) for log in islice(turn, min(most, rest))]
             client.put_logs(PutLogsRequest("p", "bench", topic, source, items))
             delivered.append(len(items))
             rest -= len(items)
@@ -80,7 +82,7 @@ class _Handler(QueuedLogHandler):  # type: ignore[misc]
 
     def create_client(self) -> None:
         """As the library, but for an address with a port."""
-        self.client = _client(self.end_point)
+        self.client = client_of(self.end_point)
 
     def send(self, req: PutLogsRequest) -> None:
         """As the library, and count."""
