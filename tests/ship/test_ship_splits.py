@@ -191,9 +191,14 @@ def test_compressed_file_that_was_cut_off_or_changed_fails(
 def test_damaged_compressed_file_fails_and_says_how_far_it_could_be_read(tmp_path: Path, make_job: MakeJob) -> None:
     """A cut-off gzip file is an error, not a short file."""
     file = tmp_path / "a.gz"
-    file.write_bytes(gzip.compress(b"".join(b"line %d\n" % number for number in range(10_000)))[:-20])
-    with pytest.raises(FileChangedError, match=r"a\.gz: damaged or incomplete gzip data .* line begins at byte \d+"):
+    data = b"".join(b"line %d\n" % number for number in range(10_000))
+    file.write_bytes(gzip.compress(data)[:-20])
+    told = r"a\.gz: damaged or incomplete gzip data .* line begins at byte (\d+)"
+    with pytest.raises(FileChangedError, match=told) as raised:
         ship_path(file, make_job())
+    found = re.search(told, str(raised.value))
+    assert found is not None
+    assert data[int(found[1]) :].startswith(b"line ")
 
 
 def test_file_that_shrank_fails_with_both_sizes(tmp_path: Path, make_job: MakeJob) -> None:

@@ -92,6 +92,13 @@ def test_unfinished_line_waits_for_its_end(tmp_path: Path) -> None:
     assert follower.texts() == ["two\n"]
 
 
+def test_line_end_on_the_border_of_two_blocks_is_found(tmp_path: Path) -> None:
+    """What is looked for from the end backwards, block by block, may be the first byte of a block."""
+    follower = Follower(tmp_path)
+    write(tmp_path / "a.log", "one\n" + "t" * (tracking._BLOCK_BYTES - 1))
+    assert follower.texts() == ["one\n"]
+
+
 def test_unfinished_line_of_a_file_that_rests_is_taken(tmp_path: Path) -> None:
     """A last line that nobody will end is not left behind for ever."""
     follower = Follower(tmp_path)
@@ -163,6 +170,10 @@ def test_batch_takes_about_as_much_as_it_may(tmp_path: Path) -> None:
     for name in "abcde":
         write(tmp_path / name, f"{name * 9}\n")
     batches = [follower.texts(max_bytes=15) for _ in range(4)]
+    assert [len(batch) for batch in batches] == [2, 2, 1, 0]
+    for name in "abcde":  # what was taken before does not count
+        write(tmp_path / name, f"{name * 9}\n")
+    batches = [follower.texts(max_bytes=20) for _ in range(4)]
     assert [len(batch) for batch in batches] == [2, 2, 1, 0]
 
 
