@@ -31,6 +31,8 @@ _LETTERS = (
     ("[ZXx]+", "%z"),
     ("z+", "%Z"),
 )
+#: Directives that stand for a year, alone or with others.
+_YEARS = ("%Y", "%y", "%c", "%x", "%G")
 _TOKEN = re.compile("'(?P<quoted>[^']*)'|" + "|".join(f"(?P<t{n}>{p})" for n, (p, _) in enumerate(_LETTERS)) + "|(.)")
 
 
@@ -41,13 +43,22 @@ def strptime_format(pattern: str) -> str:
     """
     directives = pattern if "%" in pattern else _directives(pattern)
     try:
-        datetime.strptime("", directives)
+        datetime.strptime("", _with_year(directives))
     except re.error as error:
         raise ConfigError("times", "a time's pattern names something twice", pattern) from error
     except ValueError as error:
         if "does not match" not in str(error):
             raise ConfigError("times", str(error), pattern) from error
     return directives
+
+
+def _has_year(directives: str) -> bool:
+    return any(part in directives for part in _YEARS)
+
+
+def _with_year(directives: str) -> str:
+    """Without a year 29 February is none, and Python warns of any day without one."""
+    return directives if _has_year(directives) else f"%Y {directives}"
 
 
 def _directives(pattern: str) -> str:
@@ -81,8 +92,7 @@ def milliseconds_parser(pattern: str, zone: tzinfo | None, clock: Clock) -> Call
     A pattern without a year means the last time that this was: neither next year's, nor older than a year.
     """
     directives = strptime_format(pattern)
-    has_year = "%Y" in directives or "%y" in directives
-    directives = directives if has_year else f"%Y {directives}"
+    has_year, directives = _has_year(directives), _with_year(directives)
 
     @lru_cache(4096)  # lines of a log share their seconds
     def parse(text: str, year: int) -> float | None:

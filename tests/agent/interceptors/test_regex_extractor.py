@@ -56,6 +56,7 @@ def test_times_become_milliseconds():
         ("dd/MMM/yyyy:HH:mm:ss Z", "10/Oct/2000:13:55:36 -0700", datetime(2000, 10, 10, 20, 55, 36, tzinfo=UTC)),
         ("yyyy-MM-dd'T'HH:mm:ssZZ", "2020-02-29T01:02:03+01:00", datetime(2020, 2, 29, 0, 2, 3, tzinfo=UTC)),
         ("%d.%m.%y %I:%M %p", "01.02.03 04:05 PM", datetime(2003, 2, 1, 16, 5, tzinfo=UTC)),
+        ("%c", "Sun Feb  1 16:05:00 2003", datetime(2003, 2, 1, 16, 5, tzinfo=UTC)),
         ("MMM d HH:mm:ss", "Dec 31 23:59:59", datetime(2023, 12, 31, 23, 59, 59, tzinfo=UTC)),
         ("MMM d HH:mm:ss", "Jan 1 00:00:00", datetime(2024, 1, 1, tzinfo=UTC)),
         ("MMM d HH:mm:ss", "Feb 29 00:00:00", None),
