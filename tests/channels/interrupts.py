@@ -52,7 +52,7 @@ def _interrupt() -> None:
 
 
 class _Tracer:
-    """Calls ``handler`` at the ``at``-th place inside the package."""
+    """Calls ``handler`` at the ``at``-th place inside the package; never, if that is 0."""
 
     def __init__(
         self, at: int, anywhere: Collection[str], handler: Callable[[], object], beside: Collection[str] = ()
@@ -68,9 +68,11 @@ class _Tracer:
         ours = "/producer/" in code.co_filename or code.co_qualname in self._beside
         if not ours or _in_finalizer(frame):
             return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
         known = _known.get(code) or _known.setdefault(code, _Code(code))
-        return self._everywhere if code.co_name in self._anywhere else partial(self._step, known)
+        # First, since Python 3.13 shows instructions only to a function that is there already.
+        frame.f_trace = self._everywhere if code.co_name in self._anywhere else partial(self._step, known)
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return frame.f_trace
 
     def _everywhere(self, frame: FrameType, event: str, _argument: Any) -> Any:
         if event == "opcode":
@@ -134,19 +136,26 @@ def interrupted_everywhere(
 def _interrupted_everywhere(
     scenario: Scenario, anywhere: Collection[str], handler: Callable[[], object], beside: Collection[str]
 ) -> int:
+    if sys.version_info[:2] == (3, 12):  # which shows the instructions of a function from its second call on
+        _run(scenario, _Tracer(0, anywhere, handler, beside))
     for at in itertools.count(1):
-        operation, check = scenario()
-        tracer, before = _Tracer(at, anywhere, handler, beside), sys.gettrace()
-        sys.settrace(tracer)
-        try:
-            operation()
-        except KeyboardInterrupt:
-            assert tracer.raised
-        finally:
-            sys.settrace(before)
-        tracer.forget()
-        del operation
-        check(tracer.raised)
+        tracer = _Tracer(at, anywhere, handler, beside)
+        _run(scenario, tracer)
         if not tracer.raised:
             return at
     raise AssertionError
+
+
+def _run(scenario: Scenario, tracer: _Tracer) -> None:
+    operation, check = scenario()
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        operation()
+    except KeyboardInterrupt:
+        assert tracer.raised
+    finally:
+        sys.settrace(before)
+    tracer.forget()
+    del operation
+    check(tracer.raised)
