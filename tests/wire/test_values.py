@@ -9,6 +9,7 @@ import ipaddress
 import json
 import math
 import pathlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -107,6 +108,10 @@ class Secret:
 
 UTC_TIME = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "The 'generic' unit", DeprecationWarning)  # of NumPy, for what pandas 2 does
+    ONE_DAY = pd.Timedelta("1 day")
+
 # The value, its text, and what it is inside of JSON if that is not the same as a text.
 TABLE: list[tuple[Any, Any, Any]] = [
     (Colour.RED, "red", "red"),
@@ -120,7 +125,7 @@ TABLE: list[tuple[Any, Any, Any]] = [
     (timedelta(minutes=1, seconds=30.5), "90.5", "90.5"),
     (timedelta(days=-1), "-86400", "-86400"),
     (timedelta(microseconds=-1), "-0.000001", "-0.000001"),
-    (pd.Timedelta("1 day"), "86400", "86400"),
+    (ONE_DAY, "86400", "86400"),
     ({3, 1, 2}, "[1,2,3]", [1, 2, 3]),
     (frozenset({"b", "a"}), '["a","b"]', ["a", "b"]),
     ({"b": 1, "a": 2}.keys(), '["a","b"]', ["a", "b"]),
@@ -158,7 +163,7 @@ TABLE: list[tuple[Any, Any, Any]] = [
     (pd.NaT, None, None),
     (pd.NA, None, None),
     (np.datetime64("NaT"), None, None),
-    (np.timedelta64("NaT"), None, None),
+    (np.timedelta64("NaT", "s"), None, None),
 ]
 
 
