@@ -38,7 +38,7 @@ def _candidates(version: str) -> list[str]:
 
 
 def _starts(executable: str, version: str) -> bool:
-    check = f"import ensurepip, sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"
+    check = f"import sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"
     return subprocess.run([executable, "-c", check], capture_output=True, check=False).returncode == 0
 
 
