@@ -15,7 +15,7 @@ PIP := $(BIN)/$(PIP_INSTALL)
 
 # The first of these that starts, is new enough, and can make a virtual environment.
 PYTHON_CHECK := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
-PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do \
+PYTHON ?= $(shell for candidate in python3.14 python3.13 python3.12 python3.11 python3; do \
 	if $$candidate -c '$(PYTHON_CHECK)' >/dev/null 2>&1; then command -v $$candidate; break; fi; done)
 
 # What `make run` ships: a file, a directory or a glob; empty means the logs under /var/log.
@@ -56,7 +56,7 @@ PURE_TESTS := tests/ship/lines tests/ship/test_sending.py tests/ship/test_exactl
 # What is compiled, if there is a compiler; installed anew when it changes.
 COMPILED := $(wildcard setup.py producer/*.p[yx][xd] producer/*/*.p[yx][xd] producer/*/*/*.p[yx][xd])
 SAY_TWIN := from producer.wire.speed import TWIN; \
-	print("==> the encoders are", {"native": "compiled", "pure": "pure Python: no C compiler was found"}[TWIN])
+	print("==> the encoders are", {"native": "compiled", "pure": "pure Python: there is no C compiler, or no headers of Python"}[TWIN])
 
 .PHONY: help run test test-lowest test-pure coverage soak bench check docs wheels clean java browser
 .NOTPARALLEL:
@@ -183,7 +183,7 @@ $(LOWEST)/.stamp: pyproject.toml tests/lower_bounds.py tests/requirements.py Mak
 
 $(BIN)/python $(LOWEST)/bin/python:
 	@if [ -z '$(PYTHON)' ]; then \
-		echo 'error: no usable Python 3.11 or newer was found (tried python3.13, python3.12, python3.11, python3).' >&2; \
+		echo 'error: no usable Python 3.11 or newer was found (tried python3.14, python3.13, python3.12, python3.11, python3).' >&2; \
 		echo '       Install one with its venv module (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python@3.13),' >&2; \
 		echo '       or name it: make PYTHON=/path/to/python3 ...' >&2; exit 1; fi
 	@echo '==> making $(@:/bin/python=) with $(PYTHON)'
