@@ -33,6 +33,8 @@ _ACCOUNTS = ("abfs", "abfss", "az")
 # Shorter values of the environment are no secrets, and would blot out ordinary words.
 _SECRET_LENGTH = 8
 _SECRET_NAME = re.compile("KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|SAS", re.IGNORECASE)
+# In a connection string of Azure.
+_CONNECTION_SECRET = re.compile("(?:AccountKey|SharedAccessSignature)=([^;]+)", re.IGNORECASE)
 _MOST_SAID = 300
 
 
@@ -72,6 +74,7 @@ def without_secrets(text: str, address: str) -> str:
     """What a library has said of an address, in one line that may be shown."""
     parts = urlsplit(address)
     secrets = [value for name, value in os.environ.items() if _SECRET_NAME.search(name)]
+    secrets += [part for name, value in os.environ.items() for part in _CONNECTION_SECRET.findall(value)]
     secrets = [parts.password or "", *(value for value in secrets if len(value) >= _SECRET_LENGTH)]
     line = " ".join(text.split()).replace(address, shown(address))
     if has_secret(address):

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ...errors import InputError
 from .address import WEB, scheme_of, shown
 from .choose import files_of
-from .seen import RemoteError, Seen
+from .seen import RemoteError, RemoteFiles, Seen
 
 # Files that are looked at at a time: each look is a request or two, and waits.
 _AT_A_TIME = 16
@@ -22,7 +22,7 @@ def remote_addresses(path: str) -> dict[str, bool]:
     """
     try:
         files = files_of(path)
-        matches = files.matches(path) if _is_glob(path) else [path]
+        matches = files.matches(path) if _is_glob(path) and not _is_there(files, path) else [path]
         if not matches:
             raise InputError(f"{shown(path)}: no file matches this pattern")
         found: dict[str, bool] = {}
@@ -48,6 +48,17 @@ def look_at(addresses: Iterable[str], head: int) -> Iterator[tuple[str, Seen | R
 
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="loghub-ship-look") as threads:
         yield from threads.map(look, addresses)
+
+
+def _is_there(files: RemoteFiles, path: str) -> bool:
+    """Whether a path with wildcards is the very name of a file, as it may be on a disk, too."""
+    if scheme_of(path) in WEB:
+        return False
+    try:
+        files.look(path, 0)
+    except RemoteError:
+        return False
+    return True
 
 
 def _is_glob(path: str) -> bool:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
 
 from ....installing import how_to_install
 from ....wording import counted
 from ...errors import InputError
+from . import azure
 from .address import HOSTED, STORES, shown, without_secrets
 from .seen import AccessRefusedError, NotThereError, RemoteError, Seen, version_of
 
@@ -31,6 +33,9 @@ _TIMEOUT = 5
 _CACHING = ("oss",)
 # An option of a file system that tries again by itself, and how often.
 _RETRIES = 3
+# What `?` means in a glob, without that sign and without the slash at which fsspec would part it.
+_ONE_SIGN = "[\x01-.0-\U0010ffff]"
+_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class StoreFiles:
@@ -60,21 +65,22 @@ class StoreFiles:
         """Look at a file."""
         files = self._connect()
         with _translated_errors(address):
-            told = files.info(address, **_refreshed(self._scheme))
+            path = self._path(address)
+            told = files.info(path, **_refreshed(self._scheme))
             if told["type"] != "file":
                 raise NotThereError(f"{address}: not found as a file")
             size = int(told["size"] or 0)
             wanted = min(head, size)
-            first = _whole(bytes(files.cat_file(address, start=0, end=wanted)), address, 0, wanted) if wanted else b""
+            first = _whole(bytes(files.cat_file(path, start=0, end=wanted)), address, 0, wanted) if wanted else b""
         return Seen(address, size, version_of(told), head=first)
 
     def below(self, address: str) -> list[str] | None:
         """All files below a directory."""
         files = self._connect()
         with _translated_errors(address):
-            if not address.endswith("/") and files.isfile(address):
+            if not address.endswith("/") and files.isfile(self._path(address)):
                 return None
-            found = [self._address(path) for path in sorted(files.find(address))]
+            found = [self._address(path) for path in sorted(files.find(self._path(address)))]
         if not found:
             raise NotThereError(f"{address}: not found: no such file, and nothing below it")
         return found
@@ -83,16 +89,26 @@ class StoreFiles:
         """What matches."""
         files = self._connect()
         with _translated_errors(pattern):
-            found = files.glob(pattern, detail=True)
+            found = files.glob(self._path(_without_question_marks(pattern)), detail=True)
         ends = {"directory": "/"}
         return [self._address(path) + ends.get(found[path]["type"], "") for path in sorted(found)]
+
+    def _path(self, address: str) -> str:
+        """What the file system is asked for."""
+        path = f"/{_behind_host(address)}" if self._scheme in HOSTED else address
+        last = _behind_host(address).rstrip("/").rpartition("/")[2]
+        # Some take what follows a `?` or `#` in a name for no part of it, and would read another file.
+        if not self._files._strip_protocol(path).rstrip("/").endswith(last):
+            raise RemoteError(f"{address}: the package for {self._scheme}:// cannot read a name with `?`, `#` or `;`")
+        return path
 
     def _address(self, path: str) -> str:
         """Of a path as the file system has it."""
         if self._scheme in HOSTED:
-            return f"{self._scheme}://{self._authority}/{urlsplit(path).path.lstrip('/')}"
+            plain = _behind_host(path) if _is_address(path) else path.lstrip("/")
+            return f"{self._scheme}://{self._authority}/{plain}"
         # Not `unstrip_protocol`: it writes the first of a file system's schemes, whichever was asked for.
-        plain = self._files._strip_protocol(path).lstrip("/")
+        plain = (self._files._strip_protocol(path) if _is_address(path) else path).lstrip("/")
         if self._authority:  # the path begins with the container, and has no account
             plain = f"{self._authority}/{plain.partition('/')[2]}"
         return f"{self._scheme}://{plain}"
@@ -101,7 +117,8 @@ class StoreFiles:
         """Open a file."""
         files = self._connect()
         with _translated_errors(seen.address):
-            opened = files.open(seen.address, "rb", cache_type="none")
+            path = self._path(seen.address)
+            opened = azure.Blob(files, path) if _is_azure(self._scheme) else files.open(path, "rb", cache_type="none")
         return _Blocks(opened, seen, start, end)
 
 
@@ -154,6 +171,25 @@ class _Blocks:
         return self._threads.submit(fetch)
 
 
+def _behind_host(address: str) -> str:
+    """The path of an address."""
+    return address.partition("://")[2].partition("/")[2]
+
+
+def _is_address(path: str) -> bool:
+    """Whether it begins with a scheme."""
+    return "/" not in path.partition("://")[0] and "://" in path
+
+
+def _is_azure(scheme: str) -> bool:
+    return STORES[scheme][0] == "adlfs"
+
+
+def _without_question_marks(pattern: str) -> str:
+    """The same glob; some packages take what follows a ``?`` for a query, and drop it."""
+    return re.sub(r"(\[[^]]*])|\?", lambda found: found[1] or _ONE_SIGN, pattern)
+
+
 def _whole(data: bytes, address: str, position: int, size: int) -> bytes:
     """What was read, if it is as long as what was asked for: of some servers an error comes in place of the bytes.
 
@@ -182,6 +218,8 @@ def _file_system(scheme: str, host: str) -> Any:
         raise InputError("webhdfs:// needs the host of the name node: webhdfs://HOST:9870/path")
     with _translated_errors(f"{scheme}://{host}"), _hadoops_own_libraries(scheme):
         files, _ = fsspec.core.url_to_fs(f"{scheme}://{host}/", skip_instance_cache=True, **options)
+    if _is_azure(scheme):
+        azure.prepare(files)
     if hasattr(files, "retries"):
         files.retries = _RETRIES
     return files
@@ -212,6 +250,12 @@ def _refreshed(scheme: str) -> dict[str, Any]:
     return {"refresh": True} if STORES[scheme][0] == "s3fs" else {}
 
 
+def _is_refusal(error: Exception) -> bool:
+    """Whether other credentials are wanted, in whatever words a package has for it."""
+    named = re.search("Credential|Authentication", type(error).__name__) is not None
+    return isinstance(error, PermissionError) or named or getattr(error, "status_code", 0) in _REFUSED
+
+
 @contextmanager
 def _translated_errors(address: str) -> Iterator[None]:
     try:
@@ -223,7 +267,7 @@ def _translated_errors(address: str) -> Iterator[None]:
     # Each of these packages has errors of its own, and of those that it stands on.
     except Exception as error:
         said = without_secrets(f"{type(error).__name__}: {error}", address)
-        if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
+        if _is_refusal(error):
             raise AccessRefusedError(
                 f"{shown(address)}: access refused: {said}; credentials come from the environment and the files of "
                 "that service, on every machine that reads"

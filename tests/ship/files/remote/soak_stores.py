@@ -1,26 +1,36 @@
-"""Files of stores as they are: Hadoop's own file system, by WebHDFS and by its own protocol; OSS by its own client.
+"""Files of stores as they are: Hadoop's own file system, by WebHDFS and by its own protocol; OSS by its own client;
+Azure's by Microsoft's emulator.
 
-A part of ``make soak``: it takes a JDK with Maven, and what these and pip download into ``.bench``; a minute, the
+A part of ``make soak``: it takes a JDK with Maven, npm, and what these and pip download into ``.bench``; minutes, the
 first time.
 """
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 
 from producer.server import LogHubServer
+from producer.ship.errors import FileChangedError
+from producer.ship.files.find import find_files
+from producer.ship.files.plan import Split
+from producer.ship.files.remote import choose, store
+from producer.ship.lines.split_lines import read_split
 from tests.benchmarks.installation import FOLDER, PATIENCE, locked, once
 from tests.support.remote_servers import OSS_KEY, OSS_SECRET, oss_server
 
 from ...conftest import LOGSTORE, PROJECT, contents, server, ship_arguments
 from .test_store import PACKERS
+from .test_web import read
 
 __all__ = ["server"]
 
@@ -36,6 +46,10 @@ FILES = {
     "other/e.log": b"e\n",
 }
 BELOW_APP = [*LINES, "c", *["packed"] * len(PACKERS)]
+
+AZURITE = "azurite@3.35.0"
+#: What everybody's emulator is asked with.
+AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 #: ``producer`` with packages of a folder behind those that are installed.
 _COMMAND = "import sys; sys.path.append(sys.argv.pop(1)); from producer.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -144,3 +158,121 @@ def test_oss_is_read_by_its_own_client(
         assert done.returncode == 2
         assert OSS_SECRET not in done.stderr
     assert server.count(PROJECT, LOGSTORE) == len(BELOW_APP) + 1
+
+
+@pytest.fixture(scope="module")
+def azure() -> Iterator[tuple[str, Any]]:
+    """A container with the files: how it is asked, and a client of it."""
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        pytest.skip("`npm` was not found: Azure was not tried")
+    home = FOLDER / "azurite"
+    with locked(FOLDER), once(home, AZURITE.encode()) as needed:
+        if needed:
+            subprocess.run([npm, "install", "--silent", "--prefix", home, AZURITE], check=True, timeout=PATIENCE)
+    options = ("--blobPort=0", "--inMemoryPersistence", "--disableTelemetry", "--silent", "--skipApiVersionCheck")
+    command = [node, str(home / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as emulator:
+        try:
+            while not (said := _read_line(emulator)).startswith("Azurite Blob service successfully listens on "):
+                assert said, "it ended"
+            asked = (
+                f"AccountName=devstoreaccount1;AccountKey={AZURE_KEY};BlobEndpoint={said.split()[-1]}/devstoreaccount1"
+            )
+            yield asked, _container(asked)
+        finally:
+            emulator.kill()
+
+
+def _container(asked: str) -> Any:
+    sys.path.append(str(_installed("azure", "adlfs")))  # behind what is installed
+    from azure.storage.blob import ContainerClient
+
+    container = ContainerClient.from_connection_string(asked, "logs")
+    container.create_container()
+    for path, data in FILES.items():
+        container.upload_blob(path, data)
+    return container
+
+
+def test_azure_is_read_by_its_own_client(
+    azure: tuple[str, Any], server: LogHubServer, ship: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """adlfs: below a prefix, by a glob, in ranges, by each scheme and means; what is wrong is said within seconds."""
+    asked, _ = azure
+    packages = _installed("azure", "adlfs")
+    told = {"AZURE_STORAGE_CONNECTION_STRING": asked}
+    done = ship("abfs://logs/app", packages, **told)
+    assert done.returncode == 0, done.stderr
+    assert sorted(contents(server)) == sorted(BELOW_APP)
+    done = ship("az://logs/other/?.lo?", packages, FSSPEC_AZ_CONNECTION_STRING=asked)
+    assert done.returncode == 0, done.stderr
+    assert contents(server, "az://logs/other/e.log") == ["e"]
+    another = {"AZURE_STORAGE_CONNECTION_STRING": asked.replace(AZURE_KEY, AZURE_KEY.swapcase())}
+    nobody = {"AZURE_STORAGE_CONNECTION_STRING": "AccountName=a;AccountKey=;BlobEndpoint=http://127.0.0.1:9/a"}
+    for path, environment, said in (
+        ("logs/none", told, "not found"),
+        ("nobody/a", told, "not found"),
+        ("logs/app", another, "access refused"),
+        ("logs/app", nobody, "127.0.0.1:9"),
+    ):
+        began = time.monotonic()
+        done = ship(f"abfs://{path}", packages, **environment)
+        assert time.monotonic() - began < 60, path  # the client's own retries take four minutes
+        assert done.returncode == 2
+        assert said in " ".join(done.stderr.split())
+        assert AZURE_KEY.swapcase() not in done.stderr
+    assert server.count(PROJECT, LOGSTORE) == len(BELOW_APP) + 1
+
+
+@pytest.fixture
+def here(azure: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The container, which this process reads, too."""
+    asked, container = azure
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", asked)
+    choose._files.cache_clear()
+    yield container
+    choose._files.cache_clear()
+
+
+def test_change_of_a_blob_is_seen_while_it_is_read(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its ETag: the size may be the same."""
+    monkeypatch.setattr(store, "_BLOCK_BYTES", 30_000)
+    here.upload_blob("changing.log", FILES["app/a.log"])
+    (file,) = find_files(["abfs://logs/changing.log"]).files
+    blocks = read_split(Split(file, 0, file.size), 10_000)
+    next(blocks)
+    here.upload_blob("changing.log", FILES["app/a.log"][::-1], overwrite=True)
+    with pytest.raises(FileChangedError, match="was changed since the job was planned"):
+        list(blocks)
+    here.delete_blob("changing.log")
+    with pytest.raises(FileChangedError, match="was deleted"):
+        list(read_split(Split(file, 0, file.size), 10_000))
+
+
+def test_blob_with_an_encoding_is_read_as_it_is_stored(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Azure's client would decompress what it gets: a part of a gzip file, which then is neither."""
+    from azure.storage.blob import ContentSettings
+
+    monkeypatch.setattr(store, "_BLOCK_BYTES", 30_000)
+    packed, encoding = gzip.compress(FILES["app/a.log"]), ContentSettings(content_encoding="gzip")
+    here.upload_blob("encoded.log.gz", packed, content_settings=encoding)
+    assert read(find_files(["abfs://logs/encoded.log.gz"])) == {"abfs://logs/encoded.log.gz": FILES["app/a.log"]}
+
+
+def test_odd_names_of_blobs_are_found_and_read(here: Any) -> None:
+    """A glob that ends with ``?``, and names with the signs that addresses give a meaning."""
+    names = ("a b", "p%41", "h#x", "q?y", "é", "plus+", "br[1]")
+    for name in names:
+        here.upload_blob(f"odd/{name}.log", f"{name}\n".encode())
+    expected = {f"abfs://logs/odd/{name}.log": f"{name}\n".encode() for name in names}
+    assert read(find_files(["abfs://logs/odd"])) == expected
+    for address, data in expected.items():
+        assert read(find_files([address])) == {address: data}
+    assert set(read(find_files(["abfs://logs/app/x.g?"]))) == {"abfs://logs/app/x.gz"}
+    here.upload_blob("last/q?", b"q\n")
+    here.upload_blob("last/q", b"another\n")
+    found = find_files(["abfs://logs/last"])
+    assert read(found) == {"abfs://logs/last/q": b"another\n"}
+    ((path, why),) = found.skipped
+    assert (path, "cannot read a name with `?`" in why) == ("abfs://logs/last/q?", True)

@@ -17,6 +17,7 @@ import fsspec
 import lz4.frame
 import pytest
 import zstandard
+from fsspec.registry import _registry
 
 from producer.ship.errors import FileChangedError, InputError
 from producer.ship.files.find import find_files
@@ -187,6 +188,52 @@ def test_hadoop_is_asked_at_the_host_of_the_address(monkeypatch: pytest.MonkeyPa
             find_files([f"{root}/none"])
     with pytest.raises(InputError, match="needs the host of the name node"):
         find_files(["webhdfs:///app"])
+
+
+def test_question_mark_in_a_path_of_hadoop_is_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fsspec drops what follows one in an address: a glob missed its files, and a name was another file's."""
+    files = {"/app/a": b"another\n", "/app/a1.log": b"1\n", "/app/a?b.log": b"odd\n", "/app/a#c.log": b"odd\n"}
+    choose._files.cache_clear()
+    with webhdfs_server(files) as url:
+        root = url.replace("http", "webhdfs") + "/app"
+        expected = {f"{url.replace('http', 'webhdfs')}{path}": data for path, data in files.items()}
+        assert read(find_files([root])) == expected
+        assert set(read(find_files([f"{root}/a?.log"]))) == {f"{root}/a1.log"}
+        assert read(find_files([f"{root}/a?b.log"])) == {f"{root}/a?b.log": b"odd\n"}
+
+
+def test_name_that_a_package_would_shorten_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would read another file, and say that it was this one."""
+
+    class Shortening(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]  # its class is found at run time
+        """What hdfs-native makes of paths."""
+
+        protocol = "hdfs"
+        store: ClassVar[dict[str, Any]] = {}
+        pseudo_dirs: ClassVar[list[str]] = [""]
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return urlsplit(path).path.rstrip("/")
+
+    monkeypatch.setitem(_registry, "hdfs", Shortening)
+    monkeypatch.setitem(store.STORES, "hdfs", ("fsspec", ""))
+    choose._files.cache_clear()
+    Shortening(host="h").pipe({"/app/a": b"another\n"})
+    with pytest.raises(InputError, match=r"the package for hdfs:// cannot read a name with"):
+        find_files(["hdfs://h/app/a#b"])
+    assert len(find_files(["hdfs://h/app/?"]).files) == 1
+    choose._files.cache_clear()
+
+
+def test_name_with_wildcards_that_is_there_is_that_file(s3: Any) -> None:
+    """As on a disk."""
+    put(s3, **{"app__b[1].log": b"1\n", "app__b1.log": b"2\n"})
+    assert [file.path for file in find_files([f"s3://{BUCKET}/app/b[1].log"]).files] == [f"s3://{BUCKET}/app/b[1].log"]
+    for pattern in ("b[0-9].log", "b?.log"):
+        assert [file.path for file in find_files([f"s3://{BUCKET}/app/{pattern}"]).files] == [
+            f"s3://{BUCKET}/app/b1.log"
+        ]
 
 
 def test_hadoops_own_protocol_without_its_libraries_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

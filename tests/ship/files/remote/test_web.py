@@ -139,6 +139,13 @@ def test_address_is_shown_without_its_secrets(folder: Path, ranged: str) -> None
         assert "abcdef" not in str(raised.value)
 
 
+def test_key_in_a_connection_string_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Azure's environment variable has it among what is no secret."""
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName=mine;AccountKey=c2VjcmV0LXNlY3JldA==;X=y")
+    said = address.without_secrets("bad: AccountKey=c2VjcmV0LXNlY3JldA== of mine", "abfs://logs/a")
+    assert said == "bad: AccountKey=… of mine"
+
+
 def test_a_stores_address_is_shown_without_its_password() -> None:
     """Users and hosts stay, and what only looks like one: a bucket's container, an at sign in a key."""
     assert address.shown("webhdfs://me:hunter2@name.node:9870/logs/a.log") == "webhdfs://name.node:9870/logs/a.log"
