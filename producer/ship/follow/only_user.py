@@ -27,7 +27,7 @@ def only_user(checkpoint: str) -> Iterator[None]:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise InputError(f"the checkpoint cannot be written: {file}: {error.strerror}") from error
+        raise _not_written(file, error) from error
     try:
         _lock(descriptor, checkpoint)
         yield
@@ -37,7 +37,7 @@ def only_user(checkpoint: str) -> Iterator[None]:
 
 def _lock(descriptor: int, checkpoint: str) -> None:
     """
-    :raises InputError: another process has it.
+    :raises InputError: another process has it, or it cannot be written.
     """
     try:
         # Of this process and of none that it forks: a worker that ends a moment later holds up no other start.
@@ -51,5 +51,12 @@ def _lock(descriptor: int, checkpoint: str) -> None:
     except OSError:
         return  # a file system without locks
     text = f"process {os.getpid()}\n".encode()
-    os.pwrite(descriptor, text, 0)
-    os.ftruncate(descriptor, len(text))
+    try:
+        os.pwrite(descriptor, text, 0)
+        os.ftruncate(descriptor, len(text))
+    except OSError as error:
+        raise _not_written(Path(checkpoint) / LOCK_FILE, error) from error
+
+
+def _not_written(file: Path, error: OSError) -> InputError:
+    return InputError(f"the checkpoint cannot be written: {file}: {error.strerror}")

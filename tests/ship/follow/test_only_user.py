@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import Action, ApiRequest, delay
+from producer.ship.errors import InputError
+from producer.ship.follow.only_user import only_user
 from tests.support.waiting import eventually
 
 from ..conftest import PATIENCE, contents, parse_ship, ship_arguments
@@ -44,3 +48,17 @@ def test_second_command_with_the_same_checkpoint_is_refused(
     last = [*arguments, "--once"] if "--follow" in how else arguments
     assert cli.run(parse_ship(last)) == 0
     assert "one" in contents(server)
+
+
+def test_full_disk_of_a_checkpoint_is_said_of_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not of the command's output: its lock file is made where no byte of it can be written any more."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with (
+        pytest.raises(InputError, match=r"the checkpoint cannot be written: .*: No space left"),
+        only_user(str(tmp_path)),
+    ):
+        pass
