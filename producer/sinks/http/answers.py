@@ -138,14 +138,14 @@ class Response(http.client.HTTPResponse):
             interim += 1
             if interim > _MOST_INTERIM:
                 raise http.client.HTTPException(f"got more than {_MOST_INTERIM} interim answers")
-            _read_lines(self.fp)
+            _read_head(self.fp)
             version, status, reason = self._read_status()  # type: ignore[attr-defined]
         if not version.startswith(("HTTP/1.", "HTTP/0.9")):
             raise http.client.UnknownProtocol(version)
         self.version = 10 if version in ("HTTP/1.0", "HTTP/0.9") else 11
         self.code = self.status = status
         self.reason = reason.strip()
-        self.headers = self.msg = Headers(_read_lines(self.fp))
+        self.headers = self.msg = Headers(_read_head(self.fp))
         self._find_end()
 
     def _safe_read(self, amt: int) -> bytes:
@@ -176,15 +176,27 @@ def _is_length(text: str) -> bool:
     return text.isdecimal() and text.isascii() and len(text) <= _LONGEST_LENGTH
 
 
-def _read_lines(file: BinaryIO) -> list[str]:
-    """The lines of a head up to the empty one, or the end."""
+def _read_head(file: BinaryIO) -> list[str]:
+    """The lines of a head but its first.
+
+    :raises http.client.HTTPException: it has no end. ``http.client`` takes what came for all of it, so that the status
+        of an answer that somebody on the way has cut would count.
+    """
+    lines, ended = _read_lines(file)
+    if not ended:
+        raise http.client.HTTPException("the answer ends within its head")
+    return lines
+
+
+def _read_lines(file: BinaryIO) -> tuple[list[str], bool]:
+    """The lines of a head up to the empty one, or the end; and whether there was an empty one."""
     lines: list[str] = []
     while True:
         line = file.readline(_LONGEST_LINE + 1)
         if len(line) > _LONGEST_LINE:
             raise http.client.LineTooLong("header line")
         if line in (b"\r\n", b"\n", b""):
-            return lines
+            return lines, bool(line)
         if len(lines) == _MOST_HEADERS:
             raise http.client.HTTPException(f"got more than {_MOST_HEADERS} headers")
         lines.append(str(line, "iso-8859-1").rstrip("\r\n"))

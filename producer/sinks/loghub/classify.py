@@ -75,8 +75,10 @@ BAD_RESPONSE = "BadResponse"
 
 
 def is_acknowledgement(answer: Answer) -> bool:
-    """Whether the answer is LogHub's 200, rather than the page of a portal or of another server."""
-    return answer.status == 200 and (not answer.body or bool(answer.request_id))
+    """Whether the answer is LogHub's 200, which always has an id: a portal, a default site and a server of something
+    else say 200 as well, with a page or without, and have stored nothing.
+    """
+    return answer.status == 200 and bool(answer.request_id)
 
 
 def error_of_answer(answer: Answer, headers: Mapping[str, str], way: str = "") -> AttemptError:
@@ -125,5 +127,6 @@ def _parse(answer: Answer, headers: Mapping[str, str], way: str) -> tuple[str, s
         return one_line(code)[:_MAX_CODE], one_line(message)[:_MAX_MESSAGE]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         start = answer.body[:_SHOWN].decode("utf-8", "backslashreplace")
+        lacking = "x-log-requestid, which is in every answer of LogHub" if answer.status == 200 else "a LogHub error"
         moved = elsewhere(answer.status, headers)
-        return BAD_RESPONSE, f"HTTP {answer.status} without a LogHub error{way}{moved}: {start!r}"
+        return BAD_RESPONSE, f"HTTP {answer.status} without {lacking}{way}{moved}: {start!r}"

@@ -48,6 +48,9 @@ HEADS = {
 # http.client reads these in other words.
 ODD = {
     "a line that goes on": b"HTTP/1.1 200 OK\r\nDate: a\r\n b\r\nContent-Length: 2\r\n\r\nab",
+    "cut behind its status": b"HTTP/1.1 200 OK",
+    "cut within its head": b"HTTP/1.1 200 OK\r\nx-log-requestid: 5f\r\nContent-Length: 0\r\n",
+    "cut within an interim one": b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n",
     "a space behind a name": b"HTTP/1.1 200 OK\r\nConnection : close\r\nContent-Length: 2\r\n\r\nab",
 }
 
@@ -109,6 +112,12 @@ def test_an_answer_means_the_same_however_it_arrives(head: str) -> None:
         assert _receive([sent[at : at + 1] for at in range(len(sent))]) == at_once
         if len(sent) > 1:
             assert _receive([sent[:-1], sent[-1:]]) == at_once
+
+
+@pytest.mark.parametrize("head", [head for head in ODD if head.startswith("cut")])
+def test_a_head_that_is_cut_is_no_answer(head: str) -> None:
+    """``http.client`` takes what came for all of it: a 200 that a proxy or a portal cut off would be a log lost."""
+    assert _receive([ODD[head]]) is http.client.HTTPException
 
 
 @pytest.mark.parametrize("head", ["ordinary", "kept open", "names in any case", "another length in a value"])

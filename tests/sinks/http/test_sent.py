@@ -270,7 +270,7 @@ def test_what_left_is_counted_anew_for_each_attempt(tls: Tls) -> None:
 
 def answer_more_than_was_asked(connection: socket.socket, stop: threading.Event) -> None:
     """The answer ends where a read of it ends, and what nobody asked for is within the same record of TLS."""
-    around = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: %b\r\n\r\n"
+    around = b"HTTP/1.1 200 OK\r\nx-log-requestid: own\r\nContent-Length: 0\r\nX: %b\r\n\r\n"
     answer = around % (b"x" * (1 + 8192 - len(around % b"")))
     hostile.read_request(connection)
     connection.sendall(answer[:1])

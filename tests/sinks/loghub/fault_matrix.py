@@ -72,6 +72,7 @@ def _answers() -> Iterator[Case]:
     yield Case("302 of a portal, HTML", refuse(302, "", b"<html>log in</html>"), "BadResponse", BACKOFF, True)
     yield Case("403 of a firewall, HTML", refuse(403, "", b"<html>blocked</html>"), "BadResponse", BACKOFF, True)
     yield Case("200 of a portal, HTML", fault(lambda: faults.raw_answer(_PORTAL)), "BadResponse", BACKOFF, True)
+    yield Case("200 of a default site, no body", fault(lambda: faults.raw_answer(_SITE)), "BadResponse", BACKOFF, True)
     for status, code in ((400, "LogStoreWithoutShard"), (404, "ShardNotExist")):
         yield Case(f"{status} {code}", refuse(status, code), code, BACKOFF, may_have_been_stored=True)
     for code in ("Unauthorized", "SignatureNotMatch"):
@@ -87,6 +88,7 @@ def _answers() -> Iterator[Case]:
 
 
 _PORTAL = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 20\r\n\r\n<html>welcome</html>"
+_SITE = b"HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Length: 0\r\n\r\n"
 
 _PERMANENT = (
     (401, "InvalidAccessKeyId"),
@@ -125,6 +127,7 @@ def _network() -> Iterator[Case]:
     yield Case(
         "half a status line", fault(lambda: faults.half_answer(0.05)), "RequestError", BACKOFF, True, stored=True
     )
+    yield Case("half a head", fault(lambda: faults.half_answer(0.9)), "RequestError", BACKOFF, True, stored=True)
     yield Case("an answer that is not HTTP", fault(faults.raw_answer), "RequestError", BACKOFF, True)
     yield Case(
         "no answer in time", fault(lambda: faults.delay(1.5, stored=True)), "SocketTimeout", BACKOFF, True, stored=True

@@ -193,16 +193,6 @@ def test_a_name_that_does_not_resolve_is_retried_and_named(server: LogHubServer)
     assert not told[0].may_have_been_stored
 
 
-def test_an_answer_cut_after_its_status_line_counts_as_the_success_that_it_says(server: LogHubServer) -> None:
-    """LogHub answers 200 only after it stored the batch: sending it again would only make duplicates."""
-    server.faults.add(faults.half_answer(0.4), times=1)
-    with producer_for(server) as producer:
-        futures, told = send_some(producer, logstore := fresh_logstore())
-    check_conservation(server, logstore, futures, told)
-    assert told[0].successful
-    assert told[0].attempt_count == 1
-
-
 def test_a_slow_server_is_waited_for(server: LogHubServer) -> None:
     """An answer that comes late, but in time, is a success at the first attempt."""
     server.faults.add(faults.delay(0.3), times=1)
