@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import locale
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -60,6 +61,12 @@ def test_the_date_is_english_whatever_the_locale() -> None:
             assert http_date(datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC)) == "Wed, 06 May 2026 07:08:09 GMT"
     finally:
         locale.setlocale(locale.LC_TIME, before)
+
+
+def test_each_day_and_month_has_its_name() -> None:
+    """A date that is not one is refused: of one wrong name all logs of that day or month would be."""
+    days = [datetime(2026, 1, 1, 23, 59, 58, tzinfo=UTC) + timedelta(days=number) for number in range(366)]
+    assert [http_date(day) for day in days] == [format_datetime(day, usegmt=True) for day in days]
 
 
 def test_a_signing_key_shows_no_secret() -> None:

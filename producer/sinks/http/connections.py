@@ -23,7 +23,6 @@ import socket
 import struct
 import sys
 import threading
-from contextlib import suppress
 from functools import cache
 from time import monotonic
 from types import TracebackType
@@ -32,13 +31,13 @@ from typing import Any, Self
 import requests.adapters
 from urllib3 import HTTPConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection
-from urllib3.exceptions import HTTPError
-from urllib3.util.connection import allowed_gai_family
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError
 
 from ...tls import closed_if_it_fails
 from .answers import FIRST, MOST_OF_AN_ANSWER, Received, Response, receive
 from .at_once import exchange_at_once, looks_quiet
-from .watchdog import guard, lend, take_back
+from .names import addresses_of, is_address
+from .watchdog import guard, lend, take_back, time_left
 
 # How a kernel is told for how long to wait on a socket; None where that may be another way.
 _TIMEVAL = struct.Struct("@ll") if sys.platform == "linux" and sys.maxsize > 2**32 else None
@@ -162,10 +161,12 @@ class Followed:
         """A socket to the first address that answers. All share the time, which urllib3 would give to each of them."""
         host, timeout = self._dns_host, self.timeout
         direct = super()._new_conn.__func__ is HTTPConnection._new_conn  # type: ignore[misc]  # SOCKS has its own
-        addresses = _addresses(host, self.port) if direct and isinstance(timeout, int | float) else []
-        if len(addresses) < 2:
+        if not direct or not isinstance(timeout, int | float) or is_address(host.strip("[]")):
             return super()._new_conn()  # type: ignore[misc]
         end = monotonic() + timeout
+        addresses = self._resolved(host, end)
+        if not addresses:
+            return super()._new_conn()  # type: ignore[misc]
         try:
             while True:
                 self._dns_host = addresses.pop(0)
@@ -180,6 +181,19 @@ class Followed:
                     return sock
         finally:
             self._dns_host, self.timeout = host, timeout
+
+    def _resolved(self, host: str, end: float) -> list[str]:
+        """The addresses of a host; none if it is no name, which others tell."""
+        try:
+            return addresses_of(host, self.port, lambda: min(end - monotonic(), time_left()))
+        except TimeoutError as error:
+            raise ConnectTimeoutError(self, str(error)) from error
+        except socket.gaierror as error:
+            raise NameResolutionError(host, self, error) from error  # type: ignore[arg-type]
+        except OSError as error:
+            raise NewConnectionError(self, str(error)) from error  # type: ignore[arg-type]
+        except UnicodeError:
+            return []
 
     def exchange(
         self, method: str, target: str, head: bytes, body: bytes, timeout: float, most: int = MOST_OF_AN_ANSWER
@@ -242,14 +256,6 @@ def _holds_more(sock: Any) -> bool:
     layers = [getattr(sock, name, None) for name in ("sslobj", "connection", "socket")]  # pyOpenSSL's: a connection
     held = [layer.pending() for layer in (sock, *layers) if hasattr(layer, "pending")]
     return any(held) or bool(incoming and incoming.pending)
-
-
-def _addresses(host: str, port: int) -> list[str]:
-    """Those of a host; none if they are not to be found, which others tell."""
-    with suppress(OSError, UnicodeError):
-        found = socket.getaddrinfo(host.strip("[]"), port, allowed_gai_family(), socket.SOCK_STREAM)
-        return list(dict.fromkeys(str(place[0]) for *_, place in found))
-    return []
 
 
 class Idle:

@@ -10,7 +10,6 @@ An attempt ends within its limit (``http.attempt_timeout_ms``) from its first st
 from __future__ import annotations
 
 import http.client
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +24,7 @@ from .answers import MOST_OF_AN_ANSWER, Received
 from .authorities import authorities_of
 from .connections import FollowedAdapter, Outgoing, Sent
 from .failures import error_of_exception, error_of_limit, request_id_of
+from .names import is_address
 from .proxies import place_of, proxies_for, through
 from .silence import Silence
 from .watchdog import Watchdog
@@ -73,19 +73,10 @@ def target_of(project: str, endpoint: str) -> Target:
     """A host name gets the project in front; with an address, or localhost, only the ``Host`` header has it."""
     parts = urlsplit(endpoint)
     host = f"{project}.{parts.netloc}"
-    if _is_address(parts.hostname or ""):
+    name = parts.hostname or ""
+    if name == "localhost" or is_address(name):
         return Target(endpoint, host)
     return Target(f"{parts.scheme}://{host}", host)
-
-
-def _is_address(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

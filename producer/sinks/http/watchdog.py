@@ -89,6 +89,12 @@ def take_back() -> None:
         watch.watchdog.release(watch)
 
 
+def time_left() -> float:
+    """How long the attempt that this thread makes may still take, seconds; without end where it makes none."""
+    watch: Watch | None = getattr(_here, "watch", None)
+    return math.inf if watch is None else watch.watchdog.time_left(watch)
+
+
 class Watchdog:
     """See the module. Its thread starts with the first attempt, and ends after :meth:`close` and the last one.
 
@@ -113,6 +119,10 @@ class Watchdog:
         """To watch the attempt that this thread makes within a ``with`` block."""
         end = self._clock.monotonic() + self._limit
         return Watch(self, end if end < self._end else self._end)
+
+    def time_left(self, watch: Watch) -> float:
+        """How long an attempt may still take, seconds."""
+        return watch.end - self._clock.monotonic()
 
     def hurry(self, end: Deadline) -> None:
         """No attempt goes on beyond this, of those that are made and those that come."""
