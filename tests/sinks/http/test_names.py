@@ -178,3 +178,20 @@ def test_addresses_that_nobody_came_for_are_forgotten(resolver: Hanging, monkeyp
     now[0] += 61
     assert names.addresses_of("localhost", 9, lambda: PATIENCE)
     assert not names._asked
+
+
+def test_who_waits_for_a_name_looks_at_the_time_and_waits_on(
+    resolver: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For as long as there is some left, however many looks that takes."""
+    monkeypatch.setattr(names, "_LOOK_AGAIN", 0.001)
+    looks = list[int]()
+
+    def left() -> float:
+        looks.append(1)
+        if len(looks) == 9:
+            resolver.let_go.set()
+        return 0.5
+
+    assert names.addresses_of(_HOST, 9, left) == ["127.0.0.1"]
+    assert len(looks) >= 9
