@@ -132,6 +132,7 @@ _RECORDS = {
     "integrations: loguru": 40_000,
     "integrations: opentelemetry": 30_000,
     "python_sdk: logging": 10_000,
+    "otlp: records": 20_000,
     "without LogHub: FileHandler": 60_000,
     "without LogHub: structlog": 60_000,
     "without LogHub: loguru": 20_000,
@@ -148,9 +149,9 @@ def _integrations() -> Iterator[Case]:
         runs=runs,
         against="python_sdk: logging",
         most_rounds=3,
-        note="`python_sdk: logging` is its `QueuedLogHandler`. What runs without LogHub writes the same fields into a "
-        "file: `FileHandler` of the standard library, structlog its JSON by `WriteLoggerFactory`, loguru its text with "
-        "`enqueue=True`.",
+        note="`python_sdk: logging` is its `QueuedLogHandler`, `otlp: records` OpenTelemetry's OTLP exporter "
+        "behind its batching processor. What runs without LogHub writes the same fields into a file: `FileHandler` of "
+        "the standard library, structlog its JSON by `WriteLoggerFactory`, loguru its text with `enqueue=True`.",
     )
     yield Case(
         id="integrations-latency",

@@ -77,7 +77,7 @@ PEERS: dict[str, Peer] = {
     "otlp": Peer(
         title="opentelemetry-sdk with OTLP/HTTP",
         package="opentelemetry-sdk",
-        ways=("emit",),
+        ways=("emit", "records"),
         command=_module("otlp"),
     ),
 }

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 Log = dict[str, str]
+#: Of the records of logging libraries, whose fields a log is.
+MESSAGE = "request served"
 
 #: Different logs of a shape; a client sends them over and over. A prime number: where logs and streams both go in turn,
 #: each stream gets all of them, rather than the few that compress to nothing.

@@ -15,6 +15,7 @@ from producer.wire.speed import TWIN
 
 from . import installation, peers
 from .cases import Run
+from .catalogue import all_cases
 from .clients.protocol import QUANTILES, Job
 from .peers import PEERS, Client, broker, prepare
 from .programs import ClientProgram, ProgramError
@@ -100,6 +101,26 @@ def test_a_peer_takes_latencies_at_a_rate_and_shares_the_logs_among_threads(
         assert taken == sorted(taken)
     assert answer.send_seconds[0] < answer.ack_seconds[0]
     assert 0.01 < answer.ack_seconds[0] < _LINGERED
+
+
+@pytest.mark.parametrize(("name", "way"), [("python_sdk", "logging"), ("otlp", "records")])
+def test_what_stands_beside_an_integration_has_a_rate_and_the_time_of_a_call(
+    name: str, way: str, reasons: dict[str, str], addresses: dict[str, str], port: int
+) -> None:
+    """One row of `make bench` each: the logs arrive at the rate that was asked for, and each call was timed."""
+    line = f"{name}: {way}"
+    cases = all_cases()
+    assert line in cases["integrations"].runs
+    assert line in cases["integrations-latency"].runs
+    must_run(name, reasons)
+    take_counts(port)
+    job = tiny(way, addresses["null"], rate=COUNT)
+    with Client(name) as client:
+        answer = client.run(job, deadline=PATIENCE)
+    check(Run(client=name, way=way, count=COUNT), answer, take_counts(port))
+    assert len(answer.send_seconds) == len(QUANTILES)
+    assert answer.send_seconds == sorted(answer.send_seconds)
+    assert answer.seconds > COUNT / job.rate / 2
 
 
 def answering(code: str) -> tuple[str, ...]:

@@ -18,10 +18,8 @@ from typing import Any
 
 from producer import Producer, ProjectConfig
 
-from ..shapes import Log, logs_of, streams_of
+from ..shapes import MESSAGE, Log, logs_of, streams_of
 from .protocol import Answer, Job, paced, quantiles_of, serve, timed
-
-MESSAGE = "request served"
 
 #: Logs one record, or scrapes once; how many are known to have come through, once all have been waited for.
 Front = tuple[Callable[[Log], object], Callable[[], int]]

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..shapes import logs_of
-from .integrations import MESSAGE, Front, logger_of, scraping, serve_fronts
+from ..shapes import MESSAGE, logs_of
+from .integrations import Front, logger_of, scraping, serve_fronts
 from .protocol import Job
 
 _FORMAT = (

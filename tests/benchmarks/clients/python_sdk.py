@@ -21,7 +21,7 @@ from typing import Any
 
 from aliyun.log import LogClient, LogItem, PutLogsRequest, QueuedLogHandler
 
-from ..shapes import Log, logs_of, streams_of
+from ..shapes import MESSAGE, Log, logs_of, streams_of
 from .protocol import Answer, Job, in_threads, paced, quantiles_of, serve, timed
 
 LOGS_A_CALL = 1000
@@ -126,10 +126,10 @@ def with_logging(job: Job) -> Answer:
     def run() -> int:
         if job.rate:
             one = len(logs)
-            taken.extend(paced(job.count, job.rate, lambda n: logger.info("request served", extra=logs[n % one])))
+            taken.extend(paced(job.count, job.rate, lambda n: logger.info(MESSAGE, extra=logs[n % one])))
         else:
             for log in islice(cycle(logs), job.count):
-                logger.info("request served", extra=log)
+                logger.info(MESSAGE, extra=log)
         handler.stop()
         return sum(handler.delivered)
 
