@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import configparser
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from producer.agent.units import UNITS, unit
 from producer.cli import main
+from tests.programs import need
 
 
 def test_each_unit_runs_the_agent_with_the_file_that_was_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,10 +31,10 @@ def test_systemd_takes_its_unit(tmp_path: Path) -> None:
     assert parser["Service"]["Type"] == "notify"
     started = parser["Service"]["ExecStart"]
     assert started.endswith("producer agent --config /etc/loghub-agent/agent.toml --state /var/lib/loghub-agent")
-    if shutil.which("systemd-analyze"):
-        command = ["systemd-analyze", "verify", path]
-        verified = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-        assert (verified.returncode, verified.stderr) == (0, "")
+    need("systemd-analyze")
+    command = ["systemd-analyze", "verify", path]
+    verified = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (verified.returncode, verified.stderr) == (0, "")
 
 
 def test_a_unit_keeps_the_files_own_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

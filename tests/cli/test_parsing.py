@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +21,7 @@ from producer.ship.files.plan import PARTITION_BYTES
 from producer.ship.follow.options import INTERVAL, SETTLE
 from producer.ship.job import ACK_TIMEOUT, LOCAL_MASTER, MAX_LINE_BYTES
 from producer.ship.lines.parsers import PARSER_NAMES
+from tests.programs import need
 
 ROOT = Path(__file__).parents[2]
 
@@ -184,8 +184,7 @@ def test_zsh_and_fish_complete_commands_actions_and_options(
     shell: str, ask: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As bash does, each by itself; also the first word, and behind global options."""
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed: its completion is only looked at")
+    need(shell)
     assert main(["completion", shell]) == 0
     (tmp_path / "script").write_text(capsys.readouterr().out)
 

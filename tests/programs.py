@@ -1,0 +1,46 @@
+"""Programs of the machine without which a test would show less: shells, and what looks at a unit of systemd.
+
+``python -m tests.programs`` installs those that are missing, by Debian's packages, which needs root; ``.ci/run`` calls
+it. Elsewhere a test says what is missing, and is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+#: The commands, and Debian's package of each.
+PROGRAMS = {"fish": "fish", "zsh": "zsh", "systemd-analyze": "systemd"}
+
+
+def need(command: str) -> None:
+    """Skip the test, with a reason that says what to do, where a program of :data:`PROGRAMS` is missing."""
+    if shutil.which(command) is None:
+        pytest.skip(f"{command} is not installed: `apt-get install {PROGRAMS[command]}`, or as your system does it")
+
+
+def missing() -> list[str]:
+    """The packages of those that are not there."""
+    return [package for command, package in PROGRAMS.items() if shutil.which(command) is None]
+
+
+def install() -> None:
+    """Bring those that are missing.
+
+    :raises subprocess.CalledProcessError: they cannot be had.
+    """
+    if packages := missing():
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
+            subprocess.run(["apt-get", "-qq", *command], check=True, env=quiet, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    try:
+        install()
+    except (OSError, subprocess.CalledProcessError) as failure:
+        sys.exit(f"error: tests need {', '.join(missing())}: {failure}")
