@@ -197,7 +197,8 @@ def test_every_name_that_is_suggested_is_one() -> None:
     [
         (["ship", "--topik", "x", "a.log"], "--topik", "--topic"),
         (["ship", "--projct=b", "a.log"], "--projct", "--project"),
-        (["channel", "inspect", "--jsn", "/x"], "--jsn", "--json"),
+        (["channel", "inspect", "--outptu", "/x"], "--outptu", "--output"),
+        (["channel", "verify", "--json", "/x"], "--json", "--output"),
         (["serve", "--prot", "5"], "--prot", "--port"),
     ],
 )

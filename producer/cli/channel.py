@@ -86,7 +86,7 @@ def _directory(args: argparse.Namespace) -> str:
 
 def _inspect(args: argparse.Namespace) -> int:
     report, agents = _examine(args), _agents(args)
-    if args.json:
+    if args.output == "json":
         print(_as_json(report, agents))
     else:
         print("\n".join(_told(report, agents)))
@@ -96,7 +96,7 @@ def _inspect(args: argparse.Namespace) -> int:
 def _verify(args: argparse.Namespace) -> int:
     report, agents = _examine(args), _agents(args)
     damage = [*_damage(report), *(agent_batches.damage(agents) if agents else ())]
-    if args.json:
+    if args.output == "json":
         print(_as_json(report, agents))
     else:
         batches = f", {agent_batches.sums(agents, ' of an agent')}" if agents else ""

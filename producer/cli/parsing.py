@@ -24,6 +24,7 @@ _ELSEWHERE = {
     "--host": "--endpoint",
     "--ignore": "--exclude",
     "--jobs": "--workers",
+    "--json": "--output",
     "--processes": "--workers",
     "--regex": "--pattern",
     "--regexp": "--pattern",

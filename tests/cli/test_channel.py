@@ -96,7 +96,7 @@ def test_inspect_tells_what_is_there_and_changes_nothing(run: Run, directory: Pa
     assert "53, " in out
     assert "segments    3, " in out
     assert "which has ended" in out
-    code, out, _ = run("inspect", directory, "--json")
+    code, out, _ = run("inspect", directory, "--output", "json")
     report = json.loads(out)
     assert (code, report["events"], report["in_use"], report["lost_events"]) == (0, 53, False, 0)
     assert content_of(directory) == before

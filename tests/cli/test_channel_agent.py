@@ -53,7 +53,7 @@ def test_inspect_counts_the_events_in_the_batches(run: Run, directory: Path) -> 
     code, out = run("inspect", directory)
     assert code == 0
     assert "agent       4 batches with 301 events\n  source logs: 300 events wait; positions of 1 " in out
-    code, out = run("inspect", directory, "--json")
+    code, out = run("inspect", directory, "--output", "json")
     agent = json.loads(out)["agent"]
     assert (code, agent["events"], agent["positions"]) == (0, 301, {"logs/12.3.0.5.ab": 5000})
     assert _content(directory) == before
@@ -66,7 +66,7 @@ def test_inspect_knows_how_far_an_empty_channels_sources_came(run: Run, director
         assert taking is not None
         taking.commit()
         _, beside = run("inspect", directory)
-    _, out = run("inspect", directory, "--json")
+    _, out = run("inspect", directory, "--output", "json")
     for said in (beside, run("inspect", directory)[1]):
         assert "agent       0 batches with 0 events\n  source logs: 0 events wait; positions of 1 " in said
     assert json.loads(out)["agent"]["positions"] == {"logs/12.3.0.5.ab": 5000}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from producer.agent.units import UNITS
 from producer.cli import main
 from producer.cli.arguments import agent as agent_arguments
 from producer.cli.arguments import ship as ship_arguments
+from producer.cli.arguments.target import FORMATS
 from producer.cli.commands import COMMANDS, build_parser
 from producer.cli.completion import SHELLS
 from producer.cli.exit_codes import MEANINGS, ExitCode
@@ -138,6 +140,24 @@ def test_defaults_in_the_help_are_those_of_the_work() -> None:
     assert (here.LOCAL_MASTER, here.ACK_TIMEOUT) == (LOCAL_MASTER, ACK_TIMEOUT)
     assert (here.INTERVAL, here.SETTLE) == (INTERVAL, SETTLE)
     assert (here.PARTITION_BYTES, here.MAX_LINE_BYTES) == (PARTITION_BYTES, MAX_LINE_BYTES)
+
+
+def test_the_form_of_what_is_shown_is_chosen_in_one_way() -> None:
+    """By ``--output``, with the same words, wherever rows or a report are printed: no command has a flag of its own."""
+    parsers = dict[str, argparse.ArgumentParser]()
+    for name, parser in subparsers_of(build_parser(COMMANDS)).items():
+        parsers |= {name: parser} | {f"{name} {each}": of for each, of in subparsers_of(parser).items()}
+    flags = {
+        name: {flag: action for action in of._actions for flag in action.option_strings} for name, of in parsers.items()
+    }
+    assert [name for name, of in flags.items() if set(of) & {f"--{form}" for form in FORMATS}] == []
+    forms = {name: of["--output"].choices for name, of in flags.items() if "--output" in of}
+    whole = {name for name, choices in forms.items() if choices == FORMATS}
+    assert whole == {*("search", "count", "sql", "context", "tail", "pull", "projects", "logstores")} | {
+        *("channel peek", "channel export")
+    }
+    reports = {name: choices for name, choices in forms.items() if name not in whole}
+    assert reports == dict.fromkeys(("channel inspect", "channel verify"), ("table", "json"))
 
 
 def test_version_has_a_short_form(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from ..parsing import add_action, positive_integer, seconds, set_examples
-from .target import WHERE, add_output, add_target
+from .target import WHERE, add_output, add_output_of_report, add_target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,11 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inspect = _add_channel_action(
         actions, "inspect", "show what is in it: events, age, segments, damage; change nothing"
     )
-    inspect.add_argument("--json", action="store_true", help="for programs")
     verify = _add_channel_action(
         actions, "verify", "check every record; exit code 1 if something is damaged; change nothing"
     )
-    verify.add_argument("--json", action="store_true", help="for programs")
+    for report in (inspect, verify):
+        add_output_of_report(report)
     peek = _add_channel_action(actions, "peek", "print the first logs in it; change nothing")
     peek.add_argument("-n", "--limit", type=positive_integer, default=10, metavar="N", help="default: %(default)s")
     export = _add_channel_action(actions, "export", "print all logs in it; change nothing")
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=seconds, metavar="SECONDS", help="stop after this long, and keep the rest; default: no limit"
     )
     set_examples(inspect, "producer channel inspect /var/lib/app/channel")
-    set_examples(verify, "producer channel verify --json /var/lib/app/channel")
+    set_examples(verify, "producer channel verify --output json /var/lib/app/channel")
     set_examples(peek, "producer channel peek /var/lib/app/channel", "producer channel peek DIR -n 100 --output jsonl")
     set_examples(export, "producer channel export /var/lib/app/channel > left.jsonl")
     set_examples(mend, "producer channel repair /var/lib/app/channel")

@@ -22,6 +22,13 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_output_of_report(parser: argparse.ArgumentParser) -> None:
+    """Add in which form a report is printed, which is no row."""
+    parser.add_argument(
+        "-o", "--output", choices=("table", "json"), default="table", help="json is for programs (%(default)s)"
+    )
+
+
 def add_target(parser: argparse.ArgumentParser, *, project: bool = True, logstore: bool = True) -> Any:
     """Add them.
 
