@@ -23,13 +23,18 @@ LOGSTORE = "app-log"
 class Ended:
     """A process that has ended.
 
-    :ivar seconds: how long it ran.
+    :ivar at: when it ended, by the monotonic clock, seconds.
     """
 
     returncode: int
     stdout: str
     stderr: str
-    seconds: float
+    at: float
+
+    @property
+    def exit_seconds(self) -> float:
+        """How long it took to exit, from when it said ``exits_at=`` with the monotonic clock in milliseconds."""
+        return self.at - self.said("exits_at") / 1000
 
     @property
     def words(self) -> list[str]:
@@ -68,7 +73,6 @@ class Child:
         environment: dict[str, str],
         python: str = sys.executable,
     ) -> None:
-        self._started = time.monotonic()
         command = [python, str(PROGRAMS / program), *map(str, arguments)]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -100,7 +104,7 @@ class Child:
             self.process.kill()
             stdout, stderr = self.process.communicate()
             raise AssertionError(f"it did not end within {timeout} s:\n{stdout}\n{stderr}") from None
-        return Ended(self.process.returncode, stdout, stderr, time.monotonic() - self._started)
+        return Ended(self.process.returncode, stdout, stderr, time.monotonic())
 
 
 def messages(server: LogHubServer) -> list[str]:

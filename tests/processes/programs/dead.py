@@ -10,6 +10,7 @@ import atexit
 import logging
 import os
 import sys
+import time
 
 from common import LOGSTORE, PROJECT, new_producer
 
@@ -36,3 +37,4 @@ for producer in producers:
 if mode == "interrupted":
     # Handlers run last in, first out: this one says that the drain, which was registered before, is next.
     atexit.register(print, "exiting", flush=True)
+print(f"exits_at={int(time.monotonic() * 1000)}", flush=True)
