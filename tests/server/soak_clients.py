@@ -1,4 +1,4 @@
-"""The calls of the official clients of Go and Java against the embedded server, as protocol.md tells them.
+"""The calls of the official CLI and clients of Go and Java against the embedded server, as protocol.md tells them.
 
 A part of ``make soak``: it takes Go, and a JDK with Maven, and what these download; a minute each, the first time. The
 programs are in ``clients``, and are built into ``.bench``.
@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from .test_official_calls import CLIENTS, documented
 
 # No other program's, so that its port 80 is free; not every system has it.
 _ADDRESS = "127.0.77.1"
+_CLI = "aliyun-log-cli==0.2.10"
 
 
 def _built(name: str, command: list[str]) -> Path:
@@ -56,6 +58,19 @@ def test_the_clients_of_go_can_do_what_the_documentation_says(version: str) -> N
         proxy = {"http_proxy": server.endpoint, "HTTP_PROXY": server.endpoint}
         command = [str(program), server.access_key_id, server.access_key_secret, version]
         assert documented("Go") == _outcomes(command, **proxy)
+
+
+@pytest.mark.timeout(2 * PATIENCE)
+def test_the_official_cli_can_do_what_the_documentation_says(tmp_path: Path) -> None:
+    """Each command that has to do with logs does what it is for, or is refused as told."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "TARGET", _CLI]
+    program = [sys.executable, "-W", "ignore", str(CLIENTS / "cli" / "calls.py")]
+    packages = _built("cli", pip)
+    with LogHubServer(auto_create=False) as server:
+        proxy = {"http_proxy": server.endpoint, "HTTP_PROXY": server.endpoint}
+        paths = {"PYTHONPATH": str(packages), "HOME": str(tmp_path)}  # where it keeps a log
+        keys = [server.access_key_id, server.access_key_secret]
+        assert documented("CLI") == _outcomes([*program, *keys, str(tmp_path)], **proxy, **paths)
 
 
 @pytest.mark.timeout(2 * PATIENCE)
