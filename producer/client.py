@@ -28,7 +28,7 @@ from .futures import SendFuture
 from .metrics import Stats
 from .numbering import SequenceKey
 from .patience import waiting_at_most
-from .records import StreamKey
+from .records import LogItem, StreamKey
 from .results import Callback
 from .signals import install_signal_handlers
 from .stream import Log, Stream, arrow_sending, use_compiled_send
@@ -246,6 +246,9 @@ class Producer:
     def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]:
         if callback is not None:
             _check_callback(callback)
+        if isinstance(logs, Mapping | LogItem | str):
+            kind = type(logs).__qualname__
+            raise InvalidArgumentError(f"send_many takes a list of logs or an iterator, got {kind}: send takes one log")
         pipeline = self._pipeline or self._make_pipeline()
         return pipeline.accept_pieces(self._pieces(key, logs), callback)
 

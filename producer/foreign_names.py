@@ -135,7 +135,10 @@ ELSEWHERE: dict[str, str] = {
     "LogHubSink": "from loghub.integrations.loguru import LogHubSink",
     "QueuedLogHandler": "it is LogHubHandler here: from loghub.integrations.logging import LogHubHandler",
     "Config": "it is ProducerConfig here, and where to is a ProjectConfig: see docs/migration.md",
-    "LogClient": "it is Producer here, made with a ProjectConfig: see docs/migration.md",
+    **dict.fromkeys(
+        ("LogClient", "LogProducer", "KafkaProducer", "SerializingProducer"),
+        "it is Producer here, made with a ProjectConfig: see docs/migration.md",
+    ),
     "PutLogsRequest": "it is producer.send(project, logstore, {...}) here: see docs/migration.md",
 }
 

@@ -78,6 +78,8 @@ def _memory(block: Any) -> bytes | memoryview:
         return memoryview(block).cast("B")
     except (TypeError, ValueError) as error:  # ValueError: it was released
         why = "text.encode() makes bytes of it" if isinstance(block, str) else error
+        if hasattr(block, "read"):
+            why = "read() gives the bytes of a file opened with mode 'rb'"
         raise InvalidArgumentError(
             f"block: must be bytes, or contiguous memory of bytes, got {type(block).__qualname__}: {why}"
         ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import math
 import time
 import traceback
@@ -14,6 +15,7 @@ import pytest
 
 from producer import (
     EnvironmentCredentials,
+    FileChannel,
     HttpConfig,
     LogItem,
     MemoryChannel,
@@ -123,6 +125,14 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("callback by its place", lambda: bound("send_many", [], print), "callback=...: got <built-in"),
     ("topic of a stream", lambda: called("stream", "shop", "app-log", "web"), "topic=...: got 'web' beside them"),
     ("text for lines", lambda: bound("send_lines", "a"), "got str: text.encode() makes bytes of it"),
+    ("an open file for lines", lambda: bound("send_lines", io.StringIO("a")), "read() gives the bytes of a file"),
+    (
+        "one log for many",
+        lambda: bound("send_many", {"n": 1}),
+        "send_many takes a list of logs or an iterator, got dict",
+    ),
+    ("text for a log", lambda: sent("hello"), "got str; such as {'message': ...}"),
+    ("a switch for fsync", lambda: FileChannel("never-made", fsync=True), 'must be "commit", "os" or seconds above 0'),
     ("text for a timeout", lambda: waited("5"), "timeout: must be None or seconds"),
     ("malformed logstore", lambda: sent({}, logstore="App_Log"), "logstore: must be lower-case letters"),
     ("unknown project", lambda: sent({}, project="shpo", known=True), "(did you mean 'shop'?)"),
@@ -132,7 +142,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("nanoseconds", lambda: sent(LogItem({}, time.time_ns())), "this looks like nanoseconds: divide by 1000000000"),
     ("no time", lambda: sent(LogItem({}, math.nan)), "time: must be a number of seconds since 1970"),
     ("a naive datetime", lambda: sent(LogItem({}, datetime(2026, 1, 2))), "needs a time zone, such as"),
-    ("text for a time", lambda: sent(LogItem({}, "now")), "time: must be a number of seconds"),  # type: ignore[arg-type]
+    ("text for a time", lambda: sent(LogItem({}, "now")), "(or a datetime with a time zone), got 'now'"),  # type: ignore[arg-type]
 ]
 
 
@@ -170,6 +180,7 @@ def test_a_method_that_is_elsewhere_is_told(name: str, sentence: str) -> None:
         ("LogHubServer", "from loghub.testing import LogHubServer"),
         ("LogHubHandler", "from loghub.integrations.logging import LogHubHandler"),
         ("LogClient", "docs/migration.md"),
+        ("LogProducer", "it is Producer here"),
     ],
 )
 def test_a_name_that_is_imported_from_elsewhere_is_told(name: str, sentence: str) -> None:

@@ -52,14 +52,16 @@ class Parser(argparse.ArgumentParser):
         """As the base class does; what is left over is told by the command that it was given to."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
-            self._of(found).error(f"{rest[0]!r} is one argument too many")
+            parser = self._of(found)
+            parser.error(f"{rest[0]!r} is one argument too many{parser._as_a_file(rest[0])}")
         return found
 
-    def _of(self, found: argparse.Namespace) -> argparse.ArgumentParser:
+    def _of(self, found: argparse.Namespace) -> Parser:
         """The parser of the command, or action, that was asked for."""
-        parser: argparse.ArgumentParser = self
+        parser = self
         for word in ("command", "action"):
-            parser = subparsers_of(parser).get(str(getattr(found, word, None)), parser)
+            below = subparsers_of(parser).get(str(getattr(found, word, None)))
+            parser = below if isinstance(below, Parser) else parser
         return parser
 
     def _check_options(self, arguments: Sequence[str]) -> None:
@@ -86,6 +88,8 @@ class Parser(argparse.ArgumentParser):
         what = "no such command" if isinstance(action, argparse._SubParsersAction) else "no such choice"
         known = [str(choice) for choice in action.choices]
         hint = did_you_mean(str(value), known) or self._as_a_file(str(value)) or f"; choose from {', '.join(known)}"
+        if value in ("run", "start") and "--config" in self._option_string_actions:
+            hint = f"; without one it runs: {self.prog} --config FILE"
         raise argparse.ArgumentError(action if action.option_strings else None, f"{what} {value!r}{hint}")
 
     def _as_a_file(self, value: str) -> str:
@@ -96,8 +100,10 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, in one line, and where the help is; the exit code is 2."""
-        if message == "the following arguments are required: ACTION":
-            message += f", one of {', '.join(subparsers_of(self))}"
+        missing = message.removeprefix("the following arguments are required: ")
+        choices = next((action.choices for action in self._actions if missing in (action.dest, action.metavar)), None)
+        if missing != message and " " not in missing and choices:
+            message += f", one of {', '.join(choices)}"
         end = "" if message.endswith("?") else ";"
         self.exit(2, f"{self.prog}: {message}{end} see {self.prog} --help\n")
 

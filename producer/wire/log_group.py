@@ -209,7 +209,8 @@ def _parts_of(log: object, now: int, nanos: int) -> tuple[Iterable[tuple[str, An
     elif isinstance(log, Mapping):
         start, pairs = _time.field(now), _items_of(log)
     else:
-        raise InvalidArgumentError(f"a log must be a mapping or a LogItem, got {type(log).__qualname__}")
+        example = "; such as {'message': ...}" if isinstance(log, str) else ""
+        raise InvalidArgumentError(f"a log must be a mapping or a LogItem, got {type(log).__qualname__}{example}")
     return pairs, start, b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
 
 

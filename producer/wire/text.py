@@ -97,7 +97,9 @@ def _check_range(name: str, value: object, highest: int) -> None:
 
 
 def _unit_of(name: str, value: object) -> str:
-    """What may be meant by a time that is too large."""
+    """What may be meant by a time that is too large, or text."""
+    if name == "time" and isinstance(value, str):
+        return " (or a datetime with a time zone)"
     if name == "time" and isinstance(value, Integral):
         for unit, factor in (("milliseconds", 10**3), ("microseconds", 10**6), ("nanoseconds", 10**9)):
             if 10**9 <= int(value) // factor <= MAX_TIME:

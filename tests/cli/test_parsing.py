@@ -47,7 +47,10 @@ def ended(*arguments: str) -> int:
         (["channel", "inspct", "x"], "producer channel: no such command 'inspct': did you mean inspect? see"),
         (["agent", "unit", "sytemd"], "no such choice 'sytemd': did you mean systemd? see"),
         (["serve", "more"], "producer serve: 'more' is one argument too many; see producer serve --help"),
-        (["agent", "check", "a.toml"], "producer agent check: 'a.toml' is one argument too many; see producer agent"),
+        (
+            ["agent", "check", "a.toml"],
+            "producer agent check: 'a.toml' is one argument too many; a file is given by --config a.toml",
+        ),
         (["agent", "a.toml"], "producer agent: no such command 'a.toml'; a file is given by --config a.toml; see"),
         (["agent", "a.properties"], "a file is given by --flume a.properties; see producer agent --help"),
         (["send", "hello", "--time", "1700000000"], "producer send: unknown flag --time: did you mean --timeout? see"),
@@ -55,6 +58,11 @@ def ended(*arguments: str) -> int:
         (["tail", "-n", "\u00b2"], "argument -n/--lines: must be an integer, at least 0, got \u00b2; see"),
         (["create"], "required: project or logstore; see producer create --help"),
         (["channel"], "required: ACTION, one of inspect, verify,"),
+        (["completion"], "required: shell, one of bash, zsh, fish; see producer completion --help"),
+        (
+            ["agent", "run", "--config", "a.toml"],
+            "no such command 'run'; without one it runs: producer agent --config FI",
+        ),
         (["serve", "--port", "0x1"], "argument --port: must be an integer, at least 0, got 0x1; see"),
         (["serve", "--zzzz"], "producer serve: unknown flag --zzzz; see producer serve --help"),
         (["check", "--timeout", "inf"], "producer check: argument --timeout: must be a number above 0, got inf; see"),

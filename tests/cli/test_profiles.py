@@ -81,6 +81,7 @@ def test_the_profile_local_is_what_serve_listens_on(config_file: Path) -> None:
         ("x = = 'hush'", "is no TOML"),
         ("[prod]", "a profile is a table [profiles.prod]"),
         ('profil = "prod"', "profil means nothing here: did you mean profile?"),
+        ('profile = "prod"', "there is no such profile; there is only local"),
         ('profile = "x"\n[profiles.prod]', 'profile = "x": there is no such profile; there are local, prod'),
         ("profiles = 1", "a profile is a table such as [profiles.prod]"),
         ('profile = "prd"\n[profiles.prod]', "no such profile: did you mean prod?"),

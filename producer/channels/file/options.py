@@ -48,7 +48,7 @@ class FileChannelOptions:
         if self.checkpoint_interval is not None:
             self._seconds("checkpoint_interval", least=0.001)
         if self.fsync not in ("commit", "os"):
-            if isinstance(self.fsync, str):
+            if isinstance(self.fsync, str | bool):
                 raise ConfigError("fsync", 'must be "commit", "os" or seconds above 0', self.fsync)
             self._seconds("fsync", least=0.001)
         for name in ("dual_checkpoints", "admit_larger"):
