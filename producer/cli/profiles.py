@@ -161,7 +161,10 @@ def _profile(name: str | None, path: Path | None) -> dict[str, str]:
     if name is None:
         return {}
     if name not in profiles:
-        hint = did_you_mean(name, list(profiles)) or f"; there {'are' if len(profiles) > 1 else 'is only'} {', '.join(profiles)}"
+        hint = (
+            did_you_mean(name, list(profiles))
+            or f"; there {'are' if len(profiles) > 1 else 'is only'} {', '.join(profiles)}"
+        )
         said = f"--profile {name}: {path}" if asked else f'{path}: profile = "{own}"'
         raise UsageError(f"{said}: there is no such profile{hint}")
     return _checked(profiles[name], f"{path}: profile {name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -132,6 +133,28 @@ def test_web_application_delivers_what_it_accepted_when_it_stops(
     process.send_signal(signal.SIGTERM)
     process.wait(30)
     assert _fields(server, "n") == Counter(map(str, range(50)))
+
+
+def test_web_application_delivers_its_log_from_dictconfig_when_it_stops(
+    serve: Serve, server: LogHubServer, tmp_path: Path
+) -> None:
+    """uvicorn ends by the signal, without exit functions; what the lifespan flushes has arrived."""
+    where = {"endpoint": server.endpoint, "project": PROJECT, "logstore": LOGSTORE, "config": {"linger_ms": 60_000}}
+    handlers = {
+        "loghub": {"class": "loghub.integrations.logging.LogHubHandler", **where},
+        "console": {"class": "logging.StreamHandler"},
+    }
+    configuration = tmp_path / "logging.json"
+    root = {"level": "INFO", "handlers": [*handlers]}
+    configuration.write_text(
+        json.dumps({"version": 1, "disable_existing_loggers": False, "handlers": handlers, "root": root})
+    )
+    process, address = serve("uvicorn", "--port", "0", "--log-config", str(configuration), "fastapi_lifespan:app")
+    until(lambda: _answers(address))
+    requests.get(f"{address}/last", timeout=10)
+    process.send_signal(signal.SIGTERM)
+    process.wait(30)
+    assert any("GET /last" in message for message in _fields(server, "message"))
 
 
 def _answers(address: str) -> bool:
