@@ -391,7 +391,7 @@ class BatchChannel:
             positions.putting(position)
         try:
             with self.channel.transaction() as transaction:
-                transaction.put(write_batch(batch, 0 if position is None else positions.end(position.name)))
+                transaction.put(write_batch(batch, 0 if position is None else positions.start(position)))
                 self._finish(transaction, deadline, stop)
         except BaseException as error:
             if position is not None:

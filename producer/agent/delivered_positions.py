@@ -13,22 +13,22 @@ source goes on at 2, and what lies behind 4 need not be put again.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from bisect import insort
 from collections.abc import Iterable
 from typing import Protocol
 
 from ..clock import Clock
+from ..errors import ChannelError
 from ..interfaces import Event, Notes
 from .batch import EventBatch, Position
 from .event_format import position_of, start_of
-from .positions import PREFIX
+from .positions import MOST_NOTED, PREFIX, of_name
 from .ranges import Ranges, parse_ranges
 
 #: Positions are noted so often, seconds.
 NOTE_INTERVAL = 1.0
-#: Stretches that are noted of one name, at most: what lies in others may come twice.
-_MOST_NOTED = 1000
 
 
 class OwnNotes(Notes, Protocol):
@@ -89,6 +89,9 @@ class DeliveredPositions:
         with self._lock:
             return list(self._put)
 
+    def start(self, position: Position) -> int:
+        return self.end(position.name)
+
     def putting(self, position: Position) -> None:
         name, end, _ = position
         with self._lock:
@@ -98,7 +101,7 @@ class DeliveredPositions:
     def put(self, position: Position, sequence: int | None) -> None:  # noqa: ARG002  # the protocol's
         name, end, _ = position
         with self._lock:
-            _of(self._put, name).add(self._end(name), end)
+            of_name(self._put, name).add(self._end(name), end)
 
     def failed(self, position: Position) -> None:
         name, end, _ = position
@@ -109,23 +112,27 @@ class DeliveredPositions:
         name, end, _ = position
         with self._lock:
             self._have_delivered(name, self._end(name), end)
-            _of(self._put, name).add(self._end(name), end)
+            of_name(self._put, name).add(self._end(name), end)
+            due = self._clock.monotonic() >= self._next_note
+        if due:  # its sink may deliver nothing for long
+            with contextlib.suppress(ChannelError):  # the batch is where it belongs; the next note has this as well
+                self.flush()
 
     def elsewhere(self, name: str, ranges: Ranges) -> None:
         with self._lock:
             for start, end in ranges:
                 self._have_delivered(name, start, end)
-                _of(self._put, name).add(start, end)
+                of_name(self._put, name).add(start, end)
 
     def found(self, prefix: str) -> dict[str, Ranges]:
         with self._lock:
             return {name: self._found.pop(name) for name in list(self._found) if name.startswith(prefix)}
 
-    def again(self, name: str, start: int, end: int) -> None:
+    def again(self, name: str, start: int, end: int, safe: int | None) -> None:  # noqa: ARG002  # the protocol's
         with self._lock:
             if self._end(name) > start:
                 self._put[name].remove(start, end)
-                _of(self._delivered, name).remove(start, end)
+                of_name(self._delivered, name).remove(start, end)
                 self._dirty.add(name)
                 self._taken_back.add(name)
             due = set(self._taken_back)
@@ -150,7 +157,7 @@ class DeliveredPositions:
         with self._lock:
             for name in [name for name in self._lost if name.startswith(prefix)]:
                 self._lost.discard(name)
-                put = self._put[name] = _of(self._delivered, name).copy()
+                put = self._put[name] = of_name(self._delivered, name).copy()
                 for end, starts in self._undelivered.get(name, {}).items():
                     put.add(starts[-1], end)
 
@@ -177,7 +184,7 @@ class DeliveredPositions:
 
     def flush(self) -> None:
         with self._lock:
-            due = {name: self._delivered[name].dump(_MOST_NOTED) for name in self._dirty}
+            due = {name: self._delivered[name].dump(MOST_NOTED) for name in self._dirty}
             self._dirty.clear()
             self._next_note = self._clock.monotonic() + NOTE_INTERVAL
         try:
@@ -198,8 +205,8 @@ class DeliveredPositions:
         if position is not None and 0 <= start < position.end:
             name, end, _ = position
             insort(self._undelivered.setdefault(name, {}).setdefault(end, []), start)
-            _of(self._put, name).add(start, end)
-            _of(self._found, name).add(start, end)
+            of_name(self._put, name).add(start, end)
+            of_name(self._found, name).add(start, end)
 
     def _end(self, name: str) -> int:
         put = self._put.get(name)
@@ -210,7 +217,7 @@ class DeliveredPositions:
         return 0 if delivered is None else delivered.first
 
     def _have_delivered(self, name: str, start: int, end: int) -> None:
-        _of(self._delivered, name).add(start, end)
+        of_name(self._delivered, name).add(start, end)
         self._dirty.add(name)
 
     def _deliver(self, position: Position) -> None:
@@ -230,10 +237,3 @@ class DeliveredPositions:
         if not starts:
             del batches[end]
         return left
-
-
-def _of(known: dict[str, Ranges], name: str) -> Ranges:
-    ranges = known.get(name)
-    if ranges is None:
-        ranges = known[name] = Ranges()
-    return ranges

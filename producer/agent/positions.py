@@ -11,6 +11,10 @@ channels have. There are two kinds of channel:
   within the last second may come twice after a death. Sinks side by side, and memory that was lost before what had been
   spilled, leave gaps: so what was delivered is kept as :class:`~.ranges.Ranges`, as is what the channel holds when it
   is opened, and only the gaps are read again: see :mod:`.delivered_positions`.
+
+Where each batch goes to one of several channels, and some of these forget, one that keeps its events notes which
+stretches it was given behind what is safe, as in ``9 0 6-9``: it has 6 to 9, up to 6 somebody else has it, or had. It
+tells the others when it is opened, for what they have not noted yet.
 """
 
 from __future__ import annotations
@@ -21,11 +25,13 @@ from typing import Protocol
 
 from ..interfaces import Event, Notes
 from .batch import EventBatch, Position
-from .event_format import position_of
-from .ranges import Ranges
+from .event_format import position_of, start_of
+from .ranges import Ranges, parse_ranges
 
 #: What the names of notes that are positions begin with.
 PREFIX = "position:"
+#: Stretches that are noted of one name, at most: what lies in others may come twice.
+MOST_NOTED = 1000
 
 
 class Positions(Protocol):
@@ -63,15 +69,19 @@ class Positions(Protocol):
     def passed(self, position: Position) -> None:
         """There was nothing for this channel up to there."""
 
+    def start(self, position: Position) -> int:
+        """Where a batch begins that is put next."""
+
     def found(self, prefix: str) -> dict[str, Ranges]:
-        """What a channel that forgets had when it was opened, of the source whose names begin so; told once."""
+        """What only this channel knows to have had when it was opened, of the source whose names begin so; told once."""
 
     def elsewhere(self, name: str, ranges: Ranges) -> None:
         """Another channel has found these, where each batch goes to one: this one need not have them."""
 
-    def again(self, name: str, start: int, end: int) -> None:
+    def again(self, name: str, start: int, end: int, safe: int | None) -> None:
         """What another channel had may be put into this one next, where each batch goes to one.
 
+        :param safe: up to where nothing is lost if the process dies now; None if no channel forgets.
         :raises ChannelIOError: the note that says otherwise cannot be changed.
         """
 
@@ -119,18 +129,26 @@ class KeptPositions:
         self._lock = threading.Lock()  # guards what follows; not held during I/O
         self._ends: dict[str, int] = {}
         self._newest: dict[str, int] = {}
-        self._noted = {name.removeprefix(PREFIX): int(end) for name, end in notes.items(PREFIX).items()}
+        self._noted: dict[str, int] = {}
+        #: Of names that are shared with channels that forget: the stretch that is put next, and those it was given.
+        self._next: dict[str, tuple[int, int]] = {}
+        self._given: dict[str, Ranges] = {}
+        #: Whose note has not all of the latter; and what was there when the channel was opened.
+        self._changed: set[str] = set()
+        self._found: dict[str, Ranges] = {}
+        for name, noted in notes.items(PREFIX).items():
+            self._read_note(name.removeprefix(PREFIX), noted)
         self._due: set[str] = set()
         #: Of each name how many batches are in the channel.
         self._held: dict[str, int] = {}
         #: Forgotten names with batches in the channel: the newest of these.
         self._forgotten: dict[str, int] = {}
-        self._ends.update(self._noted)
         for event in events:
             position = position_of(event)
             if position is not None and event.sequence is not None:
                 self._advance(position, event.sequence)
                 self._hold(position.name, 1)
+                self._find(position, start_of(event))
 
     def end(self, name: str) -> int:
         """See :class:`Positions`, as for those that follow."""
@@ -150,29 +168,46 @@ class KeptPositions:
         with self._lock:
             return list(self._ends)
 
+    def start(self, position: Position) -> int:
+        name, end, _ = position
+        with self._lock:
+            start, its_end = self._next.get(name, (0, 0))
+            return start if its_end == end else self._ends.get(name, 0)
+
     def putting(self, position: Position) -> None:
         pass
 
     def failed(self, position: Position) -> None:
-        pass
+        with self._lock:
+            self._next.pop(position.name, None)
 
     def put(self, position: Position, sequence: int | None) -> None:
         with self._lock:
             self._advance(position, -1 if sequence is None else sequence)
             self._hold(position.name, 1)
+            self._next.pop(position.name, None)
 
     def passed(self, position: Position) -> None:
         with self._lock:
             self._advance(position, -1)
 
-    def found(self, prefix: str) -> dict[str, Ranges]:  # noqa: ARG002  # the protocol's
-        return {}
+    def found(self, prefix: str) -> dict[str, Ranges]:
+        with self._lock:
+            found = {name: self._found.pop(name) for name in list(self._found) if name.startswith(prefix)}
+            for name, ranges in found.items():
+                for start, end in ranges:
+                    self._give(name, start, end)
+        return found
 
     def elsewhere(self, name: str, ranges: Ranges) -> None:
         pass
 
-    def again(self, name: str, start: int, end: int) -> None:
-        pass
+    def again(self, name: str, start: int, end: int, safe: int | None) -> None:
+        if safe is None:
+            return
+        with self._lock:
+            self._next[name] = start, end
+            of_name(self._given, name).add(0, safe)  # or what others have would be gaps for ever
 
     def leaving(self, batches: Iterable[EventBatch]) -> None:
         taken = set()
@@ -191,7 +226,9 @@ class KeptPositions:
                     self._hold(batch.position.name, -1)
 
     def begin(self, prefix: str) -> None:
-        pass
+        with self._lock:
+            for name in [name for name in self._next if name.startswith(prefix)]:
+                del self._next[name]
 
     def empty(self) -> set[str]:
         return set()
@@ -204,19 +241,26 @@ class KeptPositions:
                 return False
             if furthest >= end:
                 return False
-            if end != self._ends.get(name):
-                return end > self._ends.get(name, 0)
+            if end < self._ends.get(name, 0):
+                return False
+            for known in (self._given, self._found):
+                if name in known:
+                    known[name].remove(start, end)
+            if end > self._ends.get(name, 0):
+                return True
             self._ends[name] = self._noted[name] = start  # nothing behind it was put: it is read once more, in order
-        self._notes.write(PREFIX + name, b"%d" % start, -1)
+            noted = self._noting(name)
+        self._notes.write(PREFIX + name, noted, -1)
         return True
 
     def forget(self, name: str) -> None:
         with self._lock:
             if self._held.get(name):
                 self._forgotten[name] = self._newest.get(name, -1)
-            for known in (self._ends, self._newest, self._noted):
+            for known in (self._ends, self._newest, self._noted, self._next, self._given, self._found):
                 known.pop(name, None)
             self._due.discard(name)
+            self._changed.discard(name)
         self._notes.remove(PREFIX + name)
 
     def flush(self) -> None:
@@ -227,12 +271,23 @@ class KeptPositions:
     def close(self) -> None:
         self.flush()
 
+    def _find(self, position: Position, start: int) -> None:
+        if 0 <= start < position.end:
+            of_name(self._found, position.name).add(start, position.end)
+
     def _advance(self, position: Position, sequence: int) -> None:
         name, end, _ = position
         if end > self._ends.get(name, 0):
             self._ends[name] = end
             self._due.add(name)
         self._newest[name] = max(sequence, self._newest.get(name, -1))
+        if self._next.get(name, (0, 0))[1] == end and sequence >= 0:
+            self._give(name, *self._next[name])
+
+    def _give(self, name: str, start: int, end: int) -> None:
+        of_name(self._given, name).add(start, end)
+        self._changed.add(name)
+        self._due.add(name)
 
     def _hold(self, name: str, count: int) -> None:
         """So many batches more; the one that leaves may be told of before the one that came."""
@@ -243,12 +298,35 @@ class KeptPositions:
 
     def _note(self, names: Iterable[str]) -> None:
         with self._lock:
-            due = {name: self._ends[name] for name in names if self._ends.get(name, 0) > self._noted.get(name, 0)}
-            rows = [(PREFIX + name, b"%d" % end, self._newest.get(name, -1)) for name, end in due.items()]
-        if rows:
+            due = {name: self._ends[name] for name in names if self._is_due(name)}
+            rows = [(PREFIX + name, self._noting(name), self._newest.get(name, -1)) for name in due]
+            changed = self._changed & due.keys()
+            self._changed -= changed
+        if not rows:
+            return
+        try:
             self._sync()  # or the note might speak of events that a power cut takes back, and be forgotten with them
             self._notes.write_many(rows)
-            self._have_noted(due)
+        except BaseException:
+            with self._lock:
+                self._changed |= changed & self._given.keys()
+            raise
+        self._have_noted(due)
+
+    def _is_due(self, name: str) -> bool:
+        return self._ends.get(name, 0) > self._noted.get(name, 0) or name in self._changed
+
+    def _noting(self, name: str) -> bytes:
+        """What its note is to say."""
+        end, given = b"%d" % self._ends[name], self._given.get(name)
+        return end if given is None else end + b" " + given.dump(MOST_NOTED)
+
+    def _read_note(self, name: str, noted: bytes) -> None:
+        end, _, given = noted.partition(b" ")
+        self._ends[name] = self._noted[name] = int(end)
+        if given:
+            self._given[name] = parse_ranges(given)
+            self._found[name] = self._given[name].copy()
 
     def _have_noted(self, rows: Mapping[str, int]) -> None:
         with self._lock:
@@ -256,7 +334,15 @@ class KeptPositions:
             for name, end in rows.items():
                 if end <= self._ends.get(name, 0):  # or it was forgotten meanwhile, and begun anew
                     self._noted[name] = max(end, self._noted.get(name, 0))
-                    if self._noted[name] == self._ends[name]:
+                    if not self._is_due(name):
                         self._due.discard(name)
         for name in forgotten:
             self._notes.remove(PREFIX + name)
+
+
+def of_name(known: dict[str, Ranges], name: str) -> Ranges:
+    """The stretches of a name."""
+    ranges = known.get(name)
+    if ranges is None:
+        ranges = known[name] = Ranges()
+    return ranges

@@ -69,7 +69,7 @@ class SourceOutlet:
         """The source begins: its channels say how far they are, each also what it need not have."""
         for channel in self._channels.values():
             channel.positions.begin(self._prefix)
-        if not self._selector.exclusive:
+        if not self._selector.exclusive or _all_keep(self._channels):
             return
         for channel in self._channels.values():
             for name, ranges in channel.positions.found(self._prefix).items():
@@ -234,7 +234,8 @@ class _Passage:
         """
         for name, part in list(self._required.items()):
             if self._exclusive and part.position is not None:
-                self._channels[name].positions.again(part.position.name, self._start, part.position.end)
+                stretch = part.position.name, self._start, part.position.end
+                self._channels[name].positions.again(*stretch, self._safe_end(part.position.name))
             self._channels[name].put(part, timeout, stop)
             del self._required[name]
         for name, part in self._optional.items():
@@ -263,6 +264,10 @@ class _Passage:
             return self._start >= position.end
         return self._channels[name].positions.end(position.name) >= position.end
 
+    def _safe_end(self, name: str) -> int | None:
+        """None if no channel forgets."""
+        return None if _all_keep(self._channels) else joint_end(self._channels, name, safe=True)
+
     def _put_optional(self, name: str, part: EventBatch) -> None:
         try:
             self._channels[name].put(part, 0)
@@ -274,6 +279,10 @@ class _Passage:
                     "source %s: %d events are not in the optional %s: %s%s",
                     *(self._source, part.count, name, error, more),
                 )
+
+
+def _all_keep(channels: Mapping[str, BatchChannel]) -> bool:
+    return all(channel.positions.keeps for channel in channels.values())
 
 
 def joint_end(channels: Mapping[str, BatchChannel], name: str, *, safe: bool = False) -> int:
