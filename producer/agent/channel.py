@@ -98,14 +98,18 @@ class Taking:
             self.rollback()
             raise
         self._transaction.close()
-        self._channel.leave(sum(batch.count for batch in gone))
-        positions.left(gone)
+        try:
+            self._channel.leave(sum(batch.count for batch in gone))
+            positions.left(gone)
+        finally:
+            self._channel.ended()
 
     def rollback(self) -> None:
         """They were not: they go back to their places."""
         with contextlib.suppress(TransactionStateError):  # of one that had ended before its end was told
             self._transaction.rollback()
         self._transaction.close()
+        self._channel.ended()
         self._channel.came_back()
 
 
@@ -143,10 +147,12 @@ class BatchChannel:
         self._clock = clock
         self._room = WaitingRoom(clock, look_again=1.0)
         self._takers = WaitingRoom(clock, look_again=_LOOK)
-        self._lock = threading.Lock()  # guards _held, _puts and _putting
+        self._lock = threading.Lock()  # guards _held, _puts, _putting and _taking
         self._held = held
         #: Puts that were begun, and how many of them have not ended; whether _held may count what was lost.
         self._puts, self._putting, self._unsure = 0, 0, False
+        #: Takes that have not ended, or whose end is not counted yet.
+        self._taking = 0
         self.hurried = False
         self._leaves_free, self._needs_free = leaves_free, 0
         self.counters = Counters()
@@ -252,6 +258,11 @@ class BatchChannel:
             self._takers.wait_until(is_over, Deadline.after(self._clock, timeout))
         return found[-1]
 
+    def ended(self) -> None:
+        """A take has ended, and is counted."""
+        with self._lock:
+            self._taking -= 1
+
     def came_back(self) -> None:
         """Events that were taken are there again."""
         self._takers.wake_all()
@@ -262,6 +273,8 @@ class BatchChannel:
         try:
             taking = Taking(self, transaction, most_events, most_bytes)
             if taking.more(timeout):
+                with self._lock:
+                    self._taking += 1
                 return taking
             transaction.rollback()
             transaction.close()
@@ -287,16 +300,17 @@ class BatchChannel:
     def _count_anew(self) -> None:
         """What was lost, and could not be counted, is in no channel that is empty."""
         with self._lock:
-            puts, putting = self._puts, self._putting
+            puts, busy = self._puts, self._putting + self._taking
+        believed = self.positions.undelivered()  # what is put from now on is not lost
         stats = self.channel.stats()
-        if putting or stats.size or stats.taken:
+        if busy or stats.size or stats.taken:
             return
         with self._lock:
             is_empty = self._puts == puts
             if is_empty:
                 self._held, self._unsure = 0, False
         if is_empty:
-            self.losses.emptied()
+            self.losses.emptied(believed)
         self._room.wake_all()
 
     def leave(self, count: int) -> None:

@@ -24,7 +24,7 @@ from ..errors import ChannelError
 from ..interfaces import Event, Notes
 from .batch import EventBatch, Position
 from .event_format import position_of, start_of
-from .positions import MOST_NOTED, PREFIX, of_name
+from .positions import MOST_NOTED, PREFIX, Undelivered, of_name
 from .ranges import Ranges, parse_ranges
 
 #: Positions are noted so often, seconds.
@@ -161,10 +161,18 @@ class DeliveredPositions:
                 for end, starts in self._undelivered.get(name, {}).items():
                     put.add(starts[-1], end)
 
-    def empty(self) -> set[str]:
+    def undelivered(self) -> Undelivered:
         with self._lock:
-            self._lost |= {name for name, batches in self._undelivered.items() if batches}
-            self._undelivered.clear()
+            return {
+                name: {end: list(starts) for end, starts in each.items()} for name, each in self._undelivered.items()
+            }
+
+    def empty(self, believed: Undelivered) -> set[str]:
+        with self._lock:
+            for name, batches in believed.items():
+                left = [self._leave(name, end, start) for end, starts in batches.items() for start in starts]
+                if any(start is not None for start in left):
+                    self._lost.add(name)
             return set(self._lost)
 
     def lost(self, position: Position, start: int, *, held: bool, furthest: int = 0) -> bool:  # noqa: ARG002  # nor is it noted

@@ -21,7 +21,7 @@ from ..loggers import get_logger
 from .batch import Position
 from .counters import Counters
 from .event_format import count_of, is_batch, position_of, start_of
-from .positions import Positions
+from .positions import Positions, Undelivered
 
 _log = get_logger("producer.agent.channel")
 
@@ -107,9 +107,12 @@ class Losses:
         furthest = 0 if held else self._furthest(position.name)
         return self._positions.lost(position, start, held=held, furthest=furthest)
 
-    def emptied(self) -> None:
-        """Nothing is in the channel: what was put and not delivered is lost, though nobody could tell what it was."""
-        names = self._positions.empty()
+    def emptied(self, believed: Undelivered) -> None:
+        """Nothing was in the channel: what was put and not delivered is lost, though nobody could tell what it was.
+
+        :param believed: that, from before it was looked at.
+        """
+        names = self._positions.empty(believed)
         if names:
             self._read_again(names)
 

@@ -20,7 +20,7 @@ tells the others when it is opened, for what they have not noted yet.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ..interfaces import Event, Notes
@@ -32,6 +32,9 @@ from .ranges import Ranges, parse_ranges
 PREFIX = "position:"
 #: Stretches that are noted of one name, at most: what lies in others may come twice.
 MOST_NOTED = 1000
+
+#: Of each name where the batches begin that have the same end.
+Undelivered = Mapping[str, Mapping[int, Sequence[int]]]
 
 
 class Positions(Protocol):
@@ -73,7 +76,7 @@ class Positions(Protocol):
         """Where a batch begins that is put next."""
 
     def found(self, prefix: str) -> dict[str, Ranges]:
-        """What only this channel knows to have had when it was opened, of the source whose names begin so; told once."""
+        """What only this channel knows to have had when it was opened, of a source by its prefix; told once."""
 
     def elsewhere(self, name: str, ranges: Ranges) -> None:
         """Another channel has found these, where each batch goes to one: this one need not have them."""
@@ -102,8 +105,11 @@ class Positions(Protocol):
         :param furthest: up to where its source does not read again whatever this channel has: others have it.
         """
 
-    def empty(self) -> set[str]:
-        """Nothing is in the channel, and nothing is on its way there; what was put and is lost, for :meth:`begin`."""
+    def undelivered(self) -> Undelivered:
+        """What was put, and may be lost with the process."""
+
+    def empty(self, believed: Undelivered) -> set[str]:
+        """Nothing was in the channel of what was :meth:`undelivered` then; what of it is lost, for :meth:`begin`."""
 
     def forget(self, name: str) -> None:
         """It is gone for good."""
@@ -230,7 +236,10 @@ class KeptPositions:
             for name in [name for name in self._next if name.startswith(prefix)]:
                 del self._next[name]
 
-    def empty(self) -> set[str]:
+    def undelivered(self) -> Undelivered:
+        return {}
+
+    def empty(self, believed: Undelivered) -> set[str]:  # noqa: ARG002  # the protocol's
         return set()
 
     def lost(self, position: Position, start: int, *, held: bool, furthest: int = 0) -> bool:

@@ -159,6 +159,47 @@ def test_what_is_put_at_that_moment_is_not_taken_to_be_lost(tmp_path: Path, monk
         assert channel.held == 2
 
 
+def test_what_is_put_behind_that_moment_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes between the look at the empty channel and the word that all is lost: it is there, and is delivered."""
+    with opened(memory_channel(tmp_path)) as channel:
+        channel._unsure, emptied = True, channel.losses.emptied
+
+        def late(*believed: Any) -> None:
+            channel.put(_lines(0, 2, 4).at(Position("s/f", 4)))
+            emptied(*believed)
+
+        monkeypatch.setattr(channel.losses, "emptied", late)
+        assert channel.take(9, 99, 0) is None
+        channel.positions.begin("s/")
+        assert channel.positions.end("s/f") == 4
+        taken(channel)
+        assert channel.positions.is_safe("s/f")
+
+
+@pytest.mark.parametrize("step", ["left", "leave"])
+def test_what_is_delivered_at_that_moment_is_not_taken_to_be_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Of two sinks one has committed, and not told yet, when the other one finds nothing more: it is counted once."""
+    with opened(memory_channel(tmp_path)) as channel:
+        channel.put(_lines(0, 2, 4).at(Position("s/f", 4)))
+        taking = channel.take(9, 99, 0)
+        assert taking is not None
+        channel._unsure = True
+        owner: Any = channel if step == "leave" else channel.positions
+        told = getattr(owner, step)
+
+        def late(what: Any) -> None:
+            assert channel.take(9, 99, 0) is None
+            told(what)
+
+        monkeypatch.setattr(owner, step, late)
+        taking.commit()
+        assert (channel.held, channel.positions.safe_end("s/f")) == (0, 4)
+        assert channel.take(9, 99, 0) is None
+        assert not channel._unsure
+
+
 def test_a_channel_with_one_event_is_not_empty(tmp_path: Path) -> None:
     """An end, or a change of the configuration, would lose it."""
     clock = ManualClock()

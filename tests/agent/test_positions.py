@@ -209,12 +209,12 @@ def test_what_nobody_can_tell_to_be_lost_is_so_once_the_channel_is_empty(tmp_pat
     """Of a batch that is damaged as a whole not even the position is known; others are not read again for it."""
     positions = _waiting(tmp_path, 2, 4)
     positions.left([_put(2)])
-    assert positions.empty() == {"s/f"}
+    assert positions.empty(positions.undelivered()) == {"s/f"}
     positions.begin("s/")
     assert positions.end("s/f") == 2
     _putting(positions, 4)
     positions.left([_put(4)])
-    assert (positions.safe_end("s/f"), positions.empty()) == (4, set())
+    assert (positions.safe_end("s/f"), positions.empty(positions.undelivered())) == (4, set())
     positions.close()
 
 
