@@ -49,6 +49,8 @@ class DeliveredPositions:
 
     def __init__(self, notes: OwnNotes, clock: Clock, events: Iterable[Event] = ()) -> None:
         self._notes, self._clock = notes, clock
+        # Of a sink and a source that note the same name the one that knows less would else write last.
+        self._writing = threading.Lock()  # held from what a note is to say until it is written; before _lock
         self._lock = threading.Lock()  # guards what follows; not held during I/O
         #: Of each name what was delivered; and what was put, or need not be.
         self._delivered = {
@@ -183,14 +185,19 @@ class DeliveredPositions:
         return True
 
     def forget(self, name: str) -> None:
-        with self._lock:
-            for known in (self._put, self._delivered, self._undelivered, self._found):
-                known.pop(name, None)
-            self._lost.discard(name)
-            self._dirty.discard(name)
-        self._notes.remove(PREFIX + name)
+        with self._writing:
+            with self._lock:
+                for known in (self._put, self._delivered, self._undelivered, self._found):
+                    known.pop(name, None)
+                self._lost.discard(name)
+                self._dirty.discard(name)
+            self._notes.remove(PREFIX + name)
 
     def flush(self) -> None:
+        with self._writing:
+            self._flush()
+
+    def _flush(self) -> None:
         with self._lock:
             due = {name: self._delivered[name].dump(MOST_NOTED) for name in self._dirty}
             self._dirty.clear()

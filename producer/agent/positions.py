@@ -132,6 +132,8 @@ class KeptPositions:
 
     def __init__(self, notes: Notes, sync: Callable[[], None], events: Iterable[Event]) -> None:
         self._notes, self._sync = notes, sync
+        # Of two sinks that note the same name the one that knows less would else write last.
+        self._writing = threading.Lock()  # held from what a note is to say until it is written; before _lock
         self._lock = threading.Lock()  # guards what follows; not held during I/O
         self._ends: dict[str, int] = {}
         self._newest: dict[str, int] = {}
@@ -248,18 +250,21 @@ class KeptPositions:
             if held:
                 self._hold(name, -1)
                 return False
-            if furthest >= end:
-                return False
-            if end < self._ends.get(name, 0):
-                return False
-            for known in (self._given, self._found):
-                if name in known:
-                    known[name].remove(start, end)
-            if end > self._ends.get(name, 0):
-                return True
-            self._ends[name] = self._noted[name] = start  # nothing behind it was put: it is read once more, in order
-            noted = self._noting(name)
-        self._notes.write(PREFIX + name, noted, -1)
+        return furthest < end and self._set_back(name, start, end)
+
+    def _set_back(self, name: str, start: int, end: int) -> bool:
+        with self._writing:
+            with self._lock:
+                if end < self._ends.get(name, 0):
+                    return False
+                for known in (self._given, self._found):
+                    if name in known:
+                        known[name].remove(start, end)
+                if end > self._ends.get(name, 0):
+                    return True
+                self._ends[name] = self._noted[name] = start  # nothing behind it was put: it is read again, in order
+                noted = self._noting(name)
+            self._notes.write(PREFIX + name, noted, -1)
         return True
 
     def forget(self, name: str) -> None:
@@ -306,6 +311,10 @@ class KeptPositions:
             self._forgotten.pop(name, None)
 
     def _note(self, names: Iterable[str]) -> None:
+        with self._writing:
+            self._note_now(names)
+
+    def _note_now(self, names: Iterable[str]) -> None:
         with self._lock:
             due = {name: self._ends[name] for name in names if self._is_due(name)}
             rows = [(PREFIX + name, self._noting(name), self._newest.get(name, -1)) for name in due]

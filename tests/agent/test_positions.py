@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from producer.channels.file.store.notes import FileNotes
 from producer.testing import ManualClock
 
 from .doubles import file_channel, opened, taken
+
+_AnyPositions = KeptPositions | DeliveredPositions
 
 
 class _Touched(dict[str, int]):
@@ -128,6 +131,72 @@ def test_a_name_that_is_forgotten_while_it_is_noted_stays_forgotten(
         monkeypatch.undo()
         assert notes.items("position:") == {}
         assert list(channel.positions.names()) == []
+
+
+class _Lock:
+    """Tells when somebody has to wait for it."""
+
+    def __init__(self, waited_for: threading.Event) -> None:
+        self._lock, self._waited_for = threading.Lock(), waited_for
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._waited_for.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def _note(positions: _AnyPositions, end: int) -> None:
+    positions.passed(Position("s/f", end))
+    positions.flush()
+
+
+def _lose(positions: _AnyPositions) -> None:
+    positions.lost(Position("s/f", 4), 2, held=False)
+
+
+@pytest.mark.parametrize(
+    ("keeps", "later", "noted"),
+    [
+        (True, lambda positions: _note(positions, 8), b"8"),
+        (False, lambda positions: _note(positions, 8), b"8"),
+        (True, _lose, b"2"),
+        (True, lambda positions: positions.forget("s/f"), None),
+        (False, lambda positions: positions.forget("s/f"), None),
+    ],
+)
+def test_a_note_of_two_threads_says_what_was_said_last(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    keeps: bool,
+    later: Callable[[_AnyPositions], None],
+    noted: bytes | None,
+) -> None:
+    """Of two sinks of a channel one is slow to write its note: it would have what the other one noted read again."""
+    notes, on_its_way = FileNotes(str(tmp_path), "c"), threading.Event()
+    positions = KeptPositions(notes, lambda: None, ()) if keeps else DeliveredPositions(notes, ManualClock())
+    positions._writing = _Lock(on_its_way)  # type: ignore[assignment]
+
+    def other() -> None:
+        later(positions)
+        on_its_way.set()
+
+    thread, write = threading.Thread(target=other), notes.write_many
+
+    def slow(rows: Iterable[tuple[str, bytes, int]]) -> None:
+        if thread.ident is None:
+            thread.start()
+            assert on_its_way.wait(60)
+        write(rows)
+
+    monkeypatch.setattr(notes, "write_many", slow)
+    _note(positions, 4)
+    thread.join()
+    assert notes.read("position:s/f") == noted
+    notes.close()
 
 
 def test_what_could_not_be_put_is_neither_delivered_nor_waited_for(tmp_path: Path) -> None:
