@@ -195,8 +195,7 @@ class FileNotes:
                 with connection:  # commits, or rolls back
                     return job(connection)
             except (sqlite3.Error, OSError) as error:
-                message = f"{self._path} could not be used: {error}: is the disk full, or not writable?"
-                raise ChannelIOError(self._name, message) from error
+                raise ChannelIOError(self._name, f"{self._path} {_words_of(error)}") from error
 
     def _open(self, *, make: bool) -> sqlite3.Connection | None:
         if self._connection is None:
@@ -242,6 +241,12 @@ class FileNotes:
             quarantine,
         )
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+
+def _words_of(error: Exception) -> str:
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:  # the low byte: others say more of it
+        return "is in use: the run before has not ended yet, or another process has it open"
+    return f"could not be used: {error}: is the disk full, or not writable?"
 
 
 def _identity(connection: sqlite3.Connection) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from producer.channels.file.store.notes import FileNotes
+from producer.errors import ChannelIOError
 
 
 @pytest.fixture
@@ -48,3 +51,16 @@ def test_of_too_many_notes_those_go_that_were_not_written_for_longest(notes: Fil
         notes.write(name, b"", -1)
     notes.prune(2, ["b"])
     assert set(notes.items("")) == {"a", "b"}
+
+
+def test_notes_that_somebody_else_has_are_told_to_be_in_use(
+    notes: FileNotes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source that has not ended in time holds up the one that follows it: the disk is not to be looked at."""
+    notes.write("a", b"", -1)
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0))
+    following = FileNotes(str(tmp_path), "c")
+    with pytest.raises(ChannelIOError, match="in use: the run before has not ended") as told:
+        following.read("a")
+    assert "disk" not in str(told.value)
+    following.close()
