@@ -20,7 +20,7 @@ from ...wire.access_log import FIELDS as ACCESS_FIELDS
 from ...wire.access_log import parse_access_line
 from ...wire.delimited import fields_parser
 from ...wire.logfmt import parse_logfmt
-from ...wire.speed import split_access, split_syslog
+from ...wire.splitters import split_access, split_syslog
 from ...wire.syslog import FIELDS as SYSLOG_FIELDS
 from ...wire.syslog import facility_and_severity, parse_syslog
 from ...wire.text_column import TextColumn

@@ -23,7 +23,7 @@ from ...wire.captures import Steps, steps_of
 from ...wire.event_records import ABSENT
 from ...wire.json_objects import ObjectLines
 from ...wire.line_column import line_column
-from ...wire.speed import split_access, split_delimited, split_logfmt, split_objects, split_syslog
+from ...wire.splitters import split_access, split_delimited, split_logfmt, split_objects, split_syslog
 from ...wire.syslog import FIELDS as SYSLOG_FIELDS
 from ...wire.syslog import facility_and_severity, parse_syslog
 from ...wire.text_column import TextColumn

@@ -20,7 +20,7 @@ from producer.ship.lines.line import Block, Line
 from producer.ship.lines.log_start import start_pattern
 from producer.ship.lines.logs import LogBlock, logs_of
 from producer.wire.log_start import last_start
-from producer.wire.speed import split_syslog
+from producer.wire.splitters import split_syslog
 
 _START = start_pattern(r"\d")
 _CONTENT = st.lists(
