@@ -312,4 +312,4 @@ def test_an_agent_whose_sink_delivers_nothing_is_not_ready(watched: Watched, mon
     assert re.match(r"sink g<b> has delivered nothing for \d+ s: SinkError: no sink of the group", reason)
     assert re.search(r'^producer_agent_sink_up\{.*sink="g<b>".*\} 0$', watched.get("/metrics")[2], re.MULTILINE)
     watched.a.failing = watched.b.failing = False
-    until(lambda: watched.get("/health/ready")[0] == 200)
+    until(lambda: watched.get("/health/ready")[0] == 200, timeout=60.0)  # they are left alone for up to 30 s
