@@ -1,4 +1,4 @@
-r"""Names as text that UTF-8 can carry.
+r"""Names as text that UTF-8 can carry, and that a line can hold.
 
 A file's name is bytes. Python hands out those that are not UTF-8 as halves of surrogate pairs, with which a path still
 opens its file, but which neither a record, nor a terminal, nor a Spark worker's message to the driver can hold. To be
@@ -19,3 +19,17 @@ def readable(text: str) -> str:
         return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
     except UnicodeEncodeError:  # surrogates that no byte stands behind
         return text.encode(errors="backslashreplace").decode()
+
+
+def one_line(text: str) -> str:
+    """What somebody else says, as a line may hold it: with backslashes where a reader or a terminal would see more than
+    a text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def shown(text: str) -> str:
+    r"""``text``, :func:`readable` and in :func:`one_line`: a name with a newline is no second line."""
+    return one_line(readable(text))

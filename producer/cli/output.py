@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, Protocol
 
+from ..path_text import one_line
 from .times import is_part_of_a_second, shown
 
 #: Characters of a value in a table at most.
@@ -78,10 +79,7 @@ def tell_error(who: str, message: object) -> None:
 
 def plain(value: object) -> str:
     """A value in one line, with nothing in it that a terminal obeys."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _harmless(message: object) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from ..installing import how_to_install
-from ..path_text import readable
+from ..path_text import shown
 from ..spark.numbering_check import uses_up_numbers
 from ..spark.target_check import fault_of
 from .errors import InputError
@@ -106,7 +106,7 @@ def ship(
         check_something_is_left(search.waiting, search.skipped, paths)
     check_target(job)
     if told and not search.waiting:
-        console.print(f"there are no files to ship in {readable(', '.join(paths))}", markup=False, highlight=False)
+        console.print(f"there are no files to ship in {shown(', '.join(paths))}", markup=False, highlight=False)
     with _running(engine, master, workers) as ready:
         shipment = ship_search(ready, search, job, console=console, partition_bytes=partition_bytes)
     if not told:
@@ -230,7 +230,7 @@ def _running_spark(master: str | None, *, sql: bool = False) -> AbstractContextM
 def tell_skipped(skipped: Sequence[tuple[str, str]], console: Console) -> None:
     """Tell what a walk of directories left out, and why."""
     for path, reason in skipped[:_SKIPPED_SHOWN]:
-        console.print(readable(f"skipped {path}: {reason}"), markup=False, highlight=False, soft_wrap=True)
+        console.print(shown(f"skipped {path}: {reason}"), markup=False, highlight=False, soft_wrap=True)
     if len(skipped) > _SKIPPED_SHOWN:
         more = counted(len(skipped) - _SKIPPED_SHOWN, "more file")
         console.print(f"skipped {more} (binary, hidden, unreadable, excluded, or links)")

@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from ..client import Producer
 from ..errors import ProducerError
-from ..path_text import readable
+from ..path_text import shown
 from ..records import LogItem
 from .command import check_something_is_left, check_target, tell_skipped
 from .errors import InputError
@@ -58,7 +58,7 @@ def dry_run(
 def _tell(sender: PortionSender, file: LogFile, console: Console) -> bool:
     """Tell of one file; whether it can be read."""
     packed = f", {file.compression}" if file.compression else ""
-    name = f"{readable(file.path)}: {decimal(file.size)}{packed}"
+    name = f"{file.path}: {decimal(file.size)}{packed}"
     figures = Figures()
     try:
         items = sender.first(file, figures)
@@ -79,4 +79,4 @@ def _shown(item: LogItem) -> str:
 
 
 def _print(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(shown(text), markup=False, highlight=False, soft_wrap=True)

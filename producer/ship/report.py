@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from .. import wording
-from ..path_text import readable
+from ..path_text import shown
 from .account import FileFate
 from .figures import Figures
 
@@ -147,7 +147,7 @@ def _fate(file: FileFate) -> str:
         parts.append(f"{decimal(file.unsent_bytes)} not sent")
     if file.doubtful_bytes:
         parts.append(f"{decimal(file.doubtful_bytes)} in doubt")
-    return readable(f"{file.path}: {', '.join(parts)}")
+    return shown(f"{file.path}: {', '.join(parts)}")
 
 
 _FILES_SHOWN = 20

@@ -296,6 +296,20 @@ def test_a_dry_run_shows_the_first_record_of_each_file_and_sends_nothing(
     assert server.count(PROJECT, LOGSTORE) == 0
 
 
+def test_a_name_that_a_terminal_would_obey_is_shown_in_one_line(
+    tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A newline or an escape in the name of a file, or in a log, is shown with a backslash."""
+    (tmp_path / "a\n\x1b[31mb.log").write_text("\x9b31mred\n")
+    (tmp_path / "c\rd.bin").write_bytes(b"\0")
+    assert cli.run(parse_ship(ship_arguments(server, tmp_path, "--dry-run"))) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        f"skipped {tmp_path}/c\\rd.bin: binary",
+        f"{tmp_path}/a\\n\\x1b[31mb.log: 9 bytes, 0 of the first 1 in a known format",
+        '  {"content": "\\x9b31mred", "__file_offset__": "0"}',
+    ]
+
+
 def test_a_dry_run_tells_what_would_fail(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from ...loggers import get_logger
-from ...path_text import readable
+from ...path_text import shown
 from ...wire.log_start import Logs
 from ...wording import counted
 from ..files.find import LINK_TO_DIRECTORY, Found
@@ -57,7 +57,7 @@ class Looks:
         """Say once of each link to a directory that nothing behind it is shipped."""
         links = {path for path, reason in found.skipped if reason == LINK_TO_DIRECTORY}
         for path in sorted(links - self._links):
-            _log.warning("skipped %s: %s", readable(path), LINK_TO_DIRECTORY)
+            _log.warning("skipped %s: %s", shown(path), LINK_TO_DIRECTORY)
         self._links |= links
 
     def portions(
@@ -83,7 +83,7 @@ class Looks:
 
 
 def _loss(lost: Range) -> str:
-    path, size = readable(lost.file.path), lost.file.size - lost.start
+    path, size = shown(lost.file.path), lost.file.size - lost.start
     one = f"byte from byte {lost.start} on was deleted before it was shipped"
     several = f"bytes from byte {lost.start} on were deleted before they were shipped"
     return f"{path}: {counted(size, one, several)}"

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import urllib3.exceptions
 
 from ...errors import AttemptError, MisconfiguredError, NetworkError, UnreachableError
+from ...path_text import one_line
 from .connections import Sent
 from .proxies import place_of
 
@@ -161,15 +162,6 @@ def _words(cause: Exception) -> str:
 def request_id_of(headers: Mapping[str, str]) -> str:
     """The server's id of a request, as a line of a log may hold it, or nothing."""
     return one_line(headers.get("x-log-requestid", "")[:_LONGEST_ID])[:_LONGEST_ID]
-
-
-def one_line(text: str) -> str:
-    """What somebody else says, as a line of a log may hold it: with backslashes where a reader or a terminal would see
-    more than a text.
-    """
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def _innermost(error: Exception) -> Exception:

@@ -21,7 +21,8 @@ from ...errors import (
     ServerError,
     UnauthorizedError,
 )
-from ..http.failures import elsewhere, error_of_proxy, one_line
+from ...path_text import one_line
+from ..http.failures import elsewhere, error_of_proxy
 from ..http.transport import Answer
 
 _BY_CODE: dict[str, type[AttemptError]] = {
