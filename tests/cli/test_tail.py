@@ -61,6 +61,9 @@ def test_what_the_first_write_makes_is_waited_for(
     run: Run, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever looks before anything was sent sees the first logs, each once; without ``-f`` there is nothing to see."""
+    with monkeypatch.context() as before:  # the project is there, whichever test comes first
+        before.setenv("LOGHUB_LOGSTORE", "earlier")
+        send(server, 0)
     monkeypatch.setattr(tail, "time", _Time(lambda _: send(server, 1, 2)))
     code, out, err = run("tail", "-f", "--limit", "2")
     assert (code, found((code, out, err))) == (0, [1, 2])
