@@ -45,7 +45,8 @@ def _in_words(message: str, text: str, number: int) -> str:
         return "a key and its value have '=' between them, not ':'"
     value = line.partition("=")[2].strip()
     unquoted = value and value[0] not in "\"'[{+-" and not value[0].isdigit() and value not in ("true", "false")
-    return f"{message}; a text stands in quotes" if unquoted else message
+    said = f"this is no TOML: {message}" + (f" at {key}" if key else "")
+    return said + ("; a text stands in quotes" if unquoted else "; a value is missing" if sign and not value else "")
 
 
 def _twice(names: list[str], before: list[str]) -> str:

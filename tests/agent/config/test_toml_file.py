@@ -153,8 +153,8 @@ def test_a_misspelt_key_that_is_no_option_is_told_by_its_name(key: str, meant: s
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[agent]\nname = web\n", "line 2: invalid value; a text stands in quotes"),
-        ("[agent\nname = 1\n", "line 1: expected ']' at the end of a table declaration"),
+        ("[agent]\nname = web\n", "line 2: this is no TOML: invalid value at name; a text stands in quotes"),
+        ("[agent\nname = 1\n", "line 1: this is no TOML: expected ']' at the end of a table declaration"),
         ("[agent]\n[agent]\n", "line 2: [agent] is there already: the first time in line 1"),
         ('name = "', "line 1: a text has no quote at its end"),
     ],
