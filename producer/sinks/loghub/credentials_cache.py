@@ -87,13 +87,15 @@ class CredentialsCache:
         except BaseException as error:  # noqa: BLE001  # whatever a user's provider raises
             text = f"get_credentials() raised {type(error).__qualname__}: {error}"
             failure = CredentialsError("CredentialsError", text)
-        if failure is not None and str(failure) != self._told:  # each attempt asks, and tells it as well
-            _log.warning("%s", failure)
-        self._told = str(failure or "")
         now = self._clock.time()
         with self._lock:
             self._refreshing, self._failure = False, failure
             self._take(found, now)
+            is_missed = self._usable(now) is None
+        # An attempt that waits for them tells it itself.
+        if failure is not None and not is_missed and str(failure) != self._told:
+            _log.warning("%s; those of before are still good", failure)
+        self._told = str(failure or "")
         self._room.wake_all()
 
     def _take(self, found: Credentials | None, now: float) -> None:

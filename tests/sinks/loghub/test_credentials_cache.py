@@ -126,24 +126,36 @@ def test_a_provider_that_raises_fails_the_attempt_with_its_words() -> None:
     assert cache.get().access_key_id == "id-2"
 
 
-def test_a_failure_that_stays_the_same_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Another one, and the same after a success, are logged again."""
+def test_a_failure_that_an_attempt_waits_for_is_told_by_the_attempt_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """It raises it, and its failure is logged with the project: a second line would only be the same again."""
     clock = ManualClock()
-    words = ["no network", "no network", "no key", "", "no key"]
+
+    def fail(call: int) -> None:
+        raise OSError("no key")
+
+    cache = CredentialsCache(Provider(clock, before=fail), clock, "t")
+    with pytest.raises(CredentialsError, match="no key"):
+        cache.get()
+    assert not caplog.records
+
+
+def test_a_failure_that_stays_the_same_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Of a refresh for which nobody waits; another one, and the same after a success, are logged again."""
+    clock = ManualClock()
+    words = ["", "no network", "no network", "no key", "", "no key"]
 
     def fail(call: int) -> None:
         if words[call - 1]:
             raise OSError(words[call - 1])
 
-    cache = CredentialsCache(Provider(clock, life=None, before=fail), clock, "t")
-    for expected in words:
-        if expected:
-            with pytest.raises(CredentialsError, match=expected):
-                cache.get()
-        else:
-            cache.refused(cache.get())
+    cache = CredentialsCache(Provider(clock, before=fail), clock, "refreshes")
+    for _ in words:
+        cache.get()
+        for thread in [each for each in threading.enumerate() if each.name == "refreshes"]:
+            thread.join(10)
+        clock.advance(80 if words[cache._provider.calls - 1] == "" else 2)  # type: ignore[attr-defined]
     told = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
-    assert told == ["no network", "no key", "no key"]
+    assert told == [f"{each}; those of before are still good" for each in ("no network", "no key", "no key")]
 
 
 def test_a_failing_refresh_leaves_good_credentials_in_use_and_is_not_repeated_at_once() -> None:
