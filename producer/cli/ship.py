@@ -73,9 +73,11 @@ def _of_another_start(args: argparse.Namespace, shipment: Shipment) -> Iterator[
         return  # that is told with what became of the files
     # A line that goes on in a known file is new, too.
     shipped = shipment.figures.files or shipment.figures.lines
+    if shipped and not shipment.figures.lines:
+        yield "nothing was sent: what was read has no line"
     if args.checkpoint and not shipped:
         yield f"nothing new: all that is there was shipped before, says the checkpoint {args.checkpoint}"
-    if not args.checkpoint and shipped and STANDARD_INPUT not in args.paths:
+    if shipment.figures.lines and not args.checkpoint and STANDARD_INPUT not in args.paths:
         followed = all(scheme_of(path) is None for path in args.paths)
         how = "--follow --once --checkpoint DIR a run sends only what those before it have not"
         other = "--exclude it leaves out what you name"

@@ -280,6 +280,17 @@ def test_a_run_without_a_checkpoint_says_that_the_next_one_sends_all_again(
     assert "sends all of this again" not in capsys.readouterr().out
 
 
+def test_an_empty_file_is_said_to_have_no_line(
+    tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And not that the next run would send it again."""
+    (tmp_path / "a.log").write_text("")
+    assert cli.run(parse_ship(ship_arguments(server, tmp_path / "a.log", "--engine=local"))) == 0
+    out = capsys.readouterr().out
+    assert "nothing was sent: what was read has no line" in out
+    assert "sends all of this again" not in out
+
+
 def test_a_dry_run_shows_the_first_record_of_each_file_and_sends_nothing(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
