@@ -19,13 +19,14 @@ are none, the handler of last resort has its warnings.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
 from ..client import Producer
-from ..errors import ConfigError
+from ..errors import ConfigError, ProducerError
 from ..loggers import get_logger
 from ..records import LogItem
 from .feedback import CALLED, OWN, feeds_back
@@ -96,11 +97,16 @@ class LogHubHandler(HasOutlet, logging.Handler):
     ) -> None:
         if not (context is None or callable(context) or isinstance(context, Mapping)):
             raise ConfigError("context", "must be a mapping of names, or a function that returns one", context)
-        self._outlet = Outlet(producer, project, logstore, topic=topic, on_full=on_full, **options)
+        configuring = _is_configuring()
+        try:
+            self._outlet = Outlet(producer, project, logstore, topic=topic, on_full=on_full, **options)
+        except ProducerError as error:
+            if configuring and sys.stderr:  # it says that a handler could not be made, and gunicorn not even why
+                sys.stderr.write(f"{type(self).__qualname__}: {error}\n")
+            raise
         self._fallback, self._context = fallback, context
         # By its name the fallback may be made after this one; and what configures `logging` silences, after it has made
         # its handlers, the loggers that were there: by default also those that say why nothing arrives.
-        configuring = _is_configuring()
         self._silent = _silent() if configuring else None
         self._begun = not configuring and not isinstance(fallback, str)
         super().__init__(level)

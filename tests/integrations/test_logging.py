@@ -352,6 +352,17 @@ kwargs={options!r}
 """
 
 
+def test_what_is_wrong_is_told_where_the_configuration_does_not_say_it(capfd: pytest.CaptureFixture[str]) -> None:
+    """gunicorn shows the words of ``dictConfig`` alone, which name the handler, and not what is wrong with it."""
+    handler = {"class": "producer.integrations.logging.LogHubHandler", "project": "shop", "logstore": "app-log"}
+    with pytest.raises(ValueError, match="Unable to configure handler 'loghub'"):
+        logging.config.dictConfig({"version": 1, "disable_existing_loggers": False, "handlers": {"loghub": handler}})
+    assert "LogHubHandler: endpoint: must be given where no producer is" in capfd.readouterr().err
+    with pytest.raises(ConfigError):
+        LogHubHandler(project="shop", logstore="app-log")
+    assert not capfd.readouterr().err  # whoever makes it himself sees the error
+
+
 @pytest.mark.parametrize("kind", ["dictConfig", "fileConfig"])
 def test_configured_it_has_a_producer_of_its_own_which_it_closes(
     kind: str, reach: dict[str, Any], loghub: LogHubServer, logstore: str, tmp_path: Path
