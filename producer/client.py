@@ -143,6 +143,7 @@ class Producer:
         topic: str | None = "",
         source: str | None = None,
         shard_hash: str | None = None,
+        tags: Mapping[str, str] | None = None,
         callback: Callback | None = None,
         urgent: bool = False,
     ) -> SendFuture:
@@ -153,6 +154,7 @@ class Producer:
         :param topic: the LogGroup's topic; None is an empty one.
         :param source: the LogGroup's source; None is that of the configuration.
         :param shard_hash: records with equal hashes go to the same shard; None balances the load.
+        :param tags: tags of the LogGroup besides those of the configuration.
         :param callback: called once with the :class:`~producer.Result`, on a handler thread.
         :param urgent: send it at once, with what waits in its stream, instead of after ``linger_ms``; behind a channel
             only what has left the channel.
@@ -167,7 +169,7 @@ class Producer:
         """
         if more:
             raise InvalidArgumentError(by_name("send takes a project, a logstore and a log", "topic=...", more))
-        key = self._keys.key(project, logstore, topic, source, shard_hash)
+        key = self._keys.key(project, logstore, topic, source, shard_hash, tuple(tags.items()) if tags else ())
         future = self._send(key, log, callback)
         if urgent and (pipeline := self._pipeline) is not None:
             pipeline.hand_on_stream(key)
@@ -201,7 +203,7 @@ class Producer:
         """
         if more:
             raise InvalidArgumentError(by_name("stream takes a project and a logstore", "topic=...", more))
-        own = tuple((tags or {}).items())
+        own = tuple(tags.items()) if tags else ()
         key = self._keys.ordered(
             project, logstore, topic, source, shard_hash, own, ordered=ordered, idempotent=idempotent
         )

@@ -399,8 +399,13 @@ class _ProjectOptions:
             rule = (
                 "takes the project, and all else by name: ProjectConfig(project, endpoint=..., access_key_id=..., ...)"
             )
+            if isinstance(given[1], Mapping):
+                rule = "takes the project, and all else by name: ProjectConfig(project, **connection)"
             raise ConfigError("ProjectConfig", rule, f"{len(given)} arguments without a name")
         for name in options:
+            if name in ProducerConfig.__dataclass_fields__ and name not in _OF_PROJECT:
+                rule = f"is an option of the producer: Producer(project, config=ProducerConfig({name}=...))"
+                raise ConfigError(name, rule, name)
             if name not in _OF_PROJECT:
                 raise _unknown(name, list(_OF_PROJECT), of_project=True)
         if (given or options) and "endpoint" not in options:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 _PROJECT = "is said to ProjectConfig"
 _BYTES = "total_size_in_bytes bounds the memory, in bytes"
@@ -127,6 +127,21 @@ _METHODS: dict[str, str] = {
     "start": "a producer starts with its first send: nothing need be called",
 }
 
+_WAIT = "result(timeout) waits for the outcome, or raises"
+
+#: Methods that people look for at a future; likewise.
+_METHODS_OF_FUTURE: dict[str, str] = {
+    "get": _WAIT,
+    "wait": _WAIT,
+    "add_callback": "add_done_callback(fn) calls fn(future), callback= of send calls fn(result)",
+    "add_both": "add_done_callback(fn) calls fn(future), callback= of send calls fn(result)",
+    "add_errback": "add_done_callback(fn) calls fn(future), whose exception() is None where it was delivered",
+    "succeeded": "exception() is None where it was delivered",
+    "failed": "exception() is None where it was delivered",
+    "is_done": "done",
+    "value": _WAIT,
+}
+
 #: Names that people import from the package, and what to do.
 ELSEWHERE: dict[str, str] = {
     "LogHubServer": "from loghub.testing import LogHubServer",
@@ -148,7 +163,16 @@ def meant_method(name: str, known: Sequence[str]) -> str:
 
     :param known: those that it has.
     """
-    said, meant = f"'Producer' object has no attribute {name!r}", _METHODS.get(name)
+    return _meant("Producer", name, _METHODS, known)
+
+
+def meant_of_future(name: str, known: Sequence[str]) -> str:
+    """As :func:`meant_method`, of a future."""
+    return _meant("SendFuture", name, _METHODS_OF_FUTURE, known)
+
+
+def _meant(kind: str, name: str, methods: Mapping[str, str], known: Sequence[str]) -> str:
+    said, meant = f"{kind!r} object has no attribute {name!r}", methods.get(name)
     if meant is not None:
         return f"{said}: {meant if ' ' in meant else f'it is called {meant} here'}"
     near = [] if name.startswith("_") else difflib.get_close_matches(name, known, n=1)
@@ -158,6 +182,12 @@ def meant_method(name: str, known: Sequence[str]) -> str:
 def by_name(takes: str, example: str, more: Sequence[object]) -> str:
     """What to say of arguments that were given by their place and have names."""
     return f"{takes}, and all else by name, such as {example}: got {more[0]!r} beside them"
+
+
+def bound_already(name: str) -> str:
+    """What to say of an argument of a stream's ``send`` that the stream has."""
+    one = f"producer.send(..., {name}=...)"
+    return f"{name}: a stream has it already: producer.stream(project, logstore, {name}=...), or {one}"
 
 
 def own_form(name: str) -> str:

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import InvalidArgumentError, ResultFailedError
+from .foreign_names import meant_of_future
 from .forks import Stage, call_in_child
 from .loggers import get_logger
 from .reentry import may_hold
@@ -191,6 +192,12 @@ class SendFuture(Future[Result]):
         """
         return await self
 
+    if not TYPE_CHECKING:  # mypy would take it for every attribute there could be
+
+        def __getattr__(self, name: str) -> Any:
+            """Say which method is meant by one that people know from other futures."""
+            raise missing(name)
+
     @property
     def _state(self) -> str:  # type: ignore[override]  # the base class has an attribute
         watch = self._watch
@@ -215,6 +222,12 @@ class SendFuture(Future[Result]):
             if watch.waiters is None:
                 watch.waiters = []
             return watch.waiters
+
+
+def missing(name: str) -> AttributeError:
+    """What to raise for an attribute that a future does not have."""
+    # With its name on it, Python adds no private name that it takes to be meant.
+    return AttributeError(meant_of_future(name, [known for known in dir(SendFuture) if known[0] != "_"]), name=name)
 
 
 def holder_of(holder: ResultHolder, position: int) -> ResultHolder:

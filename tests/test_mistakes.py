@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import io
 import math
+import re
 import time
 import traceback
 from collections.abc import Callable
@@ -27,7 +29,8 @@ from producer import (
 from producer.cli import main
 from producer.config import option_names
 from producer.foreign_names import _FOREIGN, _FOREIGN_OF_PROJECT, _HTTP
-from producer.testing import RecordingSink
+from producer.futures import SendFuture
+from producer.testing import LogHubServer, RecordingSink
 
 KEY: dict[str, Any] = {"access_key_id": "id", "access_key_secret": "s3cret"}
 HANGZHOU = "https://cn-hangzhou.log.aliyuncs.com"
@@ -52,6 +55,14 @@ def bound(method: str, *arguments: Any) -> Any:
         return getattr(producer.stream("shop", "app-log"), method)(*arguments)
 
 
+def topic_of_send(**names: Any) -> None:
+    """To a stream whose next log would meet the compiled twin, where there is one."""
+    with Producer(project(), sink=RecordingSink()) as producer:
+        stream = producer.stream("shop", "app-log")
+        stream.send({})
+        stream.send({}, **names)
+
+
 def waited(timeout: Any) -> None:
     with Producer(project(), sink=RecordingSink()) as producer:
         producer.send("shop", "app-log", {}).result(timeout)
@@ -74,6 +85,13 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
         lambda: ProjectConfig("shop", HANGZHOU, "id", "s3cret"),  # type: ignore[misc]
         "takes the project, and all else by name: ProjectConfig(project, endpoint=..., access_key_id=..., ...)",
     ),
+    (
+        "a connection by its place",
+        lambda: ProjectConfig("shop", {"endpoint": HANGZHOU, **KEY}),  # type: ignore[misc]
+        "all else by name: ProjectConfig(project, **connection)",
+    ),
+    ("sign_version of a project", lambda: project(sign_version="v4", **KEY), "config=ProducerConfig(sign_version=..."),
+    ("region of a project", lambda: project(region="cn-hangzhou", **KEY), "config=ProducerConfig(region=...)"),
     ("no endpoint", lambda: ProjectConfig("shop", **KEY), "endpoint: must be given, such as"),  # type: ignore[call-arg]
     ("key id without secret", lambda: project(access_key_id="id"), "access_key_secret: is missing"),
     ("secret without key id", lambda: project(access_key_secret="s3cret"), "access_key_id: is missing"),
@@ -122,6 +140,8 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
         lambda: bound("send", "shop", "app-log", {}),
         "knows its logstore shop/app-log: send takes",
     ),
+    ("topic beside a stream", lambda: topic_of_send(topic="web"), "producer.stream(project, logstore, topic=...)"),
+    ("tags beside a stream", lambda: topic_of_send(tags={"a": "b"}), "or producer.send(..., tags=...)"),
     ("callback by its place", lambda: bound("send_many", [], print), "callback=...: got <built-in"),
     ("topic of a stream", lambda: called("stream", "shop", "app-log", "web"), "topic=...: got 'web' beside them"),
     ("text for lines", lambda: bound("send_lines", "a"), "got str: text.encode() makes bytes of it"),
@@ -172,6 +192,61 @@ def test_a_method_that_is_elsewhere_is_told(name: str, sentence: str) -> None:
         getattr(producer, name)
     assert sentence in str(caught.value)
     assert "Did you mean" not in "".join(traceback.format_exception_only(caught.value))
+
+
+@pytest.mark.parametrize("way", ["compiled", "pure"])
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("get", "result(timeout) waits for the outcome, or raises"),
+        ("add_callback", "add_done_callback(fn) calls fn(future), callback= of send calls fn(result)"),
+        ("add_errback", "whose exception() is None where it was delivered"),
+        ("is_done", "it is called done here"),
+        ("reslt", "'SendFuture' object has no attribute 'reslt'; did you mean result?"),
+        ("_nothing", "'SendFuture' object has no attribute '_nothing'"),
+    ],
+)
+def test_a_method_of_other_futures_is_told(way: str, name: str, sentence: str) -> None:
+    """By both twins of a future, in the same words; one that is nowhere stays an AttributeError of its name."""
+    with Producer(project(), sink=RecordingSink()) as producer:
+        stream = producer.stream("shop", "app-log")
+        stream.send({})
+        sent = stream.send({})
+        future = SendFuture(sent._holder, 0) if way == "pure" else sent
+        with pytest.raises(AttributeError) as caught:
+            getattr(future, name)
+    assert str(caught.value).endswith(sentence)
+    assert caught.value.name == name
+    assert "Did you mean" not in "".join(traceback.format_exception_only(caught.value))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: LogItem(5, contents=[("a", "b")]),  # type: ignore[misc]
+        lambda: LogItem(timestamp=5, contents=[("a", "b")]),  # type: ignore[call-arg]
+        LogItem,
+    ],
+)
+def test_an_item_in_the_form_of_the_official_package_is_told_ours(made: Callable[[], LogItem]) -> None:
+    """Before it is sent; one with its contents by name, or copied with others, is made."""
+    with pytest.raises(TypeError, match=re.escape("LogItem(contents, time, time_ns), got (")):
+        made()
+    item = LogItem(contents={"a": "b"}, time=5)
+    assert item == LogItem({"a": "b"}, 5) == dataclasses.replace(LogItem({}, 5), contents={"a": "b"})
+
+
+def test_tags_of_one_send_are_those_of_its_group() -> None:
+    """Besides those of the configuration, as those of a stream are."""
+    with Producer(project(), sink=(sink := RecordingSink()), config=ProducerConfig(log_tags={"a": "b"})) as producer:
+        producer.send("shop", "app-log", {}, tags={"c": "d"}).result(30)
+    assert sink.deliveries[0].key.tags == (("a", "b"), ("c", "d"))
+
+
+def test_a_port_by_its_place_is_told_its_name() -> None:
+    """The first argument of the embedded LogHub is where it listens."""
+    with pytest.raises(ValueError, match=re.escape("LogHubServer(port=9170)")):
+        LogHubServer(9170)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

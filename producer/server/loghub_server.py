@@ -74,8 +74,13 @@ class LogHubServer:
         :param access_log: whether each request is a line of JSON in the logger ``producer.server.access``, level INFO.
         :raises ServerStartError: the data directory cannot be used, or ``host`` can be reached from other machines and
             the access key is the default one.
-        :raises ValueError: ``port``, ``shards``, ``keep_requests`` or ``keep_request_bytes`` is out of range.
+        :raises ValueError: ``host`` is no text; ``port``, ``shards``, ``keep_requests`` or ``keep_request_bytes`` is
+            out of range.
         """
+        if not isinstance(host, str):
+            raise ValueError(
+                f"host is {host!r}: it must be a name or an address; a port is given by name: LogHubServer(port=9170)"
+            )
         if type(port) is not int or not 0 <= port <= 65_535:
             raise ValueError(f"port is {port!r}: it must be an integer from 0 to 65535")
         if not 1 <= shards <= 256:

@@ -21,7 +21,10 @@ from producer.wire._log_group cimport Log, Moment, log_size, moment_of, put_reco
 import time
 
 from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from ...errors import InvalidArgumentError
+from ...foreign_names import bound_already
 from ...futures import SendFuture as PureFuture
+from ...futures import missing
 from ...records import LogItem
 from ...wire.log_group import encode_log
 from .open_records import FIRST_QUANTUM, MAX_QUANTUM, ONE_LOG_EACH, RECORD_OVERHEAD as PURE_RECORD_OVERHEAD, Sealed
@@ -150,7 +153,10 @@ cdef class SendFuture:
         # What is not below, and is seldom asked for.
         if self._attributes is not None and name in self._attributes:
             return self._attributes[name]
-        found = getattr(PureFuture, name)
+        try:
+            found = getattr(PureFuture, name)
+        except AttributeError:
+            raise missing(name) from None
         return found.__get__(self, PureFuture) if hasattr(found, "__get__") else found
 
     def __repr__(self):
@@ -504,11 +510,13 @@ def reclaim_at_once(budget):
     creditors.clear()
 
 
-def send(self, log, *more, callback=None, urgent=False):
+def send(self, log, *more, callback=None, urgent=False, topic=None, tags=None):
     """The compiled twin of ``Stream.send``: of a log that the open batch takes no Python runs."""
     records = self._open
-    if records is not None and not more and not urgent:
+    if records is not None and not more and not urgent and topic is None and tags is None:
         future = (<OpenRecords> records).add(log, callback) if type(records) is OpenRecords else records.add(log, callback)
         if future is not None:
             return future
+    if topic is not None or tags is not None:
+        raise InvalidArgumentError(bound_already("topic" if tags is None else "tags"))
     return self._send_otherwise(log, more, callback, urgent)
