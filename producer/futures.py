@@ -226,8 +226,10 @@ class SendFuture(Future[Result]):
 
 def missing(name: str) -> AttributeError:
     """What to raise for an attribute that a future does not have."""
+    # Of private ones, for which libraries look, nothing is suggested.
+    known = [] if name.startswith("_") else [each for each in dir(SendFuture) if each[0] != "_"]
     # With its name on it, Python adds no private name that it takes to be meant.
-    return AttributeError(meant_of_future(name, [known for known in dir(SendFuture) if known[0] != "_"]), name=name)
+    return AttributeError(meant_of_future(name, known), name=name)
 
 
 def holder_of(holder: ResultHolder, position: int) -> ResultHolder:
