@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from producer import (
+from loghub import (
     EnvironmentCredentials,
     Producer,
     ProducerConfig,

@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from functools import partial
 
-from producer import EnvironmentCredentials, Producer, ProjectConfig, Result
+from loghub import EnvironmentCredentials, Producer, ProjectConfig, Result
 
 delivered: Counter[str] = Counter()
 undelivered: list[dict[str, str]] = []

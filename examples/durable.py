@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import sys
 
-from producer import EnvironmentCredentials, Producer, ProducerConfig, ProjectConfig
-from producer.channels import ProcessFileChannel
+from loghub.channels import ProcessFileChannel
+
+from loghub import EnvironmentCredentials, Producer, ProducerConfig, ProjectConfig
 
 project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
 base = sys.argv[1]

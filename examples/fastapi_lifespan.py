@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from producer import EnvironmentCredentials, Producer, ProducerConfig, ProjectConfig, SendTimeoutError
+from loghub import EnvironmentCredentials, Producer, ProducerConfig, ProjectConfig, SendTimeoutError
 
 
 @asynccontextmanager

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-from producer.ship.session import build_session
-from producer.spark import metrics_accumulator, write_partition
+from loghub.ship.session import build_session
+from loghub.spark import metrics_accumulator, write_partition
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from producer import EnvironmentCredentials, Producer, ProjectConfig
+from loghub import EnvironmentCredentials, Producer, ProjectConfig
 
 project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
 producer = Producer(project)

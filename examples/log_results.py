@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 
-from producer import EnvironmentCredentials, Producer, ProducerConfig, ProjectConfig, ResultFailedError
+from loghub import EnvironmentCredentials, Producer, ProducerConfig, ProjectConfig, ResultFailedError
 
 log = logging.getLogger("example")
 

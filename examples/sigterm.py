@@ -11,7 +11,7 @@ import itertools
 import os
 import time
 
-from producer import EnvironmentCredentials, Producer, ProjectConfig, install_signal_handlers
+from loghub import EnvironmentCredentials, Producer, ProjectConfig, install_signal_handlers
 
 
 def main() -> None:

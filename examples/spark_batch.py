@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 
+from loghub.ship.session import build_session
 from pyspark.sql import SparkSession
-
-from producer.ship.session import build_session
 
 LOGSTORE = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", "logstore": "orders"}
 # The key is not among the options: the workers of this machine have this process's environment. On a cluster, name a

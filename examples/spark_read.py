@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from producer import EnvironmentCredentials, Producer, ProjectConfig
-from producer.ship.session import build_session
+from loghub.ship.session import build_session
+
+from loghub import EnvironmentCredentials, Producer, ProjectConfig
 
 LOGSTORE = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", "logstore": "access"}
 

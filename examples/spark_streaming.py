@@ -11,9 +11,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from loghub.ship.session import build_session
 from pyspark.sql import SparkSession
-
-from producer.ship.session import build_session
 
 LOGSTORE = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", "logstore": "clicks"}
 

@@ -220,6 +220,12 @@ def test_the_documents_do_not_grow() -> None:
     assert sum(len(page.read_text().split()) for page in pages) < MOST_WORDS
 
 
+def test_the_documents_import_by_the_first_name() -> None:
+    """A file of the reader's own is called ``producer.py`` more often than ``loghub.py``."""
+    told = {page: re.findall(r"^ *(?:from|import) producer\b.*", page.read_text(), re.MULTILINE) for page in DOCUMENTS}
+    assert {page.name: lines for page, lines in told.items() if lines} == {}
+
+
 def test_every_folder_says_what_it_knows() -> None:
     """``docs/architecture.md`` leaves that to the docstring of each folder's ``__init__.py``."""
     folders = sorted((ROOT / "producer").rglob("__init__.py"))
