@@ -184,12 +184,6 @@ def by_name(takes: str, example: str, more: Sequence[object]) -> str:
     return f"{takes}, and all else by name, such as {example}: got {more[0]!r} beside them"
 
 
-def bound_already(name: str) -> str:
-    """What to say of an argument of a stream's ``send`` that the stream has."""
-    one = f"producer.send(..., {name}=...)"
-    return f"{name}: a stream has it already: producer.stream(project, logstore, {name}=...), or {one}"
-
-
 def own_form(name: str) -> str:
     """``name`` in lower case with underscores: ``maxBlockMs`` and ``max.block.ms`` as ``max_block_ms``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace(".", "_").replace("-", "_")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 #: ``order`` of streams whose batches arrive in the order of ``send``, and of those that are numbered besides.
 ORDERED = "ordered"
@@ -14,9 +14,6 @@ IDEMPOTENT = "idempotent"
 SEQUENCED = "sequence:"
 #: … and where the records are those of an idempotent stream in the channel of a process that died: its name follows.
 ADOPTED = "idempotent:"
-
-_NONE: Any = object()
-_set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +31,6 @@ class LogItem:
     contents: Mapping[str, Any] | Sequence[tuple[str, Any]]
     time: float | datetime | None = None
     time_ns: int | None = None
-
-    if not TYPE_CHECKING:  # checkers know the one that a dataclass has
-
-        def __init__(self, contents=_NONE, /, time=None, time_ns=None, **named):
-            if named or contents is _NONE:
-                contents = _contents(contents, named)
-            _set(self, "contents", contents)
-            _set(self, "time", time)
-            _set(self, "time_ns", time_ns)
-
-
-def _contents(first: object, named: dict[str, Any]) -> Any:
-    """Those that were given by name.
-
-    :raises TypeError: there are none; they come behind a time, as in the official package; another name.
-    """
-    if first is _NONE and named.keys() == {"contents"}:
-        return named["contents"]
-    given = ([] if first is _NONE else [repr(first)]) + [f"{name}=..." for name in named]
-    raise TypeError(
-        f"LogItem takes the contents, and then their time: LogItem(contents, time, time_ns), got ({', '.join(given)})"
-    )
 
 
 class StreamKey(NamedTuple):

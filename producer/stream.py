@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Never, Protocol
 
 from .errors import InvalidArgumentError, StreamStoppedError
-from .foreign_names import bound_already, by_name
+from .foreign_names import by_name
 from .futures import SendFuture
 from .installing import how_to_install
 from .numbering import Numbering
@@ -72,26 +72,17 @@ class Stream:
         self._open: OpenRecords | None = None
 
     def send(
-        self,
-        log: Log | Sequence[Log],
-        *more: Never,
-        callback: Callback | None = None,
-        urgent: bool = False,
-        topic: object = None,
-        tags: object = None,
+        self, log: Log | Sequence[Log], *more: Never, callback: Callback | None = None, urgent: bool = False
     ) -> SendFuture:
         """As :meth:`Producer.send`, to this stream.
 
-        :param topic: refused, since the stream has one; likewise ``tags``.
         :raises StreamStoppedError: the stream is ordered, and a batch of it has failed for good.
         """
         records = self._open
-        if records is not None and not more and not urgent and topic is None and tags is None:
+        if records is not None and not more and not urgent:
             future = records.add(log, callback)
             if future is not None:
                 return future
-        if topic is not None or tags is not None:
-            raise InvalidArgumentError(bound_already("topic" if tags is None else "tags"))
         return self._send_otherwise(log, more, callback, urgent)
 
     def _send_otherwise(

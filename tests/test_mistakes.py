@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import io
 import math
@@ -53,14 +52,6 @@ def called(method: str, *arguments: Any) -> Any:
 def bound(method: str, *arguments: Any) -> Any:
     with Producer(project(), sink=RecordingSink()) as producer:
         return getattr(producer.stream("shop", "app-log"), method)(*arguments)
-
-
-def topic_of_send(**names: Any) -> None:
-    """To a stream whose next log would meet the compiled twin, where there is one."""
-    with Producer(project(), sink=RecordingSink()) as producer:
-        stream = producer.stream("shop", "app-log")
-        stream.send({})
-        stream.send({}, **names)
 
 
 def waited(timeout: Any) -> None:
@@ -140,8 +131,6 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
         lambda: bound("send", "shop", "app-log", {}),
         "knows its logstore shop/app-log: send takes",
     ),
-    ("topic beside a stream", lambda: topic_of_send(topic="web"), "producer.stream(project, logstore, topic=...)"),
-    ("tags beside a stream", lambda: topic_of_send(tags={"a": "b"}), "or producer.send(..., tags=...)"),
     ("callback by its place", lambda: bound("send_many", [], print), "callback=...: got <built-in"),
     ("topic of a stream", lambda: called("stream", "shop", "app-log", "web"), "topic=...: got 'web' beside them"),
     ("text for lines", lambda: bound("send_lines", "a"), "got str: text.encode() makes bytes of it"),
@@ -218,22 +207,6 @@ def test_a_method_of_other_futures_is_told(way: str, name: str, sentence: str) -
     assert str(caught.value).endswith(sentence)
     assert caught.value.name == name
     assert "Did you mean" not in "".join(traceback.format_exception_only(caught.value))
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        lambda: LogItem(5, contents=[("a", "b")]),  # type: ignore[misc]
-        lambda: LogItem(timestamp=5, contents=[("a", "b")]),  # type: ignore[call-arg]
-        LogItem,
-    ],
-)
-def test_an_item_in_the_form_of_the_official_package_is_told_ours(made: Callable[[], LogItem]) -> None:
-    """Before it is sent; one with its contents by name, or copied with others, is made."""
-    with pytest.raises(TypeError, match=re.escape("LogItem(contents, time, time_ns), got (")):
-        made()
-    item = LogItem(contents={"a": "b"}, time=5)
-    assert item == LogItem({"a": "b"}, 5) == dataclasses.replace(LogItem({}, 5), contents={"a": "b"})
 
 
 def test_tags_of_one_send_are_those_of_its_group() -> None:

@@ -455,7 +455,6 @@ def test_a_send_that_somebody_put_in_its_place_stays(monkeypatch: pytest.MonkeyP
 def test_send_tells_its_parameters_whichever_twin_it_is() -> None:
     """To ``help`` and to editors."""
     Producer(sink=RecordingSink()).close()
-    refused = ["topic", "tags"]  # to say that the stream has them
-    assert list(inspect.signature(Stream.send).parameters) == ["self", "log", "more", "callback", "urgent", *refused]
+    assert list(inspect.signature(Stream.send).parameters) == ["self", "log", "more", "callback", "urgent"]
     assert "StreamStoppedError" in (Stream.send.__doc__ or "")
     assert (Stream.send.__module__, Stream.send.__qualname__) == ("producer.stream", "Stream.send")

@@ -21,8 +21,6 @@ from producer.wire._log_group cimport Log, Moment, log_size, moment_of, put_reco
 import time
 
 from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
-from ...errors import InvalidArgumentError
-from ...foreign_names import bound_already
 from ...futures import SendFuture as PureFuture
 from ...futures import missing
 from ...records import LogItem
@@ -510,13 +508,11 @@ def reclaim_at_once(budget):
     creditors.clear()
 
 
-def send(self, log, *more, callback=None, urgent=False, topic=None, tags=None):
+def send(self, log, *more, callback=None, urgent=False):
     """The compiled twin of ``Stream.send``: of a log that the open batch takes no Python runs."""
     records = self._open
-    if records is not None and not more and not urgent and topic is None and tags is None:
+    if records is not None and not more and not urgent:
         future = (<OpenRecords> records).add(log, callback) if type(records) is OpenRecords else records.add(log, callback)
         if future is not None:
             return future
-    if topic is not None or tags is not None:
-        raise InvalidArgumentError(bound_already("topic" if tags is None else "tags"))
     return self._send_otherwise(log, more, callback, urgent)
