@@ -32,6 +32,7 @@ from producer.wire.put_logs import adjust_shard_hash
 from tests.support.log_group_schema import LogGroup, contents_of
 from tests.support.pipelines import config
 from tests.support.sinks import DeadSink, GatedSink
+from tests.support.threads import named
 from tests.support.waiting import PATIENCE, Call, eventually
 
 LOG = {"a": "b"}
@@ -190,11 +191,10 @@ def test_a_list_of_too_many_logs_is_refused_with_both_numbers() -> None:
 
 def test_threads_start_at_the_first_send() -> None:
     """A producer that was only made has no threads."""
-    before = threading.active_count()
-    producer = Producer(sink=RecordingSink(), config=config())
-    assert threading.active_count() == before
+    producer = Producer(sink=RecordingSink(), config=config(name="begins"))
+    assert not named("begins-")
     producer.send("p", "l", LOG)
-    assert threading.active_count() == before + 5
+    assert len(named("begins-")) == 5
     producer.close()
 
 

@@ -27,6 +27,7 @@ from producer.pipeline.batching.batch import BatchState, ProducerBatch
 from producer.testing import RecordingSink, ScriptedSink
 from tests.support.pipelines import KEY, config, record, settle, threadless
 from tests.support.sinks import DeadSink, GatedSink
+from tests.support.threads import cpu_of, named
 from tests.support.waiting import PATIENCE, Call, eventually, passed
 
 LOG = {"a": "b"}
@@ -301,10 +302,11 @@ def test_3_7_waiting_threads_sleep(sink: RecordingSink) -> None:
     for _ in range(300):
         producer.send("p", "l", LOG)
     eventually(lambda: not producer.stats().batches["queued"] and not producer.stats().batches["sending"])
-    began = time.process_time()
+    own = named(f"{producer.name}-")
+    assert len(own) == 5
+    began = cpu_of(own)
     assert not threading.Event().wait(1.0)  # what is measured is a second in which nothing happens
-    used = time.process_time() - began
-    assert used < 0.1
+    assert cpu_of(own) - began < 0.1
     producer.close()
 
 
@@ -380,9 +382,10 @@ def test_3_10_pickling_a_producer_carries_its_configuration_not_its_threads() ->
         ProjectConfig("p", endpoint="http://127.0.0.1:9", **key), config=ProducerConfig(retries=0, linger_ms=100)
     )
     original.send("p", "l", LOG)
-    before = threading.active_count()
     copy = pickle.loads(pickle.dumps(original))
-    assert threading.active_count() == before
+    assert copy.name != original.name
+    assert named(f"{original.name}-")
+    assert not named(f"{copy.name}-")
     assert copy.config == original.config
     assert copy._sink.project_configs() == original._sink.project_configs()
     assert copy.stats().accepted == 0

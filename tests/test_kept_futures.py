@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable
-from types import FunctionType, MethodType, ModuleType
+from types import MethodType
 
 import pyarrow as pa
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from producer import Producer, RejectedError, SendFuture, Stream
 from producer.pipeline.batching.open_records import OpenRecords
 from producer.testing import RecordingSink, ScriptedSink
+from tests.support.living import within_reach
 from tests.support.pipelines import config
 from tests.support.twins import open_records_twin
 
@@ -32,18 +32,8 @@ WAYS: dict[str, Callable[[Stream], list[SendFuture]]] = {
 
 def bytes_within_reach(things: Iterable[object]) -> int:
     """The bytes that ``things`` keep alive, without those that the tests' sinks remember."""
-    seen: set[int] = set()
-    left, total = list(things), 0
-    while left:
-        thing = left.pop()
-        if id(thing) in seen or isinstance(thing, type | ModuleType | FunctionType | MethodType | RecordingSink):
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, bytes | bytearray | memoryview):
-            total += len(thing)
-        else:
-            left += gc.get_referents(thing)
-    return total
+    found = within_reach(things, beyond=(MethodType, RecordingSink))
+    return sum(len(thing) for thing in found if isinstance(thing, bytes | bytearray | memoryview))
 
 
 @pytest.mark.parametrize("is_delivered", [True, False], ids=["delivered", "failed"])

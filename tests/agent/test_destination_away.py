@@ -36,22 +36,22 @@ _PATIENCE = 60.0
 #: Types that nobody gives events, or that lose what comes while a channel is full, as datagrams do.
 _BESIDE = {"sequence", "stress", "syslog_udp", "netcatudp"}
 
-Deliver = Callable[[Path, Any, list[bytes]], None]
+Deliver = Callable[[Path, Any, list[bytes], threading.Event], None]
 
 
 def _to(sink: str, where: Callable[[str, int], Mapping[str, Any]]) -> Deliver:
-    """By one of our sinks, which is asked again until it succeeds."""
+    """By one of our sinks, which is asked again until it succeeds, or the test is over."""
 
-    def deliver(_folder: Path, address: tuple[str, int], lines: list[bytes]) -> None:
+    def deliver(_folder: Path, address: tuple[str, int], lines: list[bytes], over: threading.Event) -> None:
         client = made("sinks", sink, **where(*address))
         left = [EventBatch.of_lines(b"".join(line + b"\n" for line in lines)).numbered(1, "origin")]
         try:
-            while left:
+            while left and not over.is_set():
                 try:
                     client.write(left)
                     left = []
                 except Exception:  # noqa: BLE001  # whatever it is, it is to be sent again
-                    threading.Event().wait(0.02)
+                    over.wait(0.02)
         finally:
             client.close()
 
@@ -61,7 +61,7 @@ def _to(sink: str, where: Callable[[str, int], Mapping[str, Any]]) -> Deliver:
 def _by_hand(ok: bytes) -> Deliver:
     """On a connection, until as many answers came."""
 
-    def deliver(_folder: Path, address: tuple[str, int], lines: list[bytes]) -> None:
+    def deliver(_folder: Path, address: tuple[str, int], lines: list[bytes], _over: threading.Event) -> None:
         with socket.create_connection(address, _PATIENCE) as peer:
             peer.sendall(b"".join(line + b"\n" for line in lines))
             peer.shutdown(socket.SHUT_WR)
@@ -73,12 +73,12 @@ def _by_hand(ok: bytes) -> Deliver:
     return deliver
 
 
-def _append(folder: Path, _address: object, lines: list[bytes]) -> None:
+def _append(folder: Path, _address: object, lines: list[bytes], _over: object) -> None:
     with (folder / "a.log").open("ab") as file:
         file.write(b"".join(line + b"\n" for line in lines))
 
 
-def _put_file(folder: Path, _address: object, lines: list[bytes]) -> None:
+def _put_file(folder: Path, _address: object, lines: list[bytes], _over: object) -> None:
     (folder / ".part").write_bytes(b"".join(line + b"\n" for line in lines))
     (folder / ".part").rename(folder / lines[0].decode())
 
@@ -152,6 +152,7 @@ class _World:
     def __init__(self, folder: Path, server: LogHubServer, cluster: str) -> None:
         self._folder, self._server, self._cluster = folder, server, cluster
         self._full: set[str] = set()
+        self._over = threading.Event()
         target = {"endpoint": server.endpoint, "access_key_id": server.access_key_id}
         target |= {"access_key_secret": server.access_key_secret}
         told = "\n".join(f"{name} = {json.dumps(value)}" for name, value in target.items())
@@ -175,17 +176,24 @@ class _World:
 
     @contextmanager
     def giving(self) -> Iterator[None]:
-        """To all others, each on a thread that its source may hold up."""
-        threads = [threading.Thread(target=self._give, args=(kind,)) for kind in _SOURCES]
+        """To all others, each on a thread that its source may hold up. Nothing of it is left behind, also where the
+        test fails: what then works again delivers, and whoever gives gives up.
+        """
+        threads = [threading.Thread(target=self._give, args=(kind,), daemon=True) for kind in _SOURCES]
         self.agent.start()
         for thread in threads:
             thread.start()
         try:
             yield
+        except BaseException:
+            self._over.set()
+            raise
         finally:
+            self._server.faults.clear()
             end = time.monotonic() + _PATIENCE
             for thread in threads:
                 thread.join(max(0.0, end - time.monotonic()))
+            self._over.set()
             assert self.agent.stop(_PATIENCE)
             assert not any(thread.is_alive() for thread in threads)
 
@@ -196,15 +204,17 @@ class _World:
             assert server.listening.wait(_PATIENCE)
             address = server.addresses[0]
         for start in range(0, _COUNT, _PART):
-            _SOURCES[kind][1](self._folder / kind, address, _LINES[start : start + _PART])
+            _SOURCES[kind][1](self._folder / kind, address, _LINES[start : start + _PART], self._over)
 
     def held_up(self) -> bool:
-        """Whether each channel has, or had, all that it has room for. What journald reads at once is one batch, which
-        waits as a whole: perhaps behind a single event.
-        """
-        least = dict.fromkeys(_SOURCES, _ROOM - _PART) | {"journald": 0}
-        self._full |= {kind for kind in _SOURCES if self.agent.channels[kind].held > least[kind]}
+        """Whether each channel has, or had, all that it has room for."""
+        self._full |= {kind for kind in _SOURCES if self._is_full(kind)}
         return self._full == _SOURCES.keys()
+
+    def _is_full(self, kind: str) -> bool:
+        """What is read at once is one batch, which waits as a whole: perhaps behind a single event."""
+        refused = self.agent.counters[f"sources.{kind}"].get("ChannelWriteFail")
+        return self.agent.channels[kind].held > _ROOM - _PART or refused > 0
 
     def arrived(self, kind: str) -> list[int]:
         """The numbers of a source's lines."""

@@ -18,6 +18,8 @@ from producer.clock import Deadline
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE
 
+#: The name of its threads.
+NAME = "interleaved"
 _Gate = threading.Lock  # real ones, also where locks that take turns are made
 
 
@@ -64,7 +66,9 @@ class Interleaving:
         global _current  # noqa: PLW0603  # one at a time
         self._workers = [_Worker(call) for call in calls]
         self._all_ended.acquire()
-        threads = [threading.Thread(target=self._work, args=(worker,), daemon=True) for worker in self._workers]
+        threads = [
+            threading.Thread(target=self._work, args=(worker,), name=NAME, daemon=True) for worker in self._workers
+        ]
         for thread in threads:
             thread.start()
         _current = self

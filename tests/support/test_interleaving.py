@@ -9,7 +9,8 @@ from queue import SimpleQueue
 import pytest
 
 from producer.clock import Deadline
-from tests.support.interleaving import Interleaving, TurnClock, TurnLock, locks_that_take_turns, outcomes, point
+from tests.support.interleaving import NAME, Interleaving, TurnClock, TurnLock, locks_that_take_turns, outcomes, point
+from tests.support.threads import named
 
 
 def writing(seen: list[str], name: str) -> Callable[[], str]:
@@ -93,10 +94,9 @@ def test_threads_that_wait_for_each_other_are_a_failure_and_no_hang() -> None:
             with other:
                 pass
 
-    before = threading.active_count()
     with pytest.raises(AssertionError, match="each thread waits for another one"):
         Interleaving([1]).run(lambda: take(first, second), lambda: take(second, first))
-    assert threading.active_count() == before
+    assert not named(NAME)
     point()  # nobody takes turns now: nothing happens
 
 

@@ -93,7 +93,7 @@ def test_memory_is_asked_for_before_it_is_taken() -> None:
 def test_a_small_request_does_not_become_a_large_one(text: str) -> None:
     """A header of its own for each event, or events of nothing: it ends at the memory that there is, 413."""
     limit = 8 << 20
-    started = time.process_time()
+    started = time.thread_time()
 
     def act() -> None:
         with pytest.raises(RequestError) as caught:
@@ -101,7 +101,7 @@ def test_a_small_request_does_not_become_a_large_one(text: str) -> None:
         assert caught.value.status == 413
 
     assert _peak(act) < 3 * limit
-    assert time.process_time() - started < 20
+    assert time.thread_time() - started < 20
 
 
 def test_a_request_has_a_bounded_number_of_events(monkeypatch: pytest.MonkeyPatch) -> None:

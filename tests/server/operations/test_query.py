@@ -254,10 +254,10 @@ def test_words_that_only_look_foreign_are_words(query: str) -> None:
 def test_no_word_makes_a_text_slow(word: str) -> None:
     """A word of many wildcards looks through a long text once, and not in every way to share it out."""
     matches = compile_query(word, Limits())
-    started = time.process_time()
+    started = time.thread_time()
     for text in ("a" * 50_000, "磁" * 50_000, "a" * 50_000 + "c"):
         assert not matches([("message", text)])
-    assert time.process_time() - started < 5
+    assert time.thread_time() - started < 5
 
 
 def test_wildcards_find_what_shell_patterns_find() -> None:

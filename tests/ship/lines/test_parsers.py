@@ -417,6 +417,6 @@ def test_no_line_makes_a_parser_slow(name: str, start: str, unit: str) -> None:
     """A long hostile line costs time in proportion to its length: 200 kB within a second."""
     line = start + unit * (200_000 // len(unit))
     parse = make_parser(name, None, Values(",", ("a", "b")))
-    began = time.process_time()
+    began = time.thread_time()
     parse(line)
-    assert time.process_time() - began < 1
+    assert time.thread_time() - began < 1

@@ -10,6 +10,7 @@ import pytest
 from producer import Credentials, CredentialsError, StaticCredentials
 from producer.sinks.loghub.credentials_cache import CredentialsCache
 from producer.testing import ManualClock
+from tests.support.threads import named
 
 
 class Provider:
@@ -42,11 +43,10 @@ def wait_for_calls(provider: Provider, cache: CredentialsCache, calls: int, key:
 def test_static_credentials_cost_no_thread() -> None:
     """A static key is simply there."""
     static = StaticCredentials(credentials=Credentials(access_key_id="a", access_key_secret="s"))
-    before = threading.active_count()
-    cache = CredentialsCache(static, ManualClock(), "t")
+    cache = CredentialsCache(static, ManualClock(), "static")
     cache.refused(cache.get())
     assert cache.get().access_key_id == "a"
-    assert threading.active_count() == before
+    assert not named("static")
 
 
 def test_the_provider_is_asked_once_and_on_a_thread_of_its_own() -> None:
