@@ -24,9 +24,9 @@ def python_of() -> Callable[[str], str]:
     return interpreters.environment
 
 
-@pytest.fixture(params=list(interpreters.found()))
+@pytest.fixture(params=list(dict.fromkeys([*interpreters.found(), *interpreters.WANTED])))
 def python(request: pytest.FixtureRequest, python_of: Callable[[str], str]) -> str:
-    """Every Python of the machine that the package supports."""
+    """Every Python of the machine that the package supports; one that is wanted and missing is a test skipped."""
     return python_of(request.param)
 
 

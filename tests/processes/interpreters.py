@@ -1,4 +1,8 @@
-"""The Pythons of this machine that the package supports, each with an environment that has its base dependencies."""
+"""The Pythons of this machine that the package supports, each with an environment that has its base dependencies.
+
+``python -m tests.processes.interpreters`` makes the environments, and says which Pythons are missing; ``.ci/run`` calls
+it. With ``--all`` it fails where one of :data:`WANTED` is missing.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,13 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ROOT / ".venv" / "pythons"
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
+#: Without one of these a test is skipped, which in CI has failed; the others are tried where they are.
+WANTED = ("3.11", "3.12", "3.13")
 CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -28,6 +36,12 @@ def found() -> dict[str, str]:
             if version not in pythons and _starts(candidate, version):
                 pythons[version] = candidate
     return pythons
+
+
+def missing() -> dict[str, str]:
+    """Version to what to do, of the Pythons that do not start."""
+    to_do = "not found on the path nor in pyenv's folder: `pyenv install {0}`, or as your system does it"
+    return {version: f"Python {version} is {to_do.format(version)}" for version in SUPPORTED if version not in found()}
 
 
 def _candidates(version: str) -> list[str]:
@@ -46,6 +60,8 @@ def environment(version: str) -> str:
     """The executable of an environment with this checkout installed; made once, and anew when that changes."""
     if version == CURRENT:
         return sys.executable
+    if version in missing():
+        pytest.skip(missing()[version])
     folder = ENVIRONMENTS / version
     python, stamp = folder / "bin" / "python", folder / "installed-for"
     wanted = _dependencies()
@@ -81,6 +97,14 @@ def _run(*command: str, **environ: str) -> None:
     assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}"
 
 
-if __name__ == "__main__":
+def main(arguments: list[str]) -> int:
+    """Make all environments, and say what is missing; 1 if that is wanted."""
     for each in found():
         print(f"==> tests have Python {each}: {environment(each)}")
+    for reason in missing().values():
+        print(f"==> tests go without it: {reason}")
+    return int("--all" in arguments and any(version in missing() for version in WANTED))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -7,7 +7,6 @@ in time; and what one connection does, such as waiting for its channel, holds up
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import re
 import selectors
 import socket
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...addresses import is_address
 from ...errors import ConfigError
 from ...loggers import get_logger
 from ...tls import closed_if_it_fails
@@ -43,14 +43,6 @@ _REFUSED = re.compile(r"ALERT.*(CERTIFICATE|UNKNOWN_CA)")
 _NUMBERS = re.compile(r"[\d.]+")
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpOptions:
     """Of every source that accepts connections."""
@@ -67,7 +59,7 @@ class TcpOptions:
     handshake_timeout: float = option(10.0, least=0.001, doc="seconds for a TLS handshake")
 
     def __post_init__(self) -> None:
-        if _NUMBERS.fullmatch(self.bind) and not _is_address(self.bind):
+        if _NUMBERS.fullmatch(self.bind) and not is_address(self.bind):
             raise ConfigError("bind", "must be an address of this machine", self.bind)
         if self.certificate is None and (self.key or self.client_authorities):
             raise ConfigError("certificate", "is needed for TLS, with key or client_authorities", None)

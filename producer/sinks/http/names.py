@@ -7,7 +7,6 @@ asks. All who want the same name wait for the same one: of a resolver that hangs
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import threading
 from collections.abc import Callable
@@ -73,15 +72,6 @@ class _Question:
 
 _lock = threading.Lock()  # guards the next
 _asked: dict[_Place, _Question] = {}
-
-
-def is_address(host: str) -> bool:
-    """Whether a host is given by its address, so that nobody has to be asked for it."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def addresses_of(host: str, port: int, left: Callable[[], float]) -> list[str]:

@@ -18,13 +18,13 @@ from urllib.parse import urlsplit
 import requests
 import urllib3.exceptions
 
+from ...addresses import is_address
 from ...clock import Clock, Deadline
 from ...wire.prepared import request_target
 from .answers import MOST_OF_AN_ANSWER, Received
 from .authorities import authorities_of
 from .connections import FollowedAdapter, Outgoing, Sent
 from .failures import error_of_exception, error_of_limit, request_id_of
-from .names import is_address
 from .proxies import place_of, proxies_for, through
 from .silence import Silence
 from .watchdog import Watchdog

@@ -1,0 +1,32 @@
+"""Which Pythons the tests have, and what they say of those that they do not have."""
+
+from __future__ import annotations
+
+import pytest
+
+from . import interpreters
+
+
+@pytest.fixture(params=["3.13", "3.14"])
+def absent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The only version that is not there: one that is wanted, and one that is not."""
+    others = {version: "python" for version in interpreters.SUPPORTED if version != request.param}
+    monkeypatch.setattr(interpreters, "CURRENT", "3.11")
+    monkeypatch.setattr(interpreters, "found", lambda: others)
+    return str(request.param)
+
+
+def test_a_python_that_is_missing_is_said_and_fails_where_all_are_wanted(
+    absent: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What to do stands there; the program fails with ``--all`` for one that CI has."""
+    monkeypatch.setattr(interpreters, "environment", lambda version: f"env-{version}")
+    assert interpreters.main([]) == 0
+    assert interpreters.main(["--all"]) == (absent in interpreters.WANTED)
+    assert f"go without it: Python {absent} is not found" in capsys.readouterr().out
+
+
+def test_a_test_with_a_python_that_is_missing_is_skipped(absent: str) -> None:
+    """It is not left out without a word; CI lets none be skipped."""
+    with pytest.raises(pytest.skip.Exception, match=f"pyenv install {absent}"):
+        interpreters.environment(absent)
