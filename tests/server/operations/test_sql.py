@@ -62,14 +62,26 @@ def refusal(client: Client, query: str) -> str:
     return str(found.json()["errorMessage"])
 
 
-@pytest.fixture
-def logs(client: Client) -> Client:
-    """A client of a logstore with six logs, 20 seconds apart."""
+def put_six(client: Client) -> Client:
+    """The same client, whose logstore has six logs, 20 seconds apart."""
     statuses = ["200", "404", "200", "500", "200", "404"]
     latencies = ["1", "2.5", "3", "4", "5", "6"]
     fields = [{"status": s, "latency": t, "path": f"/p{s[0]}"} for s, t in zip(statuses, latencies, strict=True)]
     put(client, *fields)
     return client
+
+
+@pytest.fixture
+def logs(client: Client) -> Client:
+    """A client of a logstore with six logs."""
+    return put_six(client)
+
+
+@pytest.fixture(scope="module")
+def asked() -> Iterator[Client]:
+    """Likewise, for tests that only ask: one process runs the statements of all, and it takes a second to start."""
+    with LogHubServer() as server, Client(server) as client:
+        yield put_six(client)
 
 
 @pytest.mark.parametrize(
@@ -101,22 +113,22 @@ def logs(client: Client) -> Client:
         ("nothing | select status, path where path like '/p%' and latency > 1 group by status, path", []),
     ],
 )
-def test_sql_is_run_over_the_logs_that_match(logs: Client, query: str, expected: list[list[str]]) -> None:
+def test_sql_is_run_over_the_logs_that_match(asked: Client, query: str, expected: list[list[str]]) -> None:
     """Counts, groups, buckets of time, functions of the service's dialect; fields of numbers are numbers; FROM log may
     be left out.
     """
-    assert rows(logs, query) == expected
+    assert rows(asked, query) == expected
 
 
-def test_the_answer_tells_what_was_done(logs: Client) -> None:
+def test_the_answer_tells_what_was_done(asked: Client) -> None:
     """Meta and headers have the columns, both parts of the query, and how many logs it was run over."""
     query = "status: 200 | SELECT avg(latency) AS größe,\n count(*)"
-    meta = answer(logs, query).json()["meta"]
+    meta = answer(asked, query).json()["meta"]
     assert (meta["hasSQL"], meta["aggQuery"], meta["whereQuery"]) == (True, query.split("| ")[1], "status: 200")
     assert (meta["keys"], meta["columnTypes"]) == (["größe", "count_star()"], ["double", "bigint"])
     assert (meta["progress"], meta["count"], meta["processedRows"]) == ("Complete", 1, 3)
     params = {"type": "log", "query": query, "from": str(T), "to": str(T + 1000)}
-    headers = logs.get(f"/logstores/{LOGSTORE}", **params).headers
+    headers = asked.get(f"/logstores/{LOGSTORE}", **params).headers
     assert (headers["x-log-has-sql"], headers["x-log-processed-rows"]) == ("true", "3")
     assert headers["x-log-agg-query"].encode("latin-1").decode() == "SELECT avg(latency) AS größe, count(*)"
 
@@ -178,11 +190,11 @@ def test_logs_of_all_shapes_are_one_table(client: Client) -> None:
         "tail",
     ],
 )
-def test_sql_has_no_way_out(logs: Client, tmp_path: Path, statement: str) -> None:
+def test_sql_has_no_way_out(asked: Client, tmp_path: Path, statement: str) -> None:
     """Files, the network, settings, other statements and the variables of this process are out of reach, in words."""
     path = tmp_path / "secret.csv"
     path.write_text("a\nvery secret\n")
-    message = refusal(logs, "* | " + statement.format(path=path))
+    message = refusal(asked, "* | " + statement.format(path=path))
     assert "very secret" not in message
     assert [one.name for one in tmp_path.iterdir()] == ["secret.csv"]
 
@@ -222,10 +234,10 @@ def test_without_the_extra_it_says_what_to_install(logs: Client, monkeypatch: py
 
 
 @pytest.mark.parametrize("text", ["/*" * 4000, "'" * 8001, '"' * 8001, "limit " + "1" * 8000, "(" * 8000, "x" * 9000])
-def test_no_text_holds_the_server_up(logs: Client, text: str) -> None:
+def test_no_text_holds_the_server_up(asked: Client, text: str) -> None:
     """A statement that is none is refused at once, however it is nested or left open."""
     started = time.process_time()
-    refusal(logs, f"* | select {text}")
+    refusal(asked, f"* | select {text}")
     assert time.process_time() - started < 2
 
 
