@@ -37,7 +37,9 @@ class BuildExtensions(build_ext):
             print("without Cython nothing is compiled: the pure Python twins are used", file=sys.stderr)
             self.extensions = []
             return
-        for ext, made in zip(self.extensions, cythonize(modules(), build_dir="build/cython", quiet=True), strict=True):
+        # Kept where CYTHON_CACHE_DIR says, if it does: who builds several times need not wait for the same C each time.
+        made_once = {"build_dir": "build/cython", "quiet": True, "cache": os.environ.get("CYTHON_CACHE_DIR")}
+        for ext, made in zip(self.extensions, cythonize(modules(), **made_once), strict=True):
             ext.sources = made.sources
         self.parallel = self.parallel or os.cpu_count()
         super().run()

@@ -180,6 +180,14 @@ PARSED = {
 }
 
 
+@pytest.fixture(scope="module")
+def parsed() -> Iterator[Client]:
+    """A client of a logstore with one log, whose fields are to be taken apart."""
+    with LogHubServer() as server, Client(server) as client:
+        put(client, PARSED)  # type: ignore[arg-type]
+        yield client
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -219,20 +227,18 @@ PARSED = {
         ),
     ],
 )
-def test_fields_are_taken_apart(query: str, expected: dict[str, str] | None) -> None:
+def test_fields_are_taken_apart(parsed: Client, query: str, expected: dict[str, str] | None) -> None:
     """parse-json, parse-csv, parse-kv and parse-regexp find what is in a field; what is of another form stays as it is,
     and so does all else.
     """
-    with LogHubServer() as server, Client(server) as client:
-        put(client, PARSED)  # type: ignore[arg-type]
-        if expected is None:
-            where = {"type": "log", "cursor": client.cursor(0, "begin"), "query": f"* | {query}"}
-            assert error_of(client.get(f"/logstores/{LOGSTORE}/shards/0", **where)) == (400, "ParameterInvalid")
-            return
-        (found,) = fields(client, f"* | {query}")
-        whole = {} if "project" in query else PARSED
-        extended = {"j": found["j"].decode()} if "j" in found else {}
-        assert {name: text.decode() for name, text in found.items()} == {**whole, **extended, **expected}
+    if expected is None:
+        where = {"type": "log", "cursor": parsed.cursor(0, "begin"), "query": f"* | {query}"}
+        assert error_of(parsed.get(f"/logstores/{LOGSTORE}/shards/0", **where)) == (400, "ParameterInvalid")
+        return
+    (found,) = fields(parsed, f"* | {query}")
+    whole = {} if "project" in query else PARSED
+    extended = {"j": found["j"].decode()} if "j" in found else {}
+    assert {name: text.decode() for name, text in found.items()} == {**whole, **extended, **expected}
 
 
 @pytest.mark.parametrize(
@@ -379,6 +385,14 @@ def test_a_where_is_a_where_whatever_its_text_looks_like(logs: Client) -> None:
     assert len(fields(logs, "* | where " + " or ".join(["a = 'x'"] * 700))) == 1
 
 
+@pytest.fixture(scope="module")
+def capitals() -> Iterator[Client]:
+    """A client of a logstore with one log, in whose names are capitals beyond ASCII."""
+    with LogHubServer() as server, Client(server) as client:
+        put(client, {"Имя": "x", "имя": "y", "Über": "1"})
+        yield client
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -387,8 +401,6 @@ def test_a_where_is_a_where_whatever_its_text_looks_like(logs: Client) -> None:
         ("* | project-rename n = Имя, ß = Über | project ß, n", {"ß": b"1", "n": b"x"}),
     ],
 )
-def test_names_with_capitals_beyond_ascii_are_names(query: str, expected: dict[str, bytes]) -> None:
+def test_names_with_capitals_beyond_ascii_are_names(capitals: Client, query: str, expected: dict[str, bytes]) -> None:
     """They are written as they were sent."""
-    with LogHubServer() as server, Client(server) as client:
-        put(client, {"Имя": "x", "имя": "y", "Über": "1"})
-        assert fields(client, query) == [expected]
+    assert fields(capitals, query) == [expected]
