@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from producer.agent import Agent
+from producer.agent.supervisor import State
+
+
+@pytest.fixture(autouse=True)
+def started_agents(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Agent]]:
+    """Those that a test has started; one that it leaves, as where it fails, does not work beside the next tests."""
+    started, start = list[Agent](), Agent.start
+
+    def recorded(agent: Agent) -> None:
+        started.append(agent)
+        start(agent)
+
+    monkeypatch.setattr(Agent, "start", recorded)
+    yield started
+    for agent in started:
+        end_what_runs(agent)
+
+
+def end_what_runs(agent: Agent) -> None:
+    """At once: what it has not delivered is lost."""
+    parts = [*agent.sources.values(), *agent.sinks.values()]
+    if not all(part.state in (State.FINISHED, State.STOPPED) for part in parts):
+        agent.stop(0)
