@@ -233,6 +233,11 @@ class EventBatch:
             return EventBatch(block, None, len(kept), self.shared, columns, self.position)
         return self.of_bodies(kept, self.shared, columns, self.position)
 
+    def part(self, keep: Sequence[object]) -> EventBatch:
+        """As :meth:`select`, with the number of the whole."""
+        kept = self.select(keep)
+        return kept if kept is self else kept.numbered(self.sequence)
+
     def split(self, name: str) -> dict[str | None, EventBatch]:
         """By the values of a header, each with its events in order; in the order of the first of each."""
         column = self.columns.get(name)

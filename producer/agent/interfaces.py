@@ -32,7 +32,8 @@ class SinkError(ProducerError):
 class RefusedError(ProducerError):
     """The destination will never take these; they go to the sink's dead letters, and the rest counts as delivered.
 
-    :ivar batches: what was refused.
+    :ivar batches: what was refused: batches, or a :meth:`~.batch.EventBatch.part` of each. Of other ones nobody knows
+        which they were: all that was to be delivered goes back if the dead letters are full.
     :ivar later: what was not delivered since it comes behind; it goes back to the channel.
     """
 

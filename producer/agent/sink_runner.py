@@ -108,7 +108,7 @@ class SinkRunner:
             with timed(self._counters, "DeliveryMicroseconds", self._clock):
                 self._processor.write(taking.batches)
         except RefusedError as error:
-            return self._bury(taking, error)
+            return self._bury(taking, error, stop)
         except Exception as error:  # noqa: BLE001  # a sink of anybody's; nothing is lost, and it is told
             self._fail(taking, error)
             return False
@@ -146,46 +146,59 @@ class SinkRunner:
         self._counters.add(EventDrainAttemptCount=taking.count)
         self._counters.add(**{"BatchCompleteCount" if full else "BatchUnderflowCount": 1})
 
-    def _bury(self, taking: Taking, error: RefusedError) -> bool:
+    def _bury(self, taking: Taking, error: RefusedError, stop: Stop | None) -> bool:
         """Put what was refused into the dead letters; the rest was delivered."""
-        if self._dead_letters is None:
-            self._fail(taking, error)
+        letters = self._dead_letters
+        if letters is None:
+            self._fail(taking, error, _left_of_refused(error, error.batches, taking.batches))
             return False
-        refused = _events(error.batches)
+        buried = 0
         try:
             for batch in error.batches:
                 reason = {"dead_letter_reason": str(error), "dead_letter_sink": self._name}
-                self._dead_letters.put(batch.with_shared(reason).at(None))
-        except ChannelError as full:
-            self._fail(taking, full)
+                letters.put(batch.with_shared(reason).at(None), stop=stop)
+                buried += 1
+        except Exception as full:  # noqa: BLE001  # whatever keeps them from there, nothing is lost, and it is told
+            left = _left_of_refused(error, error.batches[buried:], taking.batches)
+            self._fail(taking, full, left, _events(error.batches[:buried]))
             return False
-        later = _events(error.later)
+        except BaseException:
+            taking.rollback()
+            raise
+        refused, later = _events(error.batches), _events(error.later)
         taking.commit(error.later)
         self._health.worked()
         self._counters.add(EventDrainSuccessCount=taking.count - refused - later, EventRefusedCount=refused)
         _log.error(
             "sink %s: %d events were refused for good, and are in %s: %s",
-            *(self._name, refused, self._dead_letters.name, words_of(error)),
+            *(self._name, refused, letters.name, words_of(error)),
         )
         return True
 
-    def _fail(self, taking: Taking, error: Exception) -> None:
+    def _fail(
+        self, taking: Taking, error: Exception, later: Sequence[EventBatch] | None = None, buried: int = 0
+    ) -> None:
+        """
+        :param later: what goes back to the channel; None for what the error says.
+        :param buried: so many events of the rest are dead letters.
+        """
+        if later is None:
+            later = _left_of(error, taking.batches)
         self._health.failed(error)
         self._counters.add(EventWriteFail=1)
         more = self._repeated.due(error)
         if more is not None:
             _log.warning(
                 "sink %s: %d events go back to %s: %s%s",
-                *(self._name, taking.count, self._channel.name, words_of(error), more),
+                *(self._name, _events(later), self._channel.name, words_of(error), more),
             )
-        later = taking.batches if isinstance(error, RefusedError) else _left_of(error, taking.batches)
-        delivered = taking.count - _events(later)
+        done = taking.count - _events(later)
         try:
-            if delivered:
+            if done:
                 taking.commit(later)
                 self._pause = _FIRST_PAUSE
                 self._health.worked()
-                self._counters.add(EventDrainSuccessCount=delivered)
+                self._counters.add(EventDrainSuccessCount=done - buried, EventRefusedCount=buried)
             else:
                 taking.rollback()
         except ChannelClosedError:
@@ -268,6 +281,19 @@ def _left_of(error: Exception, batches: Sequence[EventBatch]) -> Sequence[EventB
     if isinstance(error, RefusedError):
         return [*error.batches, *error.later]
     return error.later if isinstance(error, SinkError) and error.later is not None else batches
+
+
+def _left_of_refused(
+    error: RefusedError, refused: Sequence[EventBatch], taken: Sequence[EventBatch]
+) -> Sequence[EventBatch]:
+    """What of a delivery goes back whole, since some of it was refused, and is nowhere else, or comes behind.
+
+    :param refused: of the error's batches those that are in no channel but ours.
+    """
+    numbers = {batch.sequence for batch in (*refused, *error.later)}
+    if not numbers <= {batch.sequence for batch in taken}:  # nobody knows which they were
+        return taken
+    return [batch for batch in taken if batch.sequence in numbers]
 
 
 def _events(batches: Sequence[EventBatch]) -> int:

@@ -237,17 +237,70 @@ def test_a_sink_of_a_group_is_made_to_see_that_it_can_be_and_closed() -> None:
 
 
 def test_without_dead_letters_nothing_is_dropped(channel: BatchChannel) -> None:
-    """What is refused is tried again for ever: nobody said that it may go."""
+    """What is refused is tried again for ever: nobody said that it may go. What was delivered does not come again."""
     assert not _runner(channel, _refusing([1])).deliver(0)
-    assert taken(channel) == [b"0", b"1", b"2", b"3"]
+    assert taken(channel) == [b"1"]
 
 
 def test_dead_letters_that_are_full_lose_nothing(channel: BatchChannel, letters: BatchChannel) -> None:
-    """The refused batch stays where it was."""
+    """The refused batch stays where it was, and what comes behind a refused one; what was delivered does not come
+    again, as often as the dead letters are tried.
+    """
     letters.put(EventBatch.of_lines(b"\n" * 10))
     letters.keep_alive = 0
-    assert not _runner(channel, _refusing([1]), letters).deliver(0)
+    runner = _runner(channel, _refusing([1], later=[3]), letters)
+    assert not runner.deliver(0)
+    counted = runner._counters
+    assert (counted.get("EventDrainSuccessCount"), counted.get("EventRefusedCount")) == (2, 0)
+    assert taken(channel) == [b"1", b"3"]
+
+
+def test_dead_letters_that_become_full_have_each_once(channel: BatchChannel, letters: BatchChannel) -> None:
+    """Of two that are refused there is room for one: it leaves, and the other one stays until there is room."""
+    letters.put(EventBatch.of_lines(b"\n" * 9))
+    letters.keep_alive = 0
+    runner = _runner(channel, _refusing([0, 2]), letters)
+    assert not runner.deliver(0)
+    counted = runner._counters
+    assert (counted.get("EventDrainSuccessCount"), counted.get("EventRefusedCount")) == (2, 1)
+    assert taken(letters) == [b""] * 9 + [b"0"]
+    assert taken(channel) == [b"2"]
+
+
+def test_what_is_refused_and_cannot_be_told_from_the_rest_goes_back_with_it(
+    channel: BatchChannel, letters: BatchChannel
+) -> None:
+    """A sink of somebody's that makes other batches of what it was given: then nothing may leave."""
+
+    def refuse(_batches: Sequence[EventBatch]) -> None:
+        raise RefusedError("bad", [EventBatch.of_lines(b"1\n")])
+
+    letters.put(EventBatch.of_lines(b"\n" * 10))
+    letters.keep_alive = 0
+    assert not _runner(channel, RecordingSink(refuse), letters).deliver(0)
     assert taken(channel) == [b"0", b"1", b"2", b"3"]
+
+
+def test_dead_letters_that_fail_for_any_reason_lose_nothing(
+    channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if their channel raises what no channel should: the batch can be taken again at once, and why is told."""
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise PermissionError("no key")
+
+    monkeypatch.setattr(letters, "put", fail)
+    assert not _runner(channel, _refusing([1]), letters).deliver(0)
+    assert taken(channel) == [b"1"]
+    assert "sink k: 1 events go back to c: no key" in caplog.messages
+
+
+def test_a_stop_ends_the_wait_for_room_in_the_dead_letters(channel: BatchChannel, letters: BatchChannel) -> None:
+    """However long they let a put wait."""
+    letters.put(EventBatch.of_lines(b"\n" * 10))
+    letters.keep_alive = 3600
+    assert not _runner(channel, _refusing([1]), letters).deliver(0, _stopped())
+    assert taken(channel) == [b"1"]
 
 
 def _patient(channel: BatchChannel, sink: RecordingSink, clock: ManualClock, **options: Any) -> SinkRunner:

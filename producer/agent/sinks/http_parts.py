@@ -94,7 +94,7 @@ class Encoded:
         numbers = set(self.progress.refused)
         if not numbers:
             return None
-        return self.batch.select([number in numbers for number in range(self.batch.count)])
+        return self.batch.part([number in numbers for number in range(self.batch.count)])
 
 
 class Part(NamedTuple):

@@ -188,7 +188,7 @@ class KafkaSink:
                 continue
             error = next(iter(failures.values()))
             if all(_is_for_good(each) for each in failures.values()):
-                refused.append(batch.select([place in failures for place in range(batch.count)]))
+                refused.append(batch.part([place in failures for place in range(batch.count)]))
                 reason = reason or str(error)
             else:
                 later.append(batch)

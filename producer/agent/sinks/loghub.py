@@ -123,8 +123,9 @@ class LogHubSink:
             self._send(batch, lanes, deadline)
         for lane in lanes.values():
             self._await(lane, deadline)
-        refused = [batch for lane in lanes.values() for batch in lane.refused]
         later = [batch for lane in lanes.values() for batch in lane.later]
+        behind = {id(batch) for batch in later}  # they come again whole, and what is refused of them is refused again
+        refused = [part for lane in lanes.values() for whole, part in lane.refused if id(whole) not in behind]
         if refused:
             raise RefusedError(next(lane.refusal for lane in lanes.values() if lane.refused), refused, later)
         if later:
@@ -213,7 +214,7 @@ class LogHubSink:
             if not any(reasons):
                 lane.refuse(batch, str(error))
                 return ()
-            lane.refuse(batch.select(reasons), next(filter(None, reasons), "it cannot be sent"))
+            lane.refuse(batch, next(filter(None, reasons), "it cannot be sent"), batch.part(reasons))
             return self._pieces.of(batch.select([not reason for reason in reasons]))
 
     def _hash_key(self, origin: str, lane: int) -> str:
@@ -269,7 +270,7 @@ class _Lane:
 
     :ivar stream: the handle under which they go.
     :ivar sent: what is on its way.
-    :ivar refused: what can never be stored.
+    :ivar refused: batches, and what of each can never be stored.
     :ivar refusal: why.
     :ivar reason: why nothing more is sent: the service refused one, or it failed; empty as long as none was.
     :ivar later: what was not stored, since it failed, or comes behind that one.
@@ -278,14 +279,14 @@ class _Lane:
     stream: Stream | None = None
     tags: Headers = field(default_factory=dict)
     sent: list[tuple[EventBatch, list[SendFuture]]] = field(default_factory=list)
-    refused: list[EventBatch] = field(default_factory=list)
+    refused: list[tuple[EventBatch, EventBatch]] = field(default_factory=list)
     refusal: str = ""
     reason: str = ""
     later: list[EventBatch] = field(default_factory=list)
 
-    def refuse(self, batch: EventBatch, reason: str) -> None:
-        """It can never be stored."""
-        self.refused.append(batch)
+    def refuse(self, batch: EventBatch, reason: str, part: EventBatch | None = None) -> None:
+        """A batch, or a part of it, can never be stored."""
+        self.refused.append((batch, batch if part is None else part))
         self.refusal = self.refusal or reason
 
     def fail(self, reason: str, batch: EventBatch) -> None:

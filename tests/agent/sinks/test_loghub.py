@@ -176,11 +176,27 @@ def test_an_event_that_no_request_can_carry_is_refused_alone(
         channel.put(EventBatch.of_lines(b"3\n"))
         sink = sinks(lanes=1)
         assert not _deliver(channel, sink)  # nobody has said that anything may leave but by delivery
-        assert channel.held == 4
+        assert channel.held == 3 + ("too large" in name)  # what is behind a large one was not taken with it
         while channel.held:
             assert _deliver(channel, sink, letters)
         assert letters.held == 1
     assert _stored(server) == ["0", "2", "3"]
+
+
+def test_an_event_that_no_request_can_carry_is_a_dead_letter_once(
+    server: LogHubServer, sinks: _Sinks, tmp_path: Path
+) -> None:
+    """Also if what was sent beside it fails for as long as the service is away, and is tried again after pauses."""
+    batch = _unfit()["a header's value that is no text"]
+    with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
+        channel.put(batch)
+        sink, fault = sinks(), server.faults.add(answer(500, "InternalServerError"), operation="PutLogs")
+        assert not _deliver(channel, sink, letters)
+        assert not _deliver(channel, sink, letters)
+        server.faults.remove(fault)
+        assert _deliver(channel, sink, letters)
+        assert (channel.held, letters.held) == (0, 1)
+    assert _stored(server) == ["0", "2"]
 
 
 def test_a_batch_of_more_requests_than_it_has_numbers_is_refused(
