@@ -17,6 +17,8 @@ from .options import AgentConfigError, Problem, nearest, read_options
 from .registry import BUILT_IN, class_of, plugged_in
 
 _MIB = 1 << 20
+#: Channels whose events die with the process.
+_FORGETTING = ("memory", "spillable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ class _Drawer:
         sources = {name: self._source(source) for name, source in config.sources.items()}
         sinks = {part.name: part for part in self._sink_parts()}
         self._check_channels_are_served()
+        self._check_dead_letters()
         self._check_shared(sources, channels)
         self._check_memory(channels, sources, sinks)
         return Blueprint(config, channels, sources, sinks, tuple(self._notes))
@@ -164,9 +167,13 @@ class _Drawer:
             self._wrong(
                 group, where, "sinks", f"the sinks of a group share a channel; these have {', '.join(channels)}"
             )
-        letters = next((sinks[name].dead_letters for name in known if sinks[name].dead_letters), None)
+        letters = list(dict.fromkeys(letters for name in known if (letters := sinks[name].dead_letters) is not None))
+        if len(letters) > 1:
+            message = f"the sinks of a group share their dead letters; these have {', '.join(letters)}"
+            self._wrong(group, where, "sinks", message)
         processor = self._part("processors", where, group, group.sinks)
-        return SinkPart(group.name, processor, tuple(parts[n] for n in known), (channels or [""])[0], letters)
+        own, first = tuple(parts[name] for name in known), letters[0] if letters else None
+        return SinkPart(group.name, processor, own, (channels or [""])[0], first)
 
     def _check_sink(self, sink: SinkConfig) -> None:
         where = f"sinks.{sink.name}"
@@ -197,6 +204,33 @@ class _Drawer:
                 self._notes.append(str(placed(Problem(f"channels.{name}", "", message), channel)))
             elif name in served and name not in fed | letters and not sources:
                 self._wrong(channel, f"channels.{name}", "", "no source writes to it")
+
+    def _check_dead_letters(self) -> None:
+        """They come to an end, and last as long as what they were taken from."""
+        config, circle = self._config, set[str]()
+        for sink in config.sinks.values():
+            where, letters, channel = f"sinks.{sink.name}", sink.dead_letters, sink.channel
+            if letters is None or not {letters, channel} <= config.channels.keys() or letters == channel:
+                continue
+            beyond = self._reached(letters)
+            if channel in beyond and channel not in circle:
+                circle |= beyond
+                message = f"leads back to {channel!r}: what all sinks on the way refuse would go round for ever"
+                self._wrong(sink, where, "dead_letters", message)
+            if config.channels[letters].type in _FORGETTING:
+                message = f"{letters!r} is no file channel: what was refused is lost if the agent dies"
+                self._notes.append(str(placed(Problem(where, "dead_letters", message), sink)))
+
+    def _reached(self, channel: str) -> set[str]:
+        """The channels to which what lies in this one may come as a dead letter, and itself."""
+        found, left = {channel}, [channel]
+        while left:
+            one = left.pop()
+            beyond = {sink.dead_letters for sink in self._config.sinks.values() if sink.channel == one}
+            new = {letters for letters in beyond if letters is not None} - found
+            found |= new
+            left += new
+        return found
 
     def _check_shared(self, sources: Mapping[str, SourcePart], channels: Mapping[str, Part]) -> None:
         """A port and a directory belong to one component."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from ..clock import Clock, Deadline, SystemClock
-from ..errors import ChannelClosedError, ChannelError
+from ..errors import ChannelClosedError
 from ..loggers import get_logger
 from .batch import EventBatch
 from .channel import BatchChannel, Taking

@@ -64,6 +64,9 @@ def parse_flume(
     if found := _TOML.search(text):
         message = "this looks like our TOML, not like a properties file of Flume's: give it with --config"
         raise AgentConfigError([Problem("", "", message, text.count("\n", 0, found.start()) + 1)], origin)
+    if "\0" in text:
+        message = "has a NUL, which no text has: if this is UTF-16, save it as UTF-8"
+        raise AgentConfigError([Problem("", "", message, text.count("\n", 0, text.index("\0")) + 1)], origin)
     properties = parse_properties(text)
     agents = list(dict.fromkeys(key.partition(".")[0] for key in properties.values if "." in key))
     if name is None and len(agents) == 1:

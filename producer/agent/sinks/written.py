@@ -35,12 +35,16 @@ class Written:
     def __init__(self, state: Path, name: str) -> None:
         state.mkdir(parents=True, exist_ok=True)
         self._notes = FileNotes(str(state), name)
-        noted = self._notes.read(_NOTE)
-        self.is_new = noted is None
         self._sizes: dict[str, int] = {}
         self._numbers: dict[str, int] = {}
-        if noted is not None:
-            self._sizes, self._numbers = json.loads(noted)
+        try:
+            noted = self._notes.read(_NOTE)
+            if noted is not None:
+                self._sizes, self._numbers = json.loads(noted)
+        except BaseException:  # whoever tries again opens them anew
+            self._notes.close()
+            raise
+        self.is_new = noted is None
 
     def size_of(self, file: str) -> int:
         """The bytes of a file that were acknowledged."""

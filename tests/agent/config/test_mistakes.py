@@ -314,9 +314,47 @@ def test_what_may_be_meant_is_a_note(tmp_path: Path) -> None:
     assert notes == (
         f"line 4: sources.access: no file matches {tmp_path}/*.log yet",
         "line 23: channels.d: no sink takes from it: what is refused stays in it, and once it is full its sink waits",
+        "line 17: sinks.lh.dead_letters: 'd' is no file channel: what was refused is lost if the agent dies",
     )
     (tmp_path / "a.log").touch()
-    assert len(draw(parse_toml(text + '[channels.d]\ntype = "memory"\n')).notes) == 1
+    assert len(draw(parse_toml(text + '[channels.d]\ntype = "file"\n')).notes) == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_a_file_in_utf_16_is_told(encoding: str, tmp_path: Path) -> None:
+    """As an editor of Windows may save it: not with names of agents that a terminal cannot show."""
+    path = tmp_path / "agent.properties"
+    path.write_bytes(FLUME.encode(encoding))
+    with pytest.raises(AgentConfigError) as caught:
+        read_properties(path, "a1")
+    (problem,) = caught.value.problems
+    assert str(problem) == "line 1: has a NUL, which no text has: if this is UTF-16, save it as UTF-8"
+
+
+def _burying(*ways: str) -> str:
+    """A sink for each of ``ways``, such as ``ab``: it takes from ``a``, and buries in ``b``."""
+    names = sorted(set("".join(ways)) | {"a"})
+    sinks = [
+        f'[sinks.{way}]\ntype = "http"\nendpoint = "http://h/"\nchannel = "{way[0]}"\ndead_letters = "{way[1]}"\n'
+        for way in ways
+    ]
+    text = '[sources.s]\ntype = "sequence"\nchannels = ["a"]\n'
+    return text + "".join([f'[channels.{name}]\ntype = "file"\n' for name in names] + sinks)
+
+
+def test_dead_letters_that_go_round_are_told_once() -> None:
+    """What two sinks refuse, each into the channel of the other, would go to and fro without a pause."""
+    assert draw(parse_toml(_burying("ab", "bc"))).sinks.keys() == {"ab", "bc"}
+    for ways in (("ab", "ba"), ("ab", "bc", "ca")):
+        sentence = "leads back to 'a': what all sinks on the way refuse would go round for ever"
+        assert [line.partition(": ")[2] for line in told(_burying(*ways))] == [f"sinks.ab.dead_letters: {sentence}"]
+
+
+def test_sinks_of_a_group_with_dead_letters_of_their_own_are_told() -> None:
+    """Of two channels one would get nothing."""
+    group = '[groups.g]\ntype = "failover"\nsinks = ["ab", "ac"]\n'
+    message = "the sinks of a group share their dead letters; these have b, c"
+    assert [line.partition(": ")[2] for line in told(_burying("ab", "ac") + group)] == [f"groups.g.sinks: {message}"]
 
 
 def test_a_plugin_that_cannot_be_loaded_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from producer.agent import AgentConfigError, SinkError
 from producer.agent.sinks.written import Written
+from producer.channels.file.store.notes import FileNotes
 from producer.errors import ChannelIOError
 from producer.testing import ManualClock
 from tests.agent.components import bodies, lines, made, made_of_flume
@@ -290,6 +291,18 @@ def test_of_many_names_the_newest_are_remembered(tmp_path):
         written.note("f", number, [lines("a").numbered(5, f"origin-{number}")])
     assert [written.has(lines("a").numbered(5, f"origin-{number}")) for number in (0, 4, 19)] == [False, True, True]
     written.close()
+
+
+def test_what_cannot_be_read_of_what_was_written_is_let_go(tmp_path):
+    """The next try finds it free, and the same error, not that it is in use."""
+    notes = FileNotes(str(tmp_path), "k")
+    notes.write("written", b"no JSON", -1)
+    notes.close()
+    errors = []
+    for _ in range(2):
+        with pytest.raises(ValueError, match="Expecting value") as caught:
+            Written(tmp_path, "k")
+        errors.append(caught)
 
 
 @pytest.mark.parametrize("path_manager", ["default", "rolltime"])

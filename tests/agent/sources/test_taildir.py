@@ -16,8 +16,10 @@ from producer.agent.batch import Position
 from producer.agent.options import from_flume, read_options
 from producer.agent.sources.reading.identity import FileName, Key, parse_name
 from producer.agent.sources.reading.reader import FileReader
-from producer.agent.sources.taildir import TaildirSource
+from producer.agent.sources.taildir import TaildirSource, follower
 from producer.agent.sources.taildir.watches import Watches
+from producer.channels.file.store.notes import FileNotes
+from producer.errors import ChannelIOError
 from tests.support.waiting import Call, eventually
 
 from .following import Tail, Writer
@@ -28,6 +30,24 @@ def tail(tmp_path: Path) -> Iterator[Tail]:
     tail = Tail(tmp_path)
     yield tail
     tail.close()
+
+
+@pytest.mark.parametrize("place", [f"{FileNotes.__module__}.FileNotes.write", f"{follower.__name__}.Beginnings"])
+def test_a_start_that_fails_lets_go_of_its_notes(tail: Tail, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full when the source begins: the next start finds them free, who ever still has the error."""
+    wanted = Writer(tail.logs / "a").lines(3)
+    tail.look()
+    tail.restart()
+
+    def fail(*_arguments: object) -> None:
+        raise ChannelIOError("t", "the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, fail)
+        with pytest.raises(ChannelIOError, match="is full") as caught:
+            tail.look()
+    assert tail.seen() == wanted
+    assert caught.traceback  # it was not collected meanwhile, and its frames with it
 
 
 def test_lines_keep_their_bytes(tail: Tail) -> None:

@@ -37,7 +37,11 @@ class Follower:
         self._maker = BatchMaker(options.logs(), options.byte_offset_header, options.line_format == "cri")
         self._known = KnownFiles(outlet, context.state, context.name, context.clock)
         self._readers = Readers(options.max_open_files)
-        self._beginnings = Beginnings(options, context, outlet, self._known, self._readers)
+        try:
+            self._beginnings = Beginnings(options, context, outlet, self._known, self._readers)
+        except BaseException:
+            self._known.close()
+            raise
         self._finder = Finder(options.groups(), self._readers, self._known, self._beginnings, context.clock)
         self._troubled: set[FileReader] = set()
         self._unreadable = -1

@@ -44,6 +44,14 @@ class KnownFiles:
         self._notes = FileNotes(str(state), name)
         self._next_write = clock.monotonic()
         self._changed: dict[FileName, FileReader] = {}
+        try:
+            self._read()
+        except BaseException:  # of a full disk; the next run opens them anew
+            self._notes.close()
+            raise
+
+    def _read(self) -> None:
+        outlet = self._outlet
         kept = {name.removeprefix(_PREFIX): raw for name, raw in self._notes.items(_PREFIX).items()}
         texts = outlet.names()
         self.first_start = not texts and self._notes.read(_STARTED) is None
