@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import resource
 import signal
 import socket
 import sys
@@ -39,6 +40,8 @@ _story = get_logger(STORY)
 LOOK = 2.0
 #: And whether all is delivered, once no source has anything left to do.
 SOON = 0.05
+#: Descriptors, at most: programs of ``exec`` that close all that there may be have not too many.
+_MOST_FILES = 65_536
 _STOPS = ("SIGTERM", "SIGINT")
 _RELOAD, _CHANGED = "reload", "changed"
 
@@ -73,6 +76,7 @@ class Program:
         :raises AgentConfigError: something is wrong with the configuration; nothing has begun.
         :raises ProducerError: a channel cannot be opened, or the monitoring cannot listen; likewise.
         """
+        _open_many_files()
         with self._signals():
             return self._run(self._load())
 
@@ -294,6 +298,15 @@ def _state_held(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _open_many_files() -> None:
+    """Each peer and each file that is followed takes a descriptor: have as many as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(ValueError, OSError):  # a system with a limit of its own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _notify(message: str) -> None:

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -730,3 +731,14 @@ def test_explain_tells_each_types_options(capsys: pytest.CaptureFixture[str]) ->
     assert "did you mean 'memory'?" in capsys.readouterr().err
     assert main(["agent", "explain"]) == 0
     assert "channels: file, memory, spillable" in capsys.readouterr().out
+
+
+def test_an_agent_may_have_as_many_files_open_as_the_system_lets_it() -> None:
+    """Shells and services begin with 1024 of them: fewer than peers and followed files may take."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 1024), hard))
+        agent_program._open_many_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 65_536), hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -57,6 +57,8 @@ def _piece(descriptor: int) -> bytes:
     """
     with contextlib.suppress(BlockingIOError):
         return os.read(descriptor, _PIECE)
-    if not select.select([descriptor], [], [], _PATIENCE)[0]:
+    asked = select.poll()  # which takes descriptors of any number
+    asked.register(descriptor, select.POLLIN)
+    if not asked.poll(_PATIENCE * 1000):
         raise ValueError(f"is a pipe from which nothing has come for {_PATIENCE:.0f} s")
     return os.read(descriptor, _PIECE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import ssl
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from ...clock import NO_DEADLINE, Clock, Deadline
 from ...errors import ConfigError
+from ...sinks.http.at_once import looks_quiet
 from ...tls import closed_if_it_fails
 from ..interfaces import Context
 from ..options import option
@@ -100,7 +100,7 @@ class Peer:
 
     def is_gone(self) -> bool:
         """Whether it has closed, or says something that nobody asked for."""
-        return bool(select.select([self._socket], [], [], 0)[0])
+        return not looks_quiet(self._socket.fileno())
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """All of it.

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ...loggers import get_logger
 from ..batch import EventBatch, batches_of
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
@@ -17,8 +16,6 @@ from .budget import Budget, Holding
 from .http_requests import one_at_a_time
 from .intake import Intake, NotTakenError
 from .listening import Connection, TcpOptions, TcpServer
-
-_log = get_logger("producer.agent.source.calls")
 
 _PIECE = 1 << 16
 
@@ -161,7 +158,7 @@ class CallSource(ABC):
                 self._handle(stream, conversation, incoming)
         except BadCallError as error:
             self._counters.add(EventReadFail=1)
-            _log.warning("a connection of %s ends: %s", connection.peer, error)
+            self.server.tell(connection.peer, f"the connection of {connection.peer} ends: {error}")
 
     def _handle(self, stream: Stream, conversation: Conversation, incoming: Incoming) -> None:
         try:

@@ -24,15 +24,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from ...loggers import get_logger
 from ..batch import batches_of
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .budget import Budget, Holding
 from .intake import Intake
 from .listening import Connection, TcpOptions, TcpServer
-
-_log = get_logger("producer.agent.source.forward")
 
 _READ = 1 << 18
 #: Events of one batch.
@@ -104,7 +101,7 @@ class ForwardSource:
                 incoming.settle()
         except _BadMessageError as error:
             self._counters.add(EventReadFail=1)
-            _log.warning("a connection of %s ends: %s", connection.peer, error)
+            self.server.tell(connection.peer, f"the connection of {connection.peer} ends: {error}")
         finally:
             incoming.close()
 
@@ -123,7 +120,7 @@ class ForwardSource:
         connection.send(packed(["PONG", known, "" if known else "shared key mismatch", host, digest]))
         if not known:
             self._counters.add(ConnectionRefusedCount=1)
-            _log.warning("%s does not know the shared key", connection.peer)
+            self.server.tell(connection.peer, f"{connection.peer} does not know the shared key")
         return known
 
     def _take(self, connection: Connection, incoming: _Incoming) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import resource
 import selectors
 import socket
 import ssl
@@ -21,7 +22,9 @@ from pathlib import Path
 from ...addresses import is_address
 from ...errors import ConfigError
 from ...loggers import get_logger
+from ...pipeline.settling.thinned_log import ThinnedLog
 from ...tls import closed_if_it_fails
+from ...wording import counted
 from ..interfaces import Context, Stop
 from ..options import option
 from ..repeated import RepeatedLog
@@ -34,6 +37,8 @@ _LOOK, _END = 0.5, 10.0
 #: Seconds and bytes that a peer may go on sending behind an answer that ends its connection.
 _FINISH, _MOST_PASSED_OVER = 2.0, 32 << 20
 _BACKLOG = 512
+#: Descriptors that connections leave to channels, logs, the monitoring and sinks; of few, a share.
+_SPARE, _SPARE_SHARE = 64, 0.25
 _READ = 1 << 18
 _WAKE = "wake"
 #: What OpenSSL calls a peer's refusal of a certificate.
@@ -175,6 +180,7 @@ class TcpServer:
         self._name, self._counters = context.name, context.counters
         self._tls = options.renewed_tls(f"source {context.name}", context)
         self._repeated, self._refused = RepeatedLog(context.clock), RepeatedLog(context.clock)
+        self._wrong = ThinnedLog(context.clock)
         self._lock = threading.Lock()  # guards what follows
         self._connections: dict[Connection, threading.Thread] = {}
         self._peers: Counter[str] = Counter()
@@ -205,8 +211,13 @@ class TcpServer:
         except BlockingIOError:
             return
         except OSError as error:  # such as too many open files: those who wait are served when others have gone
-            _log.warning("source %s: cannot accept: %s", self._name, error)
+            if (more := self._repeated.due(error)) is not None:
+                _log.warning("source %s: cannot accept: %s%s", self._name, error, more)
             stop.wait(_LOOK)
+            return
+        if not self._leaves_files(accepted.fileno()):
+            self._counters.add(ConnectionRefusedCount=1)
+            accepted.close()
             return
         connection = Connection(accepted, address[0], listener.getsockname()[1], self._options.silence)
         thread = threading.Thread(
@@ -226,6 +237,21 @@ class TcpServer:
             connection.close()
             self._leave(connection)
             stop.wait(_LOOK)
+
+    def _leaves_files(self, descriptor: int) -> bool:
+        """Whether there are descriptors left for others beside this one; a new one has the lowest free number. Of what
+        is free a source takes two thirds at most, so that there is always something for the other ones.
+        """
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        left = most - min(_SPARE, most * _SPARE_SHARE) - descriptor
+        with self._lock:
+            own = len(self._connections)
+        if most == resource.RLIM_INFINITY or 2 * left > own:
+            return True
+        error = OSError(f"it has {own}, and the process may have {most} files open (ulimit -n), with few left")
+        if (more := self._repeated.due(error)) is not None:
+            _log.warning("source %s: refuses connections: %s%s", self._name, error, more)
+        return False
 
     def _enter(self, connection: Connection, thread: threading.Thread) -> bool:
         options = self._options
@@ -254,6 +280,15 @@ class TcpServer:
         finally:
             connection.close()
             self._leave(connection)
+
+    def tell(self, peer: str, what: str) -> None:
+        """Say what a peer does wrong. Of each address that is one line in ten seconds, whatever it sends: strangers do
+        not say how fast a log grows.
+        """
+        silent = self._wrong.due(peer, 1)
+        if silent is not None:
+            more = f" ({counted(silent, 'time')} more since the last line about this peer)" if silent else ""
+            _log.warning("source %s: %s%s", self._name, what, more)
 
     def _tell_failure(self, peer: str, error: OSError) -> None:
         """Nobody but us can do anything where it is our certificate that a peer refuses."""

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError
-from ...loggers import get_logger
 from ..batch import EventBatch
 from ..flume_keys import without_needless
 from ..interfaces import Context, Outlet, Stop
@@ -22,8 +21,6 @@ from .intake import Intake
 from .listening import Connection, TcpOptions, TcpServer
 from .syslog_events import FIELDS, SyslogParser
 from .syslog_frames import Frames, FramingError
-
-_log = get_logger("producer.agent.source.syslog")
 
 _PORT = "to listen on; 0 for any free one"
 _KEEP = "what stays in bodies: none, all, or some of " + " ".join(FIELDS)
@@ -102,7 +99,7 @@ class SyslogTcpSource:
             try:
                 messages = frames.feed(data)
             except FramingError as error:
-                _log.warning("source %s: the connection of %s ends: %s", self._name, connection.peer, error)
+                self.server.tell(connection.peer, f"the connection of {connection.peer} ends: {error}")
                 return
             if not self._put(messages, frames.cut, shared):
                 return

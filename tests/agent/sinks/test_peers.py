@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import resource
 import select
 import socket
 import ssl
@@ -108,3 +110,21 @@ def test_a_reset_before_the_handshake_leaves_no_socket_open(monkeypatch: pytest.
         assert raised.value.__traceback__ is not None
         with pytest.raises(OSError, match="Bad file descriptor"):
             socket.socket(fileno=socket.dup(numbers[0]))
+
+
+def test_a_receiver_that_has_closed_is_noticed_behind_any_number_of_files() -> None:
+    """Of an agent that follows thousands of files a connection has a descriptor that ``select`` does not take."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    here, there = socket.socketpair()
+    with here, there, socket.create_server(("127.0.0.1", 0)) as listener:
+        peer = Peer(listener.getsockname(), 10, None, SystemClock())
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+            peer._socket.close()
+            peer._socket = socket.socket(fileno=fcntl.fcntl(here.fileno(), fcntl.F_DUPFD_CLOEXEC, 2000))
+            assert not peer.is_gone()
+            there.close()
+            assert peer.is_gone()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            peer.close()

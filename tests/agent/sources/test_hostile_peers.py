@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import logging
 import multiprocessing
 import random
 import re
@@ -210,6 +211,18 @@ def test_others_are_served_and_memory_is_bounded(kind: str) -> None:
         eventually(lambda: served.ask("connections") == 0, "the end of all connections", _APART)
         assert served.ask("held") == 0
         assert served.ask("peak") - before < 64 << 10
+
+
+@pytest.mark.parametrize("kind", ["avro", "forward", "syslog_tcp", "thrift"])
+def test_peers_that_send_noise_do_not_fill_the_log(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """However often one address comes, and whatever it sends, it has one line for a while; all are counted."""
+    with serving(kind) as served, caplog.at_level(logging.INFO):
+        for number in range(20):
+            with served.connect() as peer, suppress(OSError):
+                peer.sendall(b"1\xff\xff\xff%d" % number + b"\xff" * 20)
+                peer.shutdown(socket.SHUT_WR)
+                all_of(peer)
+    assert len([line for line in caplog.messages if "connection of" in line]) == 1
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,40 @@ def test_no_more_connections_than_allowed():
             assert again.recv(3) == b"OK\n"
 
 
+def test_connections_leave_descriptors_for_others(monkeypatch, caplog):
+    """One that would take one of the last is closed at once, and told once; the channels' files and the monitoring need
+    some, and connections that are open go on.
+    """
+    with serving("netcat") as served, served.connect() as first:
+        eventually(lambda: _open(served) == 1)
+        with monkeypatch.context() as few:
+            few.setattr(resource, "getrlimit", lambda _kind: (4, 4))
+            for _ in range(2):
+                with served.connect() as second:
+                    assert all_of(second) == b""
+        first.sendall(b"a\n")
+        assert first.recv(3) == b"OK\n"
+        with served.connect() as again:
+            again.sendall(b"b\n")
+            assert again.recv(3) == b"OK\n"
+    assert [line for line in caplog.messages if "refuses" in line] == [
+        "source netcat: refuses connections: it has 1, and the process may have 4 files open (ulimit -n), with few left"
+    ]
+
+
+def test_a_source_takes_no_more_than_two_thirds_of_the_descriptors(monkeypatch):
+    """However many peers it has: those of the other sources are served."""
+    with serving("netcat") as served, served.connect(), served.connect():
+        eventually(lambda: _open(served) == 2)
+        monkeypatch.setattr(resource, "getrlimit", lambda _kind: (1000, 1000))
+        served.source.server._connections |= dict.fromkeys(range(600))
+        try:
+            assert [served.source.server._leaves_files(number) for number in (630, 640)] == [True, False]
+        finally:
+            for number in range(600):
+                del served.source.server._connections[number]
+
+
 def test_a_silent_connection_is_closed():
     """Who says nothing for the time of a silence is closed."""
     with serving("netcat", silence=0.05) as served, served.connect() as peer:
