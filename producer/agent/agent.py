@@ -32,8 +32,10 @@ from .delivered_positions import DeliveredPositions
 from .health import Health
 from .interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Stop, give_up
 from .limits import Memory, Pace
+from .members import Members, joint_end
+from .positions import Positions
 from .reloads import Reloads
-from .routing import SourceOutlet, joint_end
+from .routing import SourceOutlet
 from .sink_runner import CountedSink, SinkRunner
 from .supervisor import State, Supervised
 
@@ -306,7 +308,7 @@ class Agent:
         part = self.blueprint.sources.get(_source_of(name))
         if part is None or not part.selector.kind.exclusive:
             return 0
-        others = {each: self.channels[each] for each in part.channels if each != channel}
+        others = [self.channels[each].positions for each in part.channels if each != channel]
         return joint_end(others, name) if others else 0
 
     def _read_again(self, names: Iterable[str]) -> None:
@@ -316,6 +318,10 @@ class Agent:
 
     def _forgetting(self, channels: Mapping[str, BatchChannel]) -> list[BatchChannel]:
         return [channel for channel in channels.values() if isinstance(channel.positions, DeliveredPositions)]
+
+    def _forgetting_one(self, name: str) -> Positions | None:
+        channel = self.channels.get(name)
+        return None if channel is None or channel.positions.keeps else channel.positions
 
     def _buries_in(self, sink: str) -> str | None:
         """The channel of its dead letters."""
@@ -390,11 +396,15 @@ class Agent:
             interceptors = [each.make(self._context(f"interceptors/{name}", each.name)) for each in part.interceptors]
             selector = part.selector.make(context, channels)
             told = context.counters, self._clock, self._pace
-            outlet = SourceOutlet(name, interceptors, selector, channels, *told, memory=self._memory)
-            outlet.begin()
-            source: Source = part.source.make(context)
-            self._reading[name] = source
-            source.run(outlet, stop)
+            members = Members(context.state, Path(self.config.state) / "channels", self._forgetting_one, self._clock)
+            outlet = SourceOutlet(name, interceptors, selector, channels, *told, memory=self._memory, members=members)
+            try:
+                outlet.begin()
+                source: Source = part.source.make(context)
+                self._reading[name] = source
+                source.run(outlet, stop)
+            finally:
+                outlet.end()
 
         return self._supervise("source", name, run, context)
 

@@ -10,7 +10,8 @@ In a note that is ``4 6-9``; where nothing begins at 0, as in ``[(6, 9)]``, it i
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import reduce
 
 
 class Ranges:
@@ -67,6 +68,22 @@ class Ranges:
         """
         others = [pair for pair in self if pair[1] > self.first][:most]
         return " ".join([str(self.first), *(f"{start}-{end}" for start, end in others)]).encode()
+
+
+def intersection(all_ranges: Iterable[Ranges]) -> Ranges:
+    """What all have, of at least one."""
+    return reduce(_common, all_ranges)
+
+
+def _common(one: Ranges, other: Ranges) -> Ranges:
+    """What is in both: the one without what the other lacks."""
+    common, place = one.copy(), 0
+    for start, end in other:
+        common.remove(place, start)
+        place = end
+    if one._ends:
+        common.remove(place, one._ends[-1])
+    return common
 
 
 def parse_ranges(raw: bytes) -> Ranges:

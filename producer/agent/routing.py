@@ -19,6 +19,8 @@ from .channel import BatchChannel
 from .counters import Counters, timed
 from .interfaces import Interceptor, Selector, Stop
 from .limits import Memory, Pace
+from .members import Members, joint_end, tell_found
+from .positions import Positions
 from .repeated import RepeatedLog
 
 _log = get_logger("producer.agent.source")
@@ -55,6 +57,7 @@ class SourceOutlet:
         pace: Pace | None = None,
         *,
         memory: Memory | None = None,
+        members: Members | None = None,
     ) -> None:
         self._pace = pace or Pace(None, clock)
         self._memory = memory or Memory(None, clock)
@@ -62,20 +65,29 @@ class SourceOutlet:
         self._room = WaitingRoom(clock, look_again=1.0)
         self._source, self._interceptors, self._selector = source, interceptors, selector
         self._channels, self._counters, self._clock = channels, counters, clock
+        self._members = members
+        #: Of the channels, and of those that the source had before, if these are asked still.
+        self._positions: Sequence[Positions] = [channel.positions for channel in channels.values()]
         self._prefix = f"{source}/"
         self._repeated, self._of_optional = RepeatedLog(clock), RepeatedLog(clock)
 
     def begin(self) -> None:
-        """The source begins: its channels say how far they are, each also what it need not have."""
-        for channel in self._channels.values():
-            channel.positions.begin(self._prefix)
-        if not self._selector.exclusive or _all_keep(self._channels):
-            return
-        for channel in self._channels.values():
-            for name, ranges in channel.positions.found(self._prefix).items():
-                for other in self._channels.values():
-                    if other is not channel:
-                        other.positions.elsewhere(name, ranges)
+        """The source begins: its channels say how far they are, each also what it need not have.
+
+        :raises ChannelIOError: what is noted of them cannot be read.
+        """
+        positions = {name: channel.positions for name, channel in self._channels.items()}
+        for each in positions.values():
+            each.begin(self._prefix)
+        if self._members is not None:
+            self._positions = self._members.begin(self._prefix, positions, exclusive=self._selector.exclusive)
+        elif self._selector.exclusive:
+            tell_found(self._prefix, positions.values())
+
+    def end(self) -> None:
+        """The source has ended."""
+        if self._members is not None:
+            self._members.end(self._prefix)
 
     def put(self, batch: EventBatch, timeout: float | None = None) -> None:
         """See :class:`~.interfaces.Outlet`, as for those that follow."""
@@ -112,37 +124,42 @@ class SourceOutlet:
 
     def ends(self, name: str) -> Sequence[int]:
         full = self._prefix + name
-        known = {end for channel in self._channels.values() for end in channel.positions.ends(full)}
+        known = {end for each in self._positions for end in each.ends(full)}
         if not self._selector.exclusive:
             return sorted(known)
-        joint = joint_end(self._channels, full)
+        joint = joint_end(self._positions, full)
         return [joint, *sorted(end for end in known if end > joint)]
 
     def is_safe(self, name: str) -> bool:
-        return all(channel.positions.is_safe(self._prefix + name) for channel in self._channels.values())
+        return all(each.is_safe(self._prefix + name) for each in self._positions)
 
     def safe_end(self, name: str) -> int:
         full = self._prefix + name
         if self._selector.exclusive:
-            return joint_end(self._channels, full, safe=True)
-        return min(channel.positions.safe_end(full) for channel in self._channels.values())
+            return joint_end(self._positions, full, safe=True)
+        return min(each.safe_end(full) for each in self._positions)
 
     def names(self) -> set[str]:
         return {
             name.removeprefix(self._prefix)
-            for channel in self._channels.values()
-            for name in channel.positions.names()
+            for each in self._positions
+            for name in each.names()
             if name.startswith(self._prefix)
         }
 
     def pass_over(self, position: Position) -> None:
+        self._note_members()
         full = position._replace(name=self._prefix + position.name)
-        for channel in self._channels.values():
-            channel.positions.passed(full)
+        for each in self._positions:
+            each.passed(full)
 
     def forget(self, name: str) -> None:
-        for channel in self._channels.values():
-            channel.positions.forget(self._prefix + name)
+        for each in self._positions:
+            each.forget(self._prefix + name)
+
+    def _note_members(self) -> None:
+        if self._members is not None:
+            self._members.note()
 
     def _has_memory(self) -> bool:
         """Whether a batch may come in. One may always where channels are empty: to wait would free nothing."""
@@ -184,6 +201,7 @@ class SourceOutlet:
         self._counters.add(EventReceivedCount=batch.count, AppendBatchReceivedCount=1)
         received = batch.count
         if batch.position is not None:
+            self._note_members()
             batch = batch.at(batch.position._replace(name=self._prefix + batch.position.name))
         told: list[Callable[[], None]] = []
         with timed(self._counters, "InterceptionMicroseconds", self._clock) if self._interceptors else nullcontext():
@@ -193,14 +211,15 @@ class SourceOutlet:
                 if committed is not None:
                     told.append(partial(committed, batch))
         passage = partial(_Passage, told=told, repeated=self._of_optional)
-        return passage(self._source, batch, received, self._selector, self._channels, self._counters)
+        return passage(self._source, batch, received, self._selector, self._channels, self._positions, self._counters)
 
 
 class _Passage:
     """One batch on its way into the channels.
 
-    :ivar _required: what has not been committed yet, by channel.
+    :param positions: of the channels, and of those that are asked as well.
     :param told: called once all required channels have it.
+    :ivar _required: what has not been committed yet, by channel.
     """
 
     def __init__(
@@ -210,6 +229,7 @@ class _Passage:
         received: int,
         selector: Selector,
         channels: Mapping[str, BatchChannel],
+        positions: Sequence[Positions],
         counters: Counters,
         *,
         told: Sequence[Callable[[], None]],
@@ -217,14 +237,15 @@ class _Passage:
     ) -> None:
         self._repeated = repeated
         self._source, self._batch, self._received = source, batch, received
-        self._channels, self._counters, self._told = channels, counters, told
+        self._channels, self._positions, self._counters, self._told = channels, positions, counters, told
         self._exclusive = selector.exclusive
-        self._start = joint_end(channels, batch.position.name) if self._exclusive and batch.position else 0
+        self._start = joint_end(positions, batch.position.name) if self._exclusive and batch.position else 0
         routes = selector.select(batch)
         self._dropped = routes.dropped
         self._required = self._new_to(routes.required)
         self._optional = self._new_to({n: b for n, b in routes.optional.items() if n not in routes.required})
-        self._others = [name for name in channels if name not in self._required]
+        required = [channels[name].positions for name in self._required]
+        self._others = [each for each in positions if each not in required]
 
     def commit(self, timeout: float | None, stop: Stop | None = None) -> None:
         """Commit to every channel that does not have it; may be called again after an error.
@@ -242,9 +263,9 @@ class _Passage:
             self._put_optional(name, part)
         position = self._batch.position
         if position is not None:
-            for name in self._others:
-                if self._channels[name].positions.end(position.name) < position.end:
-                    self._channels[name].positions.passed(position)
+            for each in self._others:
+                if each.end(position.name) < position.end:
+                    each.passed(position)
         for tell in self._told:
             tell()
         self._counters.add(EventAcceptedCount=self._received, AppendBatchAcceptedCount=1)
@@ -266,7 +287,7 @@ class _Passage:
 
     def _safe_end(self, name: str) -> int | None:
         """None if no channel forgets."""
-        return None if _all_keep(self._channels) else joint_end(self._channels, name, safe=True)
+        return None if all(each.keeps for each in self._positions) else joint_end(self._positions, name, safe=True)
 
     def _put_optional(self, name: str, part: EventBatch) -> None:
         try:
@@ -279,18 +300,3 @@ class _Passage:
                     "source %s: %d events are not in the optional %s: %s%s",
                     *(self._source, part.count, name, error, more),
                 )
-
-
-def _all_keep(channels: Mapping[str, BatchChannel]) -> bool:
-    return all(channel.positions.keeps for channel in channels.values())
-
-
-def joint_end(channels: Mapping[str, BatchChannel], name: str, *, safe: bool = False) -> int:
-    """Up to where channels have it together, of which each batch goes to one.
-
-    Those that keep their events have all up to the furthest. One that forgets was told of each batch: whether it got
-    that and has delivered it, or another one got it.
-    """
-    positions = [channel.positions for channel in channels.values()]
-    forgetting = [each.safe_end(name) if safe else each.end(name) for each in positions if not each.keeps]
-    return min(forgetting) if forgetting else max(each.end(name) for each in positions)

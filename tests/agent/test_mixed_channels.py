@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,8 @@ from hypothesis import strategies as st
 from producer.agent.batch import EventBatch, Position
 from producer.agent.channel import BatchChannel
 from producer.agent.counters import Counters
+from producer.agent.members import Members
+from producer.agent.positions import Positions
 from producer.agent.routing import SourceOutlet
 from producer.agent.selectors.load_balancing import LoadBalancingSelector
 from producer.clock import Clock, SystemClock
@@ -27,28 +31,66 @@ _STEP = 10
 
 
 class _Agent:
-    """A source that reads one thing in order, and its channels; it can die.
+    """A source that reads one thing in order, and its channels; it can die, and begin with other channels.
 
+    :param kinds: of the channels, which are c0, c1 and so on.
     :ivar delivered: what was taken of channels that forget, and of those that keep.
     """
 
     def __init__(self, state: Path, kinds: str, clock: Clock | None = None) -> None:
-        self._state, self._kinds, self._clock = state, kinds, clock
+        self._state, self._clock = state, clock
+        self._count = itertools.count()
+        self.kinds = {self.new_name(): kind for kind in kinds}
+        self._left: dict[str, str] = {}
         self.delivered: dict[bool, Counter[bytes]] = {keeps: Counter() for keeps in (True, False)}
         self.begin()
 
+    def new_name(self) -> str:
+        """One that no channel had."""
+        return f"c{next(self._count)}"
+
     def begin(self) -> None:
         """Start the process."""
-        options = {} if self._clock is None else {"clock": self._clock}
-        self.channels = {
-            f"c{number}": _MAKERS[kind](self._state, f"c{number}", **(options if kind == "m" else {"fsync": "os"}))
-            for number, kind in enumerate(self._kinds)
-        }
+        self.channels = {name: self._open(name, kind) for name, kind in self.kinds.items()}
+        self.others: dict[str, BatchChannel] = {}
+        self._begin_source()
+
+    def _begin_source(self) -> None:
+        def live(name: str) -> Positions | None:
+            return self.others[name].positions if name in self.others else None
+
         selector = LoadBalancingSelector(LoadBalancingSelector.Options(), context(self._state, "s"), self.channels)
-        self._outlet = SourceOutlet("s", (), selector, self.channels, Counters(), SystemClock())
+        clock = SystemClock()
+        self._members = Members(self._state / "source", self._state, live, clock)
+        self._outlet = SourceOutlet("s", (), selector, self.channels, Counters(), clock, members=self._members)
         self._outlet.begin()
         self._ends = self._outlet.ends("f")
         self.place = self._ends[0]
+
+    def _open(self, name: str, kind: str) -> BatchChannel:
+        options = {} if self._clock is None else {"clock": self._clock}
+        return _MAKERS[kind](self._state, name, **(options if kind == "m" else {"fsync": "os"}))
+
+    def change(self, what: str, number: int) -> None:
+        """Have other channels from the next start on.
+
+        :param what: "add-" and a kind, "rename" or "remove".
+        :param number: tells which one; the last one cannot be removed.
+        """
+        name = list(self.kinds)[number % len(self.kinds)]
+        if what.startswith("add-"):
+            self.kinds[self.new_name()] = what[-1]
+        elif what == "rename" or len(self.kinds) > 1:
+            kind = self._left[name] = self.kinds.pop(name)
+            if what == "rename":
+                self.kinds[self.new_name()] = kind
+
+    def leave(self, name: str) -> None:
+        """The source goes on without a channel that stays open."""
+        self._outlet.end()
+        self.kinds.pop(name)
+        self.others[name] = self.channels.pop(name)
+        self._begin_source()
 
     def read(self) -> None:
         """Put a batch, or what is missing up to where a channel has more."""
@@ -58,8 +100,10 @@ class _Agent:
 
     def take(self, name: str) -> None:
         """Deliver one batch of a channel."""
-        channel = self.channels[name]
-        taking = channel.take(1, 1, 0)
+        self._deliver(self.channels[name], 1)
+
+    def _deliver(self, channel: BatchChannel, most: int) -> None:
+        taking = channel.take(most, most << 10, 0)
         if taking is not None:
             bodies = [body for batch in taking.batches for body in batch.bodies()]
             taking.commit()
@@ -67,46 +111,170 @@ class _Agent:
 
     def die(self) -> None:
         """Nothing more is noted."""
-        for channel in self.channels.values():
+        for channel in [*self.channels.values(), *self.others.values()]:
             channel.channel.close()
             channel.positions._notes.close()  # type: ignore[attr-defined]
+        if self._members._own is not None:
+            self._members._own.close()
+
+    def stop(self) -> None:
+        """End in order, whatever the channels hold."""
+        self._outlet.end()
+        for channel in self.channels.values():
+            channel.close()
+
+    def drain_those_that_left(self) -> None:
+        """Deliver what lies in channels that are used no more."""
+        for name, kind in self._left.items():
+            if kind != "m":
+                channel = self._open(name, kind)
+                while channel.held:
+                    self._deliver(channel, 100)
+                channel.close()
 
     def drain(self) -> None:
         """Deliver all."""
-        for name, channel in self.channels.items():
+        for channel in self.channels.values():
             while channel.held:
-                self.take(name)
+                self._deliver(channel, 100)
 
 
-_ACTIONS = st.lists(st.sampled_from(["read", "read", "read", "c0", "c1", "c2", "die"]), max_size=60)
+_KINDS = st.sampled_from(["fm", "mf", "fs", "sf", "ff", "mm", "ffm", "fmm", "fms"])
+_WORK = st.sampled_from([("read", 1), ("read", 3), ("take", 0), ("take", 1), ("take", 2)])
+_CHANGED = st.sampled_from(["add-m", "add-f", "add-s", "rename", "remove"])
+_CHANGES = st.tuples(_CHANGED, st.integers(0, 2), st.sampled_from(["die", "stop"]))
+_ENDS = st.one_of(_CHANGES, st.just(("nothing", 0, "die")))
+
+
+def _run(agent: _Agent, actions: Iterable[tuple[Any, ...]], *, drained: bool) -> set[bytes]:
+    """Whatever happens, and then all that was read once is delivered; what that was.
+
+    :param drained: whether all channels are empty when they end.
+    """
+    furthest = 0
+    for what, number, *how in actions:
+        if what == "read":
+            for _ in range(number):
+                agent.read()
+            furthest = max(furthest, agent.place)
+        elif what == "take":
+            agent.take(list(agent.channels)[number % len(agent.channels)])
+        else:
+            if drained:
+                agent.drain()
+            # Who takes away what keeps its events after a death does not know what these were.
+            is_kept = agent.kinds[list(agent.kinds)[number % len(agent.kinds)]] == "f"
+            in_order = drained or how == ["stop"] or (what in ("rename", "remove") and is_kept)
+            (agent.stop if in_order else agent.die)()
+            if what != "nothing":
+                agent.change(what, number)
+            agent.begin()
+    while agent.place < furthest:
+        agent.read()
+    agent.drain()
+    agent.die()
+    agent.drain_those_that_left()
+    return {b"%d" % end for end in range(_STEP, furthest + 1, _STEP)}
 
 
 @settings(max_examples=40)
-@given(st.sampled_from(["fm", "mf", "fs", "sf", "ffm", "fmm", "fms"]), _ACTIONS)
-def test_what_a_channel_keeps_does_not_come_twice(kinds: str, actions: list[str]) -> None:
-    """Whatever the order of batches, deliveries and deaths: nothing is lost, and only what a channel that forgets has
-    delivered may come once more.
+@given(_KINDS, st.lists(st.one_of(*[_WORK] * 5, _ENDS), max_size=60))
+def test_what_a_channel_keeps_does_not_come_twice(kinds: str, actions: list[tuple[Any, ...]]) -> None:
+    """Whatever the order of batches, deliveries and deaths, and whichever channels are added, renamed and removed:
+    nothing is lost, and only what a channel that forgets has delivered may come once more.
     """
     with tempfile.TemporaryDirectory() as state:
-        agent, furthest = _Agent(Path(state), kinds), 0
-        for action in [*actions, "die"]:
-            if action == "read":
-                agent.read()
-                furthest = max(furthest, agent.place)
-            elif action in agent.channels:
-                agent.take(action)
-            elif action == "die":
-                agent.die()
-                agent.begin()
-        while agent.place < furthest:
-            agent.read()
-        agent.drain()
-        agent.die()
+        agent = _Agent(Path(state), kinds)
+        wanted = _run(agent, [*actions, ("nothing", 0, "die")], drained=False)
     kept, forgotten = agent.delivered[True], agent.delivered[False]
-    assert kept.keys() | forgotten.keys() == {b"%d" % end for end in range(_STEP, furthest + 1, _STEP)}
+    assert kept.keys() | forgotten.keys() == wanted
     twice = {body for body, count in (kept + forgotten).items() if count > 1}
     assert not {body for body in twice if body not in forgotten}
     assert all(count == 1 for count in kept.values())
+
+
+@settings(max_examples=15)
+@given(_KINDS, st.lists(st.one_of(*[_WORK] * 4, _CHANGES), max_size=40))
+def test_channels_that_change_in_order_bring_nothing_twice(kinds: str, actions: list[tuple[Any, ...]]) -> None:
+    """Added, renamed and removed while nothing waits in those that forget: all comes once."""
+    with tempfile.TemporaryDirectory() as state:
+        agent = _Agent(Path(state), kinds)
+        wanted = _run(agent, actions, drained=True)
+    assert dict(agent.delivered[True] + agent.delivered[False]) == dict.fromkeys(wanted, 1)
+
+
+def test_what_a_channel_had_not_delivered_is_read_again_without_it(tmp_path: Path) -> None:
+    """One of two that forget is removed after a death: nobody else had what it held."""
+    agent = _Agent(tmp_path, "mm")
+    for _ in range(4):
+        agent.read()
+    agent.take("c0")
+    agent.take("c0")
+    for channel in agent.channels.values():
+        channel.positions.flush()
+    agent.die()
+    agent.change("remove", 1)
+    agent.begin()
+    while agent.place < 4 * _STEP:
+        agent.read()
+    agent.drain()
+    agent.die()
+    assert agent.delivered[False] == {b"%d" % (number * _STEP): 1 for number in range(1, 5)}
+
+
+def test_what_a_channel_has_that_others_still_use_is_not_read_again_before_it_is_lost(tmp_path: Path) -> None:
+    """A source that uses it no more goes on behind it, and behind what it had delivered after a death."""
+    agent = _Agent(tmp_path, "mm")
+    for _ in range(4):
+        agent.read()
+    agent.drain()
+    agent.read()
+    agent.leave("c0")
+    assert agent.place == 5 * _STEP
+    agent.read()
+    agent.drain()
+    agent.channels["c1"].positions.flush()
+    agent.others["c0"].positions.flush()
+    agent.die()
+    agent.begin()
+    while agent.place < 6 * _STEP:
+        agent.read()
+    agent.drain()
+    agent.die()
+    assert agent.delivered[False] == {b"%d" % (number * _STEP): 1 for number in range(1, 7)}
+
+
+@pytest.mark.parametrize(("before", "new"), [("mm", "m"), ("m", "f"), ("fm", "m"), ("ff", "m"), ("ff", "s")])
+def test_with_a_new_channel_nothing_is_read_again(tmp_path: Path, before: str, new: str) -> None:
+    """It has nothing, and need not have what the others had."""
+    agent = _Agent(tmp_path, before)
+    for _ in range(9):
+        agent.read()
+    agent.drain()
+    agent.stop()
+    agent.change(f"add-{new}", 0)
+    agent.begin()
+    assert agent.place == 9 * _STEP
+    agent.read()
+    agent.drain()
+    agent.die()
+    assert all(count == 1 for delivered in agent.delivered.values() for count in delivered.values())
+
+
+def test_a_channel_whose_notes_are_damaged_is_read_again_for(tmp_path: Path) -> None:
+    """It only seems new: what it had not delivered is lost otherwise."""
+    agent = _Agent(tmp_path, "fm")
+    for _ in range(9):
+        agent.read()
+    agent.die()
+    for path in (tmp_path / "c1").glob("notes.db*"):
+        path.unlink()
+    agent.begin()
+    while agent.place < 9 * _STEP:
+        agent.read()
+    agent.drain()
+    agent.die()
+    assert len(agent.delivered[True] + agent.delivered[False]) == 9
 
 
 def test_what_others_had_is_noted_while_a_sink_delivers_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.agent.ranges import Ranges, parse_ranges
+from producer.agent.ranges import Ranges, intersection, parse_ranges
 
 _PLACES = st.integers(0, 12)
 _STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove"]), _PLACES, _PLACES))
@@ -28,6 +28,18 @@ def test_ranges_are_what_sets_say(steps: list[tuple[str, int, int]]) -> None:
     assert ranges.first == first
     assert ranges.borders == sorted({number for pair in pairs for number in pair if number > first})
     assert list(parse_ranges(ranges.dump(100))) == pairs == list(ranges.copy())
+
+
+@given(st.lists(st.lists(st.tuples(_PLACES, _PLACES)), min_size=1, max_size=3))
+def test_an_intersection_is_what_all_have(all_pairs: list[list[tuple[int, int]]]) -> None:
+    """As sets of numbers say."""
+    all_ranges, sets = [Ranges() for _ in all_pairs], [set[int]() for _ in all_pairs]
+    for ranges, numbers, pairs in zip(all_ranges, sets, all_pairs, strict=True):
+        for start, end in pairs:
+            ranges.add(start, end)
+            numbers.update(range(start + 1, end + 1))
+    common = intersection(all_ranges)
+    assert {number for start, end in common for number in range(start + 1, end + 1)} == set.intersection(*sets)
 
 
 def test_a_note_has_so_many_stretches_at_most() -> None:
