@@ -6,12 +6,14 @@ import errno
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from producer.agent.interfaces import Stop
+from producer.channels.file.store.notes import FileNotes
 from tests.agent.sources.following import Tail, Writer
 
 _SOAK = os.environ.get("PRODUCER_SOAK") == "1"
@@ -134,3 +136,100 @@ def test_a_storm_of_renames(tmp_path: Path, pattern: str, every: int) -> None:
     assert len(found) == len(set(found))
     assert sorted(found) == sorted(wanted)
     tail.close()
+
+
+def _count_calls(monkeypatch: pytest.MonkeyPatch, then: Callable[[int], None]) -> list[int]:
+    """How often files are opened, read and looked at from now on, as a list of one number; ``then`` is told of each."""
+    calls = [0]
+
+    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            calls[0] += 1
+            then(calls[0])
+            return real(*arguments, **named)
+
+        return call
+
+    for name in ("open", "pread", "fstat", "listdir"):
+        monkeypatch.setattr(os, name, counted(getattr(os, name)))
+    return calls
+
+
+def _rotate_all(tail: Tail, count: int, *, deleted: bool) -> None:
+    """All at once, while nobody looks; the old ones are there still, or are not."""
+    for number in range(count):
+        path = tail.logs / f"{number}.log"
+        if deleted:
+            path.unlink()
+        else:
+            path.rename(tail.logs / f"{number}.log.1")
+        path.write_bytes(b"new %d\n" % number)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_stop_ends_a_look_at_very_many_rotated_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, deleted: bool
+) -> None:
+    """At once, wherever in that look it comes; what was not read by then is read by the next run."""
+    count, calls_of_a_look, found = 40, 0, [set[bytes](), set[bytes]()]
+    for run in range(2):  # the first one tells how many calls there are
+        (folder := tmp_path / str(run)).mkdir()
+        tail = Tail(folder)
+        for number in range(count):
+            (tail.logs / f"{number}.log").write_bytes(b"old %d\n" % number)
+        found[run].update(tail.seen())
+        tail.restart()
+        _rotate_all(tail, count, deleted=deleted)
+
+        def stop(calls: int, tail: Tail = tail, at: float = share * calls_of_a_look) -> None:
+            if at and calls >= at:
+                tail.stop.set()
+
+        with monkeypatch.context() as patched:
+            calls = _count_calls(patched, stop)
+            tail.follower.look()
+        if run:
+            assert calls[0] - share * calls_of_a_look < 15
+        calls_of_a_look = calls[0]
+        found[run].update(tail.lines())
+        tail.restart()
+        tail.stop, tail.outlet = Stop(tail.clock), tail._outlet()
+        found[run].update(tail.seen(10) + tail.seen(10))
+        tail.close()
+    assert found[0] == found[1] == {b"%b %d" % (age, number) for age in (b"old", b"new") for number in range(count)}
+
+
+def test_very_many_new_files_are_not_compared_each_with_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that are rotated while nobody looks have names that begin alike; each is opened a few times only."""
+    tail = Tail(tmp_path)
+    Writer(tail.logs / "a.log").lines(3)
+    found = tail.seen()
+    tail.restart()
+    count = 100
+    for number in range(count):
+        (tail.logs / f"a.log.{number}").write_bytes(b"%05d %b\n" % (number, b"x" * 80))
+    with monkeypatch.context() as patched:
+        calls = _count_calls(patched, lambda _calls: None)
+        tail.look()
+    found += tail.lines()
+    tail.close()
+    assert len(found) == count + 3
+    assert calls[0] < 60 * count
+
+
+def test_files_that_are_gone_are_noted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a start, when a disk may have much else to do: not each with a sync of its own."""
+    tail = Tail(tmp_path)
+    for number in range(50):
+        (tail.logs / f"{number}.log").write_bytes(b"%d\n" % number)
+    assert len(tail.seen()) == 50
+    tail.restart()
+    for path in list(tail.logs.iterdir()):
+        path.unlink()
+    writes: list[int] = []
+    write_many = FileNotes.write_many
+    monkeypatch.setattr(FileNotes, "write_many", lambda self, rows: writes.append(1) or write_many(self, rows))
+    tail.look()
+    tail.close()
+    assert len(writes) < 10

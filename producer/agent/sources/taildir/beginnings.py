@@ -6,7 +6,7 @@ import os
 
 from ....loggers import get_logger
 from ...batch import Position
-from ...interfaces import Context, Outlet
+from ...interfaces import Context, Outlet, Stop
 from ..reading.identity import HEAD_BYTES, FileName, Key, holds
 from ..reading.reader import BLOCK_BYTES, FileReader, Rules
 from .flume_positions import read_flume_positions
@@ -25,8 +25,15 @@ class Beginnings:
     """
 
     def __init__(
-        self, options: TaildirOptions, context: Context, outlet: Outlet, known: KnownFiles, readers: Readers
+        self,
+        options: TaildirOptions,
+        context: Context,
+        outlet: Outlet,
+        known: KnownFiles,
+        readers: Readers,
+        stop: Stop,
     ) -> None:
+        self._stop = stop
         self._options, self._outlet, self._known, self._readers = options, outlet, known, readers
         self._clock = context.clock
         self._groups = {group.name: group for group in options.groups()}
@@ -92,14 +99,20 @@ class Beginnings:
         """All directories were looked into. What was read before, and has no file in them, may be in a copy, or is
         gone.
         """
+        lost: list[FileName] = []
         for name in list(self._known.orphans):
+            if self._stop.is_set():
+                return
             note, ends = self._known.note_of(name), self._outlet.ends(str(name))
             if note is not None and note.path:
                 found = find_copy(name, note, ends[-1], self._readers.by_key)
                 if found is not None and self._read_copy(name, found):
                     continue
-            if self._known.lost(name) and note is not None and note.size > ends[0]:
-                _log.error("%s: %d bytes were gone before they were read", note.place, note.size - ends[0])
+            lost.append(name)
+        for name in self._known.lost(lost):
+            note, begin = self._known.note_of(name), self._outlet.ends(str(name))[0]
+            if note is not None and note.size > begin:
+                _log.error("%s: %d bytes were gone before they were read", note.place, note.size - begin)
         self.first, self._skipping, self._flumes = False, False, {}
 
     def _reader(self, path: str, group: str, key: Key) -> FileReader:

@@ -25,17 +25,20 @@ class Copies:
         self._readers = readers
         # By directory and first bytes: files that were found in this look, of which nothing was read.
         self._fresh: dict[tuple[str, bytes], list[FileReader]] = {}
+        self._first_of: dict[FileReader, bytes] = {}
 
     def begin_look(self) -> None:
         """Files that were found before have been read."""
         self._fresh.clear()
+        self._first_of.clear()
 
     def add(self, reader: FileReader, descriptor: int) -> None:
         """A file is new, and read from now on.
 
         :raises OSError: it cannot be read.
         """
-        self._fresh.setdefault((reader.directory, os.pread(descriptor, _FIRST, 0)), []).append(reader)
+        first = self._first_of[reader] = os.pread(descriptor, _FIRST, 0)
+        self._fresh.setdefault((reader.directory, first), []).append(reader)
 
     def original_of(self, path: str, descriptor: int, *, fresh: bool) -> FileReader | None:
         """The reader of a file of which a new one may be a copy.
@@ -49,7 +52,10 @@ class Copies:
                 return reader
         alike = [] if fresh else [*self._readers.named_alike(directory, base)]
         size, heads = os.fstat(descriptor).st_size if alike else 0, dict[int, int]()
+        first = os.pread(descriptor, _FIRST, 0) if alike else b""
         for reader in alike:
+            if self._begins_otherwise(reader, first):
+                continue
             if _has_head(reader, descriptor, size, heads) and self.is_like(reader, descriptor):
                 return reader
         return None
@@ -62,6 +68,13 @@ class Copies:
         stem = stem_of(path)
         found = self._alike(path, descriptor, copies=True)
         return [reader for reader in found if reader.file_name.startswith(stem)]
+
+    def _begins_otherwise(self, reader: FileReader, first: bytes) -> bool:
+        """Whether a reader's file is known to begin otherwise, without opening it: of very many new ones else each
+        would be compared with each.
+        """
+        known = self._first_of.get(reader, b"")
+        return len(known) == _FIRST and not known.startswith(first)
 
     def is_like(self, reader: FileReader, descriptor: int) -> bool:
         """Whether a file is what a reader's begins with; also if that was cut just now."""

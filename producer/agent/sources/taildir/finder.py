@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ....clock import Clock
 from ....loggers import get_logger
+from ...interfaces import Stop
 from ..reading.identity import Key, is_compressed, open_quickly
 from ..reading.reader import FileReader
 from .beginnings import Beginnings
@@ -43,13 +44,20 @@ class _Waiting:
 class Finder:
     """See the module.
 
+    :param stop: ends a look at very many new files before all were found; there is none after it.
     :ivar _met: by path: the inode in the directory, and which reader has the file; None if none shall.
     """
 
     def __init__(
-        self, groups: Sequence[Group], readers: Readers, known: KnownFiles, beginnings: Beginnings, clock: Clock
+        self,
+        groups: Sequence[Group],
+        readers: Readers,
+        known: KnownFiles,
+        beginnings: Beginnings,
+        clock: Clock,
+        stop: Stop,
     ) -> None:
-        self._directories = Directories(groups)
+        self._directories, self._stop = Directories(groups), stop
         self._readers, self._known, self._beginnings, self._clock = readers, known, beginnings, clock
         self._copies = Copies(readers)
         self._met: dict[str, tuple[int, Key | None]] = {}
@@ -79,6 +87,8 @@ class Finder:
             self._follow_links()
             for scan in self._directories.scans(now):
                 self._take_in(scan, now)
+                if self._stop.is_set():
+                    return
             self._tell_unreadable()
             if self._beginnings.first:
                 self._beginnings.end_first()
@@ -117,6 +127,8 @@ class Finder:
         prefix = scan.path.rstrip("/") + "/"
         places: dict[Key, list[str]] = {}
         for entry in self._in_order(scan, prefix):
+            if self._stop.is_set():
+                return
             path = prefix + entry.name
             key = self._key_of(path, entry, scan, now)
             if key is not None:
@@ -272,6 +284,8 @@ class Finder:
 
     def _try_waiting(self, now: float) -> None:
         for path, waiting in list(self._waiting.items()):
+            if self._stop.is_set():
+                return
             if now < waiting.next_try:
                 continue
             if waiting.trouble is not None:

@@ -28,7 +28,7 @@ _FORGET_INTERVAL = 600.0
 class Follower:
     """See the module.
 
-    :param stop: ends a put that waits.
+    :param stop: ends a put that waits, and a look at very many files.
     """
 
     def __init__(self, options: TaildirOptions, context: Context, outlet: Outlet, stop: Stop) -> None:
@@ -38,11 +38,11 @@ class Follower:
         self._known = KnownFiles(outlet, context.state, context.name, context.clock)
         self._readers = Readers(options.max_open_files)
         try:
-            self._beginnings = Beginnings(options, context, outlet, self._known, self._readers)
+            self._beginnings = Beginnings(options, context, outlet, self._known, self._readers, stop)
         except BaseException:
             self._known.close()
             raise
-        self._finder = Finder(options.groups(), self._readers, self._known, self._beginnings, context.clock)
+        self._finder = Finder(options.groups(), self._readers, self._known, self._beginnings, context.clock, stop)
         self._troubled: set[FileReader] = set()
         self._unreadable = -1
         self._looked = self._clock.monotonic()
@@ -52,6 +52,8 @@ class Follower:
         """Look at the files once, and put what is new; whether there was anything."""
         now = self._clock.monotonic()
         self._finder.find(now)
+        if self._stop.is_set():
+            return False
         moved, due = False, self._readers.due(now - self._looked)
         self._name_new(due, now)
         for reader in due:
@@ -107,6 +109,8 @@ class Follower:
         """Give names to files of which something can be taken for the first time; all are noted at once."""
         begun: list[FileReader] = []
         for reader in readers:
+            if self._stop.is_set():
+                break
             with suppress(OSError, ContentChangedError):  # its turn tells what is wrong with it
                 if reader.name is None and reader.look(now) and (block := reader.read(now)) is not None:
                     self._beginnings.give_name(reader, block.data)

@@ -130,16 +130,20 @@ class KnownFiles:
         self._changed.pop(reader.name, None)
         self._write([(reader.name, note)])
 
-    def lost(self, name: FileName) -> bool:
-        """It cannot be found; whether that is new."""
+    def lost(self, names: Iterable[FileName]) -> list[FileName]:
+        """They cannot be found; of which that is new. They are noted together: there may be many."""
+        rows = [(name, note) for name in names if (note := self._newly_lost(name)) is not None]
+        self._write(rows)
+        return [name for name, _ in rows]
+
+    def _newly_lost(self, name: FileName) -> Note | None:
         note = self._of.get(name)
         if note is None:
             note = self._of[name] = Note("", "", "", name.device, name.inode, 0, 0, 0, 0)
         if note.gone is not None and note.gone <= self._clock.time():
-            return False
+            return None
         note.gone = self._clock.time()
-        self._write([(name, note)])
-        return True
+        return note
 
     def in_directory(self, directory: str) -> Iterator[tuple[FileName, Note]]:
         """Those that nobody goes on with, and that were read there."""
@@ -214,13 +218,22 @@ def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileRead
         return None
     best: Copy | None = None
     for each in beside:
-        copy = copy_at(f"{directory}/{each}", name, note, end)
+        path = f"{directory}/{each}"
+        copy = None if _key_of(path) in taken else copy_at(path, name, note, end)  # the former opens no file
         if copy is None or copy.key in taken:
             continue
         if copy.whole:
             return copy
         best = copy if best is None or copy.size > best.size else best
     return best
+
+
+def _key_of(path: str) -> Key | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def copy_at(path: str, name: FileName, note: Note, end: int) -> Copy | None:
