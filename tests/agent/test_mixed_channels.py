@@ -75,12 +75,13 @@ class _Agent:
         """Have other channels from the next start on.
 
         :param what: "add-" and a kind, "rename" or "remove".
-        :param number: tells which one; the last one cannot be removed.
+        :param number: tells which one. The last one is not removed; nor renamed if it is a file channel, which has all
+            that is known, and takes it along.
         """
         name = list(self.kinds)[number % len(self.kinds)]
         if what.startswith("add-"):
             self.kinds[self.new_name()] = what[-1]
-        elif what == "rename" or len(self.kinds) > 1:
+        elif len(self.kinds) > 1 or (what == "rename" and self.kinds[name] != "f"):
             kind = self._left[name] = self.kinds.pop(name)
             if what == "rename":
                 self.kinds[self.new_name()] = kind

@@ -158,11 +158,11 @@ def _count_calls(monkeypatch: pytest.MonkeyPatch, then: Callable[[int], None]) -
 def _rotate_all(tail: Tail, count: int, *, deleted: bool) -> None:
     """All at once, while nobody looks; the old ones are there still, or are not."""
     for number in range(count):
-        path = tail.logs / f"{number}.log"
+        path = tail.logs / f"{number:02d}.log"
         if deleted:
             path.unlink()
         else:
-            path.rename(tail.logs / f"{number}.log.1")
+            path.rename(tail.logs / f"{number:02d}.log.1")
         path.write_bytes(b"new %d\n" % number)
 
 
@@ -177,7 +177,7 @@ def test_a_stop_ends_a_look_at_very_many_rotated_files(
         (folder := tmp_path / str(run)).mkdir()
         tail = Tail(folder)
         for number in range(count):
-            (tail.logs / f"{number}.log").write_bytes(b"old %d\n" % number)
+            (tail.logs / f"{number:02d}.log").write_bytes(b"old %d\n" % number)
         found[run].update(tail.seen())
         tail.restart()
         _rotate_all(tail, count, deleted=deleted)
@@ -190,7 +190,7 @@ def test_a_stop_ends_a_look_at_very_many_rotated_files(
             calls = _count_calls(patched, stop)
             tail.follower.look()
         if run:
-            assert calls[0] - share * calls_of_a_look < 15
+            assert calls[0] - share * calls_of_a_look < count  # the work on one file is done
         calls_of_a_look = calls[0]
         found[run].update(tail.lines())
         tail.restart()
@@ -222,7 +222,7 @@ def test_files_that_are_gone_are_noted_together(tmp_path: Path, monkeypatch: pyt
     """At a start, when a disk may have much else to do: not each with a sync of its own."""
     tail = Tail(tmp_path)
     for number in range(50):
-        (tail.logs / f"{number}.log").write_bytes(b"%d\n" % number)
+        (tail.logs / f"{number:02d}.log").write_bytes(b"%d\n" % number)
     assert len(tail.seen()) == 50
     tail.restart()
     for path in list(tail.logs.iterdir()):

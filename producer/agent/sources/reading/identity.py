@@ -174,6 +174,26 @@ def _has_head(descriptor: int, name: FileName) -> bool:
     return zlib.crc32(os.pread(descriptor, name.head_size, 0)) == name.head
 
 
+class Heads:
+    """What a file begins with, to be compared with many names: it is read once for each size of their heads."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._size = descriptor, os.fstat(descriptor).st_size
+        self._heads: dict[int, int] = {}
+
+    def are_of(self, name: FileName, *, if_shorter: bool = False) -> bool:
+        """Whether the file begins as the one of a name did.
+
+        :param if_shorter: what to say of a file that has fewer bytes.
+        """
+        size = name.head_size
+        if self._size < size:
+            return if_shorter
+        if size not in self._heads:
+            self._heads[size] = zlib.crc32(os.pread(self._descriptor, size, 0))
+        return self._heads[size] == name.head
+
+
 def is_compressed(descriptor: int) -> bool:
     """Whether the file's first bytes say so."""
     return compression_of(os.pread(descriptor, 16, 0)) is not None

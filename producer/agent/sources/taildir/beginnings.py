@@ -7,7 +7,7 @@ import os
 from ....loggers import get_logger
 from ...batch import Position
 from ...interfaces import Context, Outlet, Stop
-from ..reading.identity import HEAD_BYTES, FileName, Key, holds
+from ..reading.identity import HEAD_BYTES, FileName, Heads, Key, holds
 from ..reading.reader import BLOCK_BYTES, FileReader, Rules
 from .flume_positions import read_flume_positions
 from .groups import Group
@@ -133,8 +133,9 @@ class Beginnings:
             if self._go_on(reader, name):
                 return True
             _log.warning("%s does not hold what was read of it any more: it was cut or replaced", reader.place)
+        heads = Heads(reader.open())
         for other, note in self._known.in_directory(reader.directory):
-            if other == name or not reader.file_name.startswith(stem_of(note.path)):
+            if other == name or not heads.are_of(other) or not reader.file_name.startswith(stem_of(note.path)):
                 continue
             end = self._outlet.ends(str(other))[-1]
             found = copy_at(reader.place, other, note, end)

@@ -8,8 +8,8 @@ it has rested so long that it is a file of its own.
 from __future__ import annotations
 
 import os
-import zlib
 
+from ..reading.identity import Heads
 from ..reading.reader import FileReader, begins_alike
 from .known import stem_of
 from .readers import Readers
@@ -51,12 +51,12 @@ class Copies:
             if base.startswith(stem_of(reader.path)):
                 return reader
         alike = [] if fresh else [*self._readers.named_alike(directory, base)]
-        size, heads = os.fstat(descriptor).st_size if alike else 0, dict[int, int]()
-        first = os.pread(descriptor, _FIRST, 0) if alike else b""
+        heads, first = Heads(descriptor), os.pread(descriptor, _FIRST, 0)
         for reader in alike:
             if self._begins_otherwise(reader, first):
                 continue
-            if _has_head(reader, descriptor, size, heads) and self.is_like(reader, descriptor):
+            may_be = reader.name is None or heads.are_of(reader.name, if_shorter=True)
+            if may_be and self.is_like(reader, descriptor):
                 return reader
         return None
 
@@ -108,19 +108,6 @@ class Copies:
             return 0  # its own look tells what is wrong with it
         finally:
             self._readers.limit_open(reader)
-
-
-def _has_head(reader: FileReader, descriptor: int, size: int, heads: dict[int, int]) -> bool:
-    """Whether a file may begin as a reader's does, as its name tells without opening that.
-
-    :param heads: checksums of the file's first bytes, by their number.
-    """
-    name = reader.name
-    if name is None or size < name.head_size:
-        return True
-    if name.head_size not in heads:
-        heads[name.head_size] = zlib.crc32(os.pread(descriptor, name.head_size, 0))
-    return heads[name.head_size] == name.head
 
 
 def _split(path: str) -> tuple[str, str]:
