@@ -301,3 +301,41 @@ def test_what_a_channel_has_spilled_no_other_one_gets(tmp_path: Path) -> None:
         found = Counter(int(body) for channel in channels.values() for body in taken(channel))
         assert found == Counter(ends)
         assert outlet.safe_end("f") == 40
+
+
+def _balanced(state: Path, path: Path, *channels: str) -> str:
+    """An agent of a source that gives each batch to one of these channels in memory."""
+    listed = ", ".join(f'"{name}"' for name in channels)
+    source = f'[sources.s]\ntype = "taildir"\npaths = ["{path}"]\nchannels = [{listed}]\n'
+    parts = [f'[channels.{name}]\ntype = "memory"\n' for name in channels]
+    parts += [f'[sinks.of_{name}]\ntype = "keep"\nhub = "a"\nchannel = "{name}"\n' for name in channels]
+    selector = '[sources.s.selector]\ntype = "load_balancing"\n'
+    return "".join((f'[agent]\nstate = "{state}"\n', source, selector, *parts))
+
+
+@pytest.mark.parametrize("reloads", [True, False])
+def test_channels_of_load_balancing_come_and_go_and_nothing_comes_twice(
+    tmp_path: Path, hub: Hub, reloads: bool
+) -> None:
+    """Added, renamed and removed, by a reload or while the agent is away."""
+    path, hub.failing, count = tmp_path / "app.log", False, 0
+    sets = [("c0", "c1"), ("c0", "c1", "c2"), ("c0", "other", "c2"), ("new",), ("new", "c0")]
+    agent = Agent(parse_toml(_balanced(tmp_path / "state", path, *sets[0])))
+    agent.start()
+    try:
+        for names in [*sets, sets[-1]]:
+            for _ in range(3):
+                with path.open("ab") as file:
+                    file.write(_block(count))
+                count += 1
+                eventually(lambda count=count: len(hub.delivered) >= count * LINES)
+            config = parse_toml(_balanced(tmp_path / "state", path, *names))
+            if reloads:
+                agent.reload(config)
+            else:
+                assert agent.stop(10)
+                agent = Agent(config)
+                agent.start()
+    finally:
+        assert agent.stop(10)
+    assert Counter(hub.delivered) == _lines(range(count))
