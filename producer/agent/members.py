@@ -102,7 +102,9 @@ class Members:
     def end(self, prefix: str) -> None:
         """The source has ended."""
         with contextlib.suppress(ChannelError):  # the next run finds the same, and knows a little less
-            if self._is_noted and self._former():
+            if self._noted is not None:
+                self.note()  # what those that left were told when it began is perhaps not told again
+            if self._former():
                 self._drop_complete(prefix)
                 self._write(self._now())
         with contextlib.suppress(ChannelError):

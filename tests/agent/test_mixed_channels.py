@@ -223,6 +223,25 @@ def test_what_a_channel_had_not_delivered_is_read_again_without_it(tmp_path: Pat
     assert agent.delivered[False] == {b"%d" % (number * _STEP): 1 for number in range(1, 5)}
 
 
+def test_what_those_that_left_were_told_is_known_to_the_next_run(tmp_path: Path) -> None:
+    """A run that reads nothing, behind a death and without a channel; then who told it has another name."""
+    agent = _Agent(tmp_path, "fmm")
+    for _ in range(3):
+        agent.read()
+    agent.die()
+    agent.change("remove", 1)
+    agent.begin()
+    agent.stop()
+    agent.change("rename", 0)
+    agent.begin()
+    while agent.place < 3 * _STEP:
+        agent.read()
+    agent.drain()
+    agent.die()
+    agent.drain_those_that_left()
+    assert agent.delivered[True] + agent.delivered[False] == {b"%d" % (number * _STEP): 1 for number in range(1, 4)}
+
+
 def test_what_a_channel_has_that_others_still_use_is_not_read_again_before_it_is_lost(tmp_path: Path) -> None:
     """A source that uses it no more goes on behind it, and behind what it had delivered after a death."""
     agent = _Agent(tmp_path, "mm")
