@@ -29,7 +29,7 @@ from .channel import BatchChannel
 from .config.model import AgentConfig
 from .counters import Counters
 from .delivered_positions import DeliveredPositions
-from .health import Health
+from .health import FORGOTTEN, Health
 from .interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Stop, give_up
 from .limits import Memory, Pace
 from .members import Members, joint_end
@@ -87,6 +87,7 @@ class Agent:
         self._memory = Memory(config.limits.max_memory_bytes, self._clock)
         self.counters: dict[str, Counters] = {}
         self._health: dict[str, Health] = {}
+        self._putting: dict[str, Health] = {}
         self.channels: dict[str, BatchChannel] = {}
         self.sources: dict[str, Supervised] = {}
         self.sinks: dict[str, Supervised] = {}
@@ -163,6 +164,11 @@ class Agent:
     def trouble(self, sink: str) -> str | None:
         """What keeps a sink, or a group, from delivering for a while; None if nothing does."""
         health = self._health.get(sink)
+        return None if health is None else health.trouble()
+
+    def trouble_of_source(self, source: str) -> str | None:
+        """What keeps a source from putting for a while, though its channels are not full; None if nothing does."""
+        health = self._putting.get(source)
         return None if health is None else health.trouble()
 
     def stop(self, timeout: float | None = None) -> bool:
@@ -387,6 +393,10 @@ class Agent:
     def _health_of(self, context: Context) -> Health:
         return self._health.setdefault(context.name, Health(context.counters, self._clock))
 
+    def _putting_of(self, context: Context) -> Health:
+        made = Health(context.counters, self._clock, "has put nothing into its channels", FORGOTTEN)
+        return self._putting.setdefault(context.name, made)
+
     def _source(self, part: SourcePart) -> Supervised:
         name = part.source.name
         context = self._context("sources", name)
@@ -397,7 +407,10 @@ class Agent:
             selector = part.selector.make(context, channels)
             told = context.counters, self._clock, self._pace
             members = Members(context.state, Path(self.config.state) / "channels", self._forgetting_one, self._clock)
-            outlet = SourceOutlet(name, interceptors, selector, channels, *told, memory=self._memory, members=members)
+            health = self._putting_of(context)
+            outlet = SourceOutlet(
+                *(name, interceptors, selector, channels, *told), memory=self._memory, members=members, health=health
+            )
             try:
                 outlet.begin()
                 source: Source = part.source.make(context)

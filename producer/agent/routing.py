@@ -17,6 +17,7 @@ from ..loggers import get_logger
 from .batch import EventBatch, Position
 from .channel import BatchChannel
 from .counters import Counters, timed
+from .health import Health
 from .interfaces import Interceptor, Selector, Stop
 from .limits import Memory, Pace
 from .members import Members, joint_end, tell_found
@@ -44,6 +45,7 @@ class SourceOutlet:
     :param channels: all that the source writes to, by name.
     :param pace: says how long to wait behind a batch.
     :param memory: says whether the process has memory for another one.
+    :param health: is told of channels that cannot take a batch, though they are not full.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class SourceOutlet:
         *,
         memory: Memory | None = None,
         members: Members | None = None,
+        health: Health | None = None,
     ) -> None:
+        self._health = health or Health(counters, clock)
         self._pace = pace or Pace(None, clock)
         self._memory = memory or Memory(None, clock)
         self._looking = WaitingRoom(clock, look_again=_LOOK)
@@ -92,7 +96,11 @@ class SourceOutlet:
     def put(self, batch: EventBatch, timeout: float | None = None) -> None:
         """See :class:`~.interfaces.Outlet`, as for those that follow."""
         self._wait_for_memory(timeout)
-        self._passage(batch).commit(timeout)
+        try:
+            self._passage(batch).commit(timeout)
+        except ChannelError as error:
+            self._note(error)
+            raise
         self._tell_end()
         self._pace.rest(lambda pause: self._room.wait_until(bool, Deadline.after(self._clock, pause)), _ANSWER)
 
@@ -184,7 +192,13 @@ class SourceOutlet:
             ", ".join(self._channels), f"{limit}: deliver faster, make channels smaller, or raise it"
         )
 
+    def _note(self, error: ChannelError) -> None:
+        """One that is full is no failure: its sink says why it is."""
+        if not isinstance(error, ChannelFullError | MemoryFullError):
+            self._health.failed(error)
+
     def _tell(self, error: ChannelError) -> None:
+        self._note(error)
         more = self._repeated.due(error)
         if more is None:
             return
@@ -194,6 +208,7 @@ class SourceOutlet:
             _log.error("source %s: %s; it is tried again%s", self._source, error, more)
 
     def _tell_end(self) -> None:
+        self._health.worked()
         if self._repeated.ended():
             _log.warning("source %s goes on", self._source)
 

@@ -11,7 +11,7 @@ import pytest
 
 from producer.agent.batch import EventBatch
 from producer.agent.counters import Counters
-from producer.agent.health import FAILING, HANGING, Health
+from producer.agent.health import FAILING, FORGOTTEN, HANGING, Health
 from producer.agent.interfaces import RefusedError, SinkError
 from producer.agent.processors import FailoverProcessor
 from producer.agent.sink_runner import CountedSink, SinkRunner
@@ -38,6 +38,21 @@ def test_failures_alone_are_trouble_after_a_while_and_a_delivery_ends_it() -> No
     assert health.trouble() == "has delivered nothing for 10 s: OSError: last"
     health.worked()
     assert health.trouble() is None
+
+
+def test_a_failed_put_that_nobody_tries_again_is_forgotten() -> None:
+    """Whoever sent that may never come again; the next failure is the first one then."""
+    clock, counters = ManualClock(), Counters()
+    health = Health(counters, clock, "has put nothing", FORGOTTEN)
+    health.failed(OSError("first"))
+    clock.advance(FAILING)
+    assert health.trouble() == "has put nothing for 10 s: OSError: first"
+    clock.advance(FORGOTTEN - FAILING)
+    assert health.trouble() is None
+    health.failed(OSError("much later"))
+    assert health.trouble() is None
+    clock.advance(FAILING)
+    assert health.trouble() == "has put nothing for 10 s: OSError: much later"
 
 
 def test_a_delivery_that_does_not_end_is_trouble() -> None:

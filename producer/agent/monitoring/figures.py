@@ -94,6 +94,7 @@ def not_ready(agent: Agent) -> list[str]:
             f"{kind} {name} is {part.state.value}" for name, part in dict(parts).items() if part.state not in _WELL
         ]
     reasons += [f"sink {name} {trouble}" for name in agent.sinks if (trouble := agent.trouble(name))]
+    reasons += [f"source {name} {trouble}" for name in agent.sources if (trouble := agent.trouble_of_source(name))]
     expected = len(agent.blueprint.sources) + len(agent.blueprint.sinks)
     if len(agent.sources) + len(agent.sinks) < expected:
         reasons.append("not all components have begun")

@@ -19,6 +19,7 @@ from producer.agent.config import parse_toml
 from producer.agent.monitoring import MonitoringError, MonitoringServer, address_of, server
 from producer.agent.monitoring.figures import CHANNEL_COUNTERS, SINK_COUNTERS, SOURCE_COUNTERS
 from producer.agent.monitoring.helps import HELPS
+from producer.errors import ChannelIOError
 
 from ..parts import Hub, plug_in, until
 
@@ -313,3 +314,22 @@ def test_an_agent_whose_sink_delivers_nothing_is_not_ready(watched: Watched, mon
     assert re.search(r'^producer_agent_sink_up\{.*sink="g<b>".*\} 0$', watched.get("/metrics")[2], re.MULTILINE)
     watched.a.failing = watched.b.failing = False
     until(lambda: watched.get("/health/ready")[0] == 200, timeout=60.0)  # they are left alone for up to 30 s
+
+
+def test_an_agent_whose_source_finds_its_channel_broken_is_not_ready(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that has become read-only: the channel is open, and takes nothing."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ChannelIOError("c1", "read-only file system")
+
+    monkeypatch.setattr(health, "FAILING", 0.0)
+    with monkeypatch.context() as patches:
+        patches.setattr(watched.agent.channels["c1"], "put", broken)
+        watched.a.lines.put(b"one\n")
+        until(lambda: watched.get("/health/ready")[0] == 503)
+        (reason,) = watched.json("/health/ready")["reasons"]
+    assert re.match(r"source r1 has put nothing into its channels for \d+ s: ChannelIOError: .*read-only", reason)
+    until(lambda: watched.get("/health/ready")[0] == 200)
+    assert watched.agent.counters["sources.r1"].get("EventAcceptedCount") == 1
