@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,8 @@ class SparkEngine:
 
 # As many attempts of a task as anybody lets Spark make: what is asked of it has to have a bound.
 _MOST_ATTEMPTS = 100
+# Of the runs of this process, which their jobs are asked for: the attempts of an earlier one are not those of the next.
+_NUMBERS = itertools.count()
 
 
 class SparkRun:
@@ -128,7 +131,7 @@ class SparkRun:
         self._accounts = context.accumulator(Account(), SumParam(Account))
         self._spent = Figures()
         self.doubtful: set[int] = set()
-        self._group = f"loghub-producer-{id(self)}"
+        self._group = f"loghub-producer-{next(_NUMBERS)}"
         self._thread = InheritableThread(
             target=self._work, args=(portions, job), name="loghub-producer-spark-job", daemon=True
         )

@@ -9,6 +9,7 @@ import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ from producer.ship.files.find import find_files
 from producer.ship.job import ShipJob
 from producer.ship.report import Shipment
 from producer.ship.shipment import ship_files
-from producer.ship.spark_engine import SparkEngine
+from producer.ship.spark_engine import SparkEngine, SparkRun
 
 from .conftest import (
     LOGSTORE,
@@ -103,6 +104,17 @@ def test_job_fails_when_records_are_refused_for_good(
     assert "PostBodyInvalid: no good" in shipment.failure
     assert "\n" not in shipment.failure
     assert server.access_key_secret not in shipment.failure
+
+
+@pytest.mark.usefixtures("spark")
+def test_attempts_of_an_earlier_run_are_not_those_of_the_next(
+    make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it stands in memory where the earlier one stood."""
+    monkeypatch.setattr(spark_engine, "id", lambda _: 7, raising=False)
+    runs = [SparkRun(MagicMock(), [], make_job()) for _ in range(2)]
+    assert all(run.wait(PATIENCE) for run in runs)
+    assert runs[0]._group != runs[1]._group
 
 
 def test_other_records_of_a_failed_job_are_those_of_the_file(
