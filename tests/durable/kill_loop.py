@@ -64,7 +64,8 @@ class Served:
     def _answers(self) -> bool:
         try:
             urllib.request.urlopen(self.endpoint, timeout=1).close()
-        except urllib.error.HTTPError:
+        except urllib.error.HTTPError as answer:
+            answer.close()
             return True
         except OSError:
             return False

@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -510,8 +511,11 @@ def test_notes_take_no_second_owner(tmp_path: Path) -> None:
     """The database is locked as long as it is open, besides the channel's own lock."""
     notes = FileNotes(str(tmp_path), "c")
     notes.write("a", b"v", 1)
-    with pytest.raises(sqlite3.OperationalError, match="locked"):
-        sqlite3.connect(tmp_path / "notes.db", timeout=0).execute("SELECT * FROM notes")
+    with (
+        closing(sqlite3.connect(tmp_path / "notes.db", timeout=0)) as other,
+        pytest.raises(sqlite3.OperationalError, match="locked"),
+    ):
+        other.execute("SELECT * FROM notes")
     notes.close()
 
 

@@ -162,7 +162,7 @@ TABLE: list[tuple[Any, Any, Any]] = [
     (np.array([[1, 2], [3, 4]]), "[[1,2],[3,4]]", [[1, 2], [3, 4]]),
     (pd.NaT, None, None),
     (pd.NA, None, None),
-    (np.datetime64("NaT"), None, None),
+    (np.datetime64("NaT", "s"), None, None),
     (np.timedelta64("NaT", "s"), None, None),
 ]
 
