@@ -281,14 +281,14 @@ def test_an_agent_stays_within_its_memory(tmp_path: Path, caplog: pytest.LogCapt
     """Small events need several times their bytes, and nobody takes them: the sources wait before the bound."""
     gc.collect()
     limits.give_back()  # what tests before have left would be given back later, and be room for more events than come
-    room = 16 << 20  # for the agent itself and what it imports, and then for events
+    room = 12 << 20  # for the agent itself and what it imports, and then for events
     limit = max(int((resident() + room) / (1 - limits._ON_ITS_WAY)), resident() + room + limits._LEAST_ON_ITS_WAY)
     text = _text(f"max_memory_bytes = {limit}", tmp_path, options="size = 20")
     dead = text.replace('type = "null"', 'type = "http"\nendpoint = "http://127.0.0.1:9/x"')
     agent = Agent(parse_toml(dead))
     agent.start()
     try:
-        eventually(lambda: "as much memory as it may" in caplog.text, "the source to wait")
+        eventually(lambda: "as much memory as it may" in caplog.text, "the source to wait", 120)
         assert agent.counters["sources.numbers"].get("EventAcceptedCount") > 100
         assert resident() <= limit
     finally:

@@ -128,7 +128,8 @@ def test_an_interrupt_as_a_sync_begins_hangs_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [41, 82, 123, 130, 150])
 def test_half_a_commit_that_cannot_be_cut_off_never_counts(tmp_path: Path, cut: int) -> None:
     """The write stops half-way, and so does the truncation: its events never appear, those of later commits stay."""
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         disk = Unlucky()
         channel = FileChannel(tmp_path, disk=disk, **SMALL)
         put(channel, b"1")
@@ -145,7 +146,7 @@ def test_half_a_commit_that_cannot_be_cut_off_never_counts(tmp_path: Path, cut: 
             put(channel, b"2")
             put(channel, b"3")
         os._exit(0)
-    os.wait()
+    os.waitpid(child, 0)
     with FileChannel(tmp_path, **SMALL) as channel:
         assert bodies(channel) == [b"1", b"2", b"3"]
 
@@ -156,7 +157,8 @@ def test_a_take_whose_commit_failed_and_was_rolled_back_is_still_there_after_a_r
     tmp_path: Path, syncs: int, end: str
 ) -> None:
     """Whether the process ends in order or not."""
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         disk = Unlucky()
         channel = FileChannel(tmp_path, disk=disk, **SMALL)
         put(channel, b"x")
@@ -171,7 +173,7 @@ def test_a_take_whose_commit_failed_and_was_rolled_back_is_still_there_after_a_r
         if end == "close":
             channel.close()
         os._exit(0)
-    os.wait()
+    os.waitpid(child, 0)
     with FileChannel(tmp_path, **SMALL) as channel:
         assert bodies(channel) == [b"x"]
 

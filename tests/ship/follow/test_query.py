@@ -175,15 +175,15 @@ def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_pat
     """A follower in a process of its own ships what comes, and ends on SIGTERM with 0 and its table."""
     append(logs / "a.log", "one\n")
     arguments = ship_arguments(server, logs, "--follow", "--checkpoint", tmp_path / "checkpoint", "--interval=0.2")
-    follower = start_ship(*arguments)
-    try:
-        wait_for(lambda: contents(server) == ["one"], follower)
-        append(logs / "a.log", "two\n")
-        wait_for(lambda: sorted(contents(server)) == ["one", "two"], follower)
-        follower.send_signal(signal.SIGTERM)
-        out, err = follower.communicate(timeout=PATIENCE)
-    finally:
-        follower.kill()
+    with start_ship(*arguments) as follower:
+        try:
+            wait_for(lambda: contents(server) == ["one"], follower)
+            append(logs / "a.log", "two\n")
+            wait_for(lambda: sorted(contents(server)) == ["one", "two"], follower)
+            follower.send_signal(signal.SIGTERM)
+            out, err = follower.communicate(timeout=PATIENCE)
+        finally:
+            follower.kill()
     assert follower.returncode == 0, err
     assert "lines" in out
     assert "Traceback" not in err
