@@ -16,7 +16,7 @@ from ..client import Producer
 from ..errors import ProducerError
 from ..path_text import shown
 from ..records import LogItem
-from .command import check_something_is_left, check_target, tell_skipped
+from .command import check_something_is_left, check_target, tell_skipped, tell_slow_patterns
 from .errors import InputError
 from .figures import Figures
 from .files.find import LogFile, find_files
@@ -42,6 +42,7 @@ def dry_run(
     """
     if following is not None or STANDARD_INPUT in paths:
         raise InputError("--dry-run tells of files that are there now: leave out --follow, --exactly-once and -")
+    tell_slow_patterns(job, console)
     found = find_files(paths, exclude=exclude)
     tell_skipped(found.skipped, console)
     check_something_is_left(len(found.files), found.skipped, paths)

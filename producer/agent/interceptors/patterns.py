@@ -4,15 +4,16 @@ r"""Regular expressions of configurations, which may be written as Java has them
 and ``\s`` are ASCII's, as there. All else is Python's ``re``.
 
 A pattern that takes for ever, such as ``(a+)+$``, takes for ever: nothing here ends a search, and no other thread runs
-meanwhile. Possessive quantifiers (``a++``) keep one linear; see :mod:`.slow_patterns`.
+meanwhile. Possessive quantifiers (``a++``) keep one linear; see :func:`slow_notes`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ...errors import ConfigError
+from ...wire.slow_patterns import slow_note
 
 _POSIX = {
     "Lower": "a-z",
@@ -48,6 +49,12 @@ def compiled(option: str, pattern: str) -> re.Pattern[str]:
         return re.compile(_TOKEN.sub(_Translation(), pattern), re.ASCII)
     except (re.error, OverflowError) as error:
         raise ConfigError(option, f"must be a regular expression: {error}", pattern) from error
+
+
+def slow_notes(option: str, patterns: Iterable[str]) -> list[str]:
+    """What to say about an option's patterns, which are well otherwise."""
+    notes = (slow_note(compiled(option, pattern), "the whole agent") for pattern in patterns)
+    return [f"{option}: {note}" for note in notes if note]
 
 
 class _Translation:

@@ -15,8 +15,7 @@ from ...errors import ConfigError
 from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
-from .patterns import compiled
-from .slow_patterns import slow_notes
+from .patterns import compiled, slow_notes
 from .texts import texts, with_texts
 
 _Redact = Callable[[str], str]

@@ -22,8 +22,7 @@ from ..batch import Column, EventBatch
 from ..interfaces import Context
 from ..options import option
 from ..packed_column import PackedColumn
-from .patterns import compiled
-from .slow_patterns import slow_notes
+from .patterns import compiled, slow_notes
 from .texts import texts, with_values
 from .times import milliseconds_parser, strptime_format, zone_named
 

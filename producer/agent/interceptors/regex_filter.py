@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
-from .patterns import compiled
-from .slow_patterns import slow_notes
+from .patterns import compiled, slow_notes
 from .texts import texts
 
 _LITERAL = re.compile(r"[\w\s:;,/@#%&=<>\"'`~!-]+")

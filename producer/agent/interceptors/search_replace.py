@@ -13,8 +13,7 @@ from ...errors import ConfigError
 from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
-from .patterns import compiled, replacement_of
-from .slow_patterns import slow_notes
+from .patterns import compiled, replacement_of, slow_notes
 from .texts import texts, with_texts
 
 

@@ -49,6 +49,14 @@ def test_a_pattern_that_may_take_for_ever_is_told(pattern):
     assert note.startswith("line 6: sources.s.interceptors.regex_filter: regex: a repetition in a repetition")
 
 
+def test_a_beginning_of_events_that_may_take_for_ever_is_told(tmp_path):
+    """Likewise where ``taildir`` looks for the first lines of events."""
+    (tmp_path / "a.log").touch()
+    source = f"""type = "taildir"\npaths = ["{tmp_path}/*.log"]\nmultiline_start = '(?:[0-9]+-?)+T'"""
+    (note,) = draw(parse_toml(_WITH_FILTER.replace('type = "sequence"', source))).notes
+    assert note.startswith("line 2: sources.s: multiline_start: a repetition in a repetition")
+
+
 @pytest.mark.parametrize(
     "pattern",
     [

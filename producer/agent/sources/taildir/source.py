@@ -6,6 +6,8 @@ import glob
 import os
 from collections.abc import Collection
 
+from ....wire.log_start import compile_start
+from ....wire.slow_patterns import slow_note
 from ...interfaces import Context, Lag, Outlet, Stop
 from .follower import Follower
 from .options import TaildirOptions
@@ -21,10 +23,13 @@ class TaildirSource:
 
     @staticmethod
     def notes(options: TaildirOptions, _given: Collection[str]) -> list[str]:
-        """Globs that no file matches: one may come, or the glob is wrong."""
+        """Globs that no file matches: one may come, or the glob is wrong. And an expression may be slow."""
         paths = [os.path.abspath(os.path.expanduser(text)) for text in options.paths if "**" not in text]  # noqa: PTH100, PTH111
         missing = [path for path in paths if next(glob.iglob(path), None) is None]  # noqa: PTH207
-        return [f"no file matches {path} yet" for path in missing]
+        notes = [f"no file matches {path} yet" for path in missing]
+        start = options.multiline_start
+        slow = None if start is None else slow_note(compile_start(start), "the whole agent")
+        return [f"multiline_start: {slow}", *notes] if slow else notes
 
     Options = TaildirOptions
 

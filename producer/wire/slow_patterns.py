@@ -13,23 +13,20 @@ from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
-from .patterns import compiled
-
 _REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT)
 
 
-def slow_notes(option: str, patterns: Iterable[str]) -> list[str]:
-    """What to say about an option's patterns, which are well otherwise."""
-    text = (
-        f"{option}: a repetition in a repetition, such as (a+)+, may take for ever on one line, and the whole agent"
-        " stands still meanwhile: write it without one, or possessive, (?:a++)+"
+def slow_note(pattern: re.Pattern[str] | re.Pattern[bytes], stands: str) -> str | None:
+    """What to say of a pattern that has such a repetition.
+
+    :param stands: what stands still while it is tried.
+    """
+    if not _any_slow(parser.parse(pattern.pattern, pattern.flags)):
+        return None
+    return (
+        f"a repetition in a repetition, such as (a+)+, may take for ever on one line, and {stands} stands still"
+        " meanwhile: write it without one, or possessive, (?:a++)+"
     )
-    return [text for pattern in patterns if is_slow(compiled(option, pattern))]
-
-
-def is_slow(pattern: re.Pattern[str]) -> bool:
-    """Whether it has such a repetition."""
-    return _any_slow(parser.parse(pattern.pattern, pattern.flags))
 
 
 def _any_slow(items: Any) -> bool:
