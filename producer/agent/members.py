@@ -11,10 +11,22 @@ So a source notes in its own directory which channels these are, before its firs
 and who is among them and no longer there is asked still. What the notes of those that are gone have in common is copied
 into the source's own, and kept up like theirs until what was missing in it has been read again. *Example*, as noted::
 
-    members         {"channels": ["m1", "m2"], "gone": true}
+    members         {"channels": ["m1", "m2"], "gone": true, "used": ["f", "m1"]}
     position:s/f    40 60-90
 
 A channel that the source no longer uses, but others do, is a member until it has delivered what it was given.
+
+Where a batch may go to several, each channel reads again what it lacks itself, and only two things are to be known of
+the time before and after:
+
+* What one that forgets was given when no channel got every batch no other one has, though all came further. So it is
+  a member until it has delivered that. What is missing of those that are gone is put once more, into all that are to
+  have it (see :class:`.routing.SourceOutlet`).
+* Which channels had **every** batch: what these have safely none needs to read once each batch goes to one::
+
+    members         {"channels": [], "gone": false, "exclusive": false, "complete": ["f", "m1"], "used": ["f", "m1"]}
+
+Which ones a source used tells, too, which channel another one was before: see :mod:`.former_channels`.
 """
 
 from __future__ import annotations
@@ -23,7 +35,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..channels.file.store.notes import FileNotes
@@ -45,9 +57,15 @@ class _Noted:
 
     channels: frozenset[str]
     gone: bool = False
+    used: frozenset[str] = frozenset()
+    exclusive: bool = True
+    complete: frozenset[str] = frozenset()
 
     def dump(self) -> bytes:
-        return json.dumps({"channels": sorted(self.channels), "gone": self.gone}).encode()
+        values = {"channels": sorted(self.channels), "gone": self.gone, "used": sorted(self.used)}
+        if not self.exclusive:
+            values |= {"exclusive": False, "complete": sorted(self.complete)}
+        return json.dumps(values).encode()
 
 
 class Members:
@@ -67,36 +85,52 @@ class Members:
         self._own: FileNotes | None = None  # what the latter has open
         self._noted: _Noted | None = None
         self._is_noted = False
+        #: What is to be noted of the channels that the source uses.
+        self._now_present = _Noted(frozenset())
 
-    def begin(self, prefix: str, present: Mapping[str, Positions], *, exclusive: bool) -> list[Positions]:
-        """The source begins; whose positions it goes by: those of its channels, and of others that it had.
+    def begin(
+        self, prefix: str, present: Mapping[str, Positions], *, exclusive: bool, complete: Iterable[str] = ()
+    ) -> list[Positions]:
+        """The source begins; whose positions it goes by: those of its channels, then of others that it had.
 
         :param prefix: what the names of its positions begin with.
         :param present: of its channels, by name.
         :param exclusive: whether each batch goes to one of them.
+        :param complete: those of them that get every batch.
         :raises ChannelIOError: notes cannot be read, or written; as for the other methods.
         """
         self._present, self._left, self._gone = present, {}, None
         self._noted, self._is_noted = self._read(), False
-        if not exclusive:
-            return list(present.values())
-        if self._noted is not None:
-            self._find_those_that_left(self._noted, prefix)
-        tell_found(prefix, self._all())
-        if self._noted is not None:
-            self._tell_new(self._noted.channels, prefix)
-            self._drop_complete(prefix)
+        before = self._noted or _Noted(frozenset())
+        self._find_those_that_left(before, prefix)
+        if exclusive:
+            self._tell_what_is_complete(before.complete, prefix)
+            tell_found(prefix, self._all())
+            if self._noted is not None and before.exclusive:
+                self._tell_new(before.channels, prefix)
+        else:
+            tell_found(prefix, self._all(), self._former())
+        self._drop_complete(prefix)
+        self._now_present = (
+            _Noted(_forgetting(present)) if exclusive else self._not_exclusive(before, frozenset(complete), prefix)
+        )
         return self._all()
 
-    def note(self) -> None:
-        """Something is about to be put, or passed over."""
+    def note(self, *, read_again: bool = True) -> None:
+        """Something is about to be put, or passed over.
+
+        :param read_again: whether its source can read it again.
+        """
         if self._is_noted:
             return
         now = self._now()
         if now != self._noted:
-            for each in self._present.values():
-                each.flush()  # what one that is new need not have
-            self._write(now)
+            # Without any note more is read again, later perhaps: that is no reason to read nothing now.
+            needed = read_again and (now.exclusive or self._noted is not None)
+            with nullcontext() if needed else contextlib.suppress(ChannelError):
+                for each in self._present.values():
+                    each.flush()  # what one that is new need not have
+                self._write(now)
         self._is_noted = True
 
     def end(self, prefix: str) -> None:
@@ -111,7 +145,30 @@ class Members:
             self._close_gone()
 
     def _now(self) -> _Noted:
-        return _Noted(frozenset({*_forgetting(self._present), *self._left}), self._gone is not None)
+        now = self._now_present
+        channels, used = now.channels | self._left.keys(), frozenset(self._present)
+        return replace(now, channels=channels, gone=self._gone is not None, used=used)
+
+    def _not_exclusive(self, before: _Noted, every: frozenset[str], prefix: str) -> _Noted:
+        """What is to be noted of the channels, of which those of ``every`` get each batch."""
+        furthest = _furthest(prefix, self._all())
+        owing = {name for name in before.channels & self._present.keys() if _lacks(self._present[name], furthest)}
+        if not every:  # what each is given no other has
+            owing |= _forgetting(self._present)
+        if any(_lacks(each, furthest) for each in self._all()):
+            new = {name for name, each in self._present.items() if not any(each.ends(of)[-1] for of in furthest)}
+            every &= before.complete | new
+        return _Noted(frozenset(owing), exclusive=False, complete=every)
+
+    def _tell_what_is_complete(self, complete: Iterable[str], prefix: str) -> None:
+        """What channels that had every batch have safely the others need not have."""
+        for one in (self._present[name] for name in complete if name in self._present):
+            for name in (name for name in one.names() if name.startswith(prefix)):
+                safe = Ranges()
+                safe.add(0, one.safe_end(name))
+                for other in self._all():
+                    if other is not one:
+                        other.elsewhere(name, safe)
 
     def _all(self) -> list[Positions]:
         return [*self._present.values(), *self._former()]
@@ -154,12 +211,8 @@ class Members:
     def _drop_complete(self, prefix: str) -> None:
         """Those that left need not be asked any more once they lack nothing."""
         furthest = _furthest(prefix, self._all())
-
-        def lacks(positions: Positions) -> bool:
-            return any(positions.safe_end(name) < end for name, end in furthest.items())
-
-        self._left = {name: each for name, each in self._left.items() if lacks(each)}
-        if self._gone is not None and not lacks(self._gone):
+        self._left = {name: each for name, each in self._left.items() if _lacks(each, furthest)}
+        if self._gone is not None and not _lacks(self._gone, furthest):
             self._close_gone()
 
     def _close_gone(self) -> None:
@@ -168,15 +221,10 @@ class Members:
             gone.close()
 
     def _notes(self) -> FileNotes:
-        return FileNotes(str(self._directory), self._directory.parent.name)
+        return _notes_of(self._directory.parent)
 
     def _read(self) -> _Noted | None:
-        with closing(self._notes()) as notes:
-            noted = notes.read(_NAME)
-        if noted is None:
-            return None
-        values = json.loads(noted)
-        return _Noted(frozenset(values["channels"]), values["gone"])
+        return _noted_of(self._directory.parent)
 
     def _write(self, now: _Noted) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -184,14 +232,42 @@ class Members:
             notes.write(_NAME, now.dump(), -1)
 
 
-def tell_found(prefix: str, all_positions: Iterable[Positions]) -> None:
-    """What channels had when they were opened the others need not have, since each batch goes to one."""
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Channels of a source when it was last at work.
+
+    :ivar channels: their names.
+    :ivar asked: those that are asked by their names what they had not delivered.
+    """
+
+    channels: frozenset[str]
+    asked: frozenset[str]
+
+
+def used_by(source: Path) -> Used | None:
+    """The channels that a source has used; None if that is not noted.
+
+    :param source: its directory.
+    """
+    try:
+        noted = _noted_of(source)
+    except ChannelError:
+        return None
+    return None if noted is None else Used(noted.used, noted.channels)
+
+
+def tell_found(prefix: str, all_positions: Iterable[Positions], told: Iterable[Positions] | None = None) -> None:
+    """What channels had when they were opened the others need not have, since each batch goes to one.
+
+    :param told: the others; None for all.
+    """
     asked = list(all_positions)
-    if all(each.keeps for each in asked):
+    others = asked if told is None else list(told)
+    if all(each.keeps for each in others):
         return
     for each in asked:
         for name, ranges in each.found(prefix).items():
-            for other in asked:
+            for other in others:
                 if other is not each:
                     other.elsewhere(name, ranges)
 
@@ -207,8 +283,26 @@ def joint_end(all_positions: Iterable[Positions], name: str, *, safe: bool = Fal
     return min(forgetting) if forgetting else max(each.end(name) for each in asked)
 
 
-def _forgetting(present: Mapping[str, Positions]) -> set[str]:
-    return {name for name, each in present.items() if not each.keeps}
+def _notes_of(source: Path) -> FileNotes:
+    return FileNotes(str(source / _DIRECTORY), source.name)
+
+
+def _noted_of(source: Path) -> _Noted | None:
+    with closing(_notes_of(source)) as notes:
+        noted = notes.read(_NAME)
+    if noted is None:
+        return None
+    values = json.loads(noted)
+    channels, used, complete = (frozenset(values.get(key, ())) for key in ("channels", "used", "complete"))
+    return _Noted(channels, values["gone"], used, values.get("exclusive", True), complete)
+
+
+def _forgetting(present: Mapping[str, Positions]) -> frozenset[str]:
+    return frozenset(name for name, each in present.items() if not each.keeps)
+
+
+def _lacks(positions: Positions, furthest: Mapping[str, int]) -> bool:
+    return any(positions.safe_end(name) < end for name, end in furthest.items())
 
 
 def _furthest(prefix: str, all_positions: Iterable[Positions]) -> dict[str, int]:

@@ -84,7 +84,9 @@ class SourceOutlet:
         for each in positions.values():
             each.begin(self._prefix)
         if self._members is not None:
-            self._positions = self._members.begin(self._prefix, positions, exclusive=self._selector.exclusive)
+            complete: Sequence[str] = getattr(self._selector, "complete", ())
+            exclusive = self._selector.exclusive
+            self._positions = self._members.begin(self._prefix, positions, exclusive=exclusive, complete=complete)
         elif self._selector.exclusive:
             tell_found(self._prefix, positions.values())
 
@@ -165,9 +167,9 @@ class SourceOutlet:
         for each in self._positions:
             each.forget(self._prefix + name)
 
-    def _note_members(self) -> None:
+    def _note_members(self, *, read_again: bool = True) -> None:
         if self._members is not None:
-            self._members.note()
+            self._members.note(read_again=read_again)
 
     def _has_memory(self) -> bool:
         """Whether a batch may come in. One may always where channels are empty: to wait would free nothing."""
@@ -215,8 +217,8 @@ class SourceOutlet:
     def _passage(self, batch: EventBatch) -> _Passage:
         self._counters.add(EventReceivedCount=batch.count, AppendBatchReceivedCount=1)
         received = batch.count
+        self._note_members(read_again=batch.position is not None)
         if batch.position is not None:
-            self._note_members()
             batch = batch.at(batch.position._replace(name=self._prefix + batch.position.name))
         told: list[Callable[[], None]] = []
         with timed(self._counters, "InterceptionMicroseconds", self._clock) if self._interceptors else nullcontext():
@@ -232,7 +234,7 @@ class SourceOutlet:
 class _Passage:
     """One batch on its way into the channels.
 
-    :param positions: of the channels, and of those that are asked as well.
+    :param positions: of the channels, then of those that are asked as well.
     :param told: called once all required channels have it.
     :ivar _required: what has not been committed yet, by channel.
     """
@@ -254,7 +256,10 @@ class _Passage:
         self._source, self._batch, self._received = source, batch, received
         self._channels, self._positions, self._counters, self._told = channels, positions, counters, told
         self._exclusive = selector.exclusive
-        self._start = joint_end(positions, batch.position.name) if self._exclusive and batch.position else 0
+        #: Who knows from where on the batch is missing, whatever single channels have.
+        self._asked = positions if self._exclusive else positions[len(channels) :]
+        position = batch.position
+        self._start = joint_end(self._asked, position.name) if position and self._asked else None
         routes = selector.select(batch)
         self._dropped = routes.dropped
         self._required = self._new_to(routes.required)
@@ -269,7 +274,7 @@ class _Passage:
         :raises ChannelError: a required channel could not.
         """
         for name, part in list(self._required.items()):
-            if self._exclusive and part.position is not None:
+            if part.position is not None and self._start is not None and self._start < part.position.end:
                 stretch = part.position.name, self._start, part.position.end
                 self._channels[name].positions.again(*stretch, self._safe_end(part.position.name))
             self._channels[name].put(part, timeout, stop)
@@ -296,13 +301,13 @@ class _Passage:
         position = self._batch.position
         if position is None:
             return False
-        if self._exclusive:
+        if self._start is not None and (self._exclusive or self._start < position.end):
             return self._start >= position.end
         return self._channels[name].positions.end(position.name) >= position.end
 
     def _safe_end(self, name: str) -> int | None:
         """None if no channel forgets."""
-        return None if all(each.keeps for each in self._positions) else joint_end(self._positions, name, safe=True)
+        return None if all(each.keeps for each in self._asked) else joint_end(self._asked, name, safe=True)
 
     def _put_optional(self, name: str, part: EventBatch) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from producer.agent.batch import EventBatch, Position
 from producer.agent.channel import BatchChannel
 from producer.agent.counters import Counters
+from producer.agent.interfaces import Routes
 from producer.agent.members import Members
 from producer.agent.positions import Positions
 from producer.agent.routing import SourceOutlet
 from producer.agent.selectors.load_balancing import LoadBalancingSelector
+from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.clock import Clock, SystemClock
 from producer.testing import ManualClock
 
@@ -30,15 +32,35 @@ _MAKERS: dict[str, Callable[..., BatchChannel]] = {"f": file_channel, "m": memor
 _STEP = 10
 
 
+class _ByNumber:
+    """Each batch to one channel, always the same one."""
+
+    Options, exclusive = ReplicatingSelector.Options, False
+
+    def __init__(self, _options: Any, _context: Any, channels: Mapping[str, BatchChannel]) -> None:
+        self._names = list(channels)
+
+    def select(self, batch: EventBatch) -> Routes:
+        (body,) = batch.bodies()
+        return Routes({self._names[int(body) // _STEP % len(self._names)]: batch})
+
+
+_TAKEN = "rename", "remove"
+_SELECTORS = {"one": LoadBalancingSelector, "all": ReplicatingSelector, "some": _ByNumber}
+
+
 class _Agent:
     """A source that reads one thing in order, and its channels; it can die, and begin with other channels.
 
     :param kinds: of the channels, which are c0, c1 and so on.
+    :ivar selector: from the next start on.
     :ivar delivered: what was taken of channels that forget, and of those that keep.
     """
 
-    def __init__(self, state: Path, kinds: str, clock: Clock | None = None) -> None:
-        self._state, self._clock = state, clock
+    def __init__(
+        self, state: Path, kinds: str, clock: Clock | None = None, selector: Any = LoadBalancingSelector
+    ) -> None:
+        self._state, self._clock, self.selector = state, clock, selector
         self._count = itertools.count()
         self.kinds = {self.new_name(): kind for kind in kinds}
         self._left: dict[str, str] = {}
@@ -59,7 +81,7 @@ class _Agent:
         def live(name: str) -> Positions | None:
             return self.others[name].positions if name in self.others else None
 
-        selector = LoadBalancingSelector(LoadBalancingSelector.Options(), context(self._state, "s"), self.channels)
+        selector = self.selector(self.selector.Options(), context(self._state, "s"), self.channels)
         clock = SystemClock()
         self._members = Members(self._state / "source", self._state, live, clock)
         self._outlet = SourceOutlet("s", (), selector, self.channels, Counters(), clock, members=self._members)
@@ -74,14 +96,16 @@ class _Agent:
     def change(self, what: str, number: int) -> None:
         """Have other channels from the next start on.
 
-        :param what: "add-" and a kind, "rename" or "remove".
+        :param what: "add-" and a kind, "rename" or "remove"; or one of the selectors.
         :param number: tells which one. The last one is not removed; nor renamed if it is a file channel, which has all
             that is known, and takes it along.
         """
         name = list(self.kinds)[number % len(self.kinds)]
-        if what.startswith("add-"):
+        if what in _SELECTORS:
+            self.selector = _SELECTORS[what]
+        elif what.startswith("add-"):
             self.kinds[self.new_name()] = what[-1]
-        elif len(self.kinds) > 1 or (what == "rename" and self.kinds[name] != "f"):
+        elif what in _TAKEN and (len(self.kinds) > 1 or (what == "rename" and self.kinds[name] != "f")):
             kind = self._left[name] = self.kinds.pop(name)
             if what == "rename":
                 self.kinds[self.new_name()] = kind
@@ -98,6 +122,11 @@ class _Agent:
         end = min([self.place // _STEP * _STEP + _STEP, *(each for each in self._ends if each > self.place)])
         self._outlet.put(EventBatch.of_lines(b"%d\n" % end, position=Position("f", end)))
         self.place = end
+
+    def read_all(self, end: int) -> None:
+        """Put all up to there."""
+        while self.place < end:
+            self.read()
 
     def take(self, name: str) -> None:
         """Deliver one batch of a channel."""
@@ -165,10 +194,10 @@ def _run(agent: _Agent, actions: Iterable[tuple[Any, ...]], *, drained: bool) ->
                 agent.drain()
             # Who takes away what keeps its events after a death does not know what these were.
             is_kept = agent.kinds[list(agent.kinds)[number % len(agent.kinds)]] == "f"
-            in_order = drained or how == ["stop"] or (what in ("rename", "remove") and is_kept)
+            in_order = drained or how == ["stop"] or (what in _TAKEN and is_kept)
             (agent.stop if in_order else agent.die)()
-            if what != "nothing":
-                agent.change(what, number)
+            for change in (what, *how):
+                agent.change(change, number)
             agent.begin()
     while agent.place < furthest:
         agent.read()
@@ -202,6 +231,19 @@ def test_channels_that_change_in_order_bring_nothing_twice(kinds: str, actions: 
         agent = _Agent(Path(state), kinds)
         wanted = _run(agent, actions, drained=True)
     assert dict(agent.delivered[True] + agent.delivered[False]) == dict.fromkeys(wanted, 1)
+
+
+_BOTH = st.tuples(_CHANGED, st.integers(0, 2), st.sampled_from(["one", "all", "some"]))
+
+
+@settings(max_examples=40)
+@given(_KINDS, st.lists(st.one_of(*[_WORK] * 5, _ENDS, _BOTH), max_size=60))
+def test_nothing_is_lost_whichever_selector_is_chosen(kinds: str, actions: list[tuple[Any, ...]]) -> None:
+    """At a start, behind a death, at which channels come and go as well; what forgets may be what goes."""
+    with tempfile.TemporaryDirectory() as state:
+        agent = _Agent(Path(state), kinds)
+        wanted = _run(agent, [*actions, ("nothing", 0, "die")], drained=False)
+    assert (agent.delivered[True] + agent.delivered[False]).keys() == wanted
 
 
 def test_what_a_channel_had_not_delivered_is_read_again_without_it(tmp_path: Path) -> None:
@@ -327,3 +369,74 @@ def test_a_note_does_not_grow_with_what_was_read(tmp_path: Path, kinds: str) -> 
     agent.drain()
     agent.die()
     assert len(note) < 40, note
+
+
+@pytest.mark.parametrize("kinds", ["fm", "mm", "sm"])
+def test_what_a_channel_had_not_delivered_is_read_again_if_all_get_all_from_now_on(tmp_path: Path, kinds: str) -> None:
+    """One that forgets is removed after a death, and each batch goes to all of the others: these had other batches.
+    Another death comes before all of it is read.
+    """
+    agent = _Agent(tmp_path, kinds)
+    for _ in range(6):
+        agent.read()
+    agent.take("c1")
+    for channel in agent.channels.values():
+        channel.positions.flush()
+    agent.die()
+    agent.change("remove", 1)
+    agent.selector = ReplicatingSelector
+    agent.begin()
+    agent.read_all(4 * _STEP)
+    agent.take("c0")
+    agent.die()
+    agent.begin()
+    agent.read_all(7 * _STEP)
+    agent.drain()
+    agent.die()
+    assert agent.delivered[True] + agent.delivered[False] >= Counter(b"%d" % (n * _STEP) for n in range(1, 8))
+
+
+def test_what_left_in_order_has_nothing_read_again_if_all_get_all_from_now_on(tmp_path: Path) -> None:
+    """One that forgets is removed once it has delivered, and each batch goes to all of the others."""
+    agent = _Agent(tmp_path, "fm")
+    for _ in range(6):
+        agent.read()
+    agent.drain()
+    agent.stop()
+    agent.change("remove", 1)
+    agent.selector = ReplicatingSelector
+    agent.begin()
+    assert agent.place == 6 * _STEP
+    agent.die()
+
+
+@pytest.mark.parametrize("catching_up", [0, 3])
+@pytest.mark.parametrize("kinds", ["f", "m", "ff", "fm"])
+def test_what_one_channel_has_is_not_read_again_when_each_batch_goes_to_one(
+    tmp_path: Path, kinds: str, catching_up: int
+) -> None:
+    """A new channel in memory had not caught up with the others, of which each had all."""
+    agent = _Agent(tmp_path, kinds, selector=ReplicatingSelector)
+    for _ in range(9):
+        agent.read()
+    agent.drain()
+    agent.stop()
+    agent.change("add-m", 0)
+    if catching_up:
+        agent.begin()
+        assert agent.place == 0
+        for _ in range(catching_up):
+            agent.read()
+        agent.drain()
+        agent.stop()
+    agent.selector = LoadBalancingSelector
+    agent.begin()
+    assert agent.place == 9 * _STEP
+    agent.read_all(11 * _STEP)
+    agent.die()
+    agent.begin()
+    assert agent.place >= 9 * _STEP
+    agent.read_all(11 * _STEP)
+    agent.drain()
+    agent.die()
+    assert (agent.delivered[True] + agent.delivered[False]).keys() == {b"%d" % (n * _STEP) for n in range(1, 12)}

@@ -303,14 +303,14 @@ def test_what_a_channel_has_spilled_no_other_one_gets(tmp_path: Path) -> None:
         assert outlet.safe_end("f") == 40
 
 
-def _balanced(state: Path, path: Path, *channels: str) -> str:
-    """An agent of a source that gives each batch to one of these channels in memory."""
+def _balanced(state: Path, path: Path, *channels: str, selector: str = "load_balancing") -> str:
+    """An agent of a source with these channels in memory, and a sink for each."""
     listed = ", ".join(f'"{name}"' for name in channels)
     source = f'[sources.s]\ntype = "taildir"\npaths = ["{path}"]\nchannels = [{listed}]\n'
     parts = [f'[channels.{name}]\ntype = "memory"\n' for name in channels]
     parts += [f'[sinks.of_{name}]\ntype = "keep"\nhub = "a"\nchannel = "{name}"\n' for name in channels]
-    selector = '[sources.s.selector]\ntype = "load_balancing"\n'
-    return "".join((f'[agent]\nstate = "{state}"\n', source, selector, *parts))
+    chosen = f'[sources.s.selector]\ntype = "{selector}"\n'
+    return "".join((f'[agent]\nstate = "{state}"\n', source, chosen, *parts))
 
 
 @pytest.mark.parametrize("reloads", [True, False])
@@ -318,18 +318,37 @@ def test_channels_of_load_balancing_come_and_go_and_nothing_comes_twice(
     tmp_path: Path, hub: Hub, reloads: bool
 ) -> None:
     """Added, renamed and removed, by a reload or while the agent is away."""
-    path, hub.failing, count = tmp_path / "app.log", False, 0
     sets = [("c0", "c1"), ("c0", "c1", "c2"), ("c0", "other", "c2"), ("new",), ("new", "c0")]
-    agent = Agent(parse_toml(_balanced(tmp_path / "state", path, *sets[0])))
+    path = tmp_path / "app.log"
+    _go_through([_balanced(tmp_path / "state", path, *names) for names in sets], path, hub, reloads=reloads)
+
+
+@pytest.mark.parametrize("reloads", [True, False])
+def test_the_selector_is_another_one_and_nothing_comes_twice(tmp_path: Path, hub: Hub, reloads: bool) -> None:
+    """All to one channel, each batch to one of two, and back, while channels come and go."""
+    sets = [("c0",), ("c0", "c1"), ("c1",), ("c1", "c2"), ("c2",), ("renamed",)]
+    path = tmp_path / "app.log"
+    selectors = ["replicating" if len(names) == 1 else "load_balancing" for names in sets]
+    texts = [
+        _balanced(tmp_path / "state", path, *names, selector=selector)
+        for names, selector in zip(sets, selectors, strict=True)
+    ]
+    _go_through(texts, path, hub, reloads=reloads)
+
+
+def _go_through(texts: list[str], path: Path, hub: Hub, *, reloads: bool) -> None:
+    """With each configuration some lines come, and all come once."""
+    hub.failing, count = False, 0
+    agent = Agent(parse_toml(texts[0]))
     agent.start()
     try:
-        for names in [*sets, sets[-1]]:
+        for text in [*texts[1:], texts[-1]]:
             for _ in range(3):
                 with path.open("ab") as file:
                     file.write(_block(count))
                 count += 1
                 eventually(lambda count=count: len(hub.delivered) >= count * LINES)
-            config = parse_toml(_balanced(tmp_path / "state", path, *names))
+            config = parse_toml(text)
             if reloads:
                 agent.reload(config)
             else:
