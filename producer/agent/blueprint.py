@@ -17,8 +17,11 @@ from .options import AgentConfigError, Problem, nearest, read_options
 from .registry import BUILT_IN, class_of, plugged_in
 
 _MIB = 1 << 20
-#: Channels whose events die with the process.
-_FORGETTING = ("memory", "spillable")
+#: What dies with the process of channels that keep not all of their events on the disk.
+_FORGETTING = {
+    "memory": "what was refused is lost if the agent dies",
+    "spillable": "what was refused and is in its memory, not on the disk, is lost if the agent dies",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +220,8 @@ class _Drawer:
                 circle |= beyond
                 message = f"leads back to {channel!r}: what all sinks on the way refuse would go round for ever"
                 self._wrong(sink, where, "dead_letters", message)
-            if config.channels[letters].type in _FORGETTING:
-                message = f"{letters!r} is no file channel: what was refused is lost if the agent dies"
+            if (lost := _FORGETTING.get(config.channels[letters].type)) is not None:
+                message = f"{letters!r} is no file channel: {lost}"
                 self._notes.append(str(placed(Problem(where, "dead_letters", message), sink)))
 
     def _reached(self, channel: str) -> set[str]:

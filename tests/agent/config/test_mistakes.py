@@ -320,6 +320,16 @@ def test_what_may_be_meant_is_a_note(tmp_path: Path) -> None:
     assert len(draw(parse_toml(text + '[channels.d]\ntype = "file"\n')).notes) == 1
 
 
+def test_dead_letters_in_a_spillable_channel_are_lost_as_far_as_they_are_in_memory() -> None:
+    """The note does not say that all of them are."""
+    text = TOML.replace('channel = "q"', 'channel = "q"\ndead_letters = "d"')
+    notes = draw(parse_toml(text + '[channels.d]\ntype = "spillable"\n')).notes
+    assert notes[-1] == (
+        "line 17: sinks.lh.dead_letters: 'd' is no file channel: what was refused and is in its memory, not on the"
+        " disk, is lost if the agent dies"
+    )
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
 def test_a_file_in_utf_16_is_told(encoding: str, tmp_path: Path) -> None:
     """As an editor of Windows may save it: not with names of agents that a terminal cannot show."""
