@@ -158,7 +158,7 @@ class CallSource(ABC):
                 self._handle(stream, conversation, incoming)
         except BadCallError as error:
             self._counters.add(EventReadFail=1)
-            self.server.tell(connection.peer, f"the connection of {connection.peer} ends: {error}")
+            self.server.tell(connection.peer, error)
 
     def _handle(self, stream: Stream, conversation: Conversation, incoming: Incoming) -> None:
         try:

@@ -101,7 +101,7 @@ class ForwardSource:
                 incoming.settle()
         except _BadMessageError as error:
             self._counters.add(EventReadFail=1)
-            self.server.tell(connection.peer, f"the connection of {connection.peer} ends: {error}")
+            self.server.tell(connection.peer, error)
         finally:
             incoming.close()
 
@@ -120,7 +120,7 @@ class ForwardSource:
         connection.send(packed(["PONG", known, "" if known else "shared key mismatch", host, digest]))
         if not known:
             self._counters.add(ConnectionRefusedCount=1)
-            self.server.tell(connection.peer, f"{connection.peer} does not know the shared key")
+            self.server.tell(connection.peer, "it does not know the shared key")
         return known
 
     def _take(self, connection: Connection, incoming: _Incoming) -> bool:
@@ -206,7 +206,7 @@ class ForwardSource:
         data, most = raw(content), self._options.max_frame
         compressed = option.get("compressed", "text")
         if compressed not in ("text", "gzip"):
-            raise _BadMessageError(f"it packs with {str(compressed)[:20]!r}; gzip is understood")
+            raise _BadMessageError(f"gzip is understood, no other packing: {str(compressed)[:20]!r}")
         if compressed == "gzip":
             data = _unzipped(data, most)
         entries = unpacker(max(most, len(data)))

@@ -281,14 +281,17 @@ class TcpServer:
             connection.close()
             self._leave(connection)
 
-    def tell(self, peer: str, what: str) -> None:
-        """Say what a peer does wrong. Of each address that is one line in ten seconds, whatever it sends: strangers do
-        not say how fast a log grows.
+    def tell(self, peer: str, fault: object) -> None:
+        """Say what a peer does wrong. Of each address, and of each fault, that is one line in ten seconds, whatever it
+        sends: strangers do not say how fast a log grows.
+
+        :param fault: in words of ours; a peer's own stand behind a colon.
         """
-        silent = self._wrong.due(peer, 1)
+        kind = _NUMBERS.sub("", str(fault).partition(":")[0])
+        silent = self._wrong.due((peer, kind), 1)
         if silent is not None:
-            more = f" ({counted(silent, 'time')} more since the last line about this peer)" if silent else ""
-            _log.warning("source %s: %s%s", self._name, what, more)
+            more = f" ({counted(silent, 'time')} more since the last line about it)" if silent else ""
+            _log.warning("source %s: the connection of %s ends: %s%s", self._name, peer, fault, more)
 
     def _tell_failure(self, peer: str, error: OSError) -> None:
         """Nobody but us can do anything where it is our certificate that a peer refuses."""

@@ -99,7 +99,7 @@ class SyslogTcpSource:
             try:
                 messages = frames.feed(data)
             except FramingError as error:
-                self.server.tell(connection.peer, f"the connection of {connection.peer} ends: {error}")
+                self.server.tell(connection.peer, error)
                 return
             if not self._put(messages, frames.cut, shared):
                 return

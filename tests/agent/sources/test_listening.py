@@ -46,6 +46,22 @@ def test_no_more_connections_than_allowed():
             assert again.recv(3) == b"OK\n"
 
 
+def test_a_peer_has_a_line_for_each_of_its_faults(caplog):
+    """What it does wrong again and again is told once; something else is told as well, and no word that it chooses
+    makes another fault of the same one.
+    """
+    with serving("netcat") as served:
+        server = served.source.server
+        for fault in ("a call of 9 bytes is too much", "a call of 10 bytes is too much", "no size: b'x'", "no size: y"):
+            server.tell("10.0.0.1", fault)
+        server.tell("10.0.0.2", "no size: z")
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "the connection of 10.0.0.1 ends: a call of 9 bytes is too much",
+        "the connection of 10.0.0.1 ends: no size: b'x'",
+        "the connection of 10.0.0.2 ends: no size: z",
+    ]
+
+
 def test_connections_leave_descriptors_for_others(monkeypatch, caplog):
     """One that would take one of the last is closed at once, and told once; the channels' files and the monitoring need
     some, and connections that are open go on.
