@@ -26,9 +26,11 @@ from ..wording import counted
 from .blueprint import Blueprint, Part, SinkPart, SourcePart, draw
 from .changes import Changes, compare
 from .channel import BatchChannel
+from .channels import EVENTS
 from .config.model import AgentConfig
 from .counters import Counters
 from .delivered_positions import DeliveredPositions
+from .former_channels import FormerChannel, rename, renamed_channels, told_left, told_read_again
 from .health import FORGOTTEN, Health
 from .interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Stop, give_up
 from .limits import Memory, Pace
@@ -114,8 +116,14 @@ class Agent:
         :raises ChannelStartError: a channel cannot be opened; nothing has begun.
         """
         blueprint = self.blueprint
-        self.channels = self._open(blueprint.channels)
+        renamed = renamed_channels(blueprint)
+        self._tell_of_former(told_read_again(blueprint, renamed))
+        with ExitStack() as undo:
+            self._rename(renamed, undo)
+            self.channels = self._open(blueprint.channels)
+            undo.pop_all()
         self._begin(blueprint, blueprint.sinks, blueprint.sources)
+        self._tell_of_former(told_left(blueprint))
 
     def reload(self, config: AgentConfig) -> Changes:
         """Go on with another configuration: end and begin what differs.
@@ -128,16 +136,20 @@ class Agent:
         new = draw(config)
         self._check_the_agent_stays(config)
         changes = compare(self.blueprint, new)
-        opened = self._open({name: new.channels[name] for name in changes.channels_begun - changes.channels_ended})
+        renamed = renamed_channels(new)  # those that they were are still open
+        lines = told_read_again(new, renamed)
+        early = changes.channels_begun - changes.channels_ended - renamed.keys()
+        opened = self._open({name: new.channels[name] for name in early})
         with ExitStack() as undo:
             for channel in opened.values():
                 undo.callback(channel.close)
             undo.callback(self._resume)
-            opened |= self._replace(new, changes, undo)
+            opened |= self._replace(new, changes, renamed, undo)
             undo.pop_all()
         kept = {name: channel for name, channel in self.channels.items() if name not in changes.channels_ended}
         self.channels = kept | opened
         self._forget(changes)
+        self._tell_of_former(lines)
         self.blueprint = new
         self._pace.share = config.limits.max_cpu
         self._memory.limit = config.limits.max_memory_bytes
@@ -208,9 +220,12 @@ class Agent:
 
     # -- what a reload does
 
-    def _replace(self, new: Blueprint, changes: Changes, undo: ExitStack) -> dict[str, BatchChannel]:
+    def _replace(
+        self, new: Blueprint, changes: Changes, renamed: Mapping[str, FormerChannel], undo: ExitStack
+    ) -> dict[str, BatchChannel]:
         """End what ends, and open what was closed anew.
 
+        :param renamed: channels that are to have other names, by these.
         :param undo: what is to be done should this fail.
         """
         deadline = Deadline.after(self._clock, self.config.stop_timeout)
@@ -221,16 +236,37 @@ class Agent:
         late_ones = self._end_sinks(burying, deadline)
         if burying:
             self._empty(changes.channels_ended, deadline)
-        for late in late_ones + self._end_sinks(changes.sinks_ended - burying, deadline):
+        for sink in late_ones + self._end_sinks(changes.sinks_ended - burying, deadline):
             # It still has events, and gives them back, or delivers them, when it ends: the order is lost.
-            self.channels[self.blueprint.sinks[late].channel].origins = None
+            self.channels[self.blueprint.sinks[sink].channel].origins = None
+        others = {former.name for former in renamed.values()}
         for name in changes.channels_ended:
-            channel = self.channels[name]
-            if channel.held and not _is_its_place(self.blueprint.channels[name], new.channels.get(name)):
-                _log.warning("channel %s is no longer used, and holds %d events", name, channel.held)
+            channel, part = self.channels[name], self.blueprint.channels[name]
+            if channel.held and name not in others and not _is_its_place(part, new.channels.get(name)):
+                place = getattr(part.options, "directory", None) or self.config.state / "channels" / name / EVENTS
+                text = "channel %s is no longer used, and holds %d events; they wait in %s, for a channel with this"
+                _log.warning(f"{text} directory and a sink", name, channel.held, place)
             _close(channel)
         undo.callback(self._reopen, changes.channels_ended)
-        return self._open({name: new.channels[name] for name in changes.channels_begun & changes.channels_ended})
+        self._rename(renamed, undo)
+        late = changes.channels_begun & (changes.channels_ended | renamed.keys())
+        return self._open({name: new.channels[name] for name in late})
+
+    def _tell_of_former(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            _log.warning("agent %s: %s", self.config.name, line)
+
+    def _rename(self, renamed: Mapping[str, FormerChannel], undo: ExitStack) -> None:
+        """
+        :raises ChannelStartError: a directory cannot be renamed.
+        """
+        for name, former in renamed.items():
+            try:
+                now = rename(former, name)
+            except OSError as error:
+                raise ChannelStartError(f"channel {name} cannot have what {former.name} holds: {error}") from error
+            _log.warning("channel %s has what channel %s had, which is no longer configured", name, former.name)
+            undo.callback(rename, now, former.name)
 
     def _empty(self, names: Collection[str], deadline: Deadline) -> None:
         """Let what would be forgotten be delivered.

@@ -206,7 +206,11 @@ class _Drawer:
                 message = "no sink takes from it: what is refused stays in it, and once it is full its sink waits"
                 self._notes.append(str(placed(Problem(f"channels.{name}", "", message), channel)))
             elif name in served and name not in fed | letters and not sources:
-                self._wrong(channel, f"channels.{name}", "", "no source writes to it")
+                if "directory" in channel.options:  # that of a former channel, perhaps
+                    message = "no source writes to it: its sink delivers what is in it, and nothing else"
+                    self._notes.append(str(placed(Problem(f"channels.{name}", "", message), channel)))
+                else:
+                    self._wrong(channel, f"channels.{name}", "", "no source writes to it")
 
     def _check_dead_letters(self) -> None:
         """They come to an end, and last as long as what they were taken from."""

@@ -28,7 +28,7 @@ from .positions import KeptPositions
 _log = get_logger("producer.agent.channel")
 
 #: Where a channel on the disk lies, in its state.
-_EVENTS = "events"
+EVENTS = "events"
 #: Seconds between two syncs, at least.
 LEAST_INTERVAL = 0.001
 #: Our directory in one of Flume's.
@@ -286,13 +286,13 @@ class _Counted:
 
 def _tell_of_files(context: Context) -> None:
     """Who has made a channel on the disk one in memory learns that nobody takes what waits there."""
-    if (files := context.state / _EVENTS).is_dir():
+    if (files := context.state / EVENTS).is_dir():
         message = "channel %s: %s is that of a channel on the disk, which is not used now; what waits there tells %s"
         _log.warning(message, context.name, files, f"producer channel inspect {files}")
 
 
 def _file_channel(options: _OnDisk, context: Context, lost: TellLost) -> FileChannel:
-    directory = options.directory or context.state / _EVENTS
+    directory = options.directory or context.state / EVENTS
     directory.parent.mkdir(parents=True, exist_ok=True)
     return FileChannel(
         directory,

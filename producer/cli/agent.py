@@ -19,6 +19,7 @@ from ..agent.blueprint import Blueprint, SinkPart, draw
 from ..agent.config import AgentConfig, read_properties, read_toml
 from ..agent.convert import convert
 from ..agent.explain import explain, overview
+from ..agent.former_channels import told
 from ..agent.monitoring import address_of
 from ..agent.options import AgentConfigError, Problem
 from ..agent.surroundings import missing
@@ -79,7 +80,7 @@ def _check(args: argparse.Namespace) -> int:
     blueprint = draw(config)
     print("\n".join(_tree(blueprint)))
     lacks = missing(blueprint)
-    for note in (*blueprint.notes, *(f"on this machine, {problem}" for problem in lacks)):
+    for note in (*blueprint.notes, *told(blueprint), *(f"on this machine, {problem}" for problem in lacks)):
         print(f"producer agent: {note}", file=sys.stderr)
     return _FAILED if lacks else _OK
 
