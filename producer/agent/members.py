@@ -21,10 +21,12 @@ the time before and after:
 
 * What one that forgets was given when no channel got every batch no other one has, though all came further. So it is
   a member until it has delivered that. What is missing of those that are gone is put once more, into all that are to
-  have it (see :class:`.routing.SourceOutlet`).
+  have it (see :class:`.routing.SourceOutlet`); so is, where another channel may be to have it now, what is missing of
+  those that are owing it.
 * Which channels had **every** batch: what these have safely none needs to read once each batch goes to one::
 
-    members         {"channels": [], "gone": false, "exclusive": false, "complete": ["f", "m1"], "used": ["f", "m1"]}
+    members         {"channels": [], "gone": false, "exclusive": false, "complete": ["f", "m1"], "owing": [],
+                     "used": ["f", "m1"]}
 
 Which ones a source used tells, too, which channel another one was before: see :mod:`.former_channels`.
 """
@@ -60,11 +62,12 @@ class _Noted:
     used: frozenset[str] = frozenset()
     exclusive: bool = True
     complete: frozenset[str] = frozenset()
+    owing: frozenset[str] = frozenset()
 
     def dump(self) -> bytes:
         values = {"channels": sorted(self.channels), "gone": self.gone, "used": sorted(self.used)}
         if not self.exclusive:
-            values |= {"exclusive": False, "complete": sorted(self.complete)}
+            values |= {"exclusive": False, "complete": sorted(self.complete), "owing": sorted(self.owing)}
         return json.dumps(values).encode()
 
 
@@ -114,7 +117,9 @@ class Members:
         self._now_present = (
             _Noted(_forgetting(present)) if exclusive else self._not_exclusive(before, frozenset(complete), prefix)
         )
-        return self._all()
+        if exclusive or complete:
+            return self._all()
+        return [*self._all(), *(present[name] for name in self._now_present.owing)]
 
     def note(self, *, read_again: bool = True) -> None:
         """Something is about to be put, or passed over.
@@ -152,13 +157,14 @@ class Members:
     def _not_exclusive(self, before: _Noted, every: frozenset[str], prefix: str) -> _Noted:
         """What is to be noted of the channels, of which those of ``every`` get each batch."""
         furthest = _furthest(prefix, self._all())
-        owing = {name for name in before.channels & self._present.keys() if _lacks(self._present[name], furthest)}
-        if not every:  # what each is given no other has
-            owing |= _forgetting(self._present)
+        is_another = before.exclusive or before.used != self._present.keys()
+        given = (before.channels if is_another else before.owing) & self._present.keys()
+        owing = frozenset(name for name in given if _lacks(self._present[name], furthest))
+        channels = owing if every else owing | _forgetting(self._present)  # what each is given no other has
         if any(_lacks(each, furthest) for each in self._all()):
             new = {name for name, each in self._present.items() if not any(each.ends(of)[-1] for of in furthest)}
             every &= before.complete | new
-        return _Noted(frozenset(owing), exclusive=False, complete=every)
+        return _Noted(channels, exclusive=False, complete=every, owing=owing)
 
     def _tell_what_is_complete(self, complete: Iterable[str], prefix: str) -> None:
         """What channels that had every batch have safely the others need not have."""
@@ -293,8 +299,8 @@ def _noted_of(source: Path) -> _Noted | None:
     if noted is None:
         return None
     values = json.loads(noted)
-    channels, used, complete = (frozenset(values.get(key, ())) for key in ("channels", "used", "complete"))
-    return _Noted(channels, values["gone"], used, values.get("exclusive", True), complete)
+    names = {key: frozenset(values.get(key, ())) for key in ("channels", "used", "complete", "owing")}
+    return _Noted(gone=values["gone"], exclusive=values.get("exclusive", True), **names)
 
 
 def _forgetting(present: Mapping[str, Positions]) -> frozenset[str]:
