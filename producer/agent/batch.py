@@ -238,6 +238,10 @@ class EventBatch:
         kept = self.select(keep)
         return kept if kept is self else kept.numbered(self.sequence)
 
+    def without_bytes(self) -> EventBatch:
+        """What a channel must know of it."""
+        return EventBatch(b"", None, self.count, position=self.position, sequence=self.sequence, origin=self.origin)
+
     def split(self, name: str) -> dict[str | None, EventBatch]:
         """By the values of a header, each with its events in order; in the order of the first of each."""
         column = self.columns.get(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 
 from ..channels import SpillableChannel
@@ -104,6 +104,63 @@ class Taking:
         finally:
             self._channel.ended()
 
+    def keep(self, kept: Sequence[EventBatch], later: Sequence[EventBatch], *, numbered: bool) -> None:
+        """As :meth:`commit`, but some stay taken, without their bytes, until they, too, are delivered or go back.
+
+        :param kept: what of them.
+        :param later: see :meth:`commit`.
+        :param numbered: whether they are known again by their numbers, though others were delivered before them.
+        :raises ChannelError: the disk failed; they may come again.
+        """
+        events, staying, behind = dict(zip(map(id, self.batches), self._events, strict=True)), *_ids(kept, later)
+        gone = [batch for batch in self.batches if id(batch) not in staying | behind]
+        try:
+            if not numbered:
+                self._channel.pass_over(max(batch.sequence or 0 for batch in kept))
+            self._leave(gone, [events[id(batch)] for batch in gone])
+            if behind:
+                self._transaction.give_back([events[id(batch)] for batch in later])
+                self._channel.came_back()
+        except BaseException:
+            self.rollback()
+            raise
+        self._events = [Event(sequence=batch.sequence) for batch in kept]
+        self.batches = [batch.without_bytes() for batch in kept]
+
+    def commit_one(self, sequence: int | None) -> None:
+        """One of those that stayed taken was delivered.
+
+        :raises ChannelError: the disk failed; it may come again.
+        """
+        place = next(number for number, batch in enumerate(self.batches) if batch.sequence == sequence)
+        self._leave([self.batches[place]], [self._events[place]])
+        del self.batches[place], self._events[place]
+        if not self.batches:
+            self.rollback()  # of nothing
+
+    def shorten(self, sequence: int | None, parts: Sequence[EventBatch]) -> None:
+        """Of one that stayed taken only this is left: it becomes a batch of its own, behind all others, if the channel
+        keeps its events. Of one that forgets the source may have to read the whole again.
+
+        :param parts: fewer events than it has; or all, then nothing happens.
+        :raises ChannelError: there is no room for it, or the disk failed.
+        """
+        whole = next(batch for batch in self.batches if batch.sequence == sequence)
+        if not self._channel.positions.keeps or sum(part.count for part in parts) == whole.count:
+            return
+        for part in parts:
+            self._channel.put(part.at(None), 0)
+        self.commit_one(sequence)
+
+    def _leave(self, gone: Sequence[EventBatch], events: Sequence[Event]) -> None:
+        """Some were delivered, and the transaction stays open with the rest."""
+        if not gone:
+            return
+        self._channel.positions.leaving(gone)
+        self._transaction.acknowledge(events)
+        self._channel.leave(sum(batch.count for batch in gone))
+        self._channel.positions.left(gone)
+
     def rollback(self) -> None:
         """They were not: they go back to their places."""
         with contextlib.suppress(TransactionStateError):  # of one that had ended before its end was told
@@ -155,6 +212,8 @@ class BatchChannel:
         self._taking = 0
         self.hurried = False
         self._leaves_free, self._needs_free = leaves_free, 0
+        #: See :meth:`pass_over`.
+        self._passed = -1
         self.counters = Counters()
         self.losses = Losses(channel.name, positions, self.counters)
 
@@ -257,6 +316,13 @@ class BatchChannel:
         with stop.waking(self._takers.wake_all):
             self._takers.wait_until(is_over, Deadline.after(self._clock, timeout))
         return found[-1]
+
+    def pass_over(self, sequence: int) -> None:
+        """A batch will come behind others, whose numbers are higher: it has none then that a destination would know."""
+        self._passed = max(self._passed, sequence)
+        note: Callable[[int], object] | None = getattr(self.channel, "note_passed", None)
+        if note is not None and self.origins is not None:
+            note(sequence)
 
     def ended(self) -> None:
         """A take has ended, and is counted."""
@@ -458,7 +524,7 @@ class BatchChannel:
         try:
             batch = read_batch(event)
             # The number of one that others may have passed is no longer above those that were delivered.
-            sequence, passed = batch.sequence, getattr(self.channel, "passed_through", -1)
+            sequence, passed = batch.sequence, max(self._passed, getattr(self.channel, "passed_through", -1))
             if self.origins is not None and sequence is not None and sequence > passed:
                 batch.origin = self.origins.of(sequence)
             return batch
@@ -467,6 +533,10 @@ class BatchChannel:
             self._unsure = True
             headers = {name: value for name, value in event.headers.items() if value is not None}
             return EventBatch.of_bodies([event.body], headers).numbered(event.sequence)
+
+
+def _ids(*several: Sequence[EventBatch]) -> Iterator[set[int]]:
+    return ({id(batch) for batch in batches} for batches in several)
 
 
 def _take(transaction: Transaction, most_events: int, most_bytes: int, timeout: float) -> list[Event]:

@@ -35,11 +35,30 @@ class RefusedError(ProducerError):
     :ivar batches: what was refused: batches, or a :meth:`~.batch.EventBatch.part` of each. Of other ones nobody knows
         which they were: all that was to be delivered goes back if the dead letters are full.
     :ivar later: what was not delivered since it comes behind; it goes back to the channel.
+    :ivar in_order: whether nothing that comes behind may be delivered before these.
+    :ivar numbered: whether the destination knows by its number what it has of each of these batches, also behind higher
+        ones, and the sink what it refuses.
     """
 
-    def __init__(self, message: str, batches: Sequence[EventBatch], later: Sequence[EventBatch] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        batches: Sequence[EventBatch],
+        later: Sequence[EventBatch] = (),
+        *,
+        in_order: bool = False,
+        numbered: bool = False,
+    ) -> None:
         super().__init__(message)
         self.batches, self.later = batches, later
+        self.in_order, self.numbered = in_order, numbered
+
+
+def left_of(error: Exception, batches: Sequence[EventBatch]) -> Sequence[EventBatch]:
+    """What a sink that failed has not delivered."""
+    if isinstance(error, RefusedError):
+        return [*error.batches, *error.later]
+    return error.later if isinstance(error, SinkError) and error.later is not None else batches
 
 
 class Stop:

@@ -98,8 +98,9 @@ class _Group:
         for name in names:
             try:
                 self._sinks[name].write(batches)
-            except RefusedError:
+            except RefusedError as error:
                 self._succeeded(name, failures)
+                error.numbered = False  # the other sinks know other numbers
                 raise
             except Exception as error:  # noqa: BLE001  # a sink of anybody's; it is told, and the next one tried
                 self._backoffs[name].fail(longest)

@@ -1,8 +1,8 @@
 """SinkRunner: takes batches from a channel, lets a sink processor deliver them, and commits the take after that.
 
 What fails goes back to the channel, in its place, and is tried again after a pause, which grows as long as nothing at
-all is delivered. What a destination refuses for good goes to the sink's dead letters, if it has any; without them it is
-tried like all else, since nothing is dropped that nobody was told to drop.
+all is delivered. What a destination refuses for good goes to the sink's dead letters, if it has any and they have room;
+else it waits aside (:mod:`.aside`), since nothing is dropped that nobody was told to drop.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ..clock import Clock, Deadline, SystemClock
 from ..errors import ChannelClosedError
 from ..loggers import get_logger
+from ..wording import counted
+from .aside import Aside
 from .batch import EventBatch
 from .channel import BatchChannel, Taking
 from .counters import Counters, timed
 from .health import Health
-from .interfaces import Patience, RefusedError, Sink, SinkError, SinkProcessor, Stop, give_up, tick
+from .interfaces import Patience, RefusedError, Sink, SinkError, SinkProcessor, Stop, give_up, left_of, tick
 from .limits import Pace
 from .options import words_of
 from .repeated import RepeatedLog
@@ -66,6 +69,7 @@ class SinkRunner:
         self._name, self._channel, self._processor = name, channel, processor
         self._counters, self._dead_letters = counters, dead_letters
         self._repeated, self._clock = RepeatedLog(clock), clock or SystemClock()
+        self._aside, self._of_aside = Aside(self._clock), RepeatedLog(clock)
         self._patience, self._hurried = patience, hurried
         self._health = health or Health(counters, self._clock)
         self._pace = pace or Pace(None, self._clock)
@@ -77,14 +81,21 @@ class SinkRunner:
 
         :raises ChannelError: the channel fails.
         """
-        while not stop.is_set():
-            if self.deliver(_LOOK, stop):
-                self._pause = _FIRST_PAUSE
-            else:
-                stop.wait(self._pause)
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-            tick(self._processor)
-            self._pace.rest(lambda pause: self._channel.hurried or stop.wait(pause))
+        try:
+            while not stop.is_set():
+                if self.deliver(_LOOK, stop):
+                    self._pause = _FIRST_PAUSE
+                else:
+                    stop.wait(self._pause)
+                    self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+                tick(self._processor)
+                self._pace.rest(lambda pause: self._channel.hurried or stop.wait(pause))
+        finally:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """What waits aside goes back to the channel."""
+        self._aside.give_back()
 
     def deliver(self, timeout: float, stop: Stop | None = None) -> bool:
         """Take, deliver and commit once; False if it failed. Nothing to take is no failure.
@@ -92,6 +103,8 @@ class SinkRunner:
         :param timeout: seconds to wait for something.
         :param stop: ends the wait, also that for more.
         """
+        if self._aside.is_due() or (self._aside and self._channel.hurried):
+            self._settle()
         taking = self._channel.take(self._most_events, self._most_bytes, timeout, stop)
         if taking is None:
             self._counters.add(BatchEmptyCount=1)
@@ -147,33 +160,110 @@ class SinkRunner:
         self._counters.add(**{"BatchCompleteCount" if full else "BatchUnderflowCount": 1})
 
     def _bury(self, taking: Taking, error: RefusedError, stop: Stop | None) -> bool:
-        """Put what was refused into the dead letters; the rest was delivered."""
-        letters = self._dead_letters
-        if letters is None:
-            self._fail(taking, error, _left_of_refused(error, error.batches, taking.batches))
-            return False
+        """Put what was refused into the dead letters, or aside; the rest was delivered."""
+        known = _known(error, taking.batches)
+        may_wait = known is not None and not error.in_order
         buried = 0
+        why: Exception | None = error if self._dead_letters is None else None
         try:
-            for batch in error.batches:
-                reason = {"dead_letter_reason": str(error), "dead_letter_sink": self._name}
-                letters.put(batch.with_shared(reason).at(None), stop=stop)
-                buried += 1
+            if self._dead_letters is not None:
+                for batch in error.batches:
+                    self._put_dead(self._dead_letters, batch, str(error), 0.0 if may_wait else None, stop)
+                    buried += 1
         except Exception as full:  # noqa: BLE001  # whatever keeps them from there, nothing is lost, and it is told
-            left = _left_of_refused(error, error.batches[buried:], taking.batches)
-            self._fail(taking, full, left, _events(error.batches[:buried]))
-            return False
+            why = full
         except BaseException:
             taking.rollback()
             raise
+        if why is None:
+            self._have_buried(taking, error)
+        elif known is not None and may_wait and self._aside.has_room(error.batches[buried:]):
+            self._set_aside(taking, error, known, buried, why)
+        else:
+            left = taking.batches if known is None else [*known.refused[buried:], *known.later]
+            self._fail(taking, why, left, _events(error.batches[:buried]))
+            return False
+        return True
+
+    def _put_dead(
+        self, letters: BatchChannel, batch: EventBatch, reason: str, timeout: float | None, stop: Stop | None = None
+    ) -> None:
+        marked = batch.with_shared({"dead_letter_reason": reason, "dead_letter_sink": self._name})
+        letters.put(marked.at(None), timeout, stop)
+
+    def _have_buried(self, taking: Taking, error: RefusedError) -> None:
         refused, later = _events(error.batches), _events(error.later)
         taking.commit(error.later)
         self._health.worked()
-        self._counters.add(EventDrainSuccessCount=taking.count - refused - later, EventRefusedCount=refused)
+        self._counters.add(EventDrainSuccessCount=taking.count - refused - later)
+        self._count_buried(refused, words_of(error))
+
+    def _count_buried(self, refused: int, reason: str) -> None:
+        self._counters.add(EventRefusedCount=refused)
+        assert self._dead_letters is not None  # noqa: S101  # it has them
         _log.error(
             "sink %s: %d events were refused for good, and are in %s: %s",
-            *(self._name, refused, letters.name, words_of(error)),
+            *(self._name, refused, self._dead_letters.name, reason),
         )
-        return True
+
+    def _set_aside(self, taking: Taking, error: RefusedError, known: _Known, buried: int, why: Exception) -> None:
+        """
+        :param buried: so many of the refused batches are in the dead letters.
+        :param why: the others are not.
+        """
+        refused, left = _events(error.batches), error.batches[buried:]
+        dead, done = refused - _events(left), taking.count - refused - _events(error.later)
+        taking.keep(known.refused[buried:], known.later, numbered=error.numbered)
+        self._aside.add(taking, left, str(error))
+        self._counters.add(EventDrainSuccessCount=done, EventRefusedCount=dead)
+        self._have_waiting(why)
+        if done or dead:
+            self._health.worked()
+
+    def _have_waiting(self, why: Exception) -> None:
+        self._health.failed(why)
+        self._counters.add(EventWriteFail=1)
+        more = self._of_aside.due(why)
+        if more is not None:
+            _log.warning(
+                "sink %s: %s refused for good, and held back while others are delivered: %s%s",
+                *(self._name, counted(len(self._aside), "event"), words_of(why), more),
+            )
+
+    def _settle(self) -> None:
+        """Try again what waits aside.
+
+        :raises ChannelError: the channel fails.
+        """
+        failed: list[Exception] = []
+
+        def go(parts: Sequence[EventBatch], reason: str) -> None:
+            try:
+                self._deliver_refused(parts, reason)
+            except Exception as error:
+                failed.append(error)
+                raise
+
+        try:
+            self._aside.settle(go)
+        except Exception as error:
+            if error not in failed:
+                raise
+            self._have_waiting(error)
+        else:
+            self._health.worked()
+            if self._of_aside.ended():
+                _log.warning("sink %s: nothing is held back any more", self._name)
+
+    def _deliver_refused(self, parts: Sequence[EventBatch], reason: str) -> None:
+        if self._dead_letters is None:
+            with timed(self._counters, "DeliveryMicroseconds", self._clock):
+                self._processor.write(parts)
+            self._counters.add(EventDrainSuccessCount=_events(parts))
+            return
+        for part in parts:
+            self._put_dead(self._dead_letters, part, reason, 0.0)
+        self._count_buried(_events(parts), reason)
 
     def _fail(
         self, taking: Taking, error: Exception, later: Sequence[EventBatch] | None = None, buried: int = 0
@@ -183,7 +273,7 @@ class SinkRunner:
         :param buried: so many events of the rest are dead letters.
         """
         if later is None:
-            later = _left_of(error, taking.batches)
+            later = left_of(error, taking.batches)
         self._health.failed(error)
         self._counters.add(EventWriteFail=1)
         more = self._repeated.due(error)
@@ -243,7 +333,7 @@ class CountedSink:
         except Exception as error:
             self._health.failed(error)
             self._counters.add(EventWriteFail=1)
-            later = _events(_left_of(error, batches))
+            later = _events(left_of(error, batches))
             if later < count or isinstance(error, RefusedError):
                 self._health.worked()
                 self._counters.add(EventDrainSuccessCount=count - later)
@@ -276,24 +366,19 @@ class CountedSink:
             self._sink.close()
 
 
-def _left_of(error: Exception, batches: Sequence[EventBatch]) -> Sequence[EventBatch]:
-    """What a sink that failed has not delivered."""
-    if isinstance(error, RefusedError):
-        return [*error.batches, *error.later]
-    return error.later if isinstance(error, SinkError) and error.later is not None else batches
+class _Known(NamedTuple):
+    """Which batches of a delivery were refused, in part at least, and which come behind them."""
+
+    refused: Sequence[EventBatch]
+    later: Sequence[EventBatch]
 
 
-def _left_of_refused(
-    error: RefusedError, refused: Sequence[EventBatch], taken: Sequence[EventBatch]
-) -> Sequence[EventBatch]:
-    """What of a delivery goes back whole, since some of it was refused, and is nowhere else, or comes behind.
-
-    :param refused: of the error's batches those that are in no channel but ours.
-    """
-    numbers = {batch.sequence for batch in (*refused, *error.later)}
-    if not numbers <= {batch.sequence for batch in taken}:  # nobody knows which they were
-        return taken
-    return [batch for batch in taken if batch.sequence in numbers]
+def _known(error: RefusedError, taken: Sequence[EventBatch]) -> _Known | None:
+    """None if nobody knows which they were."""
+    taken_as = {batch.sequence: batch for batch in taken}
+    if any(batch.sequence not in taken_as for batch in (*error.batches, *error.later)):
+        return None
+    return _Known(*([taken_as[batch.sequence] for batch in some] for some in (error.batches, error.later)))
 
 
 def _events(batches: Sequence[EventBatch]) -> int:

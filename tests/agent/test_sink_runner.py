@@ -238,7 +238,9 @@ def test_a_sink_of_a_group_is_made_to_see_that_it_can_be_and_closed() -> None:
 
 def test_without_dead_letters_nothing_is_dropped(channel: BatchChannel) -> None:
     """What is refused is tried again for ever: nobody said that it may go. What was delivered does not come again."""
-    assert not _runner(channel, _refusing([1])).deliver(0)
+    runner = _runner(channel, _refusing([1]))
+    assert runner.deliver(0)
+    runner.give_back()
     assert taken(channel) == [b"1"]
 
 
@@ -249,9 +251,10 @@ def test_dead_letters_that_are_full_lose_nothing(channel: BatchChannel, letters:
     letters.put(EventBatch.of_lines(b"\n" * 10))
     letters.keep_alive = 0
     runner = _runner(channel, _refusing([1], later=[3]), letters)
-    assert not runner.deliver(0)
+    assert runner.deliver(0)
     counted = runner._counters
     assert (counted.get("EventDrainSuccessCount"), counted.get("EventRefusedCount")) == (2, 0)
+    runner.give_back()
     assert taken(channel) == [b"1", b"3"]
 
 
@@ -260,10 +263,11 @@ def test_dead_letters_that_become_full_have_each_once(channel: BatchChannel, let
     letters.put(EventBatch.of_lines(b"\n" * 9))
     letters.keep_alive = 0
     runner = _runner(channel, _refusing([0, 2]), letters)
-    assert not runner.deliver(0)
+    assert runner.deliver(0)
     counted = runner._counters
     assert (counted.get("EventDrainSuccessCount"), counted.get("EventRefusedCount")) == (2, 1)
     assert taken(letters) == [b""] * 9 + [b"0"]
+    runner.give_back()
     assert taken(channel) == [b"2"]
 
 
@@ -290,16 +294,20 @@ def test_dead_letters_that_fail_for_any_reason_lose_nothing(
         raise PermissionError("no key")
 
     monkeypatch.setattr(letters, "put", fail)
-    assert not _runner(channel, _refusing([1]), letters).deliver(0)
+    runner = _runner(channel, _refusing([1]), letters)
+    assert runner.deliver(0)
+    runner.give_back()
     assert taken(channel) == [b"1"]
-    assert "sink k: 1 events go back to c: no key" in caplog.messages
+    assert "sink k: 1 event refused for good, and held back while others are delivered: no key" in caplog.messages
 
 
 def test_a_stop_ends_the_wait_for_room_in_the_dead_letters(channel: BatchChannel, letters: BatchChannel) -> None:
     """However long they let a put wait."""
     letters.put(EventBatch.of_lines(b"\n" * 10))
     letters.keep_alive = 3600
-    assert not _runner(channel, _refusing([1]), letters).deliver(0, _stopped())
+    runner = _runner(channel, _refusing([1]), letters)
+    assert runner.deliver(0, _stopped())
+    runner.give_back()
     assert taken(channel) == [b"1"]
 
 

@@ -32,6 +32,7 @@ from ...sinks.http.authorities import check_authorities
 from ...sinks.http.failures import elsewhere, error_of_proxy
 from ...sinks.http.proxies import through
 from ...sinks.http.transport import Answer, Transport
+from ..aside import ASIDE_BYTES
 from ..batch import EventBatch
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import missing_file, option
@@ -109,8 +110,8 @@ class HttpSink:
             return missing_certificates(self)
 
         def holds(self) -> int:
-            """Bytes at most: a delivery, its events as a request has them, and that request."""
-            return 4 * self.most_bytes
+            """Bytes at most: a delivery, its events as a request has them, that request, and what was refused."""
+            return 4 * self.most_bytes + ASIDE_BYTES
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
@@ -158,7 +159,8 @@ class HttpSink:
         if self._files.changed():
             self._look_at_files()
         given = [Encoded(batch, self._form, self._progress_of(batch)) for batch in batches]
-        self._progress = {one.batch.sequence: one.progress for one in given if one.batch.sequence is not None}
+        progress = {one.batch.sequence: one.progress for one in given if one.batch.sequence is not None}
+        self._progress = progress or self._progress  # those without numbers come between two deliveries
         failure: SinkError | None = None
         try:
             self._deliver(given)

@@ -38,6 +38,7 @@ from ...interfaces import Record
 from ...numbering import SequenceKey
 from ...spark.blame import blames_rows, reason_of
 from ...stream import Stream
+from ..aside import ASIDE_BYTES
 from ..batch import EventBatch, Headers
 from ..interfaces import Context, RefusedError, SinkError
 from ..options import option
@@ -86,7 +87,7 @@ class LogHubSink:
 
         def holds(self) -> int:
             """Bytes at most."""
-            return self._sending() + self.batch_bytes
+            return self._sending() + self.batch_bytes + ASIDE_BYTES
 
         def config(self, name: str) -> ProducerConfig:
             """The producer's.
@@ -127,7 +128,9 @@ class LogHubSink:
         behind = {id(batch) for batch in later}  # they come again whole, and what is refused of them is refused again
         refused = [part for lane in lanes.values() for whole, part in lane.refused if id(whole) not in behind]
         if refused:
-            raise RefusedError(next(lane.refusal for lane in lanes.values() if lane.refused), refused, later)
+            refusal = next(lane.refusal for lane in lanes.values() if lane.refused)
+            in_order = any(lane.by_service for lane in lanes.values())
+            raise RefusedError(refusal, refused, later, in_order=in_order, numbered=True)
         if later:
             raise SinkError(next(lane.reason for lane in lanes.values() if lane.later), later)
 
@@ -189,7 +192,7 @@ class LogHubSink:
                 lane.later.append(batch)
             elif reason:
                 lane.refuse(batch, reason)
-                lane.reason = reason
+                lane.reason, lane.by_service = reason, True
         lane.sent.clear()
 
     def _stream(self, key: SequenceKey, tags: Headers) -> Stream:
@@ -272,6 +275,7 @@ class _Lane:
     :ivar sent: what is on its way.
     :ivar refused: batches, and what of each can never be stored.
     :ivar refusal: why.
+    :ivar by_service: whether the service did: it would take them for stored behind a higher number.
     :ivar reason: why nothing more is sent: the service refused one, or it failed; empty as long as none was.
     :ivar later: what was not stored, since it failed, or comes behind that one.
     """
@@ -281,6 +285,7 @@ class _Lane:
     sent: list[tuple[EventBatch, list[SendFuture]]] = field(default_factory=list)
     refused: list[tuple[EventBatch, EventBatch]] = field(default_factory=list)
     refusal: str = ""
+    by_service: bool = False
     reason: str = ""
     later: list[EventBatch] = field(default_factory=list)
 

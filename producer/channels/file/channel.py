@@ -197,7 +197,7 @@ class FileChannel:
         self._segments.pass_over(found.last_number)
         uncopied = quarantine.Uncopied(self._disk, found.uncopied)
         self._reader = EventReader(
-            self._disk, self.name, self._segments, self._ledger, uncopied.keep, self._note_passed, self._tell_lost
+            self._disk, self.name, self._segments, self._ledger, uncopied.keep, self.note_passed, self._tell_lost
         )
         self._checkpointer = Checkpointer(
             self._disk,
@@ -216,8 +216,8 @@ class FileChannel:
             events = counted(len(found.events), "event")
             _log.info("channel %s: %s recovered from %s", self.name, events, self.directory)
 
-    def _note_passed(self, sequence: int) -> None:
-        """An event will come behind others; also whoever opens the channel next must know."""
+    def note_passed(self, sequence: int) -> None:
+        """An event will come behind others, whose numbers are higher; also whoever opens the channel next must know."""
         self.passed_through = max(sequence, self.passed_through)
         try:
             if self.notes is not None:
