@@ -18,6 +18,7 @@ _TLS = (
 #: Of Kerberos: whole names.
 _KERBEROS = ("kerberos", "agent-principal", "agent-keytab", "client-principal", "client-keytab", "server-principal")
 _OFF = ("", "false")
+_TEXT_BUILDER = "org.apache.flume.serialization.BodyTextEventSerializer$Builder"
 
 _CERTIFICATE = ": key stores of Java are not read; `certificate` and `key` are PEM files, for TLS"
 _AUTHORITIES = ": key stores of Java are not read; `authorities` is a PEM file of those that are trusted"
@@ -88,3 +89,13 @@ def renamed(texts: Mapping[str, str], old: Mapping[str, str], needless: Sequence
         kept.setdefault(old[name], kept[name])
         del kept[name]
     return kept
+
+
+def in_small_letters(texts: Mapping[str, str], *keys: str) -> dict[str, str]:
+    """With the values of these in small letters: in capitals they mean the same."""
+    return {key: value.lower() if key in keys else value for key, value in texts.items()}
+
+
+def serializer_of(value: str) -> str:
+    """A serializer by our word: Flume's is in capitals, or its class."""
+    return "text" if value == _TEXT_BUILDER else value.lower()

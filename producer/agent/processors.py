@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from ..clock import Clock, Deadline
 from ..loggers import get_logger
 from .batch import EventBatch
+from .flume_keys import in_small_letters
 from .interfaces import Context, RefusedError, Sink, SinkError, give_up, tick
 from .options import AgentConfigError, Problem, nearest, option
 from .repeated import RepeatedLog
@@ -185,6 +186,11 @@ class LoadBalancingProcessor(_Group):
         max_time_out: float = option(
             30.0, flume="selector.maxTimeOut", scale=0.001, least=0, doc="seconds that it is left alone at most"
         )
+
+        @staticmethod
+        def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
+            """Flume's own names are in capitals."""
+            return in_small_letters(texts, "selector")
 
     def __init__(self, options: Options, context: Context, sinks: Mapping[str, Sink]) -> None:
         super().__init__(context, sinks)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ..batch import EventBatch
 from ..channel import BatchChannel
+from ..flume_keys import in_small_letters
 from ..interfaces import Context, Routes
 from ..options import option
 
@@ -28,6 +29,11 @@ class LoadBalancingSelector:
         policy: str = option(
             "round_robin", doc="how a channel is chosen", choices=("round_robin", "random", "least_full")
         )
+
+        @staticmethod
+        def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
+            """Flume's own names are in capitals."""
+            return in_small_letters(texts, "policy")
 
     exclusive = True
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from ...errors import ChannelError
 from ...loggers import get_logger
 from ..batch import EventBatch
+from ..flume_keys import in_small_letters, serializer_of
 from ..interfaces import Context, SinkError
 from ..options import option
 from .json_lines import json_line
@@ -65,8 +66,8 @@ class FileRollSink:
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
             """Flume's words are in capitals."""
-            words = ("sink.serializer", "sink.pathManager")
-            return {key: value.lower() if key in words else value for key, value in texts.items()}
+            found = in_small_letters(texts, "sink.pathManager")
+            return {key: serializer_of(value) if key == "sink.serializer" else value for key, value in found.items()}
 
     most_bytes = 8 << 20
 

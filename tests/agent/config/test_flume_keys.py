@@ -174,6 +174,40 @@ def test_keys_of_older_versions_are_understood():
     assert (config.sources["r1"].options["topics"], config.sources["r1"].options["group_id"]) == (["t"], "g")
 
 
+_GROUP = "a1.sinks = k1 k2\na1.sinks.k2.type = null\na1.sinks.k2.channel = c1\na1.sinkgroups = g1\n"
+_GROUP += "a1.sinkgroups.g1.sinks = k1 k2\na1.sinkgroups.g1.processor.type = load_balance\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "options"),
+    [
+        ("a1.sources.r1.selector.type = load_balancing\na1.sources.r1.selector.policy = ROUND_ROBIN", "round_robin"),
+        ("a1.sources.r1.selector.type = load_balancing\na1.sources.r1.selector.policy = Random", "random"),
+        (
+            f"{_GROUP}a1.sinkgroups.g1.processor.selector = ROUND_ROBIN",
+            "round_robin",
+        ),
+    ],
+)
+def test_words_count_in_capitals_as_they_do_for_flume(lines, options):
+    """Its own code has the names of policies so."""
+    config = parse_flume(_file("sinks", "null", "") + lines)
+    draw(config)
+    source, groups = config.sources["r1"], list(config.groups.values())
+    of = groups[0].options["selector"] if groups else source.selector.options["policy"]
+    assert of == options
+
+
+@pytest.mark.parametrize(("sink", "key"), [("file_roll", "sink.serializer"), ("hdfs", "serializer")])
+def test_a_serializer_may_be_named_by_its_class(sink, key):
+    """As Flume's factory lets it be."""
+    name = "org.apache.flume.serialization.BodyTextEventSerializer$Builder"
+    least = {"file_roll": "sink.directory = /x", "hdfs": _LEAST["sinks hdfs"]}[sink]
+    config = parse_flume(_file("sinks", sink, f"{least}\n{key} = {name}"))
+    draw(config)
+    assert "text" in config.sinks["k1"].options.values()
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

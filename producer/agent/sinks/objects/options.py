@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ....errors import ConfigError
 from ....installing import how_to_install
+from ...flume_keys import serializer_of
 from ...options import option
 from .forms import COMPRESSIONS, FORMATS, PACKED_BY_DEFAULT, ending
 from .places import Places, Rounding, zone_named
@@ -127,7 +128,7 @@ class ObjectsOptions:
         found |= {key: value for key, value in texts.items() if key not in _NEEDLESS}
         if found["hdfs.fileType"].lower() in _PLAIN_FILES:
             del found["hdfs.fileType"]
-        found["serializer"] = found.get("serializer", "text").lower()
+        found["serializer"] = serializer_of(found.get("serializer", "text"))
         codec = found.pop("hdfs.codeC", "none").lower()
         found["hdfs.codeC"] = codec.removesuffix("codec").rpartition(".")[2]
         return {"hdfs.filePrefix": "FlumeData", "hdfs.rollInterval": "30", **found}
