@@ -271,7 +271,7 @@ class BatchChannel:
         """
         deadline = Deadline.after(self._clock, self.keep_alive if timeout is None else timeout)
         self.counters.add(EventPutAttemptCount=batch.count)
-        self._enter(batch.count, deadline, stop)
+        self._enter(batch, deadline, stop)
         try:
             self._commit(batch, deadline, stop)
         except DiskFullError as error:
@@ -438,8 +438,8 @@ class BatchChannel:
             self._room.wait_until(is_over, deadline)
         return entered[-1]
 
-    def _enter(self, count: int, deadline: Deadline, stop: Stop | None) -> None:
-        begun = self._clock.monotonic()
+    def _enter(self, batch: EventBatch, deadline: Deadline, stop: Stop | None) -> None:
+        begun, count = self._clock.monotonic(), batch.count
         if self._entered(count) or self._wait_for_room(lambda: self._entered(count), deadline, stop):
             return
         stats = self.channel.stats()
@@ -450,7 +450,7 @@ class BatchChannel:
             used_bytes=stats.bytes,
             byte_capacity=stats.byte_capacity,
             wanted=count,
-            wanted_bytes=0,
+            wanted_bytes=batch.size,
             last_take_age=stats.last_take_age,
             waited=self._clock.monotonic() - begun,
             never=False,
