@@ -74,6 +74,7 @@ DIFFERENCES: dict[str, tuple[tuple[str, str], ...]] = {
             "it is taken back to the last acknowledged byte",
         ),
     ),
+    "sinks.logger": (("16 bytes of a body, as a hex dump", "256, as text"),),
     "sinks.kafka": (
         ("acks = 1 by default: the death of a broker loses what was acknowledged", "acks = all"),
         ("what the client repeats may be stored twice", "once (enable.idempotence), unless acks says otherwise"),
@@ -87,6 +88,7 @@ DIFFERENCES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "sinks.http": (
+        ("requestTimeout = 5000", "30 seconds: what is sent again may be stored twice"),
         ("Retry-After is not looked at", "it is kept to, up to ten minutes"),
         (
             "a failure sends all events of the transaction again",
@@ -117,5 +119,10 @@ DIFFERENCES: dict[str, tuple[tuple[str, str], ...]] = {
         ("charset", "bodies are UTF-8; other bytes come through as they are"),
     ),
     "selectors.load_balancing": (("knows no health", "a full channel is passed over"),),
+    "processors.failover": (
+        ("of two sinks with one priority one is dropped", "refused"),
+        ("while all are left alone nothing is tried", "the first one is"),
+    ),
+    "processors.load_balance": (("while all are left alone none is tried", "all are"),),
 }
 DIFFERENCES["sources.syslog_udp"] = DIFFERENCES["sources.syslog_tcp"]
