@@ -47,13 +47,15 @@ class Aside:
     def add(self, taking: Taking, parts: Sequence[EventBatch], reason: str) -> None:
         """Have these wait.
 
-        :param taking: what they are of, and nothing else; a batch for each part.
+        :param taking: what they are of, and nothing else.
         :param reason: why they were refused.
         """
         if not self._waiting:
             self._pause, self._next = _FIRST_PAUSE, self._clock.monotonic() + _FIRST_PAUSE
-        # Their numbers say whole batches, of which the rest was delivered.
-        self._waiting += [_Refused(taking, part.sequence, [part.numbered(None)], reason) for part in parts]
+        of_batches: dict[int | None, list[EventBatch]] = {}
+        for part in parts:  # without their numbers, which say whole batches, of which the rest was delivered
+            of_batches.setdefault(part.sequence, []).append(part.numbered(None))
+        self._waiting += [_Refused(taking, sequence, some, reason) for sequence, some in of_batches.items()]
         self._size += _size(parts)
 
     def is_due(self) -> bool:

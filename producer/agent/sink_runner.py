@@ -180,7 +180,7 @@ class SinkRunner:
         elif known is not None and may_wait and self._aside.has_room(error.batches[buried:]):
             self._set_aside(taking, error, known, buried, why)
         else:
-            left = taking.batches if known is None else [*known.refused[buried:], *known.later]
+            left = taking.batches if known is None else known.left(buried)
             self._fail(taking, why, left, _events(error.batches[:buried]))
             return False
         return True
@@ -213,7 +213,7 @@ class SinkRunner:
         """
         refused, left = _events(error.batches), error.batches[buried:]
         dead, done = refused - _events(left), taking.count - refused - _events(error.later)
-        taking.keep(known.refused[buried:], known.later, numbered=error.numbered)
+        taking.keep(known._replace(later=()).left(buried), known.later, numbered=error.numbered)
         self._aside.add(taking, left, str(error))
         self._counters.add(EventDrainSuccessCount=done, EventRefusedCount=dead)
         self._have_waiting(why)
@@ -261,9 +261,12 @@ class SinkRunner:
                 self._processor.write(parts)
             self._counters.add(EventDrainSuccessCount=_events(parts))
             return
-        for part in parts:
-            self._put_dead(self._dead_letters, part, reason, 0.0)
-        self._count_buried(_events(parts), reason)
+        for number, part in enumerate(parts):
+            try:
+                self._put_dead(self._dead_letters, part, reason, 0.0)
+            except Exception as error:
+                raise SinkError(words_of(error), parts[number:]) from error
+            self._count_buried(part.count, reason)
 
     def _fail(
         self, taking: Taking, error: Exception, later: Sequence[EventBatch] | None = None, buried: int = 0
@@ -371,6 +374,10 @@ class _Known(NamedTuple):
 
     refused: Sequence[EventBatch]
     later: Sequence[EventBatch]
+
+    def left(self, buried: int) -> Sequence[EventBatch]:
+        """Those that are nowhere else, each once; so many of the refused ones are dead letters."""
+        return list({batch.sequence: batch for batch in (*self.refused[buried:], *self.later)}.values())
 
 
 def _known(error: RefusedError, taken: Sequence[EventBatch]) -> _Known | None:

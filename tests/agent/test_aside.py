@@ -156,6 +156,31 @@ def test_without_dead_letters_only_what_was_refused_is_tried_again(channel: Batc
     assert sink.attempts[-3:] == [2, 2, 1]
 
 
+def test_several_parts_of_a_batch_may_be_refused(
+    channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each becomes a dead letter once there is room for it, and the batch leaves with the last one."""
+
+    def refuse(batches: Sequence[EventBatch]) -> None:
+        raise RefusedError("no", [batches[0].part([1, 0, 0]), batches[0].part([0, 0, 1])])
+
+    _put(channel, b"bad 1\n1\nbad 2\n")
+    clock = ManualClock()
+    runner = _runner(channel, RecordingSink(refuse), letters, clock=clock)
+    with monkeypatch.context() as patch:
+        patch.setattr(aside.Aside, "has_room", lambda *_: False)
+        assert not runner.deliver(0)
+    assert runner.deliver(0)
+    taken(letters)
+    letters.capacity = 1
+    clock.advance(60)
+    runner.deliver(0)
+    assert (channel.held, taken(letters)) == (3, [b"bad 1"])
+    clock.advance(60)
+    runner.deliver(0)
+    assert (channel.held, taken(letters)) == (0, [b"bad 2"])
+
+
 def test_what_is_held_is_tried_again_after_growing_pauses(channel: BatchChannel) -> None:
     """A destination is not asked for the same thing with each delivery."""
     _put(channel, b"bad\n")
