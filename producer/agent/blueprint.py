@@ -203,7 +203,9 @@ class _Drawer:
                 message = "no sink takes from it: it would fill, and hold its sources up"
                 self._wrong(channel, f"channels.{name}", "", message)
             elif name not in served and name in letters:
-                message = "no sink takes from it: what is refused stays in it, and once it is full its sink waits"
+                message = (
+                    "no sink takes from it: what is refused stays in it, and once it is full in its sink's channel"
+                )
                 self._notes.append(str(placed(Problem(f"channels.{name}", "", message), channel)))
             elif name in served and name not in fed | letters and not sources:
                 if "directory" in channel.options:  # that of a former channel, perhaps

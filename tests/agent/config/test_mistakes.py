@@ -313,7 +313,10 @@ def test_what_may_be_meant_is_a_note(tmp_path: Path) -> None:
     notes = draw(parse_toml(text + '[channels.d]\ntype = "memory"\n')).notes
     assert notes == (
         f"line 4: sources.access: no file matches {tmp_path}/*.log yet",
-        "line 23: channels.d: no sink takes from it: what is refused stays in it, and once it is full its sink waits",
+        (
+            "line 23: channels.d: no sink takes from it: what is refused stays in it, and once it is full in its "
+            "sink's channel"
+        ),
         "line 17: sinks.lh.dead_letters: 'd' is no file channel: what was refused is lost if the agent dies",
     )
     (tmp_path / "a.log").touch()
