@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -439,7 +440,7 @@ class Agent:
         channels = {channel: self.channels[channel] for channel in part.channels}
 
         def run(stop: Stop) -> None:
-            interceptors = [each.make(self._context(f"interceptors/{name}", each.name)) for each in part.interceptors]
+            interceptors = [each.make(self._within(context, each.name)) for each in part.interceptors]
             selector = part.selector.make(context, channels)
             told = context.counters, self._clock, self._pace
             members = Members(context.state, Path(self.config.state) / "channels", self._forgetting_one, self._clock)
@@ -468,6 +469,11 @@ class Agent:
         counters = self.counters.setdefault(f"{kind}.{name}", Counters())
         state = Path(self.config.state) / kind / name
         return Context(self.config.name, name, state, counters, self._clock)
+
+    def _within(self, source: Context, interceptor: str) -> Context:
+        """An interceptor counts with its source: that is what the monitoring shows."""
+        state = Path(self.config.state) / "interceptors" / source.name / interceptor
+        return replace(source, name=interceptor, state=state)
 
 
 def _source_of(position: str) -> str:

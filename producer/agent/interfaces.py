@@ -107,7 +107,7 @@ class Context:
     :ivar agent: the agent's name.
     :ivar name: the component's.
     :ivar state: a directory of the component's own, for what it keeps between runs; made when it is first used.
-    :ivar counters: what it counts; shown by the monitoring.
+    :ivar counters: what it counts; shown by the monitoring, of an interceptor with its source.
     :ivar clock: time.
     """
 

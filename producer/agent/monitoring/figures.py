@@ -28,6 +28,7 @@ SOURCE_COUNTERS = (
     "AppendBatchAcceptedCount",
     "OpenConnectionCount",
     "UnreadableCount",
+    "EventDroppedCount",
     "EventReadFail",
     "ChannelWriteFail",
     "GenericProcessingFail",

@@ -17,7 +17,8 @@ import pytest
 from producer.agent import Agent, health
 from producer.agent.config import parse_toml
 from producer.agent.monitoring import MonitoringError, MonitoringServer, address_of, server
-from producer.agent.monitoring.figures import CHANNEL_COUNTERS, SINK_COUNTERS, SOURCE_COUNTERS
+from producer.agent.monitoring.figures import CHANNEL_COUNTERS, SINK_COUNTERS, SOURCE_COUNTERS, figures
+from producer.agent.monitoring.formats import flume_json, prometheus
 from producer.agent.monitoring.helps import HELPS
 from producer.errors import ChannelIOError
 
@@ -128,6 +129,26 @@ def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_second
     assert [name for place, name in enumerate(blocks) if name not in blocks[:place]] == names
     assert float(samples["process_resident_memory_bytes"]) > 1 << 20
     watched.a.failing = False
+
+
+def test_what_interceptors_drop_is_counted_at_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flume's JSON and Prometheus show it, from the first moment on."""
+    (hub,) = plug_in(monkeypatch, "a")
+    dropping = 'interceptors = [{type = "regex_filter", regex = "debug", exclude_events = true}]\n[channels.c1]'
+    text = CONFIG.format(state=tmp_path).replace('hub = "b"', 'hub = "a"').replace("[channels.c1]", dropping)
+    agent = Agent(parse_toml(text))
+    agent.start()
+    try:
+        dropped = [flume_json(figures(agent))["SOURCE.r1"].get("EventDroppedCount")]
+        hub.lines.put(b"a debug line\none\ntwo debug\n")
+        until(lambda: hub.delivered == [b"one"])
+        dropped.append(flume_json(figures(agent))["SOURCE.r1"].get("EventDroppedCount"))
+        assert dropped == ["0", "2"]
+        assert 'producer_agent_source_event_dropped_total{agent="web <1>",source="r1",type="feed"} 2' in prometheus(
+            figures(agent)
+        )
+    finally:
+        agent.stop(10)
 
 
 _UNITS = re.compile(
