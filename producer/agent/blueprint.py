@@ -312,7 +312,8 @@ class _Drawer:
                 package = plugged_in(kind)[component.type].value
                 note = f"{component.type} is the built-in one; the plugin {package} has the same name, and is not used"
                 self._notes.append(str(placed(Problem(where, "type", note), component)))
-            options = read_options(cls.Options, component.options, where, component.lines, component.beside)
+            given = component.options, where, component.lines, component.beside
+            options = read_options(cls.Options, *given, flume=bool(component.keys))
             if names is not None and hasattr(cls, "check"):
                 cls.check(options, where, names)
             if hasattr(cls, "notes"):

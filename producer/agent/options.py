@@ -183,12 +183,15 @@ def read_options(
     where: str,
     lines: Mapping[str, int] = {},
     beside: typing.Iterable[str] = (),
+    *,
+    flume: bool = False,
 ) -> _T:
     """Options made of a configuration's values.
 
     :param where: the component, for messages.
     :param lines: where in the file each key stands.
     :param beside: keys of the component that are no options, and may have been meant.
+    :param flume: whether they stand in a file of Flume's, so that messages have its units.
     :raises AgentConfigError: with all that is wrong.
     """
     problems: list[Problem] = []
@@ -200,7 +203,7 @@ def read_options(
             problems.append(Problem(where, key, _unknown(key, fields, beside), lines.get(key)))
             continue
         try:
-            chosen[key] = _checked(value, hints[key], field)
+            chosen[key] = _checked(value, hints[key], field, field.metadata["scale"] if flume else 1)
         except ValueError as error:
             hidden = field.metadata["secret"] and not isinstance(error, _PublicError)
             message = "has a wrong value, which is not shown" if hidden else f"{error}{_meaning(value, field)}"
@@ -314,17 +317,23 @@ def missing_file(name: str, path: Path | str | None) -> Iterator[ConfigError]:
         yield ConfigError(name, f"cannot be read: {error.strerror}", str(path))
 
 
-def _checked(value: Any, hint: Any, field: dataclasses.Field[Any]) -> Any:
+def _checked(value: Any, hint: Any, field: dataclasses.Field[Any], scale: float) -> Any:
     rules = field.metadata
     _check_is_no_shells(value, rules["secret"])
     value = _converted(value, hint, rules["unit"])
     if rules["choices"] and value not in rules["choices"]:
         raise ValueError(f"must be one of {', '.join(rules['choices'])}, got {value!r}")
     if rules["least"] is not None and value is not None and value < rules["least"]:
-        raise ValueError(f"must be at least {rules['least']}, got {value!r}")
+        raise ValueError(f"must be at least {_number_in(rules['least'], scale)}, got {_number_in(value, scale)}")
     if rules["most"] is not None and value is not None and value > rules["most"]:
-        raise ValueError(f"must be at most {rules['most']}, got {value!r}")
+        raise ValueError(f"must be at most {_number_in(rules['most'], scale)}, got {_number_in(value, scale)}")
     return value
+
+
+def _number_in(value: float, scale: float) -> str:
+    """As people write it, in the unit of the file."""
+    number = value if scale == 1 else round(value / scale, 9)
+    return str(int(number) if math.isfinite(number) and number == int(number) else number)
 
 
 def _check_is_no_shells(value: Any, secret: bool) -> None:

@@ -159,6 +159,13 @@ def _last(key):
     return key.removeprefix("a1.sources.r1.").removeprefix("a1.sinks.k1.")
 
 
+@pytest.mark.parametrize("milliseconds", ["500", "0"])
+def test_a_file_that_flume_closes_sooner_is_closed_after_a_second(milliseconds):
+    """The shortest time here: a last line without its end is waited for so long."""
+    keys = f"filegroups = g\nfilegroups.g = /x/.*\nidleTimeout = {milliseconds}"
+    assert draw(parse_flume(_file("sources", "TAILDIR", keys))).sources["r1"].source.options.idle_timeout == 1.0
+
+
 def test_keys_of_older_versions_are_understood():
     """Kafka's of Flume 1.6, unless the newer ones stand there, too."""
     sink = "brokerList = b:1\ntopic = t\nbatchSize = 7\nrequiredAcks = -1\nflumeBatchSize = 8"

@@ -90,6 +90,11 @@ def told(text: str, *, flume: bool = False) -> list[str]:
             'name = "web"\n[agent]',
             "line 1: name: stands outside of a table; it goes under [agent]",
         ),
+        (
+            'paths = ["/var/log/*.log"]',
+            'paths = ["/var/log/*.log"]\nidle_timeout = 0',
+            "line 7: sources.access.idle_timeout: must be at least 1, got 0",
+        ),
         ('monitoring = "127.0.0.1:9171"', "monitoring = true", "line 3: agent.monitoring: must be text, got true"),
         (
             'byte_capacity = "64m"',
@@ -195,6 +200,11 @@ def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
             "k1.type = logger",
             "k1.type = logger\na1.sinks.k1.maxBytesToLog = 0",
             "line 10: a1.sinks.k1.maxBytesToLog: must be at least 1, got 0",
+        ),
+        (
+            "k1.type = logger",
+            "k1.type = avro\na1.sinks.k1.hostname = h\na1.sinks.k1.port = 1\na1.sinks.k1.connect-timeout = -500",
+            "line 12: a1.sinks.k1.connect-timeout: must be at least 1, got -500",
         ),
         (
             "k1.type = logger",

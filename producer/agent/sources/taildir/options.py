@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from .groups import Group, file_group, glob_group
 
 _NOT_NEEDED = "taken from Flume's files and not needed: "
 _FLUMES_FILE = "~/.flume/taildir_position.json"
+#: Milliseconds; Flume takes fewer.
+_LEAST_IDLE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,4 +118,14 @@ class TaildirOptions:
             for key, value in values.items()
             if key.startswith("filegroups.") and key.removeprefix("filegroups.") not in groups
         }
+        if 0 <= _number(others.get("idleTimeout")) < _LEAST_IDLE:
+            others["idleTimeout"] = str(_LEAST_IDLE)
         return {"positionFile": _FLUMES_FILE, **others, **strays, "filegroups": groups, "headers": headers}
+
+
+def _number(text: str | None) -> float:
+    """Not a number, if it is none: the option's own rule says so."""
+    try:
+        return float(text or "")
+    except ValueError:
+        return math.nan
