@@ -129,7 +129,7 @@ class _Group:
 
 
 class FailoverProcessor(_Group):
-    """See the module.
+    """The live sink of the highest priority delivers; one that fails is left alone for 2, 4, 8 … seconds.
 
     :raises AgentConfigError: a priority of a sink that is not in the group; two sinks of one priority, as Flume would
         drop one of them.
@@ -175,7 +175,7 @@ class FailoverProcessor(_Group):
 
 
 class LoadBalancingProcessor(_Group):
-    """See the module."""
+    """The sinks deliver one after the other, in turn or at random: the next one where one fails."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:

@@ -51,3 +51,4 @@ def test_what_differs_from_flume_is_told_by_explain() -> None:
             assert f"* Flume: {theirs}; here: {ours}" in told
             assert theirs not in page
     assert "Flume: after a death .tmp files" in explain("hdfs")
+    assert "the connection waits" not in explain("syslog_udp")  # there is none

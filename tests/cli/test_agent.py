@@ -714,7 +714,8 @@ def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_pat
 
 
 def test_explain_tells_each_types_options(capsys: pytest.CaptureFixture[str]) -> None:
-    """Name, type, default, rule and Flume's name of each option of each type that is there."""
+    """Name, type, default, rule and Flume's name of each option of each type; and what each is, in words of its own."""
+    seen: set[str] = set()
     for kind, types in BUILT_IN.items():
         for name in types:
             try:
@@ -725,6 +726,9 @@ def test_explain_tells_each_types_options(capsys: pytest.CaptureFixture[str]) ->
             told = capsys.readouterr().out
             assert [field for field in fields if f"\n  {field}: " not in told] == []
             assert "See the" not in told
+            what = told.split("\n\n")[0].partition("\n")[2]
+            assert what not in seen
+            seen.add(what)
     main(["agent", "explain", "SEQ"])
     assert "sources.sequence\n" in capsys.readouterr().out
     assert main(["agent", "explain", "memmory"]) == 2

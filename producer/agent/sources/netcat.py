@@ -24,7 +24,7 @@ def _without_encoding(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 class NetcatSource:
-    """See the module."""
+    """Lines over TCP, with TLS or without, each acknowledged with ``OK``. Source: Flume's ``NetcatSource``."""
 
     endless = True
 
@@ -100,7 +100,7 @@ class NetcatSource:
 
 
 class NetcatUdpSource:
-    """See the module: each datagram is an event, without the line end that it may have."""
+    """Datagrams, each an event, without the line end that it may have. Source: Flume's ``NetcatUdpSource``."""
 
     endless = True
 

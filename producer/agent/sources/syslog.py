@@ -50,7 +50,9 @@ def _translated(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 class SyslogTcpSource:
-    """See the module."""
+    """Syslog over TCP, with TLS or without, on one port or several. Sources: Flume's ``SyslogTcpSource`` and
+    ``MultiportSyslogTCPSource``.
+    """
 
     endless = True
 
@@ -119,7 +121,7 @@ class SyslogTcpSource:
 
 
 class SyslogUdpSource:
-    """See the module: each datagram is a message."""
+    """Syslog over UDP: each datagram is a message. Source: Flume's ``SyslogUDPSource``."""
 
     endless = True
 
