@@ -105,7 +105,7 @@ class Command:
             if stream is not None:
                 os.set_blocking(stream.fileno(), False)
                 self._selector.register(stream, selectors.EVENT_READ)
-        self._errors = b""
+        self._told, self._errors = told, b""
         self.is_open, self._ended = True, False
 
     def __enter__(self) -> Command:
@@ -146,8 +146,19 @@ class Command:
     def _log(self, data: bytes) -> None:
         *lines, self._errors = (self._errors + data).split(b"\n")
         for line in lines:
-            _log.warning("stderr of %s: %s", self._process.args, line.decode(errors="backslashreplace"))
+            _log.warning("stderr of %r: %s", self._told, line.decode(errors="backslashreplace"))
         self._errors = self._errors[-_READ_BYTES:]
+
+    def _log_last_words(self) -> None:
+        """What it wrote to its standard error before it ended, and its last line without an end."""
+        errors = self._process.stderr
+        if errors is None:
+            return
+        with suppress(BlockingIOError):
+            while data := os.read(errors.fileno(), _READ_BYTES):
+                self._log(data)
+        if self._errors:
+            self._log(b"\n")
 
     def _end(self) -> None:
         """End its group, and let go of all."""
@@ -158,6 +169,7 @@ class Command:
                 self._process.wait(_GRACE)
         self._end_guard()
         self._process.wait()
+        self._log_last_words()
         self._selector.close()
         for stream in (self._process.stdout, self._process.stderr):
             if stream is not None:

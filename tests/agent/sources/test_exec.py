@@ -152,6 +152,15 @@ def test_standard_error_is_logged_if_wanted(tmp_path: Path, caplog: pytest.LogCa
         assert record.levelno == logging.WARNING
 
 
+def test_the_last_words_of_a_command_are_logged_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Also without a line end, and if its standard output was closed before; with the command, as it was given."""
+    command = "echo out; exec >&-; printf 'first\nout of memory' >&2; exit 3"
+    with Running(tmp_path, command, shell="/bin/sh -c", log_std_err=True) as run:
+        run.end()
+        told = [each.getMessage() for each in caplog.records if "stderr of" in each.getMessage()]
+        assert told == [f"stderr of {command!r}: {line}" for line in ("first", "out of memory")]
+
+
 def test_another_charset_becomes_utf8(tmp_path: Path) -> None:
     """Also one whose line ends are two bytes."""
     (tmp_path / "text").write_bytes("grün\nblau\n".encode("utf-16"))
