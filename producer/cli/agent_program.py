@@ -101,8 +101,8 @@ class Program:
         left = "".join(
             f"; {counted(count, 'event remains', 'events remain')} in {name}" for name, count in agent.remaining.items()
         )
-        late = "" if ended else ", but not all of it in time"
-        _story.info("agent %s: ended%s%s", config.name, late, left or "; no event remains")
+        how = left or "; no event remains" if ended else f", but not all of it in time{left}"
+        _story.info("agent %s: ended%s", config.name, how)
         return ended
 
     def _work(self, agent: Agent) -> str:

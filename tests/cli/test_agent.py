@@ -209,6 +209,25 @@ def test_until_done_waits_for_what_lies_on_the_disk(tmp_path: Path, hub: Hub) ->
     assert hub.delivered == [b"one"]
 
 
+def test_what_is_lost_at_the_end_is_not_told_to_be_nothing(
+    tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The destination is away, and memory held the only copy: exit code 1, and the last line does not say that all is
+    well.
+    """
+    hub.failing = True
+
+    def act() -> None:
+        until(lambda: "at work" in caplog.text and hub.writing)
+        send(signal.SIGTERM)
+
+    kept = ('"null"', '"keep"\nhub = "a"'), ('name = "web"', 'name = "web"\nstop_timeout = 0.5')
+    with Beside(act):
+        assert main(["agent", "--config", written(tmp_path, *kept, **STRESS)]) == 1
+    assert re.search(r"c1: \d+ events were not delivered in time; \d+ of them nobody can read again", caplog.text)
+    assert caplog.messages[-1] == "agent web: ended, but not all of it in time"
+
+
 def test_state_lies_beside_the_file_wherever_it_is_started_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
