@@ -235,7 +235,7 @@ def test_a_compressed_file_beside_is_not_read(tail: Tail, caplog: pytest.LogCapt
     assert tail.seen() == []
     assert tail.seen(60) == []
     assert [r.message for r in caplog.records if "compressed" in r.message] == [
-        f"{tail.logs}/a.log.1.gz: it is compressed, and not read: the file that it was made of was"
+        f"{tail.logs}/a.log.1.gz: it is compressed, and not read, but for what is missing of a file that was being read"
     ]
 
 

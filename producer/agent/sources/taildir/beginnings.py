@@ -7,8 +7,9 @@ import os
 from ....loggers import get_logger
 from ...batch import Position
 from ...interfaces import Context, Outlet, Stop
-from ..reading.identity import HEAD_BYTES, FileName, Heads, Key, holds
+from ..reading.identity import HEAD_BYTES, FileName, Heads, Key, Note, holds
 from ..reading.reader import BLOCK_BYTES, FileReader, Rules
+from .compressed import UnpackedReader, find_packed
 from .flume_positions import read_flume_positions
 from .groups import Group
 from .known import Copy, KnownFiles, copy_at, find_copy, stem_of
@@ -35,7 +36,7 @@ class Beginnings:
     ) -> None:
         self._stop = stop
         self._options, self._outlet, self._known, self._readers = options, outlet, known, readers
-        self._clock = context.clock
+        self._clock, self._state = context.clock, context.state
         self._groups = {group.name: group for group in options.groups()}
         self._rules = Rules(
             options.logs(),
@@ -92,8 +93,9 @@ class Beginnings:
         """Whether there is a copy of what a reader had; it is read from now on."""
         if reader.name is None:
             return False
-        found = find_copy(reader.name, reader.note(), reader.position, self._readers.by_key)
-        return found is not None and self._read_copy(reader.name, found)
+        name, note = reader.name, reader.note()
+        found = find_copy(name, note, reader.position, self._readers.by_key)
+        return (found is not None and self._read_copy(name, found)) or self._read_packed(name, note)
 
     def end_first(self) -> None:
         """All directories were looked into. What was read before, and has no file in them, may be in a copy, or is
@@ -106,7 +108,7 @@ class Beginnings:
             note, ends = self._known.note_of(name), self._outlet.ends(str(name))
             if note is not None and note.path:
                 found = find_copy(name, note, ends[-1], self._readers.by_key)
-                if found is not None and self._read_copy(name, found):
+                if (found is not None and self._read_copy(name, found)) or self._read_packed(name, note):
                     continue
             lost.append(name)
         for name in self._known.lost(lost):
@@ -167,6 +169,19 @@ class Beginnings:
             _log.error("%s, a copy of what was being read, cannot be read: %s", copy.path, error.strerror)
             return False
         _log.info("%s: what was not read of it is read in %s", reader.path, copy.path)
+        self._begin(reader)
+        return True
+
+    def _read_packed(self, name: FileName, note: Note) -> bool:
+        """Whether what is missing of a file is in a compressed one; it is read from now on."""
+        ends = self._outlet.ends(str(name))
+        packed = find_packed(name, note, ends, self._readers.by_key, self._state, self._stop)
+        if packed is None:
+            return False
+        reader = UnpackedReader(packed, note.group, note, self._rules, self._clock.monotonic())
+        if not self._go_on(reader, name):
+            return False
+        _log.info("%s: what was not read of it is read in %s", reader.path, packed.path)
         self._begin(reader)
         return True
 

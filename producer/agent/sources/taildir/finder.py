@@ -228,7 +228,8 @@ class Finder:
         if key in self._readers.by_key:
             return key
         if is_compressed(descriptor):
-            self._tell_once(path, "it is compressed, and not read: the file that it was made of was")
+            said = "it is compressed, and not read, but for what is missing of a file that was being read"
+            self._tell_once(path, said)
             return None
         if not self._beginnings.open(path, group, key):
             return None

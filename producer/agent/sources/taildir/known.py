@@ -209,17 +209,14 @@ def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileRead
     :param end: up to there a channel has it.
     :param taken: files that are read already.
     """
-    directory, _, base = note.place.rpartition("/")
-    stem = stem_of(note.path)
     try:
-        beside = sorted(each for each in os.listdir(directory or "/") if each.startswith(stem) and each != base)  # noqa: PTH208
+        beside = [path for path in paths_beside(note) if path != note.place]
     except OSError as error:
-        _log.warning("%s: no copy was looked for: %s", directory, error.strerror)
+        _log.warning("%s: no copy was looked for: %s", note.place.rpartition("/")[0], error.strerror)
         return None
     best: Copy | None = None
-    for each in beside:
-        path = f"{directory}/{each}"
-        copy = None if _key_of(path) in taken else copy_at(path, name, note, end)  # the former opens no file
+    for path in beside:
+        copy = None if key_of(path) in taken else copy_at(path, name, note, end)  # the former opens no file
         if copy is None or copy.key in taken:
             continue
         if copy.whole:
@@ -228,7 +225,17 @@ def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileRead
     return best
 
 
-def _key_of(path: str) -> Key | None:
+def paths_beside(note: Note) -> list[str]:
+    """Files whose names begin like that of a file, in the directory where it was last.
+
+    :raises OSError: that cannot be read.
+    """
+    directory, stem = note.place.rpartition("/")[0], stem_of(note.path)
+    return sorted(f"{directory}/{each}" for each in os.listdir(directory or "/") if each.startswith(stem))  # noqa: PTH208
+
+
+def key_of(path: str) -> Key | None:
+    """Its device and inode; None if it has gone."""
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError:

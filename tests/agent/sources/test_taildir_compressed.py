@@ -1,0 +1,118 @@
+"""taildir: what was not read of a file before it was rotated and compressed is read in the compressed one."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producer.agent.sources.taildir import compressed
+
+from .following import Tail, Writer
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Iterator[Tail]:
+    """Only ``a.log`` itself is followed."""
+    tail = Tail(tmp_path, file_groups={"g": str(tmp_path / "logs") + r"/a\.log"}, file_header=True)
+    yield tail
+    tail.close()
+
+
+def compress(path: Path) -> Path:
+    """As logrotate does, between two looks: the file is renamed, packed, and deleted."""
+    packed = path.with_name(f"{path.name}.1.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    return packed
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("end", ["restart", "kill"])
+def test_what_was_compressed_while_the_agent_was_down_is_read_once(strict: Tail, end: str) -> None:
+    """The rest of the old file and the new one, under the file's path; nothing again after the next start."""
+    a = Writer(strict.logs / "a.log")
+    first = a.lines(100)
+    assert strict.seen() == first
+    getattr(strict, end)()
+    unread = a.lines(50)
+    a.append(b"half")
+    compress(a.path)
+    new = Writer(a.path, "new").lines(20)
+
+    strict.look()
+    strict.clock.advance(2)
+    strict.look()
+    events = [event for batch in strict.batches() for event in batch.events()]
+    assert sorted(body for _, body in events) == sorted([*unread, b"half", *new])
+    assert {headers["file"] for headers, _ in events} == {str(a.path)}
+    assert strict.seen(200) == []
+    getattr(strict, end)()
+    assert strict.seen(5) == []
+
+
+def test_what_was_compressed_between_two_looks_is_read(strict: Tail) -> None:
+    """copytruncate and gzip before anybody looks: the unread lines are only in the packed copy."""
+    a = Writer(strict.logs / "a.log")
+    a.lines(100)
+    strict.seen()
+    unread = a.lines(50)
+    (strict.logs / "a.log.1.gz").write_bytes(gzip.compress(a.path.read_bytes()))
+    a.path.write_bytes(b"")
+    new = a.lines(5)
+
+    assert sorted(strict.seen()) == sorted(unread + new)
+    assert strict.seen(200) == []
+
+
+def test_a_packed_file_of_which_nothing_is_missing_is_not_unpacked(
+    strict: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each rotation leaves one: its trailer tells its size."""
+    monkeypatch.setattr(compressed, "_unpack", lambda *_: pytest.fail("unpacked"))
+    a = Writer(strict.logs / "a.log")
+    a.lines(100)
+    strict.seen()
+    strict.restart()
+    compress(a.path)
+
+    assert strict.seen() == []
+    assert errors(caplog) == []
+
+
+def test_a_packed_file_with_other_bytes_is_left_alone(strict: Tail, caplog: pytest.LogCaptureFixture) -> None:
+    """It begins otherwise, or holds something else where reading ended: what is gone is told as before."""
+    a = Writer(strict.logs / "a.log")
+    a.lines(100)
+    strict.seen()
+    lost = sum(len(line) + 1 for line in a.lines(10))
+    strict.restart()
+    text = a.path.read_bytes()
+    a.path.unlink()
+    for number, other in enumerate((b"other\n" + text, text[:2000] + text[2100:] + bytes(5000))):
+        (strict.logs / f"a.log.{number}.gz").write_bytes(gzip.compress(other))
+
+    strict.clock.advance(1)
+    assert strict.seen() == []
+    assert errors(caplog) in ([], [f"{a.path}: {lost} bytes were gone before they were read"])
+
+
+@pytest.mark.parametrize("damage", [lambda raw: raw[:-300], lambda raw: raw[:600] + b"\0" * 100 + raw[700:]])
+def test_a_packed_file_that_is_damaged_is_told(strict: Tail, caplog: pytest.LogCaptureFixture, damage: object) -> None:
+    """And holds nothing up."""
+    a = Writer(strict.logs / "a.log")
+    a.lines(1000)
+    strict.seen()
+    strict.restart()
+    a.lines(1000)
+    packed = compress(a.path)
+    packed.write_bytes(damage(packed.read_bytes()))  # type: ignore[operator]
+    new = Writer(a.path, "new").lines(3)
+
+    assert strict.seen() == new
+    assert any(str(packed) in each and "cannot be unpacked" in each for each in errors(caplog))
