@@ -102,7 +102,7 @@ soak: $(VENV)/.stamp-dev browser
 	@echo '==> killing and crashing for a long time'
 	@PRODUCER_SOAK=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/durable/test_kill.py tests/channels/file/test_model.py \
 		tests/channels/file/recovery/test_every_byte.py tests/pipeline/test_state_machine.py \
-		tests/agent/test_kills*.py tests/agent/sources/test_taildir_many.py tests/durable/test_exact_kill.py \
+		tests/agent/test_kills*.py tests/agent/soak_flume.py tests/agent/sources/test_taildir_many.py tests/durable/test_exact_kill.py \
 		tests/server/fuzz tests/spark/test_fleet.py tests/spark/writing/test_stream_kill.py tests/spark/cluster/test_writing.py tests/spark/cluster/soak_cluster.py \
 		tests/browser/soak_console.py tests/ship/soak_sizes.py tests/ship/files/remote/soak_stores.py tests/server/soak_clients.py \
 		tests/ship/test_exactly_once.py::test_kills_store_nothing_twice_and_lose_nothing tests/ship/test_exactly_once.py::test_kills_on_spark_store_nothing_twice

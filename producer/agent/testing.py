@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,10 @@ from typing import Any
 from ..clock import SystemClock
 from ..errors import ChannelFullError
 from .batch import EventBatch, Position
-from .interfaces import Context, Interceptor, RefusedError, Sink, SinkError, Source, Stop
+from .channel import BatchChannel
+from .channels import MemoryChannelBuilder
+from .interfaces import Context, Interceptor, RefusedError, Routes, Selector, Sink, SinkError, Source, Stop
+from .options import AgentConfigError, Problem, read_options
 
 #: Seconds after which something that was waited for did not come, and within which a component must end.
 PATIENCE = 20.0
@@ -146,6 +149,8 @@ class _Conformance:
     """
 
     context: Context
+    #: Options that must be refused before anything starts, each set as a configuration would have it.
+    wrong_options: Sequence[Mapping[str, Any]] = ()
 
     def setup_method(self) -> None:
         """Called by pytest."""
@@ -153,6 +158,16 @@ class _Conformance:
 
     def _prepare(self, tmp_path: Path) -> None:
         self.context = Context("conformance", type(self).__name__, tmp_path / "state", clock=SystemClock())
+
+    def _refuses(self, component: object) -> None:
+        """Wrong options, and one that nobody knows: by a problem that names one of them."""
+        options: type | None = getattr(type(component), "Options", None)
+        if options is None:
+            return
+        for wrong in ({"no_such_option": 1}, *self.wrong_options):
+            found = _problems(options, wrong)
+            named = {problem.key.partition(".")[0] for problem in found}
+            assert named & wrong.keys(), f"nothing was said of {wrong}, but of {sorted(named)}"
 
 
 class SourceConformance(_Conformance, ABC):
@@ -176,6 +191,11 @@ class SourceConformance(_Conformance, ABC):
     def acknowledged(self) -> int | None:
         """How many events were acknowledged to whoever gave them; None if the source acknowledges nothing."""
         return None
+
+    def test_wrong_options_are_refused(self, tmp_path: Path) -> None:
+        """Those of :attr:`wrong_options`, and one that there is not."""
+        self._prepare(tmp_path)
+        self._refuses(self.make())
 
     def test_what_is_read_is_committed(self, tmp_path: Path) -> None:
         """Every event, in order, with its bytes."""
@@ -301,6 +321,12 @@ class SinkConformance(_Conformance, ABC):
         """Let the destination fail; returns what mends it. None if it cannot fail."""
         return None
 
+    def test_wrong_options_are_refused(self, tmp_path: Path) -> None:
+        """Those of :attr:`wrong_options`, and one that there is not."""
+        self._prepare(tmp_path)
+        with self._made() as sink:
+            self._refuses(sink)
+
     def test_what_is_written_is_there_when_it_returns(self, tmp_path: Path) -> None:
         """In order, whatever the form of the batches."""
         self._prepare(tmp_path)
@@ -361,6 +387,11 @@ class InterceptorConformance(_Conformance, ABC):
     def make(self) -> Interceptor:
         """An interceptor."""
 
+    def test_wrong_options_are_refused(self, tmp_path: Path) -> None:
+        """Those of :attr:`wrong_options`, and one that there is not."""
+        self._prepare(tmp_path)
+        self._refuses(self.make())
+
     def test_lines_and_other_bodies_are_treated_alike(self, tmp_path: Path) -> None:
         """The form of a batch is no difference that a user could see."""
         self._prepare(tmp_path)
@@ -392,6 +423,77 @@ class InterceptorConformance(_Conformance, ABC):
         self._prepare(tmp_path)
         for empty in (EventBatch.of_lines(b""), EventBatch.of_bodies([])):
             assert self.make().intercept(empty).count == 0
+
+
+class SelectorConformance(_Conformance, ABC):
+    """A selector names channels of its source, and no event is passed over without being counted."""
+
+    @abstractmethod
+    def make(self, channels: Mapping[str, BatchChannel]) -> Selector:
+        """A selector.
+
+        :param channels: of its source: ``one``, ``two`` and ``three``.
+        """
+
+    def test_wrong_options_are_refused(self, tmp_path: Path) -> None:
+        """Those of :attr:`wrong_options`, and one that there is not."""
+        with self._selector(tmp_path) as selector:
+            self._refuses(selector)
+
+    def test_every_event_has_a_channel_or_is_counted(self, tmp_path: Path) -> None:
+        """In both forms of a batch, with headers and without; if it is exclusive, each has one channel at most."""
+        with self._selector(tmp_path) as selector:
+            for batch in [*_batches(), EventBatch.of_events([({"n": str(n)}, b"%d" % n) for n in range(5)])]:
+                routes = selector.select(batch)
+                bodies = [body for part in _parts(routes).values() for body in part.bodies()]
+                assert set(bodies) <= set(batch.bodies()), "events that were not given"
+                assert len(set(bodies)) + routes.dropped == batch.count, "an event has no channel, and is not counted"
+                assert len(bodies) == len(set(bodies)) or not selector.exclusive, "an event has two channels"
+
+    def test_channels_are_those_of_the_source(self, tmp_path: Path) -> None:
+        """No other name."""
+        with self._selector(tmp_path) as selector:
+            for batch in _batches():
+                strange = _parts(selector.select(batch)).keys() - {"one", "two", "three"}
+                assert not strange, f"names that the source has not: {sorted(strange)}"
+
+    def test_the_position_is_kept(self, tmp_path: Path) -> None:
+        """In each part, or the source would read it again; and the batch stays as it was."""
+        given = EventBatch.of_events([({"n": "1"}, b"one"), ({}, b"two")], Position("f", 9))
+        before = list(given.events())
+        with self._selector(tmp_path) as selector:
+            found = {part.position for part in _parts(selector.select(given)).values()}
+            assert found <= {given.position}, f"another position: {found}"
+        assert list(given.events()) == before
+
+    def test_a_batch_without_events_is_no_failure(self, tmp_path: Path) -> None:
+        """Interceptors may have dropped them all."""
+        with self._selector(tmp_path) as selector:
+            for empty in (EventBatch.of_lines(b""), EventBatch.of_bodies([])):
+                assert selector.select(empty).dropped == 0
+
+    @contextmanager
+    def _selector(self, tmp_path: Path) -> Iterator[Selector]:
+        self._prepare(tmp_path)
+        builder = MemoryChannelBuilder(MemoryChannelBuilder.Options(), self.context)
+        channels = {name: builder.open() for name in ("one", "two", "three")}
+        try:
+            yield self.make(channels)
+        finally:
+            for channel in channels.values():
+                channel.close()
+
+
+def _problems(options: type, wrong: Mapping[str, Any]) -> Sequence[Problem]:
+    try:
+        read_options(options, wrong, "component")
+    except AgentConfigError as error:
+        return error.problems
+    return ()
+
+
+def _parts(routes: Routes) -> dict[str, EventBatch]:
+    return {**routes.optional, **routes.required}
 
 
 def _batches() -> list[EventBatch]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,10 +13,18 @@ from typing import Any
 import pytest
 
 from producer.agent.batch import EventBatch
-from producer.agent.interfaces import Context, Interceptor, Outlet, Sink, Source, Stop
+from producer.agent.channel import BatchChannel
+from producer.agent.interfaces import Context, Interceptor, Outlet, Routes, Selector, Sink, Source, Stop
+from producer.agent.options import option
 from producer.agent.registry import BUILT_IN, class_of
 from producer.agent.sinks.loghub import LogHubSink
-from producer.agent.testing import InterceptorConformance, RecordingOutlet, SinkConformance, SourceConformance
+from producer.agent.testing import (
+    InterceptorConformance,
+    RecordingOutlet,
+    SelectorConformance,
+    SinkConformance,
+    SourceConformance,
+)
 from producer.errors import ChannelFullError
 from producer.server import LogHubServer
 from producer.server.faults import answer
@@ -51,6 +60,16 @@ class TestAppend(SinkConformance):
 
     def delivered(self) -> list[bytes]:
         return self.path.read_bytes().splitlines()
+
+
+class TestSize(SelectorConformance):
+    """The selector of the documentation."""
+
+    wrong_options = ({"most": "many"},)
+
+    def make(self, channels: Mapping[str, BatchChannel]) -> Selector:
+        made: Selector = _COMPONENTS["SizeSelector"](_COMPONENTS["SizeSelector"].Options(), self.context, channels)
+        return made
 
 
 class TestLogHub(SinkConformance):
@@ -116,6 +135,66 @@ def test_every_built_in_interceptor_keeps_it(kind: str, name: str, tmp_path: Pat
     built = Built()
     built.setup_method()
     getattr(built, name)(tmp_path)
+
+
+_SELECTED: dict[str, dict[str, Any]] = {
+    "multiplexing": {"header": "n", "mapping": {"1": ("one", "two")}, "optional": {"2": ("three",)}},
+    "replicating": {"optional": ("two",)},
+}
+
+
+@pytest.mark.parametrize("kind", sorted(BUILT_IN["selectors"]))
+@pytest.mark.parametrize("name", [name for name in dir(SelectorConformance) if name.startswith("test_")])
+def test_every_built_in_selector_keeps_it(kind: str, name: str, tmp_path: Path) -> None:
+    """The same tests as for those of users."""
+
+    class Built(SelectorConformance):
+        def make(self, channels: Mapping[str, BatchChannel]) -> Selector:
+            cls = class_of("selectors", kind)
+            made: Selector = cls(cls.Options(**_SELECTED.get(kind, {})), self.context, channels)
+            return made
+
+    built = Built()
+    built.setup_method()
+    getattr(built, name)(tmp_path)
+
+
+class _Forgetful:
+    """Passes every second event over, takes any option, and knows a channel of its own."""
+
+    exclusive = True
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        most: int = option(1, doc="nothing that anybody asks for")
+
+    def select(self, batch: EventBatch) -> Routes:
+        kept = batch.select([number % 2 == 0 for number in range(batch.count)])
+        return Routes({"four": EventBatch.of_bodies(kept.bodies())})
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("test_every_event_has_a_channel_or_is_counted", "has no channel, and is not counted"),
+        ("test_channels_are_those_of_the_source", "names that the source has not"),
+        ("test_the_position_is_kept", "another position"),
+        ("test_wrong_options_are_refused", "nothing was said of"),
+    ],
+)
+def test_a_selector_that_breaks_a_rule_is_found(name: str, said: str, tmp_path: Path) -> None:
+    """By the test that is named after it."""
+
+    class Broken(SelectorConformance):
+        wrong_options = ({"most": 0},)
+
+        def make(self, channels: Mapping[str, BatchChannel]) -> Selector:
+            return _Forgetful()
+
+    broken = Broken()
+    broken.setup_method()
+    with pytest.raises(AssertionError, match=said):
+        getattr(broken, name)(tmp_path)
 
 
 class _Pushed(SourceConformance):
