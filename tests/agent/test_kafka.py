@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from producer.agent.batch import EventBatch, Position
-from producer.agent.interfaces import RefusedError, Sink, SinkError, Source, Stop
+from producer.agent.interfaces import Lag, RefusedError, Sink, SinkError, Source, Stop
 from producer.agent.options import from_flume, read_options
 from producer.agent.sinks.kafka import KafkaSink
 from producer.agent.sources.kafka import KafkaSource, _parts, _Reading
@@ -229,6 +229,19 @@ def test_a_channel_that_is_full_does_not_cost_the_membership(cluster: str, topic
     assert outlet.bodies == [b"%d" % number for number in range(50)]
 
 
+def test_messages_that_no_channel_has_yet_are_the_lag(cluster: str, topic: str, tmp_path: Path) -> None:
+    """Those that wait for room as well; none once all are put."""
+    _produced(cluster, topic, 1, 60)
+    outlet, source = RecordingOutlet(), KafkaSource(_options(cluster, topic), context(tmp_path))
+    assert source.lag() == Lag(events=0)
+    outlet.hold()
+    end = _running(source, outlet)
+    eventually(lambda: source.lag() == Lag(events=60), "what waits")
+    outlet.let_go()
+    eventually(lambda: len(outlet.bodies) == 60 and source.lag() == Lag(events=0), "nothing waits")
+    end()
+
+
 def _produced(cluster: str, topic: str, partitions: int, count: int) -> None:
     client = Producer({"bootstrap.servers": cluster})
     for partition in range(partitions):
@@ -345,6 +358,9 @@ class _Told:
 
     def committed(self, partitions: Sequence[Any], timeout: float) -> Sequence[Any]:
         return [TopicPartition("t", 0, OFFSET_INVALID)]
+
+    def get_watermark_offsets(self, partition: Any, *, cached: bool) -> tuple[int, int]:
+        return 0, 10
 
     def consume(self, count: int, timeout: float) -> list[_Message]:
         given, self._messages = self._messages[:count], self._messages[count:]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -23,7 +23,7 @@ from ...errors import ConfigError
 from ...loggers import get_logger
 from ..batch import EventBatch, Position
 from ..flume_keys import renamed
-from ..interfaces import Context, Outlet, Stop
+from ..interfaces import Context, Lag, Outlet, Stop
 from ..options import option
 from ..protocols.kafka import ClientLog, RenewedClient, check_settings, missing_files
 from ..repeated import RepeatedLog
@@ -101,6 +101,11 @@ class KafkaSource:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._context = options, context
+        self._reading: _Reading | None = None
+
+    def lag(self) -> Lag:
+        """See :class:`~..interfaces.Source`."""
+        return Lag(events=0 if self._reading is None else self._reading.behind)
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`."""
@@ -109,7 +114,7 @@ class KafkaSource:
         consumer = clients.first()
         while consumer is not None:
             with closing(consumer):
-                reading = _Reading(self._options, context, consumer, outlet, stop)
+                self._reading = reading = _Reading(self._options, context, consumer, outlet, stop)
                 reading.join()
                 consumer = None
                 while consumer is None and not stop.is_set() and reading.look():
@@ -140,6 +145,7 @@ class _Share:
 class _Reading:
     """One run of the source.
 
+    :ivar behind: messages that the brokers have of these partitions and that were not put, as far as is known.
     :ivar _shares: the partitions that are this member's.
     """
 
@@ -150,6 +156,7 @@ class _Reading:
         self._outlet, self._stop = outlet, stop
         self._member = _Member(consumer, stop)
         self._shares: dict[_Place, _Share] = {}
+        self.behind = 0
         self._repeated = RepeatedLog(context.clock)
 
     def join(self) -> None:
@@ -162,9 +169,22 @@ class _Reading:
         """Put what has come; False if it had to stop before."""
         messages = self._consumer.consume(self._options.batch_size, timeout=self._options.batch_duration)
         runs = self._runs(filter(self._is_message, messages))
+        self.behind = self._unread()
         done = all(self._put(share, run) for share, run in runs)
+        self.behind = self._unread()
         self._commit(self._shares)
         return done
+
+    def _unread(self) -> int:
+        """By what the brokers said with the last messages: nobody is asked."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        unread = 0
+        for place, share in list(self._shares.items()):
+            with suppress(KafkaException):  # it is being taken away
+                low, high = self._consumer.get_watermark_offsets(_partition(place), cached=True)
+                unread += max(0, high - max(low, share.next, self._outlet.ends(self._name(place))[-1]))
+        return unread
 
     def _runs(self, messages: Iterable[Any]) -> list[tuple[_Share, list[Any]]]:
         """Messages by their partitions, those of each in order of their offsets; where an offset is not behind the one

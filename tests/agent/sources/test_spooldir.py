@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from producer.agent import AgentConfigError
-from producer.agent.interfaces import Context
+from producer.agent.interfaces import Context, Lag
 from producer.agent.options import from_flume, read_options
 from producer.agent.sources.spooldir import SpoolDirectorySource, source
 from producer.agent.sources.spooldir.directory import SpoolDirectory, SpoolDirectoryError
@@ -92,6 +92,20 @@ def test_nothing_is_lost_in_memory(spool: Spool) -> None:
 
     assert (spool.logs / "a").exists()
     assert spool.lines() == [b"one", b"two"]
+
+
+def test_files_that_wait_are_the_lag(tmp_path: Path) -> None:
+    """Their bytes, and how old the oldest one is; what was put is none, though it is not completed yet."""
+    spool = _made(tmp_path, settle=60.0)
+    assert spool.follower.lag() == Lag(bytes=0, seconds=0.0)
+    now = spool.clock.time()
+    for name, age in (("a", 30), ("b", 10), ("c", 90)):
+        os.utime(spool.write(name, b"1234\n"), (now - age, now - age))
+    spool.look()
+    assert spool.follower.lag() == Lag(bytes=10, seconds=30.0)
+    spool.look(60)
+    assert spool.follower.lag() == Lag(bytes=0, seconds=0.0)
+    spool.close()
 
 
 def test_an_empty_file_is_completed(spool: Spool) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ....loggers import get_logger
 from ...batch import EventBatch, Position
-from ...interfaces import Context, Outlet, Stop
+from ...interfaces import Context, Lag, Outlet, Stop
 from ..reading.identity import FileName, Key, is_compressed, parse_name
 from ..reading.reader import Block, ContentChangedError, FileReader, Rules
 from .directory import SpoolDirectory, Waiting
@@ -41,13 +41,18 @@ class SpoolDirectorySource:
 
     def __init__(self, options: SpoolDirectoryOptions, context: Context) -> None:
         self._options, self._context = options, context
+        self._spooler: Spooler | None = None
+
+    def lag(self) -> Lag:
+        """See :class:`~...interfaces.Source`."""
+        return Lag(bytes=0, seconds=0.0) if self._spooler is None else self._spooler.lag()
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~...interfaces.Source`.
 
         :raises SpoolDirectoryError: the directory is not there, or another source reads it.
         """
-        spooler = Spooler(self._options, self._context, outlet, stop)
+        self._spooler = spooler = Spooler(self._options, self._context, outlet, stop)
         try:
             while not stop.is_set():
                 if not spooler.look():
@@ -62,6 +67,7 @@ class Spooler:
     :ivar _unsafe: files that were put whole, by path.
     :ivar _names: of those that were put in part, or whole and not completed.
     :ivar _given: those of them that this run has given.
+    :ivar _behind: those that wait and were not put whole.
     :ivar _told: what is wrong with these paths was said; ``_troubled`` are those of this look.
     """
 
@@ -72,6 +78,7 @@ class Spooler:
         self._rules = Rules(None, options.max_line_bytes, 0.0, 0.0)
         self._seen: dict[Key, _Seen] = {}
         self._unsafe: dict[str, FileReader] = {}
+        self._behind: dict[str, os.stat_result] = {}
         self._told: set[str] = set()
         self._troubled: set[str] = set()
         self._names: dict[Key, FileName] = {}
@@ -83,6 +90,13 @@ class Spooler:
         for reader in self._unsafe.values():
             reader.close()
         self._directory.close()
+
+    def lag(self) -> Lag:
+        """The files that wait, and for how long the oldest one; asked on any thread."""
+        behind = tuple(self._behind.values())
+        oldest = min((status.st_mtime for status in behind), default=None)
+        age = 0.0 if oldest is None else max(0.0, self._context.clock.time() - oldest)
+        return Lag(bytes=sum(status.st_size for status in behind), seconds=age)
 
     def look(self) -> bool:
         """Look into the directory once, and put what is complete; whether there was anything."""
@@ -104,6 +118,7 @@ class Spooler:
         for path, trouble in self._directory.unreadable.items():
             self._tell_once(path, f"cannot be looked at: {trouble.strerror}; it is tried again")
         self._forget_absent(waiting, now)
+        self._behind = {file.path: file.status for file in waiting if file.path not in self._unsafe}
         for file in waiting:
             if self._stop.is_set() or len(self._unsafe) >= _MOST_UNSAFE:
                 break
@@ -151,6 +166,7 @@ class Spooler:
                 self._tell_once(file.path, "it is compressed, and not read")
             elif self._put_all(reader, now):
                 self._unsafe[file.path] = reader
+                self._behind.pop(file.path, None)
         except ContentChangedError:
             self._replaced(reader)
         except UnicodeDecodeError as error:
