@@ -28,6 +28,8 @@ _SHELLS = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 #: Behind a password, which may have any character, the last ``@``; a path made of a URL has one slash only.
 _USERINFO = re.compile(r"(:/+)(?:[^\s/'\"@:]*:\S*|[^\s/'\"]+)@")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+#: Characters of a problem that are shown: a value may be a whole file that got into one.
+_MOST_SHOWN = 2000
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 
 
@@ -115,7 +117,14 @@ class Problem:
     def __str__(self) -> str:
         line = "" if self.line is None else f"line {self.line}"
         name = ".".join(part for part in (self.where, self.key) if part)
-        return ": ".join(part for part in (line, name, self.message) if part)
+        return ": ".join(part for part in (line, name, _shortened(self.message)) if part)
+
+
+def _shortened(message: str) -> str:
+    """As much of it as somebody reads; not before secrets are hidden in it, which would not be found cut."""
+    if len(message) <= _MOST_SHOWN:
+        return message
+    return f"{message[: _MOST_SHOWN // 2]}… ({len(message):,} characters)"
 
 
 class AgentConfigError(ProducerError):

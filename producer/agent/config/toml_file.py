@@ -44,7 +44,7 @@ from . import toml_lines
 from .file_bytes import read_file
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from .references import References
-from .toml_syntax import syntax_problem
+from .toml_syntax import limit_line, syntax_problem
 
 _TABLES = ("agent", "sources", "channels", "sinks", "groups")
 _AGENT = ("name", "state", "monitoring", "stop_timeout", *fields_of(Limits))
@@ -80,7 +80,7 @@ def parse_toml(text: str, origin: str = "configuration") -> AgentConfig:
     except tomllib.TOMLDecodeError as error:
         raise AgentConfigError([syntax_problem(error, text)], origin) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or brackets in brackets
-        raise AgentConfigError([Problem("", "", f"cannot be read: {error}")], origin) from error
+        raise AgentConfigError([Problem("", "", f"cannot be read: {error}", limit_line(text))], origin) from error
     return _Reader(document, toml_lines.lines_of(text), origin).read()
 
 
@@ -192,18 +192,24 @@ class _Reader:
 
         :param own: keys that are not options.
         """
-        kind = table.get("type")
-        if kind is None:
-            self._wrong((*path, "type"), "is missing: what the component is")
         options = {key: value for key, value in table.items() if key != "type" and key not in own}
         lines = {str(key): self._line((*path, key)) for key in ("type", *table)}
         return {
             "name": name,
-            "type": "" if kind is None else self._text((*path, "type"), kind),
+            "type": self._type((*path, "type"), table.get("type")),
             "options": {key: self._resolved((*path, key), value) for key, value in options.items()},
             "lines": {"": self._line(path), **lines},
             "beside": own,
         }
+
+    def _type(self, path: toml_lines.Path, value: Any) -> str:
+        if value is None:
+            self._wrong(path, "is missing: what the component is")
+            return ""
+        name = self._text(path, value)
+        if not name and isinstance(value, str):  # what is no text has been told
+            self._wrong(path, "is empty: what the component is")
+        return name
 
     def _check_tables(self) -> None:
         """One whose name is nearly right is read as what was meant: all else in it is looked at, too."""

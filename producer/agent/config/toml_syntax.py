@@ -10,6 +10,10 @@ from . import toml_lines
 
 _TABLE_TWICE = re.compile(r"cannot declare \((.*?),?\) twice")
 _FLUMES = re.compile(r"^[\w-]+\.(?:sources|channels|sinks|sinkgroups)(?:\.[^\s=:]+)?[ \t]*[=:]", re.MULTILINE)
+#: What takes ``tomllib`` to its limits: brackets in brackets, and numbers of thousands of digits.
+_LIMITS = re.compile(r"""(?:[\[{]\s*(?:[\w"'.-]+\s*=\s*)?){64}|\d{4000}""")
+#: What ``tomllib`` misses at the end of the document, as it says so, and what it is the end of.
+_OPENED = {'expected "\'"': "'", 'expected "\'\'\'"': "'''", "unterminated string": '"""'}
 _KEY = re.compile(r"[ \t]*([\w.\"'-]+)[ \t]*(=|:)")
 
 
@@ -19,8 +23,23 @@ def syntax_problem(error: tomllib.TOMLDecodeError, text: str) -> Problem:
         return Problem("", "", "this looks like a properties file of Flume: give it with --flume", _first_line(text))
     message, _, place = str(error).partition(" (at ")
     words = place.removesuffix(")").replace(",", "").split()  # "line 3 column 5", "end of document"
-    number = int(words[1]) if words[:1] == ["line"] else text.count("\n") + 1
-    return Problem("", "", _in_words(f"{message[:1].lower()}{message[1:]}", text, number), number)
+    message = f"{message[:1].lower()}{message[1:]}"
+    number = int(words[1]) if words[:1] == ["line"] else _line_of_the_end(message, text)
+    return Problem("", "", _in_words(message, text, number), number)
+
+
+def limit_line(text: str) -> int | None:
+    """Where something is too deep, or too long, to be read."""
+    found = _LIMITS.search(text)
+    return None if found is None else text.count("\n", 0, found.start()) + 1
+
+
+def _line_of_the_end(message: str, text: str) -> int:
+    """Where what misses its end begins; else the last line."""
+    quote = _OPENED.get(message, "")
+    is_last = quote != '"""' or text.count(quote) % 2  # else it is one quote, in the last line
+    opened = text.rfind(quote) if is_last else len(text)
+    return text.count("\n", 0, opened) + 1
 
 
 def _first_line(text: str) -> int:
@@ -37,7 +56,7 @@ def _in_words(message: str, text: str, number: int) -> str:
         return _twice([part.strip().strip("'\"") for part in twice[1].split(",")], lines[: number - 1])
     if message == "cannot overwrite a value":
         return f"{key or 'a key'} is there already: a key stands once in a table"
-    if message in ("illegal character '\\n'", "unterminated string"):
+    if message in ("illegal character '\\n'", *_OPENED):
         return "a text has no quote at its end"
     if message.startswith("unescaped '\\'"):
         return f"{message}; in single quotes, such as '\\d+', a backslash is one"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,10 @@ def test_a_misspelt_key_that_is_no_option_is_told_by_its_name(key: str, meant: s
         ("[agent\nname = 1\n", "line 1: this is no TOML: expected ']' at the end of a table declaration"),
         ("[agent]\n[agent]\n", "line 2: [agent] is there already: the first time in line 1"),
         ('name = "', "line 1: a text has no quote at its end"),
+        ("[agent]\nname = 'web\n\n[sinks]\n", "line 2: a text has no quote at its end"),
+        ("[agent]\nname = \'\'\'web\n\n[sinks]\n", "line 2: a text has no quote at its end"),
+        ('[agent]\nname = """web\n\n[sinks]\n', "line 2: a text has no quote at its end"),
+        ('[agent]\nname = """web"""\n\nstate = "', "line 4: a text has no quote at its end"),
     ],
 )
 def test_a_text_that_is_no_toml_is_told_in_words(text: str, told: str) -> None:
@@ -164,11 +169,42 @@ def test_a_text_that_is_no_toml_is_told_in_words(text: str, told: str) -> None:
     assert problems_of(text) == [told]
 
 
-@pytest.mark.parametrize("text", ["[agent]\nstop_timeout = " + "9" * 5000, "a = " + "[" * 100_000])
-def test_a_text_that_takes_the_reader_to_its_limits_is_told(text: str) -> None:
-    """A running agent reads what comes, too: nothing in it is an error that nobody expects."""
-    [problem] = problems_of(text)
-    assert problem.startswith("cannot be read: ")
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 100_000, "{ a = " * 5000])
+def test_a_text_that_takes_the_reader_to_its_limits_is_told(value: str) -> None:
+    """With its line. A running agent reads what comes, too: nothing in it is an error that nobody expects."""
+    [problem] = problems_of(f"[agent]\nstop_timeout = {value}\n[sinks]\n")
+    assert problem.startswith("line 2: cannot be read: ")
+
+
+def test_a_huge_value_is_shown_in_part() -> None:
+    """It may be a whole file that got into the configuration; an agent that runs would write it into its log."""
+    [problem] = problems_of(DRAWN.replace("size = 10", f'size = "{"y" * 70_000}"'))
+    assert problem.startswith("line 10: sources.r1.size: must be a whole number")
+    assert problem.endswith(" characters)")
+    assert len(problem) < 2000
+
+
+@pytest.mark.parametrize("value", ['""', '"${env:EMPTY}"'])
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("sources.r1", "line 8: sources.r1.type"),
+        ("[sources.r1.interceptors", "line 13: sources.r1.interceptors.0.type"),
+        ("sources.r1.selector", "line 20: sources.r1.selector.type"),
+        ("channels.c1", "line 26: channels.c1.type"),
+        ("sinks.k1", "line 33: sinks.k1.type"),
+        ("groups.g1", "line 44: groups.g1.type"),
+    ],
+)
+def test_a_component_whose_type_is_empty_is_refused(
+    table: str, told: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one without a type; a running agent does not end what works for something that cannot be made."""
+    monkeypatch.setenv("EMPTY", "")
+    begin, header, rest = WHOLE.partition(f"[{table}]")
+    assert header
+    wrong = re.sub('type = "[a-z_]+"', f"type = {value}", rest, count=1)
+    assert problems_of(begin + header + wrong) == [f"{told}: is empty: what the component is"]
 
 
 def test_a_channels_options_are_checked_before_it_is_opened() -> None:
