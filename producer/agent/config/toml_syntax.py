@@ -13,7 +13,7 @@ _FLUMES = re.compile(r"^[\w-]+\.(?:sources|channels|sinks|sinkgroups)(?:\.[^\s=:
 #: What takes ``tomllib`` to its limits: brackets in brackets, and numbers of thousands of digits.
 _LIMITS = re.compile(r"""(?:[\[{]\s*(?:[\w"'.-]+\s*=\s*)?){64}|\d{4000}""")
 #: What ``tomllib`` misses at the end of the document, as it says so, and what it is the end of.
-_OPENED = {'expected "\'"': "'", 'expected "\'\'\'"': "'''", "unterminated string": '"""'}
+_OPENED = {'expected "\'"': "'", "expected \"'''\"": "'''", "unterminated string": '"""'}
 _KEY = re.compile(r"[ \t]*([\w.\"'-]+)[ \t]*(=|:)")
 
 

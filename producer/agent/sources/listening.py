@@ -43,6 +43,7 @@ _READ = 1 << 18
 _WAKE = "wake"
 #: What OpenSSL calls a peer's refusal of a certificate.
 _REFUSED = re.compile(r"ALERT.*(CERTIFICATE|UNKNOWN_CA)")
+_NO_CERTIFICATE = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 
 
 _NUMBERS = re.compile(r"[\d.]+")
@@ -223,9 +224,10 @@ class TcpServer:
         thread = threading.Thread(
             target=self._live, args=(connection,), name=f"producer-agent-{self._name}-{address[0]}", daemon=True
         )
-        if not self._enter(connection, thread):
+        if refusal := self._enter(connection, thread):
             self._counters.add(ConnectionRefusedCount=1)
             connection.close()
+            self._tell_refusal(refusal)
             return
         accepted.settimeout(self._options.silence)
         keep_alive(accepted)
@@ -248,22 +250,27 @@ class TcpServer:
             own = len(self._connections)
         if most == resource.RLIM_INFINITY or 2 * left > own:
             return True
-        error = OSError(f"it has {own}, and the process may have {most} files open (ulimit -n), with few left")
-        if (more := self._repeated.due(error)) is not None:
-            _log.warning("source %s: refuses connections: %s%s", self._name, error, more)
+        self._tell_refusal(f"it has {own}, and the process may have {most} files open (ulimit -n), with few left")
         return False
 
-    def _enter(self, connection: Connection, thread: threading.Thread) -> bool:
-        options = self._options
-        of_peer = options.max_connections_per_peer or max(1, options.max_connections // 2)
+    def _tell_refusal(self, why: str) -> None:
+        """Whoever connects sees only that it is closed; one line in ten seconds, whoever they are."""
+        if (more := self._repeated.due(OSError(why))) is not None:
+            _log.warning("source %s: refuses connections: %s%s", self._name, why, more)
+
+    def _enter(self, connection: Connection, thread: threading.Thread) -> str:
+        """Count it in; if there is no room, nothing is done but to say why."""
+        most, peer = self._options.max_connections, connection.peer
+        of_peer = self._options.max_connections_per_peer or max(1, most // 2)
         with self._lock:
-            fits = len(self._connections) < options.max_connections and self._peers[connection.peer] < of_peer
-            if fits:
-                self._connections[connection] = thread
-                self._peers[connection.peer] += 1
-        if fits:
-            self._counters.add(OpenConnectionCount=1)
-        return fits
+            if len(self._connections) >= most:
+                return f"it has {most}, the most that it takes (max_connections)"
+            if self._peers[peer] >= of_peer:
+                return f"it has {of_peer} of {peer}, the most that it takes of one address (max_connections_per_peer)"
+            self._connections[connection] = thread
+            self._peers[peer] += 1
+        self._counters.add(OpenConnectionCount=1)
+        return ""
 
     def _live(self, connection: Connection) -> None:
         try:
@@ -294,9 +301,15 @@ class TcpServer:
             _log.warning("source %s: the connection of %s ends: %s%s", self._name, peer, fault, more)
 
     def _tell_failure(self, peer: str, error: OSError) -> None:
-        """Nobody but us can do anything where it is our certificate that a peer refuses."""
-        refused = isinstance(error, ssl.SSLError) and _REFUSED.search(error.reason or "")
-        if refused and (more := self._refused.due(error)) is not None:
+        """Nobody but us can do anything where it is our certificate that a peer refuses, and few peers are told why we
+        refuse theirs.
+        """
+        reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            self.tell(peer, f"its certificate is refused: {error.verify_message}")
+        elif reason == _NO_CERTIFICATE:
+            self.tell(peer, "it shows no certificate (client_authorities)")
+        elif _REFUSED.search(reason) and (more := self._refused.due(error)) is not None:
             _log.warning("source %s: %s does not take our certificate: %s%s", self._name, peer, error, more)
         else:
             _log.debug("source %s: %s: %s", self._name, peer, error)

@@ -159,7 +159,7 @@ def test_a_misspelt_key_that_is_no_option_is_told_by_its_name(key: str, meant: s
         ("[agent]\n[agent]\n", "line 2: [agent] is there already: the first time in line 1"),
         ('name = "', "line 1: a text has no quote at its end"),
         ("[agent]\nname = 'web\n\n[sinks]\n", "line 2: a text has no quote at its end"),
-        ("[agent]\nname = \'\'\'web\n\n[sinks]\n", "line 2: a text has no quote at its end"),
+        ("[agent]\nname = '''web\n\n[sinks]\n", "line 2: a text has no quote at its end"),
         ('[agent]\nname = """web\n\n[sinks]\n', "line 2: a text has no quote at its end"),
         ('[agent]\nname = """web"""\n\nstate = "', "line 4: a text has no quote at its end"),
     ],

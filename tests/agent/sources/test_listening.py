@@ -62,6 +62,27 @@ def test_a_peer_has_a_line_for_each_of_its_faults(caplog):
     ]
 
 
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"max_connections": 1}, "it has 1, the most that it takes (max_connections)"),
+        (
+            {"max_connections": 2},
+            "it has 1 of 127.0.0.1, the most that it takes of one address (max_connections_per_peer)",
+        ),
+    ],
+)
+def test_who_is_refused_for_a_limit_is_told_with_its_option(limits, why, caplog):
+    """Once, however often it comes again: a peer sees only that it is closed, and knows nothing of our limits."""
+    with serving("netcat", **limits) as served, served.connect():
+        eventually(lambda: _open(served) == 1)
+        for _ in range(3):
+            with served.connect() as refused:
+                assert all_of(refused) == b""
+        eventually(lambda: "refuses" in caplog.text)
+    assert [line for line in caplog.messages if "refuses" in line] == [f"source netcat: refuses connections: {why}"]
+
+
 def test_connections_leave_descriptors_for_others(monkeypatch, caplog):
     """One that would take one of the last is closed at once, and told once; the channels' files and the monitoring need
     some, and connections that are open go on.

@@ -45,6 +45,25 @@ def _is_turned_away(served: Served, context: ssl.SSLContext, data: bytes) -> boo
 
 
 @pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        ("wrong", "its certificate is refused: unable to get local issuer certificate"),
+        (None, "it shows no certificate (client_authorities)"),
+    ],
+)
+def test_whose_certificate_is_refused_is_told(
+    own: str | None, why: str, files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever looks after the source learns why a sender's events do not come; once, however often it tries."""
+    given = {"certificate": str(files / "localhost.pem"), "client_authorities": str(files / "authority.pem")}
+    with serving("syslog_tcp", **given) as served:
+        for _ in range(2):
+            assert _is_turned_away(served, _context(files, own), _LINE)
+        eventually(lambda: caplog.messages, "a line of it")
+    assert caplog.messages == [f"source syslog_tcp: the connection of 127.0.0.1 ends: {why}"]
+
+
+@pytest.mark.parametrize(
     ("kind", "data", "options"),
     [("syslog_tcp", _LINE, {}), ("forward", _MESSAGE, {"field": "message"})],
     ids=["syslog", "forward"],
