@@ -274,25 +274,37 @@ def test_what_posts_events_goes_on_with_renewed_files(
 
 
 @pytest.mark.usefixtures("_looks_at_once")
-def test_what_posts_events_says_once_that_its_new_files_cannot_be_used(
-    files: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("kind", ["http", "otlp"])
+@pytest.mark.parametrize("wrong", ["key", "certificate", "authorities"])
+def test_what_posts_events_goes_on_with_the_files_that_it_has_while_the_new_ones_are_wrong(
+    kind: str, wrong: str, files: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They are not said to be in use; the next ones are looked at."""
+    """As between the writing of a certificate and of its key: new connections, too; that is said once."""
     _place(files, "own", ".pem", ".key")
-    given = {"certificate": str(files / "used.pem"), "key": str(files / "used.key")}
-    sink = made("sinks", "http", endpoint="https://localhost:9/", **given)
-    _place(files, "other", ".key")
-    for _ in range(3):
-        with pytest.raises(SinkError):
+    shutil.copy(files / "authority.pem", files / "trusted.pem")
+    own = {"certificate": str(files / "used.pem"), "key": str(files / "used.key")}
+    places = {"key": "used.key", "certificate": "used.pem", "authorities": "trusted.pem"}
+    form = {"format": "lines"} if kind == "http" else {}
+    trusted, of_server = str(files / "trusted.pem"), {"client_authorities": str(files / "authority.pem"), **form}
+    given = {"certificate": str(files / "own.pem"), "key": str(files / "own.key")}
+    with serving(kind, **of_server, **given) as served:
+        address = f"https://localhost:{served.address[1]}/"
+        sink = made("sinks", kind, endpoint=address, authorities=trusted, **own)
+        shutil.copy(files / {"key": "other.key"}.get(wrong, "broken.pem"), files / places[wrong])
+        for _ in range(3):
             sink.write([lines("a")])
-    said = "sink http cannot connect with its new files: key: is not that of the certificate"
-    assert [said in message for message in caplog.messages].count(True) == 1
-    assert "uses the new" not in caplog.text
-    _place(files, "other", ".pem")
-    with pytest.raises(SinkError):
+            for connection in list(served.source.server._connections):  # the next one is a new one
+                connection.interrupt()
+            eventually(lambda: not served.source.server._connections)
+        assert served.outlet.bodies == [b"a"] * 3
+        assert caplog.text.count(f"sink {kind} goes on with the certificate that it has: {wrong}: ") == 1
+        assert "uses the new" not in caplog.text
+        shutil.copy(
+            files / {"key": "own.key", "certificate": "own.pem"}.get(wrong, "authority.pem"), files / places[wrong]
+        )
         sink.write([lines("a")])
-    sink.close()
-    assert "sink http uses the new " in caplog.text
+        sink.close()
+    assert f"sink {kind} uses the new " in caplog.text
 
 
 def test_a_certificate_that_peers_refuse_is_told_by_the_source(files: Path, caplog: pytest.LogCaptureFixture) -> None:

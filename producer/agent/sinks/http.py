@@ -19,16 +19,19 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from urllib3.util.ssl_ import create_urllib3_context
+
 from ...clock import Deadline
 from ...config import HttpConfig
 from ...errors import AttemptError, ConfigError
 from ...loggers import get_logger
-from ...sinks.http.authorities import check_authorities
+from ...sinks.http.authorities import file_of_authorities, trust_authorities
 from ...sinks.http.failures import elsewhere, error_of_proxy
 from ...sinks.http.proxies import through
 from ...sinks.http.transport import Answer, Transport
@@ -38,7 +41,7 @@ from ..interfaces import Context, RefusedError, SinkError
 from ..options import missing_file, option
 from ..protocols.batches import CONTENT_TYPE
 from ..protocols.proxies import PROXY, proxies_of
-from ..tls_files import WatchedFiles, load_own, out_of_time, tell_own
+from ..tls_files import RenewedTls, load_authorities, load_own, out_of_time
 from .http_parts import BatchesForm, Encoded, Form, Part, Progress, TextForm, halves, requests_of
 
 _log = get_logger("producer.agent.sink")
@@ -134,9 +137,11 @@ class HttpSink:
             ca_bundle=options.authorities,
             proxies=proxies_of(options.proxy),
         )
-        check_authorities(config, self._base)
         own = (str(options.certificate), str(options.key or options.certificate)) if options.certificate else None
-        self._transport = Transport(config, 1, context.clock, f"producer-agent-{context.name}", own)
+        files = (options.certificate, options.key), file_of_authorities(config)
+        self._tls = RenewedTls(partial(_tls, options, config), *files, f"sink {context.name}", context)
+        name = f"producer-agent-{context.name}"
+        self._transport = Transport(config, 1, context.clock, name, own, tls=self._tls.context)
         self._proxies = self._transport.proxies_for(self._base)
         self._headers = _headers(options, parts.netloc, config.user_agent)
         self._not_before = context.clock.monotonic()
@@ -148,16 +153,11 @@ class HttpSink:
         self._progress: dict[int, Progress] = {}
         self._refusal, self._refused_by = "", 0
         self._ends = False
-        self._context, self._who = context, f"sink {context.name}"
-        authorities = Path(options.authorities) if options.authorities else None
-        self._files = WatchedFiles((options.certificate, options.key, authorities), context.clock)
-        tell_own(context, self._who, options.certificate, options.key)
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
         self._check_pause()
-        if self._files.changed():
-            self._look_at_files()
+        self._tls.context()  # what is wrong with new files is told before a connection needs them
         given = [Encoded(batch, self._form, self._progress_of(batch)) for batch in batches]
         progress = {one.batch.sequence: one.progress for one in given if one.batch.sequence is not None}
         self._progress = progress or self._progress  # those without numbers come between two deliveries
@@ -181,16 +181,6 @@ class HttpSink:
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
         self._transport.close()
-
-    def _look_at_files(self) -> None:
-        """Each connection reads them: the next one has the new ones, and fails if they cannot be used."""
-        own = self._options.certificate, self._options.key
-        for error in unusable_certificates(self._options):
-            if self._files.is_news:
-                _log.error("%s cannot connect with its new files: %s", self._who, error)
-            return
-        self._files.take_up(self._who)
-        tell_own(self._context, self._who, *own)
 
     def _check_pause(self) -> None:
         """
@@ -332,6 +322,25 @@ def unusable_certificates(options: Any) -> Iterator[ConfigError]:
             load_own(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), options.certificate, options.key)
     except ConfigError as error:
         yield error
+
+
+def _tls(options: HttpSink.Options, config: HttpConfig) -> ssl.SSLContext | None:
+    """For connections to a server, as urllib3 would make it of the files; None without TLS.
+
+    :raises ConfigError: the files cannot be used.
+    """
+    if not options.endpoint.lower().startswith("https:"):
+        return None
+    context = create_urllib3_context()
+    if not options.verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    elif options.authorities is not None:
+        load_authorities(context, "authorities", Path(options.authorities))
+    else:
+        trust_authorities(context, config)
+    if options.certificate is not None:
+        load_own(context, options.certificate, options.key)
+    return context
 
 
 def _check_status(status: str) -> None:

@@ -6,6 +6,8 @@ import os
 import ssl
 from pathlib import Path
 
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+
 from ...config import HttpConfig
 from ...errors import ConfigError
 
@@ -26,17 +28,38 @@ def check_authorities(config: HttpConfig, base_url: str | None = None) -> None:
     :param base_url: where requests go: the environment, which many programs share, counts only for https.
     :raises ConfigError: they cannot be read, or hold no certificate.
     """
-    bundle = authorities_of(config)
-    of_environment = config.ca_bundle is None
-    if isinstance(bundle, bool) or (of_environment and not (base_url or "").lower().startswith("https:")):
+    if isinstance(authorities_of(config), bool) or (config.ca_bundle is None and not _is_secure(base_url)):
         return
-    place = {"capath" if Path(bundle).is_dir() else "cafile": bundle}
+    trust_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), config)
+
+
+def trust_authorities(context: ssl.SSLContext, config: HttpConfig) -> None:
+    """Have a context trust them.
+
+    :raises ConfigError: they cannot be read, or hold no certificate.
+    """
+    bundle = file_of_authorities(config)
+    if bundle is None:
+        return
+    place = {"capath" if bundle.is_dir() else "cafile": str(bundle)}
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(**place)
+        context.load_verify_locations(**place)
     except OSError as error:  # those of ssl, too
-        whose = f"{_variable()} of the environment" if of_environment else "http.ca_bundle"
+        whose = f"{_variable()} of the environment" if config.ca_bundle is None else "http.ca_bundle"
         rule = f"must be a PEM file of certificate authorities, or a folder of them ({_why(error)})"
-        raise ConfigError(whose, rule, bundle) from error
+        raise ConfigError(whose, rule, str(bundle)) from error
+
+
+def file_of_authorities(config: HttpConfig) -> Path | None:
+    """The file, or folder, that is trusted; None to trust everybody."""
+    bundle = authorities_of(config)
+    if isinstance(bundle, bool):
+        return Path(DEFAULT_CA_BUNDLE_PATH) if bundle else None
+    return Path(bundle)
+
+
+def _is_secure(base_url: str | None) -> bool:
+    return (base_url or "").lower().startswith("https:")
 
 
 def _variable() -> str | None:

@@ -10,7 +10,8 @@ An attempt ends within its limit (``http.attempt_timeout_ms``) from its first st
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
+import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -103,6 +104,8 @@ class Transport:
     :param pool_size: connections kept open for each host.
     :param name: prefix of the name of its thread.
     :param certificate: PEM files of who we are and of its key, for servers that ask.
+    :param tls: gives the context of each new connection, in place of the files, which may be wrong by then; None for
+        the files. What is said to a proxy over TLS is of the files.
     :param most: bytes of an answer that are read.
     :param tells: whether the silence of a destination is told of that has never answered.
     """
@@ -115,10 +118,11 @@ class Transport:
         name: str,
         certificate: tuple[str, str] | None = None,
         *,
+        tls: Callable[[], ssl.SSLContext | None] | None = None,
         most: int = MOST_OF_AN_ANSWER,
         tells: bool = True,
     ) -> None:
-        self._certificate, self._most_bytes, self._tells = certificate, most, tells
+        self._certificate, self._tls, self._most_bytes, self._tells = certificate, tls, most, tells
         self._adapter = FollowedAdapter(pool_connections=_POOLS, pool_maxsize=pool_size, max_retries=0)
         self._connect_timeout, self._read_timeout = config.connect_timeout_ms / 1000, config.read_timeout_ms / 1000
         self._most = (config.attempt_timeout_ms or config.connect_timeout_ms + config.read_timeout_ms) / 1000
@@ -236,6 +240,8 @@ class Transport:
 
     def _connect(self, route: _Route, connection: Any) -> None:
         connection.timeout = self._connect_timeout
+        if self._tls is not None and (route.pool.proxy is None or route.pool.proxy.scheme != "https"):
+            _use(connection, self._tls())
         try:
             if route.tunnel:
                 route.pool._prepare_proxy(connection)
@@ -253,6 +259,12 @@ class Transport:
         for _, route in list(self._routes.values()):  # the manager of urllib3 2 only forgets its pools
             route.pool.close()
         self._watchdog.close()
+
+
+def _use(connection: Any, context: ssl.SSLContext | None) -> None:
+    if context is not None:
+        connection.ssl_context = context
+        connection.ca_certs = connection.ca_cert_dir = connection.cert_file = connection.key_file = None
 
 
 def head_of(headers: Mapping[str, str]) -> bytes:
