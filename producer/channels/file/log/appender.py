@@ -309,5 +309,12 @@ def io_error(name: str, what: str, error: BaseException) -> ChannelIOError:
     return ChannelIOError(name, message, number)
 
 
+def start_error(name: str, error: OSError) -> ChannelIOError:
+    """What to tell the one whose channel does not open, since its log cannot go on."""
+    advice = "free some space on its disk" if _is_full(error) else "look at its disk"
+    message = f"a segment cannot be begun: {error}. What it holds is not touched; {advice}, then open it again"
+    return ChannelIOError(name, message, error.errno or errno.EIO)
+
+
 def _is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

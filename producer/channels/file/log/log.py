@@ -33,7 +33,7 @@ from ..store.disk import Disk
 from ..store.segment import Segment, SegmentWriter
 from ..store.segments import Segments
 from ..store.space import Space
-from .appender import Appender, io_error
+from .appender import Appender, start_error
 from .run import Mark, Place, Position, Run, decode_runs
 
 _log = get_logger("producer.channel")
@@ -155,7 +155,7 @@ class Log:
             try:
                 self._end.begin(self.synced_transaction, essential=True)
             except OSError as error:
-                raise io_error(self._name, "a segment cannot be begun", error) from error
+                raise start_error(self._name, error) from error
 
     def commit(self, run: Run) -> None:
         """Bring a transaction into the log, and to the disk if the policy is to wait for that.

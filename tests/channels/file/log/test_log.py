@@ -361,6 +361,23 @@ def test_on_a_full_disk_takes_go_on_from_the_reserve_until_the_channel_is_empty(
     assert contents(disk) == ["yes"]
 
 
+def test_a_channel_that_cannot_open_on_a_full_disk_says_what_to_do() -> None:
+    """Its reserve is gone, and not a byte is left: it holds what it held, and opens once there is room."""
+    disk = SimFS()
+    channel = open_channel(disk, fsync="os", reserve=0)
+    put(channel, "a")
+    channel.close()
+    disk.capacity = disk.used
+    told = (
+        "a segment cannot be begun: .*No space left.* What it holds is not touched; free some space on its disk, then"
+    )
+    with pytest.raises(ChannelIOError, match=told) as caught:
+        open_channel(disk, reserve=0)
+    assert caught.value.errno == errno.ENOSPC
+    disk.capacity = None
+    assert contents(disk) == ["a"]
+
+
 def test_a_disk_that_fills_during_a_put_leaves_nothing_of_it() -> None:
     """No room within the record itself: an error, the segment as before, the same transaction may commit later."""
     disk = SimFS()
