@@ -183,6 +183,25 @@ def test_zip_has_bytecode_of_what_workers_import(tmp_path: Path) -> None:
     assert (compiled > 10, kept) == (True, 0)
 
 
+def test_pages_are_shown_from_a_zip_file_too(tmp_path: Path) -> None:
+    """Those of the agent's monitoring and of the console stand beside their code, wherever that is."""
+    shutil.copy(session.package_zip(), tmp_path / "producer.zip")
+    program = """if True:
+        import sys
+        sys.path.insert(0, "./producer.zip")
+        from producer.agent.monitoring.page import page
+        from producer.server.console.page import SCRIPTS, file
+        print(page({"agent": "a", "sources": [], "channels": [], "sinks": []}, "x")[:15])
+        for name in ("console.html", *SCRIPTS):
+            file(name, "text/html")
+        print(sys.modules["producer"].__file__)
+    """
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:1] == ["<!DOCTYPE html>"]
+    assert "producer.zip" in done.stdout
+
+
 def test_executors_import_the_package_from_the_zip_of_their_folder(tmp_path: Path) -> None:
     """An executor of a cluster finds the zip by a relative path; all that tasks unpickle is imported from it."""
     shutil.copy(session.package_zip(), tmp_path / "producer.zip")

@@ -8,10 +8,8 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
-
-_TEMPLATE = Path(__file__).with_name("page.html")
 
 
 def page(figures: Mapping[str, Any], nonce: str) -> str:
@@ -35,7 +33,7 @@ def page(figures: Mapping[str, Any], nonce: str) -> str:
         # In a script only "<" could end it.
         "FIGURES": json.dumps(figures).replace("<", "\\u003c"),
     }
-    text = _TEMPLATE.read_text(encoding="utf-8")
+    text = files(__package__).joinpath("page.html").read_text(encoding="utf-8")  # it may be in a zip file
     for name, value in values.items():
         text = text.replace(f"@{name}@", value)
     return text

@@ -5,7 +5,7 @@ They are for everybody, since they tell nothing: where the console wants a key, 
 
 from __future__ import annotations
 
-from pathlib import Path
+from importlib.resources import files
 
 from ..messages import Answer
 from ..service import Service
@@ -25,7 +25,7 @@ def file(name: str, kind: str) -> PlainHandler:
 
     :param kind: its media type.
     """
-    content = Path(__file__).with_name(name).read_bytes()
+    content = files(__package__).joinpath(name).read_bytes()  # it may be in a zip file
     headers = {
         "Content-Type": f"{kind}; charset=utf-8",
         "Content-Security-Policy": _POLICY,
