@@ -36,6 +36,7 @@ from .health import FORGOTTEN, Health
 from .interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Stop, give_up
 from .limits import Memory, Pace
 from .members import Members, joint_end
+from .options import Problem
 from .positions import Positions
 from .reloads import Reloads
 from .routing import SourceOutlet
@@ -312,7 +313,8 @@ class Agent:
         for key in ("name", "state"):
             old, new = getattr(self.config, key), getattr(config, key)
             if old != new:
-                raise ReloadError(f"agent.{key} was {str(old)!r} at the start, and is {str(new)!r} now: start again")
+                message = f"was {str(old)!r} at the start, and is {str(new)!r} now: start again"
+                raise ReloadError(str(Problem("agent", key, message, config.lines.get(key))))
 
     # -- components
 
