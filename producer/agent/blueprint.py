@@ -165,7 +165,7 @@ class _Drawer:
                 self._wrong(group, where, "sinks", f"there is no sink {name!r}{nearest(name, sinks)}")
             elif grouped.setdefault(name, group.name) != group.name:
                 self._wrong(group, where, "sinks", f"sink {name!r} is in group {grouped[name]!r} too")
-        channels = list(dict.fromkeys(sinks[name].channel for name in known))
+        channels = list(dict.fromkeys(channel for name in known if (channel := sinks[name].channel)))
         if len(channels) > 1:
             self._wrong(
                 group, where, "sinks", f"the sinks of a group share a channel; these have {', '.join(channels)}"

@@ -176,6 +176,12 @@ def test_a_text_that_takes_the_reader_to_its_limits_is_told(value: str) -> None:
     assert problem.startswith("line 2: cannot be read: ")
 
 
+def test_a_sink_of_a_group_without_a_channel_is_told_once() -> None:
+    """What is missing is no other channel than those of the others."""
+    text = DRAWN.replace('[sinks.k2]\ntype = "null"\nchannel = "c1"', '[sinks.k2]\ntype = "null"')
+    assert problems_of(text) == ["line 29: sinks.k2.channel: is missing: the channel that the sink takes from"]
+
+
 def test_a_huge_value_is_shown_in_part() -> None:
     """It may be a whole file that got into the configuration; an agent that runs would write it into its log."""
     [problem] = problems_of(DRAWN.replace("size = 10", f'size = "{"y" * 70_000}"'))
