@@ -23,7 +23,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from urllib3.util.ssl_ import create_urllib3_context
 
@@ -61,6 +61,8 @@ _CONTENT_TYPES = {
 #: Events of a request of batches: they are cut only where they have too many bytes.
 _MOST_EVENTS = 1_000_000
 _SHOWN = 200
+#: Characters: in what is shorter nothing would be left of a message.
+_LEAST_SECRET = 4
 
 
 class HttpSink:
@@ -144,6 +146,7 @@ class HttpSink:
         self._transport = Transport(config, 1, context.clock, name, own, tls=self._tls.context)
         self._proxies = self._transport.proxies_for(self._base)
         self._headers = _headers(options, parts.netloc, config.user_agent)
+        self._secrets = sorted(_secrets(options, self._headers, self._proxies), key=len, reverse=True)
         self._not_before = context.clock.monotonic()
         self._form = form or (BatchesForm() if options.format == "batches" else TextForm(options.format))
         self._most_of_a_request = 1 if options.format == "event" else options.batch_size
@@ -268,7 +271,10 @@ class HttpSink:
         way, status = through(self._base, self._proxies), answer.status
         if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             return f"{self._url}: {error_of_proxy(way)}"
-        body = answer.body[:_SHOWN].decode(errors="replace")
+        body = answer.body.decode(errors="replace")
+        for secret in self._secrets:
+            body = body.replace(secret, "***")
+        body = body[:_SHOWN]
         return f"{self._url}{way} answered {status}{elsewhere(status, headers)}: {body!r}"
 
     def _pause(self, retry_after: str | None) -> float:
@@ -350,6 +356,16 @@ def _check_status(status: str) -> None:
 
 def _rule(rules: Mapping[str, bool], status: int) -> bool | None:
     return rules.get(str(status), rules.get(f"{status // 100}XX"))
+
+
+def _secrets(options: HttpSink.Options, headers: Mapping[str, str], proxies: Mapping[str, str]) -> set[str]:
+    """What an answer may tell of a request: some pages of errors show all that came."""
+    ways = [urlsplit(url) for url in proxies.values()]
+    pairs = [f"{unquote(way.username)}:{unquote(way.password)}" for way in ways if way.username and way.password]
+    found = {options.password, options.token, *options.headers.values(), urlsplit(options.endpoint).query}
+    found |= {headers.get("Authorization", "").removeprefix("Basic "), *(way.password for way in ways)}
+    found |= {text for pair in pairs for text in (pair.partition(":")[2], b64encode(pair.encode()).decode())}
+    return {secret for secret in found if secret and len(secret) >= _LEAST_SECRET}
 
 
 def _headers(options: HttpSink.Options, host: str, agent: str) -> dict[str, str]:

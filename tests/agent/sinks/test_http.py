@@ -7,6 +7,7 @@ import json
 import socket
 import struct
 import threading
+from base64 import b64encode
 from collections import deque
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +30,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers, self.requests, self.refuses = deque(), [], lambda _body: None
+        self.shows = False  # what came, in pages of errors
         self.url = f"http://127.0.0.1:{self.server_address[1]}/in?a=b"
 
 
@@ -40,7 +42,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.requests.append((self.path, dict(self.headers), body))
         status, headers = self.server.answers.popleft() if self.server.answers else (200, {})
         status = self.server.refuses(body) or status
-        said = b"a reason" if status >= 400 else b""
+        shown = "\r\n".join([self.path, *map(": ".join, self.headers.items())]).encode()
+        said = (shown if self.server.shows else b"a reason") if status >= 400 else b""
         self.send_response(status)
         for name, value in ({"Content-Length": str(len(said))} | headers).items():
             self.send_header(name, value)
@@ -169,6 +172,26 @@ def test_a_redirect_is_told_with_where_it_leads(server, sink_for):
     server.answers.append((301, {"Location": "https://far.test/in?key=hidden"}))
     with pytest.raises(SinkError, match=r"answered 301, which sends elsewhere, to 'https://far\.test/in': ''"):
         sink.write([lines("a")])
+
+
+@pytest.mark.parametrize(
+    "options", [{"token": "t0psecret"}, {"user": "me", "password": "t0psecret"}, {"headers": {"X-Key": "t0psecret"}}]
+)
+@pytest.mark.parametrize("proxy", [False, True])
+def test_a_page_that_shows_the_request_tells_no_secret(server, sink_for, options, proxy):
+    """As servers and proxies do that somebody has left in debugging: what else they say is told."""
+    place = server.url.partition("//")[2].partition("/")[0]
+    way = {"proxy": f"http://you:als0secret@{place}"} if proxy else {}
+    far = f"http://{'far.test' if proxy else place}/in?key=keysecret"
+    sink = sink_for(endpoint=far, **options, **way)
+    server.shows = True
+    server.answers.append((502, {}))
+    with pytest.raises(SinkError, match=r"answered 502: .*/in.*Host: ") as raised:
+        sink.write([lines("a")])
+    sent = b" ".join(f"{path} {headers}".encode() for path, headers, _ in server.requests)
+    assert b"keysecret" in sent
+    coded = [b64encode(pair).decode() for pair in (b"me:t0psecret", b"you:als0secret")]
+    assert not [secret for secret in ("t0psecret", "als0secret", "keysecret", *coded) if secret in str(raised.value)]
 
 
 def test_without_backoff_the_next_try_is_at_once(server, sink_for):
