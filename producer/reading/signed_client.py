@@ -27,7 +27,7 @@ from ..credentials import Credentials
 from ..errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
 from ..pipeline.sending.retry_rules import wait_backoff
 from ..sinks.http.authorities import check_authorities
-from ..sinks.http.failures import CERTIFICATE, PLAIN_HTTP, PROXY_AUTHENTICATION
+from ..sinks.http.failures import CERTIFICATE, PLAIN_HTTP, PROXY_AUTHENTICATION, page_of
 from ..sinks.http.proxies import through
 from ..sinks.http.transport import Answer, Transport
 from ..sinks.http.transport import Target as HttpTarget
@@ -276,7 +276,7 @@ def _offset(date: str | None, now: float) -> float | None:
 
 def _senseless(answer: Answer, error: Exception) -> ServerError:
     """Status 200 with something that no LogHub says, such as the page of a portal, or half an answer."""
-    begins = answer.body[:_SHOWN].decode("utf-8", "backslashreplace")
+    begins = page_of(answer.body, _SHOWN)
     message = f"an answer that is none of LogHub's: {begins!r} ({type(error).__name__}: {error})"
     return ServerError(BAD_RESPONSE, message, http_status=answer.status, request_id=answer.request_id)
 

@@ -32,7 +32,7 @@ from ...config import HttpConfig
 from ...errors import AttemptError, ConfigError
 from ...loggers import get_logger
 from ...sinks.http.authorities import file_of_authorities, trust_authorities
-from ...sinks.http.failures import elsewhere, error_of_proxy
+from ...sinks.http.failures import elsewhere, error_of_proxy, page_of
 from ...sinks.http.proxies import through
 from ...sinks.http.transport import Answer, Transport
 from ..aside import ASIDE_BYTES
@@ -60,7 +60,8 @@ _CONTENT_TYPES = {
 }
 #: Events of a request of batches: they are cut only where they have too many bytes.
 _MOST_EVENTS = 1_000_000
-_SHOWN = 200
+#: Characters of an answer: those that are looked at, and those of a message.
+_PAGE, _SHOWN = 4096, 200
 #: Characters: in what is shorter nothing would be left of a message.
 _LEAST_SECRET = 4
 
@@ -271,7 +272,7 @@ class HttpSink:
         way, status = through(self._base, self._proxies), answer.status
         if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             return f"{self._url}: {error_of_proxy(way)}"
-        body = answer.body.decode(errors="replace")
+        body = page_of(answer.body, _PAGE)
         for secret in self._secrets:
             body = body.replace(secret, "***")
         body = body[:_SHOWN]

@@ -55,6 +55,11 @@ _NO_TUNNEL = f"Tunnel connection failed: {http.client.PROXY_AUTHENTICATION_REQUI
 
 # Characters of a URL.
 _SHOWN = 200
+#: In a page that shows what came, as a header, in JSON, or in a table: what signs, and what a proxy wants.
+_CREDENTIALS = re.compile(
+    r"""((?:authorization|x-acs-security-token)(?:["']?\s*[:=]\s*["']?|["']?\s*(?:<[^<>]*>\s*)+))[^\r\n"'<>]+""",
+    re.IGNORECASE,
+)
 # Of what an exception says, which may be a whole line of an answer: results live as long as their batches.
 _MOST_WORDS = 1024
 # Characters of a server's id of a request: it is kept with each attempt.
@@ -75,6 +80,14 @@ def error_of_proxy(way: str) -> MisconfiguredError:
     advice = "write them into its URL, http://user:password@host:port"
     words = f"HTTP {status:d}{way}: the proxy takes no request without a user and password that it knows; {advice}"
     return MisconfiguredError(PROXY_AUTHENTICATION, words, http_status=status)
+
+
+def page_of(body: bytes, most: int) -> str:
+    """How a page begins that is no answer as it should be, without the credentials of the request that it may show.
+
+    :param most: characters.
+    """
+    return _CREDENTIALS.sub(r"\1***", body[: 8 * most].decode("utf-8", "backslashreplace"))[:most]
 
 
 def elsewhere(status: int, headers: Mapping[str, str]) -> str:

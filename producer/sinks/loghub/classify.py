@@ -22,7 +22,7 @@ from ...errors import (
     UnauthorizedError,
 )
 from ...path_text import one_line
-from ..http.failures import elsewhere, error_of_proxy
+from ..http.failures import elsewhere, error_of_proxy, page_of
 from ..http.transport import Answer
 
 _BY_CODE: dict[str, type[AttemptError]] = {
@@ -68,7 +68,7 @@ _BY_STATUS: dict[int, type[AttemptError]] = {
 
 # What is kept of each attempt, characters: results live as long as their batches.
 _MAX_CODE, _MAX_MESSAGE = 128, 1024
-# Of what no LogHub says, bytes.
+# Of what no LogHub says, characters.
 _SHOWN = 200
 
 #: The code of an answer that is no LogHub error: no JSON, or not the JSON of an error.
@@ -127,7 +127,7 @@ def _parse(answer: Answer, headers: Mapping[str, str], way: str) -> tuple[str, s
         code, message = str(data["errorCode"])[:_MAX_CODE], str(data.get("errorMessage", ""))[:_MAX_MESSAGE]
         return one_line(code)[:_MAX_CODE], one_line(message)[:_MAX_MESSAGE]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        start = answer.body[:_SHOWN].decode("utf-8", "backslashreplace")
+        start = page_of(answer.body, _SHOWN)
         lacking = "x-log-requestid, which is in every answer of LogHub" if answer.status == 200 else "a LogHub error"
         moved = elsewhere(answer.status, headers)
         return BAD_RESPONSE, f"HTTP {answer.status} without {lacking}{way}{moved}: {start!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import threading
 from collections.abc import Iterator
@@ -75,6 +76,31 @@ def test_an_error_behind_a_proxy_names_it(answer: str, scheme: str) -> None:
 def _open_and_talk_on(connection: socket.socket, stop: threading.Event) -> None:
     hostile.open_no_tunnel(connection, stop)
     hostile.speak_no_tls(connection, stop)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "{name}: {value}\r\n",
+        '{{"{name}": "{value}"}}',
+        "<table><tr><td>{name}</td>\n <td class='x'>{value}</td></tr></table>",
+    ],
+)
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request", "403 Forbidden", "502 Bad Gateway"])
+def test_a_page_that_shows_the_request_tells_no_credentials(status: str, page: str) -> None:
+    """As a proxy does that somebody has left in debugging: its page is in the error, which goes into logs."""
+    coded = base64.b64encode(b"me:hidden").decode()
+    sent = {"Proxy-Authorization": f"Basic {coded}", "x-acs-security-token": "STS.token", "authorization": "LOG a:sign"}
+    shown = "Sorry. " + "".join(page.format(name=name, value=value) for name, value in sent.items())
+    answer = f"HTTP/1.1 {status}\r\nContent-Length: {len(shown)}\r\n\r\n{shown}".encode()
+    with _proxy(answer) as port:
+        target = {"endpoint": "http://far.test", "access_key_id": "a", "access_key_secret": "s"}
+        project = ProjectConfig("p", security_token="STS.token", **target)
+        config = ProducerConfig(retries=0, http=HttpConfig(proxies={"http": f"http://me:hidden@127.0.0.1:{port}"}))
+        with Producer(project, config=config) as producer:
+            error = producer.send("p", "l", {"a": "b"}, urgent=True).exception(timeout=20)
+    assert "Sorry. " in str(error)
+    assert not [secret for secret in (coded, "STS.token", "LOG a:sign") if secret in str(error)]
 
 
 def test_what_is_no_tls_within_a_tunnel_may_be_the_proxys() -> None:
