@@ -176,5 +176,5 @@ class ScriptedSink(RecordingSink):
             step = self.script.popleft() if self.script else None
         error = step(delivery) if callable(step) else step
         if error is not None:
-            raise error
+            raise error.with_traceback(None)  # of an earlier attempt, whose frames keep all that they saw
         return super().write(delivery)

@@ -18,7 +18,10 @@ from producer import loggers
 from .support.measurement import paused_coverage
 
 # With all lower bounds (`make test-lowest`) there is no Spark.
-pytest_plugins = ["tests.support.skips", *(["tests.support.spark_session"] if find_spec("pyspark") else [])]
+pytest_plugins = [
+    *("tests.support.lasting", "tests.support.skips"),
+    *(["tests.support.spark_session"] if find_spec("pyspark") else []),
+]
 
 _TESTS = Path(__file__).parent
 

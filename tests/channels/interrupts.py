@@ -124,11 +124,7 @@ def interrupted_everywhere(
     :returns: how many there were.
     """
     gc.collect()
-    gc.freeze()  # to look for garbage is quick then
-    try:
-        places = _interrupted_everywhere(scenario, anywhere, handler, beside)
-    finally:
-        gc.unfreeze()
+    places = _interrupted_everywhere(scenario, anywhere, handler, beside)
     assert places > at_least, f"only {places} places"
     return places
 

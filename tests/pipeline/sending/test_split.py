@@ -43,7 +43,7 @@ class LimitedSink(ScriptedSink):
         if len(records) > self.most:
             with self._lock:
                 self.attempts.append(delivery)
-            raise TOO_LARGE
+            raise TOO_LARGE.with_traceback(None)
         if any(b"refuse" in one for one in records):
             raise RejectedError("ParameterInvalid", "refused")
         return super().write(delivery)
@@ -174,7 +174,7 @@ def test_a_log_that_is_too_large_on_its_own_fails_in_its_own_name() -> None:
 
     def write(delivery: Delivery) -> object:
         if b"giant" in delivery.payload.body:
-            raise TOO_LARGE
+            raise TOO_LARGE.with_traceback(None)
         return RecordingSink.write(sink, delivery)
 
     sink.write = write  # type: ignore[method-assign,assignment]
@@ -288,3 +288,14 @@ def test_a_fork_right_after_a_batch_was_cut_leaves_nobody_waiting_in_the_child(
     pipeline.io_pool.run_next()
     errors = [future.exception(5) for future in futures]
     assert [error.result.error_code for error in errors] == 2 * ["ForkedAway"]  # type: ignore[union-attr]
+
+
+def test_an_error_that_a_script_repeats_keeps_no_attempt_alive() -> None:
+    """Its traceback begins anew each time: with it lived every frame of every attempt, and what that held."""
+    sink = ScriptedSink([TOO_LARGE] * 3)
+    frames = set()
+    for _ in range(3):
+        with pytest.raises(BodyTooLargeError) as raised:
+            sink.write(Delivery(KEY, None, sink.encode(KEY, None, [record()])))
+        frames.add(len(raised.traceback))
+    assert frames == {2}
