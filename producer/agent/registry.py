@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -216,6 +217,7 @@ def class_of(kind: str, name: str) -> Any:
     if found is not None:
         module, attribute = found
         return getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
+    _installed.cache_clear()  # its package may be new
     plugins = plugged_in(kind)
     if name in plugins:
         try:
@@ -231,5 +233,12 @@ def class_of(kind: str, name: str) -> Any:
 
 
 def plugged_in(kind: str) -> dict[str, EntryPoint]:
-    """The types of a kind that packages add."""
-    return {point.name: point for point in entry_points(group=f"{_GROUP}.{kind}")}
+    """The types of a kind that packages add, as of when a type was last looked for among them."""
+    return _installed().get(kind, {})
+
+
+@cache
+def _installed() -> dict[str, dict[str, EntryPoint]]:
+    """By kind; the metadata of each installed package are read for it, some hundred files."""
+    points = entry_points()
+    return {kind: {point.name: point for point in points.select(group=f"{_GROUP}.{kind}")} for kind in BUILT_IN}

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -118,7 +119,6 @@ class KeepSink:
 
 @dataclass
 class _Point:
-    name: str
     kind: Any
 
     def load(self) -> Any:
@@ -127,8 +127,8 @@ class _Point:
 
 def plug_in(monkeypatch: pytest.MonkeyPatch, *hubs: str) -> tuple[Hub, ...]:
     """Have the types ``feed`` and ``keep``, as a package's entry points; the hubs of these names, new."""
-    points = {"sources": [_Point("feed", FeedSource)], "sinks": [_Point("keep", KeepSink)]}
-    monkeypatch.setattr(registry, "entry_points", lambda group: points.get(group.rpartition(".")[2], []))
+    points = {"sources": {"feed": _Point(FeedSource)}, "sinks": {"keep": _Point(KeepSink)}}
+    monkeypatch.setattr(registry, "_installed", cache(lambda: points))
     for name in hubs:
         monkeypatch.setitem(HUBS, name, Hub())
     return tuple(HUBS[name] for name in hubs)

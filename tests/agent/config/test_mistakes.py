@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+import os
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
@@ -382,8 +384,8 @@ def test_sinks_of_a_group_with_dead_letters_of_their_own_are_told() -> None:
 
 def test_a_plugin_that_cannot_be_loaded_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its entry point is told, by check and by explain; one with the name of a built-in type is not used, and told."""
-    points = [EntryPoint(name, "no_such_module:Sink", "group") for name in ("broken", "null")]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points if group.endswith(".sinks") else [])
+    points = {name: EntryPoint(name, "no_such_module:Sink", "group") for name in ("broken", "null")}
+    monkeypatch.setattr(registry, "_installed", cache(lambda: {"sinks": points}))
     reason = "broken of no_such_module:Sink cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"
     text = TOML[: TOML.index("[sinks.lh]")] + '[sinks.k]\ntype = "broken"\nchannel = "q"\n'
     assert told(text) == [f"line 15: sinks.k.type: {reason}"]
@@ -395,3 +397,27 @@ def test_a_plugin_that_cannot_be_loaded_is_a_problem(monkeypatch: pytest.MonkeyP
             " not used"
         ),
     )
+
+
+def test_what_packages_add_is_read_once_and_a_new_package_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many components there are; a type that is not known may be that of a package that came meanwhile."""
+    read: list[dict[str, str]] = []
+    registry._installed.cache_clear()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "entry_points", lambda **group: read.append(group) or entry_points(**group))
+    for _ in range(2):
+        draw(parse_toml(TOML.replace("/var/log/", "/**/")))
+    assert len(read) == 1
+    with pytest.raises(LookupError, match="no such type 'late'"):
+        registry.class_of("sinks", "late")
+    (tmp_path / "late-1.dist-info").mkdir()
+    (tmp_path / "late-1.dist-info" / "METADATA").write_text("Name: late\nVersion: 1\n")
+    (tmp_path / "late-1.dist-info" / "entry_points.txt").write_text(
+        "[loghub_producer.agent.sinks]\nlate = producer.agent.sinks.null:NullSink\n"
+    )
+    os.utime(tmp_path, (0, 0))  # by which Python's own cache knows whether something has changed
+    assert registry.class_of("sinks", "late") is registry.class_of("sinks", "null")
+    monkeypatch.undo()
+    registry._installed.cache_clear()
