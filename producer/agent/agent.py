@@ -24,7 +24,7 @@ from ..clock import Clock, Deadline, SystemClock, WaitingRoom
 from ..errors import ChannelError, ProducerError
 from ..loggers import get_logger
 from ..wording import counted
-from .blueprint import Blueprint, Part, SinkPart, SourcePart, draw
+from .blueprint import Blueprint, Part, SinkPart, SourcePart, draw, rules_of
 from .changes import Changes, compare
 from .channel import BatchChannel
 from .channels import EVENTS
@@ -445,7 +445,8 @@ class Agent:
             interceptors = [each.make(self._within(context, each.name)) for each in part.interceptors]
             selector = part.selector.make(context, channels)
             told = context.counters, self._clock, self._pace
-            members = Members(context.state, Path(self.config.state) / "channels", self._forgetting_one, self._clock)
+            places = context.state, Path(self.config.state) / "channels"
+            members = Members(*places, self._forgetting_one, self._clock, rules_of(part))
             health = self._putting_of(context)
             outlet = SourceOutlet(
                 *(name, interceptors, selector, channels, *told), memory=self._memory, members=members, health=health

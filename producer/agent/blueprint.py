@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +51,12 @@ class SourcePart:
     channels: tuple[str, ...]
     interceptors: tuple[Part, ...]
     selector: Part
+
+
+def rules_of(part: SourcePart) -> str:
+    """What decides to which channels an event goes, in short: options may have secrets."""
+    rules = [(each.kind.__qualname__, each.options) for each in (*part.interceptors, part.selector)]
+    return hashlib.sha256(repr(rules).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ the time before and after:
 * Which channels had **every** batch: what these have safely none needs to read once each batch goes to one::
 
     members         {"channels": [], "gone": false, "exclusive": false, "complete": ["f", "m1"], "owing": [],
-                     "used": ["f", "m1"]}
+                     "used": ["f", "m1"], "rules": "57a0…"}
 
+Where other rules choose, what a channel had not delivered may be another one's now, though that came further.
 Which ones a source used tells, too, which channel another one was before: see :mod:`.former_channels`.
 """
 
@@ -63,11 +64,13 @@ class _Noted:
     exclusive: bool = True
     complete: frozenset[str] = frozenset()
     owing: frozenset[str] = frozenset()
+    rules: str = ""
 
     def dump(self) -> bytes:
         values = {"channels": sorted(self.channels), "gone": self.gone, "used": sorted(self.used)}
         if not self.exclusive:
             values |= {"exclusive": False, "complete": sorted(self.complete), "owing": sorted(self.owing)}
+            values["rules"] = self.rules
         return json.dumps(values).encode()
 
 
@@ -77,9 +80,13 @@ class Members:
     :param source: the directory of the source.
     :param channels: the directory below which each channel has its own, by name.
     :param live: the positions of a channel that is open, and forgets; None if there is none of that name.
+    :param rules: another text where other rules choose the channels of a batch.
     """
 
-    def __init__(self, source: Path, channels: Path, live: Callable[[str], Positions | None], clock: Clock) -> None:
+    def __init__(
+        self, source: Path, channels: Path, live: Callable[[str], Positions | None], clock: Clock, rules: str = ""
+    ) -> None:
+        self._rules = rules
         self._directory, self._channels, self._live, self._clock = source / _DIRECTORY, channels, live, clock
         self._present: Mapping[str, Positions] = {}
         #: Channels that the source uses no more: those that are still open, and all others together.
@@ -157,14 +164,14 @@ class Members:
     def _not_exclusive(self, before: _Noted, every: frozenset[str], prefix: str) -> _Noted:
         """What is to be noted of the channels, of which those of ``every`` get each batch."""
         furthest = _furthest(prefix, self._all())
-        is_another = before.exclusive or before.used != self._present.keys()
+        is_another = before.exclusive or before.used != self._present.keys() or before.rules != self._rules
         given = (before.channels if is_another else before.owing) & self._present.keys()
         owing = frozenset(name for name in given if _lacks(self._present[name], furthest))
         channels = owing if every else owing | _forgetting(self._present)  # what each is given no other has
         if any(_lacks(each, furthest) for each in self._all()):
             new = {name for name, each in self._present.items() if not any(each.ends(of)[-1] for of in furthest)}
             every &= before.complete | new
-        return _Noted(channels, exclusive=False, complete=every, owing=owing)
+        return _Noted(channels, exclusive=False, complete=every, owing=owing, rules=self._rules)
 
     def _tell_what_is_complete(self, complete: Iterable[str], prefix: str) -> None:
         """What channels that had every batch have safely the others need not have."""
@@ -300,7 +307,8 @@ def _noted_of(source: Path) -> _Noted | None:
         return None
     values = json.loads(noted)
     names = {key: frozenset(values.get(key, ())) for key in ("channels", "used", "complete", "owing")}
-    return _Noted(gone=values["gone"], exclusive=values.get("exclusive", True), **names)
+    rules = values.get("rules", "")
+    return _Noted(gone=values["gone"], exclusive=values.get("exclusive", True), rules=rules, **names)
 
 
 def _forgetting(present: Mapping[str, Positions]) -> frozenset[str]:

@@ -35,18 +35,24 @@ _STEP = 10
 class _ByNumber:
     """Each batch to one channel, always the same one."""
 
-    Options, exclusive = ReplicatingSelector.Options, False
+    Options, exclusive, first = ReplicatingSelector.Options, False, 0
 
     def __init__(self, _options: Any, _context: Any, channels: Mapping[str, BatchChannel]) -> None:
         self._names = list(channels)
 
     def select(self, batch: EventBatch) -> Routes:
         (body,) = batch.bodies()
-        return Routes({self._names[int(body) // _STEP % len(self._names)]: batch})
+        return Routes({self._names[(int(body) // _STEP + self.first) % len(self._names)]: batch})
+
+
+class _ByNumberToOthers(_ByNumber):
+    """To others, in the same way."""
+
+    first = 1
 
 
 _TAKEN = "rename", "remove"
-_SELECTORS = {"one": LoadBalancingSelector, "all": ReplicatingSelector, "some": _ByNumber}
+_SELECTORS = {"one": LoadBalancingSelector, "all": ReplicatingSelector, "some": _ByNumber, "others": _ByNumberToOthers}
 
 
 class _Agent:
@@ -83,7 +89,7 @@ class _Agent:
 
         selector = self.selector(self.selector.Options(), context(self._state, "s"), self.channels)
         clock = SystemClock()
-        self._members = Members(self._state / "source", self._state, live, clock)
+        self._members = Members(self._state / "source", self._state, live, clock, self.selector.__name__)
         self._outlet = SourceOutlet("s", (), selector, self.channels, Counters(), clock, members=self._members)
         self._outlet.begin()
         self._ends = self._outlet.ends("f")
@@ -234,14 +240,13 @@ def test_channels_that_change_in_order_bring_nothing_twice(kinds: str, actions: 
     assert dict(agent.delivered[True] + agent.delivered[False]) == dict.fromkeys(wanted, 1)
 
 
-_BOTH = st.tuples(
-    _CHANGED, st.integers(0, 2), st.sampled_from(["one", "all", "some"]), st.sampled_from(["die", "stop"])
-)
+_BOTH = st.tuples(_CHANGED, st.integers(0, 2), st.sampled_from(list(_SELECTORS)), st.sampled_from(["die", "stop"]))
 
 
 @settings(max_examples=40)
 @given(_KINDS, st.lists(st.one_of(*[_WORK] * 5, _ENDS, _BOTH), max_size=60))
 @example("fm", [("read", 9), ("add-m", 0, "some", "die")])
+@example("mf", [("nothing", 0, "some", "stop"), ("read", 9), ("nothing", 0, "others", "die")])
 def test_nothing_is_lost_whichever_selector_is_chosen(kinds: str, actions: list[tuple[Any, ...]]) -> None:
     """At a start, behind a death, at which channels come and go as well; what forgets may be what goes."""
     with tempfile.TemporaryDirectory() as state:

@@ -336,6 +336,57 @@ def test_the_selector_is_another_one_and_nothing_comes_twice(tmp_path: Path, hub
     _go_through(texts, path, hub, reloads=reloads)
 
 
+_MAPPED = """
+[agent]
+state = "{state}"
+[sources.s]
+type = "taildir"
+paths = ["{path}"]
+channels = ["m", "f"]
+[[sources.s.interceptors]]
+type = "regex_extractor"
+regex = "^(?<kind>[a-z])"
+[sources.s.selector]
+type = "multiplexing"
+header = "kind"
+default = ["f"]
+mapping.{kind} = ["m"]
+[channels.m]
+type = "memory"
+[channels.f]
+type = "file"
+minimum_free_space = 0
+[sinks.away]
+type = "keep"
+hub = "a"
+channel = "m"
+[sinks.here]
+type = "keep"
+hub = "b"
+channel = "f"
+"""
+
+
+def test_an_event_that_is_another_channels_now_is_put_there_though_that_came_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mapping of a selector changes while the agent is away, and a channel in memory has lost what it held."""
+    away, here = plug_in(monkeypatch, "a", "b")
+    away.failing = True
+    path, state = tmp_path / "app.log", tmp_path / "state"
+    path.write_bytes(b"a 1\nb 2\n")
+    agent = Agent(parse_toml(_MAPPED.format(state=state, path=path, kind="a")))
+    agent.start()
+    eventually(lambda: here.delivered == [b"b 2"] and not agent.channels["f"].held)
+    agent.stop(0.1)
+    agent = Agent(parse_toml(_MAPPED.format(state=state, path=path, kind="c")))
+    agent.start()
+    try:
+        eventually(lambda: b"a 1" in here.delivered)
+    finally:
+        agent.stop(10)
+
+
 def _go_through(texts: list[str], path: Path, hub: Hub, *, reloads: bool) -> None:
     """With each configuration some lines come, and all come once."""
     hub.failing, count = False, 0
