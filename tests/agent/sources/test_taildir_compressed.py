@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from producer.agent.interfaces import Stop
 from producer.agent.sources.taildir import compressed
 
 from .following import Tail, Writer
@@ -83,6 +84,33 @@ def test_a_packed_file_of_which_nothing_is_missing_is_not_unpacked(
 
     assert strict.seen() == []
     assert errors(caplog) == []
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_a_stop_while_a_packed_file_is_unpacked_calls_nothing_gone(
+    strict: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, down: bool
+) -> None:
+    """The next start unpacks it again."""
+    a = Writer(strict.logs / "a.log")
+    a.lines(100)
+    a.append(b"half")
+    strict.seen()
+    if down:
+        strict.restart()
+        compress(a.path)
+    else:
+        (strict.logs / "a.log.1.gz").write_bytes(gzip.compress(a.path.read_bytes()))
+        a.path.write_bytes(b"")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compressed, "_unpack", lambda *_: strict.stop.set())
+        strict.look()
+    assert strict.stop.is_set()
+    assert errors(caplog) == []
+    strict.restart()
+    strict.stop = Stop(strict.clock)
+    strict.look()
+    assert strict.seen(2) == [b"half"]
 
 
 def test_a_packed_file_with_other_bytes_is_left_alone(strict: Tail, caplog: pytest.LogCaptureFixture) -> None:

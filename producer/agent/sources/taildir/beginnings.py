@@ -90,12 +90,15 @@ class Beginnings:
         return reader.name_by(first, self._known.next_generation(reader.key[1]))
 
     def go_on_in_copy(self, reader: FileReader) -> bool:
-        """Whether there is a copy of what a reader had; it is read from now on."""
+        """Whether there is a copy of what a reader had; it is read from now on. Also if the source ends before that is
+        known: the next run looks again.
+        """
         if reader.name is None:
             return False
         name, note = reader.name, reader.note()
         found = find_copy(name, note, reader.position, self._readers.by_key)
-        return (found is not None and self._read_copy(name, found)) or self._read_packed(name, note)
+        is_read = (found is not None and self._read_copy(name, found)) or self._read_packed(name, note)
+        return is_read or self._stop.is_set()
 
     def end_first(self) -> None:
         """All directories were looked into. What was read before, and has no file in them, may be in a copy, or is
@@ -110,6 +113,8 @@ class Beginnings:
                 found = find_copy(name, note, ends[-1], self._readers.by_key)
                 if (found is not None and self._read_copy(name, found)) or self._read_packed(name, note):
                     continue
+                if self._stop.is_set():  # perhaps in the midst of the search
+                    return
             lost.append(name)
         for name in self._known.lost(lost):
             note, begin = self._known.note_of(name), self._outlet.ends(str(name))[0]
