@@ -93,6 +93,8 @@ def _main(arguments: Sequence[str], name: str | None, *, ends_process: bool) -> 
         if code is None:
             raise
         return code
+    except OSError as error:
+        return _tell_unwritten(name or arguments[0], error)
     return _run(str(name), COMMANDS[str(name)], args)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -97,6 +98,16 @@ class Parser(argparse.ArgumentParser):
         flag = {".toml": "--config", ".properties": "--flume"}.get(value[value.rfind(".") :])
         known = flag in self._option_string_actions
         return f"; a file is given by {flag} {value}" if known else ""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Write a help; the base class ignores a standard output that takes nothing.
+
+        :raises OSError: the standard output cannot be written.
+        """
+        if file is not None and file is sys.stdout:
+            file.write(message)
+        else:
+            super()._print_message(message, file)
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, in one line, and where the help is; the exit code is 2."""

@@ -26,7 +26,6 @@ from .report import counted
 from .sending import PortionSender
 from .standard_input import STANDARD_INPUT
 
-_FILES_SHOWN = 10
 _CHARACTERS_SHOWN = 500
 
 
@@ -49,9 +48,7 @@ def dry_run(
     check_target(job)
     with Producer(job.project, config=job.config) as producer:
         sender = PortionSender(producer, job)
-        readable_ones = [_tell(sender, file, console) for file in found.files[:_FILES_SHOWN]]
-    if len(found.files) > _FILES_SHOWN:
-        _print(console, f"and {counted(len(found.files) - _FILES_SHOWN, 'more file')}")
+        readable_ones = [_tell(sender, file, console) for file in found.files]
     _print(console, f"{counted(len(found.files), 'file')}, {decimal(found.size)}, to {job.target}: nothing was sent")
     return all(readable_ones)
 

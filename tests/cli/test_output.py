@@ -224,7 +224,7 @@ def test_an_output_that_ends_is_told_once(end: str, code: int, lines: int) -> No
 
 
 @pytest.mark.parametrize("more", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
-@pytest.mark.parametrize("command", ["-V", "search --help", "channel inspect", "completion bash"])
+@pytest.mark.parametrize("command", ["-V", "search --help", "ship --help", "channel inspect", "completion bash"])
 def test_an_output_that_takes_a_part_is_no_success(
     tmp_path: Path, command: str, more: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -319,6 +319,17 @@ def test_a_dry_run_shows_the_first_record_of_each_file_and_sends_nothing(
     assert server.count(PROJECT, LOGSTORE) == 0
 
 
+def test_a_dry_run_lists_every_file(tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """A damaged file behind ten valid ones is named, with exit code 1."""
+    for number in range(10):
+        (tmp_path / f"{number}.log").write_text("line\n")
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"x")[:15])
+    assert cli.run(parse_ship(ship_arguments(server, tmp_path, "--dry-run"))) == 1
+    out = capsys.readouterr().out
+    assert out.count(".log: 5 bytes") == 10
+    assert "a.gz: 15 bytes, gzip, " in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
