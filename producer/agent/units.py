@@ -49,7 +49,7 @@ _CONTAINER = """\
 FROM python:3.13-slim
 # The wheel: `make wheels` in a clone puts it into dist; copy it beside this file.
 COPY loghub_producer-*.whl /tmp/
-RUN pip install --no-cache-dir /tmp/loghub_producer-*.whl \\
+RUN pip install --no-cache-dir "$(echo /tmp/loghub_producer-*.whl)[agent]" \\
  && useradd --system --groups adm --create-home --home-dir /var/lib/loghub-agent agent
 COPY {name} {config}
 USER agent

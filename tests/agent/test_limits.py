@@ -236,7 +236,7 @@ def test_a_request_is_refused_before_it_is_read_while_there_is_no_memory() -> No
     """A body takes many times its size when it is taken apart: 503 as soon as its head is there."""
     with serving("http", retry_after=7) as served, served.connect() as peer:
         served.outlet.short_of_memory = True  # type: ignore[attr-defined]
-        peer.sendall(b"POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n")
+        peer.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
         answer = peer.recv(1000)
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert b"Retry-After: 7\r\n" in answer

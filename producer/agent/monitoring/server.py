@@ -18,19 +18,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ...errors import ProducerError
+from ...installing import how_to_install
 from ...loggers import get_logger
 from ..agent import Agent
 from .figures import figures, not_ready, notes
 from .formats import flume_json, prometheus
 from .page import page
+
+if TYPE_CHECKING:
+    from ...wire.http_framing import ServerConnection
 
 _log = get_logger("producer.agent.monitoring")
 
@@ -42,7 +48,9 @@ _MOST_CONNECTIONS = 32
 _MOST_BYTES = 16 << 10
 #: Seconds for a request, for an answer, and for the rest of it to be taken.
 _PATIENCE = 5.0
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+_READ = 1 << 14
+#: Characters of what is wrong with a request that a peer is told.
+_MOST_TOLD = 200
 
 
 class MonitoringError(ProducerError):
@@ -68,6 +76,36 @@ class _Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a peer asks for.
+
+    :ivar fault: why it is no request; empty if it is one.
+    :ivar status: the answer's status then.
+    """
+
+    method: str = ""
+    target: str = ""
+    accept: str = ""
+    fault: str = ""
+    status: int = 400
+
+
+async def _request(http: ServerConnection, reader: asyncio.StreamReader) -> _Request | None:
+    """The request of a connection; None if the peer went away before it said anything."""
+    import h11  # noqa: PLC0415
+
+    try:
+        while (event := http.next_event()) is h11.NEED_DATA:
+            http.receive_data(await reader.read(_READ))
+    except h11.RemoteProtocolError as error:
+        return _Request(fault=str(error)[:_MOST_TOLD], status=error.error_status_hint)
+    if not isinstance(event, h11.Request):
+        return None
+    accept = b", ".join(value for name, value in event.headers if name == b"accept")
+    return _Request(event.method.decode("ascii"), event.target.decode("ascii"), accept.decode("latin-1"))
+
+
 class MonitoringServer:
     """See the module; serves until :meth:`close`, on a thread of its own.
 
@@ -77,6 +115,8 @@ class MonitoringServer:
     """
 
     def __init__(self, agent: Agent, host: str = _LOOPBACK, port: int = DEFAULT_PORT) -> None:
+        if importlib.util.find_spec("h11") is None:
+            raise MonitoringError(f"monitoring needs h11: {how_to_install('agent')}")
         self._agent = agent
         self._loop = asyncio.new_event_loop()
         self._serving: dict[asyncio.Task[None], None] = {}
@@ -113,7 +153,7 @@ class MonitoringServer:
             self._loop.close()
 
     async def _listen(self, host: str, port: int) -> int:
-        self._server = await asyncio.start_server(self._serve, host, port, limit=_MOST_BYTES)
+        self._server = await asyncio.start_server(self._serve, host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def _end(self) -> None:
@@ -130,7 +170,7 @@ class MonitoringServer:
                 await self._answer(reader, writer)
                 writer.close()
                 await asyncio.wait_for(writer.wait_closed(), _PATIENCE)
-            except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError) as error:
+            except (OSError, TimeoutError) as error:
                 _log.debug("a connection ended: %r", error)
             except asyncio.CancelledError:
                 _log.debug("a connection was ended")
@@ -155,37 +195,33 @@ class MonitoringServer:
             self._serving.pop(task, None)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _PATIENCE)
-        method, answer = self._answer_to(head.decode("latin-1"))
-        body = answer.body.encode()
-        lines = [
-            f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}",
-            f"Content-Type: {answer.kind}; charset=utf-8",
-            f"Content-Length: {len(body)}",
-            "Cache-Control: no-store",
-            "X-Content-Type-Options: nosniff",
-            "Connection: close",
-            *(f"{name}: {value}" for name, value in answer.headers.items()),
-        ]
-        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if method == "HEAD" else body))
+        from ...wire.http_framing import ServerConnection, answer  # noqa: PLC0415  # h11 is an extra
+
+        http = ServerConnection(_MOST_BYTES)
+        request = await asyncio.wait_for(_request(http, reader), _PATIENCE)
+        if request is None:
+            return
+        method, found = request.method, self._answer_to(request)
+        headers = {
+            "Content-Type": f"{found.kind}; charset=utf-8",
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Connection": "close",
+            **found.headers,
+        }
+        writer.write(answer(http, found.status, headers.items(), found.body.encode(), head=method == "HEAD"))
         await asyncio.wait_for(writer.drain(), _PATIENCE)
 
-    def _answer_to(self, head: str) -> tuple[str, _Answer]:
-        first, *rest = head.split("\r\n")
-        words = first.split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return "", _Answer(400, "text/plain", "This is no request of HTTP/1.\n")
-        method, target = words[:2]
-        if method not in ("GET", "HEAD"):
-            return method, _Answer(405, "text/plain", "Only GET and HEAD.\n", {"Allow": "GET, HEAD"})
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
-        path = target.partition("?")[0]
-        if path == "/metrics" and "application/json" in headers.get("accept", ""):
+    def _answer_to(self, request: _Request) -> _Answer:
+        if request.fault:
+            return _Answer(request.status, "text/plain", f"This is no request of HTTP/1: {request.fault}.\n")
+        if request.method not in ("GET", "HEAD"):
+            return _Answer(405, "text/plain", "Only GET and HEAD.\n", {"Allow": "GET, HEAD"})
+        path = request.target.partition("?")[0]
+        if path == "/metrics" and "application/json" in request.accept:
             path = "/metrics.json"
         make = self._pages().get(path)
-        if make is None:
-            return method, _Answer(404, "text/plain", f"There are {', '.join(self._pages())}.\n")
-        return method, make()
+        return _Answer(404, "text/plain", f"There are {', '.join(self._pages())}.\n") if make is None else make()
 
     def _pages(self) -> Mapping[str, Callable[[], _Answer]]:
         return {

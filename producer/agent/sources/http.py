@@ -66,7 +66,7 @@ class HttpSource(PostSource):
             try:
                 return list(unpack(body, partial(self._limits.hold, request)))
             except (ValueError, RecursionError) as error:
-                raise RequestError(400, f"no batches: {error}", ends=False) from error
+                raise RequestError(400, f"no batches: {error}") from error
         return [self._batch(request, body)]
 
     def _batch(self, request: Request, body: bytes) -> EventBatch:
@@ -76,6 +76,6 @@ class HttpSource(PostSource):
             headers = request.parameters
             missing = [name for name in self._options.mandatory_parameters if name not in headers]
             if missing:
-                raise RequestError(400, f"parameters are missing: {', '.join(missing)}", ends=False)
+                raise RequestError(400, f"parameters are missing: {', '.join(missing)}")
             return EventBatch.of_bodies([body], headers)
         return events_of_json(body, partial(self._limits.hold, request))

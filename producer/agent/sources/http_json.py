@@ -37,7 +37,7 @@ def events_of_json(body: bytes, hold: Callable[[int], None]) -> EventBatch:
         try:
             return _Events(hold).read(body.decode(json.detect_encoding(body), "surrogatepass"))
         except (ValueError, RecursionError) as error:
-            raise RequestError(400, f"no JSON: {error}", ends=False) from error
+            raise RequestError(400, f"no JSON: {error}") from error
 
 
 class _Events:
@@ -52,7 +52,7 @@ class _Events:
         for given in _elements(text):
             self._add(given)
             if len(self._bodies) > MOST_EVENTS:
-                raise RequestError(413, f"more than {MOST_EVENTS} events", ends=False)
+                raise RequestError(413, f"more than {MOST_EVENTS} events")
         self._need(0, at_once=True)
         return EventBatch.of_columns(self._bodies, self._columns)
 
@@ -60,7 +60,7 @@ class _Events:
         headers = (given.get("headers") or {}) if isinstance(given, dict) else None
         body = (given.get("body") or "") if isinstance(given, dict) else None
         if not isinstance(headers, dict) or not isinstance(body, str):
-            raise RequestError(400, "an event is an object of headers and a body that is text", ends=False)
+            raise RequestError(400, "an event is an object of headers and a body that is text")
         count = len(self._bodies)
         for name, value in headers.items():
             if value is not None:
@@ -97,7 +97,7 @@ def _elements(text: str) -> Iterator[Any]:
     at = _passed(text, 0)
     if text[at : at + 1] != "[":
         json.loads(text[at : at + _TOLD])
-        raise RequestError(400, "no list of events", ends=False)
+        raise RequestError(400, "no list of events")
     at = _passed(text, at + 1)
     following = text[at : at + 1]
     while following != "]":

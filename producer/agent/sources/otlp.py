@@ -28,7 +28,7 @@ _NEEDS = {_PROTOBUF: {b"\x12": 500, b"\x32": 100, b"\x0a": 100}, _JSON: {b"{": 5
 class OtlpSource(PostSource):
     """See the module."""
 
-    needs: ClassVar = {"opentelemetry.proto": "otlp"}
+    needs: ClassVar = {**PostSource.needs, "opentelemetry.proto": "otlp"}
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(RequestOptions):
@@ -55,7 +55,7 @@ class OtlpSource(PostSource):
         try:
             return events_of(request_of(body) if _kind(request) == _PROTOBUF else request_of_json(body))
         except NoLogsError as error:
-            raise RequestError(400, str(error), ends=False) from error
+            raise RequestError(400, str(error)) from error
 
     def _accepted(self, request: Request) -> tuple[str, bytes]:
         """An empty response, in the form of the request."""
@@ -69,4 +69,4 @@ def _need_of(body: bytes, needs: Mapping[bytes, int]) -> int:
 
 
 def _kind(request: Request) -> str:
-    return request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

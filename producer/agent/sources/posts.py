@@ -12,16 +12,19 @@ from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
-from http import HTTPStatus
+from typing import TYPE_CHECKING, ClassVar
 
 from ...errors import ConfigError
 from ..batch import EventBatch
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .budget import Budget
-from .http_requests import Limits, Request, RequestError, RequestReader
+from .http_requests import Limits, Request, RequestError
 from .intake import Intake, NotTakenError, short_of_memory
 from .listening import Connection, TcpOptions, TcpServer
+
+if TYPE_CHECKING:
+    from .http_reader import RequestReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,8 @@ class PostSource(ABC):
 
     endless = True
 
+    needs: ClassVar = {"h11": "agent"}
+
     def __init__(self, options: RequestOptions, port: int, context: Context) -> None:
         self._rules = options
         self._limits = Limits(options.max_body, options.request_timeout, Budget(options.max_memory, options.max_body))
@@ -72,48 +77,47 @@ class PostSource(ABC):
         self.server.run(stop)
 
     def _serve(self, connection: Connection) -> None:
+        from .http_reader import RequestReader  # noqa: PLC0415  # h11 is an extra
+
         reader = RequestReader(connection, self._limits)
         keeps = True
         while keeps and not self._stop.is_set():
             try:
                 request = reader.head()
             except RequestError as error:
-                self._say(connection, error.status, str(error), keeps=False)
+                self._say(reader, error.status, str(error), ends=True)
                 break
             if request is None:
                 return
-            keeps = self._handle(connection, reader, request)
+            keeps = self._handle(connection.peer, reader, request)
         connection.finish()
 
-    def _handle(self, connection: Connection, reader: RequestReader, request: Request) -> bool:
+    def _handle(self, peer: str, reader: RequestReader, request: Request) -> bool:
         """Serve one request; whether another one may follow."""
-        keeps = request.keeps
         try:
             self._check(request)
             if short_of_memory(self._outlet):
                 raise RequestError(503, "no memory; the request is to be sent again")
             for batch in self._batches(request, reader.body(request)):
                 if batch.count:
-                    self._intake.put(self._outlet, batch, self._rules.put_timeout, connection.peer)
+                    self._intake.put(self._outlet, batch, self._rules.put_timeout, peer)
         except RequestError as error:
-            keeps = keeps and not error.ends
-            self._say(connection, error.status, str(error), keeps)
+            return self._say(reader, error.status, str(error))
         except NotTakenError as error:
-            self._say(connection, 503, f"{error}; the request is to be sent again", keeps)
+            return self._say(reader, 503, f"{error}; the request is to be sent again")
         except OSError:
             raise
         except Exception:
-            self._say(connection, 500, "it failed", keeps=False)
+            self._say(reader, 500, "it failed", ends=True)
             raise
-        else:
-            self._answer(connection, 200, *self._accepted(request), keeps)
         finally:
             reader.release(request)
-        return keeps
+        kind, body = self._accepted(request)
+        return reader.answer(200, [("Content-Type", kind)] if kind else [], body)
 
     def _check(self, request: Request) -> None:
         if self._allowed:
-            given = request.headers.get("Authorization", "").encode("utf-8", "replace")
+            given = request.headers.get("authorization", "").encode("utf-8", "replace")
             if not any(hmac.compare_digest(given, allowed) for allowed in self._allowed):
                 raise RequestError(401, "who is it?")
         if request.method != "POST":
@@ -130,22 +134,15 @@ class PostSource(ABC):
         """What the answer to a request that was committed holds: its type, and its body."""
         return "", b""
 
-    def _say(self, connection: Connection, status: int, text: str, keeps: bool) -> None:
-        self._answer(connection, status, "text/plain; charset=utf-8", f"{text}\n".encode(), keeps)
-
-    def _answer(self, connection: Connection, status: int, kind: str, body: bytes, keeps: bool) -> None:
-        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Length: {len(body)}"]
-        if kind:
-            lines.append(f"Content-Type: {kind}")
+    def _say(self, reader: RequestReader, status: int, text: str, *, ends: bool = False) -> bool:
+        headers = [("Content-Type", "text/plain; charset=utf-8")]
         if status == 503:
-            lines.append(f"Retry-After: {self._rules.retry_after}")
+            headers.append(("Retry-After", str(self._rules.retry_after)))
         if status == 401:
-            lines.append(f'WWW-Authenticate: {"Basic" if self._rules.user else "Bearer"} realm="events"')
+            headers.append(("WWW-Authenticate", f'{"Basic" if self._rules.user else "Bearer"} realm="events"'))
         if status == 405:
-            lines.append("Allow: POST")
-        if not keeps:
-            lines.append("Connection: close")
-        connection.send("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+            headers.append(("Allow", "POST"))
+        return reader.answer(status, headers, f"{text}\n".encode(), ends=ends)
 
 
 def _credentials(options: RequestOptions) -> list[bytes]:

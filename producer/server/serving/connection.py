@@ -28,6 +28,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
 
+from ...wire.http_framing import ServerConnection
 from ..limits import Limits
 from ..messages import Answer, error_answer, new_request_id
 
@@ -35,6 +36,8 @@ CONNECTION = "loghub.connection"
 
 #: Bytes that are read from a socket at once.
 _READ_BYTES = 64 * 1024
+#: Bytes of a request before its body.
+_MOST_HEAD_BYTES = 16 * 1024
 #: Seconds in which a client that was refused can end what it was sending, and read why.
 _LINGER_SECONDS = 2.0
 #: How often it is looked whether a client that has closed its sending side still waits for a long answer.
@@ -64,6 +67,7 @@ class LogHubConnection(H11Protocol):
         transport.set_write_buffer_limits(0)
         # uvicorn's option takes whole seconds only, the timer behind it any number of them.
         self.timeout_keep_alive = self.limits.keep_alive_seconds  # type: ignore[assignment]
+        self.conn = ServerConnection(_MOST_HEAD_BYTES)
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
             self._turn_away()

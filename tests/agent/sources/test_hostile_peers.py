@@ -31,7 +31,7 @@ from tests.support.waiting import PATIENCE, eventually, passed
 from .listeners import Served, all_of, serving
 
 _MIB = 1 << 20
-_LONG_BODY = b" HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n"
+_LONG_BODY = b" HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n"
 _FRAMES = {"max_frame": _MIB, "max_memory": 8 * _MIB}
 _BODIES = {"max_body": _MIB, "max_memory": 8 * _MIB}
 #: Of each source its options, and how a message begins that is as large as it may be.

@@ -121,7 +121,7 @@ def test_all_requests_together_have_a_bound():
     """Where the bodies of all requests would need more memory than allowed, the answer is 503, and later it is 200."""
     with serving("http", format="lines", max_memory=100) as served:
         with served.connect() as first:
-            first.sendall(b"POST / HTTP/1.1\r\nContent-Length: 99\r\n\r\n" + b"x" * 80)
+            first.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n" + b"x" * 80)
             while served.source._limits.budget.left > 20:
                 pass
             assert _post(served, b"y" * 30).status_code == 503
@@ -146,31 +146,34 @@ def test_only_who_is_known_is_heard(options, right, wrong):
         served.got(b"x")
 
 
+_CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
         (b"nonsense\r\n\r\n", 400),
-        (b"POST //[ HTTP/1.1\r\nContent-Length: 1\r\n\r\n1", 400),
+        (b"POST //[ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n1", 400),
         (b"\x16\x03\x01\x02\x00\x01\n", 400),
-        (b"GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 405),
-        (b"TRACE / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 405),
-        (b"OPTIONS / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 405),
-        (b"POST / HTTP/1.1\r\n\r\n", 411),
-        (b"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", 413),
-        (b"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc", 400),
-        (b"POST / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", 431),
-        (b"POST /" + b"x" * 20_000, 431),
-        (b"POST / HTTP/1.1\r\n" + (b"a: " + b"b" * 10_000 + b"\r\n") * 7, 431),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 20_000, 431),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + (b"t: " + b"v" * 10_000 + b"\r\n") * 7, 431),
-        (b"POST / HTTP/1.1\r\nContent-Len", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 405),
+        (b"TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 405),
+        (b"OPTIONS / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 405),
+        (b"POST / HTTP/1.1\r\nHost: a\r\n\r\n", 411),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n", 413),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+        (_CHUNKED + b"xyz\r\n", 400),
+        (_CHUNKED + b"1\r\nab\r\n", 400),
+        (_CHUNKED + b"-1\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc", 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\n" + b"a: b\r\n" * 6000 + b"\r\n", 431),
+        (b"POST /" + b"x" * 40_000, 431),
+        (b"POST / HTTP/1.1\r\nHost: a\r\n" + (b"a: " + b"b" * 10_000 + b"\r\n") * 7, 431),
+        (_CHUNKED + b"1;" + b"x" * 40_000, 431),
+        (_CHUNKED + b"0\r\n" + (b"t: " + b"v" * 10_000 + b"\r\n") * 7, 431),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Len", 400),
     ],
 )
 def test_what_is_no_request_is_answered_and_ended(sent, status):
@@ -185,11 +188,11 @@ def test_requests_follow_each_other_on_a_connection():
     with serving("http", format="lines") as served:
         answers = _raw(
             served,
-            b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\na"
-            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na"
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
             b"1;x=y\r\nb\r\n2\r\nc\n\r\n0\r\nt: v\r\n\r\n"
             b"POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nd"
-            b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\ne",
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\ne",
         )
         assert answers.count(b"HTTP/1.1 200 OK") == 3
         assert answers.count(b"HTTP/1.1 100 Continue\r\n\r\n") == 1

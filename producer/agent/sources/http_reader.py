@@ -1,0 +1,154 @@
+"""Reads requests of HTTP/1.1 from strangers: bounded in size, in time, and in the memory of all of them together."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import h11
+
+from ...wire.http_framing import ServerConnection, answer
+from .http_requests import Limits, Request, RequestError
+from .listening import Connection
+
+#: Bytes of a request before its body, and of the trailers behind it.
+_LONGEST_HEAD = 1 << 15
+_PIECE = 1 << 16
+#: Headers that are kept; what else a peer sends is not.
+_WANTED = frozenset((b"authorization", b"content-encoding", b"content-length", b"content-type", b"transfer-encoding"))
+#: Characters of an error that a peer is answered.
+_MOST_TOLD = 200
+
+
+class RequestReader:
+    """Reads the requests of one connection, and answers them; h11 knows where each ends."""
+
+    def __init__(self, connection: Connection, limits: Limits) -> None:
+        self._connection, self._limits = connection, limits
+        self._http = ServerConnection(_LONGEST_HEAD)
+        self._method = ""
+        self._until: float | None = None
+
+    def head(self) -> Request | None:
+        """Read the next request, up to its headers; None at the end.
+
+        :raises RequestError: it is none that is understood.
+        """
+        self._method = ""
+        self._until = self._deadline() if self._http.trailing_data[0] else None
+        event = self._event()
+        if not isinstance(event, h11.Request):
+            return None
+        self._method, target = event.method.decode("ascii"), event.target.decode("ascii")
+        try:
+            urlsplit(target)
+        except ValueError as error:
+            raise RequestError(400, f"no target: {error}") from error
+        return Request(self._method, target, _wanted(event.headers), self._limits.holding(self._connection.peer))
+
+    def body(self, request: Request) -> bytes:
+        """Read the body of a request, and unpack it. The caller calls :meth:`release` afterwards, whatever came.
+
+        :raises RequestError: too large, not whole, packed in a way that is not known, or there is no memory for it now.
+        """
+        packing = request.headers.get("content-encoding", "identity").lower()
+        if packing not in ("identity", "gzip", "x-gzip"):
+            raise RequestError(415, f"a body packed with {packing[:50]!r}; gzip is understood")
+        self._check_length(request)
+        if self._http.they_are_waiting_for_100_continue:
+            self._connection.send(
+                self._http.send(h11.InformationalResponse(status_code=100, headers=[], reason="Continue"))
+            )
+        pieces = self._pieces()
+        found = bytearray()  # not a list: a peer may send byte by byte
+        for piece in pieces if packing == "identity" else self._unpacked(pieces):
+            self._check_size(len(found) + len(piece))
+            self._limits.hold(request, len(piece), came=True)
+            found += piece
+        return bytes(found)
+
+    def release(self, request: Request) -> None:
+        """Its bytes are needed no more."""
+        request.held.keep(0)
+
+    def answer(self, status: int, headers: Iterable[tuple[str, str]], body: bytes, *, ends: bool = False) -> bool:
+        """Send an answer. A connection whose request was not read to its end, ends.
+
+        :returns: True if another request may follow.
+        """
+        whole = self._http.their_state not in (h11.IDLE, h11.SEND_BODY, h11.ERROR)
+        last = [("Connection", "close")] if ends or not whole else []
+        self._connection.send(
+            answer(self._http, status, [*headers, *last], body, head=self._method == "HEAD"),
+        )
+        keeps = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        if keeps:
+            self._http.start_next_cycle()
+        return keeps
+
+    def _check_length(self, request: Request) -> None:
+        length = request.headers.get("content-length")
+        if length is not None:
+            self._check_size(int(length))
+        elif "transfer-encoding" not in request.headers:
+            raise RequestError(411, "no length")
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limits.body:
+            raise RequestError(413, f"more than {self._limits.body} bytes (max_body)")
+
+    def _pieces(self) -> Iterator[bytes]:
+        """The body as it was sent."""
+        while isinstance(event := self._event(), h11.Data):
+            yield event.data
+
+    def _unpacked(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Of gzip, however many members there are; a piece at a time, whatever a packed one holds."""
+        packed, unpacker = 0, zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            for data in pieces:
+                packed += len(data)
+                self._check_size(packed)
+                while data:
+                    if unpacker.eof:
+                        unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+                    yield unpacker.decompress(data, _PIECE)
+                    data = unpacker.unconsumed_tail or unpacker.unused_data  # noqa: PLW2901  # what is left of it
+            while not unpacker.eof:
+                piece = unpacker.decompress(b"", _PIECE)
+                if not piece:
+                    raise RequestError(400, "a packed body that is not whole")
+                yield piece
+        except zlib.error as error:
+            raise RequestError(400, f"a body that is no gzip: {error}") from error
+
+    def _event(self) -> Any:
+        """What comes next of the request.
+
+        :raises RequestError: it is not HTTP/1.1.
+        """
+        try:
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                size = _LONGEST_HEAD if self._http.their_state is h11.IDLE else _PIECE
+                data = self._connection.read(size, self._until)
+                self._until = self._until or self._deadline()
+                self._http.receive_data(data)
+        except h11.RemoteProtocolError as error:
+            raise RequestError(error.error_status_hint, str(error)[:_MOST_TOLD]) from error
+        return event
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._limits.seconds
+
+
+def _wanted(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Those that are looked at; one that came several times has all its values."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if name in _WANTED:
+            key, text = name.decode("ascii"), value.decode("latin-1")
+            found[key] = f"{found[key]}, {text}" if key in found else text
+    return found

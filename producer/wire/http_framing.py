@@ -1,0 +1,81 @@
+r"""The server's side of HTTP/1.1: h11, without the requests that two readers could end at different bytes.
+
+A proxy and the server behind it must agree where a request ends. h11 accepts what RFC 9112 allows a server to accept,
+and a proxy may have read some of that in another way. So a request is refused here that
+
+* has both ``Content-Length`` and ``Transfer-Encoding``, or is of HTTP/1.0 and chunked;
+* continues a header in the next line (``obs-fold``), or ends a line of its head with a bare ``\n``;
+* is of another version than HTTP/1.0 and HTTP/1.1.
+
+Example: ``POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n`` is answered with 400.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+import h11
+
+_BAD_LINE = re.compile(rb"\n[ \t]|(?<!\r)\n")
+
+
+class ServerConnection(h11.Connection):
+    """One client's connection, without its socket.
+
+    :param max_head_bytes: of a request with its headers.
+    """
+
+    def __init__(self, max_head_bytes: int) -> None:
+        super().__init__(h11.SERVER, max_head_bytes)
+        self._max_head_bytes = max_head_bytes
+
+    def next_event(self) -> Any:
+        """Return what came next, as h11 does.
+
+        :raises h11.RemoteProtocolError: it is not HTTP/1.1, or ambiguous; ``error_status_hint`` is the answer's status.
+        """
+        if self.their_state is not h11.IDLE:
+            return super().next_event()
+        before, _ = self.trailing_data
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            after, _ = self.trailing_data
+            head = before[: len(before) - len(after)]
+            if len(head) > self._max_head_bytes:  # h11 measures one that is not whole yet
+                raise h11.RemoteProtocolError("headers that are too large", error_status_hint=431)
+            _check(event, head)
+        return event
+
+
+def _check(request: h11.Request, head: bytes) -> None:
+    """
+    :raises h11.RemoteProtocolError: the request is ambiguous.
+    """
+    if request.http_version not in (b"1.0", b"1.1"):
+        raise h11.RemoteProtocolError("only HTTP/1.0 and HTTP/1.1 are served", error_status_hint=505)
+    if _BAD_LINE.search(head):
+        raise h11.RemoteProtocolError("a line of the head is continued, or ends without a carriage return")
+    names = {name for name, _ in request.headers}
+    if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
+        raise h11.RemoteProtocolError("chunked, and a Content-Length or HTTP/1.0")
+
+
+def answer(
+    connection: ServerConnection, status: int, headers: Iterable[tuple[str, str]], body: bytes, *, head: bool = False
+) -> bytes:
+    """Build the bytes of a whole answer.
+
+    :param head: True if the request was ``HEAD``; the body is left out then.
+    """
+    response = h11.Response(
+        status_code=status,
+        reason=HTTPStatus(status).phrase,
+        headers=[("Content-Length", str(len(body))), *headers],
+    )
+    parts = [connection.send(response)]
+    if body and not head:
+        parts.append(connection.send(h11.Data(data=body)))
+    return b"".join([*parts, connection.send(h11.EndOfMessage())])
