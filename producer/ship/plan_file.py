@@ -1,13 +1,12 @@
 """The plan of a job that stores each line once, in its checkpoint directory, written before anything is sent.
 
-``loghub-producer-plan.json`` has the portions; a job that is started again with the same checkpoint ships these, and
-looks for no others. ``loghub-producer-ended.txt`` gets a line for each portion all of which is acknowledged: its
-number.
+``loghub-producer-plan.json`` has the portions, and the files that could not be read and are in none of them; a job that
+is started again with the same checkpoint ships these portions, and looks for no others. ``loghub-producer-ended.txt``
+gets a line for each portion all of which is acknowledged: its number.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Self
 from .errors import InputError
 from .files.find import LogFile
 from .files.plan import Split
-from .files.whole import write_whole
+from .files.whole import read_checked, write_checked
 from .portions import Portion
 
 PLAN_FILE = "loghub-producer-plan.json"
@@ -31,11 +30,13 @@ class PlanFile:
     """A plan, and what of it has ended; closed when it is left.
 
     :param checkpoint: the directory.
+    :ivar unread: paths that were named or found and cannot be read, and why.
     :raises InputError: it cannot be read or written.
     """
 
     def __init__(self, checkpoint: str) -> None:
         self._folder = Path(checkpoint)
+        self.unread: tuple[tuple[str, str], ...] = ()
         try:
             # Without a buffer: what a full disk did not take must not be tried again when it is closed.
             self._ended = open(self._folder / ENDED_FILE, "ab+", buffering=0)  # noqa: PTH123, SIM115
@@ -57,17 +58,25 @@ class PlanFile:
         """
         file = self._folder / PLAN_FILE
         try:
-            planned = json.loads(file.read_text(encoding="ascii")) if file.exists() else None
-            return None if planned is None else [_portion(item) for item in planned]
+            if not file.exists():
+                return None
+            planned = read_checked(file)
+            if isinstance(planned, list):  # of an earlier version
+                planned = {"portions": planned, "unread": []}
+            self.unread = tuple((str(path), str(reason)) for path, reason in planned["unread"])
+            return [_portion(item) for item in planned["portions"]]
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(f"the plan of the checkpoint cannot be read: {file}: {error!r}") from error
 
-    def write(self, portions: Sequence[Portion]) -> None:
+    def write(self, portions: Sequence[Portion], unread: Sequence[tuple[str, str]] = ()) -> None:
         """Remember the portions, also if the machine dies.
 
+        :param unread: paths that no portion has, and why.
         :raises InputError: they cannot be written.
         """
-        write_whole(self._folder / PLAN_FILE, json.dumps([_item(portion) for portion in portions]))
+        self.unread = tuple(unread)
+        planned = {"portions": [_item(portion) for portion in portions], "unread": self.unread}
+        write_checked(self._folder / PLAN_FILE, planned)
 
     def ended(self) -> set[int]:
         """The numbers of the portions all of which is acknowledged."""

@@ -88,7 +88,7 @@ def test_remote_file_is_stored_once_whatever_is_killed(
     eventually(lambda: server.count(PROJECT, LOGSTORE) > 500 or started.process.poll() is not None, "lines")
     os.killpg(started.process.pid, signal.SIGKILL)
     started.process.wait()
-    assert json.loads((tmp_path / "ck" / PLAN_FILE).read_text())[0]["splits"][0][0][5] == f"{web}/a.log"
+    assert json.loads((tmp_path / "ck" / PLAN_FILE).read_text())["portions"][0]["splits"][0][0][5] == f"{web}/a.log"
     last = start(*command)
     assert last.process.wait(PATIENCE) == 0, last.process.communicate()
     assert Counter(contents(server)) == Counter(LINES)

@@ -8,7 +8,6 @@ The target lies in the checkpoint directory beside what Spark keeps there, as ``
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..files.find import lies_in, local_path
 from ..files.remote.address import scheme_of
-from ..files.whole import write_whole
+from ..files.whole import read_checked, write_checked
 from ..job import ShipJob
 from .options import FollowOptions
 
@@ -55,7 +54,7 @@ def claim_checkpoint(job: ShipJob, options: FollowOptions, engine: str) -> str:
     file = Path(options.checkpoint) / _FILE
     asked = {"engine": engine, **_target(job, options), **_cuts(job, options)}
     try:
-        held = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        held = read_checked(file) if file.exists() else None
         if file.exists():
             held = _compare(file, held, asked)
         name = str(held["id"]) if held and "id" in held else uuid.uuid4().hex if job.exactly_once else ""
@@ -131,4 +130,4 @@ def _write(file: Path, target: dict[str, object]) -> None:
     :raises InputError: it cannot be written, as :class:`OSError` for the directory.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, json.dumps(target, indent=2) + "\n")
+    write_checked(file, target)

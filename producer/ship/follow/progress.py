@@ -1,6 +1,6 @@
 """How far the engine ``local`` has come, in the checkpoint directory as ``loghub-producer-progress.json``::
 
-    {"taken": {…}, "planned": {…}, "batch": 7}
+    {"taken": {…}, "planned": {…}, "batch": 7, "checksum": 2596069104}
 
 ``taken`` is the offset up to which everything is acknowledged, ``planned`` the one up to which the batch goes that was
 begun; null where there is none; ``batch`` counts the batches that were begun. Each is written before the next step, so
@@ -9,12 +9,11 @@ that what died in a batch ships it again.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..errors import InputError
-from ..files.whole import write_whole
+from ..files.whole import read_checked, write_checked
 from .tracking import Offset
 
 PROGRESS_FILE = "loghub-producer-progress.json"
@@ -41,10 +40,10 @@ def read_progress(checkpoint: str) -> Progress:
     """
     file = Path(checkpoint) / PROGRESS_FILE
     try:
-        held = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"taken": {}, "planned": None}
+        held = read_checked(file) if file.exists() else {"taken": {}, "planned": None}
         return Progress(held["taken"], held["planned"], held.get("batch", 0))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = getattr(error, "strerror", None) or repr(error)
+        reason = getattr(error, "strerror", None) or (str(error) if isinstance(error, ValueError) else repr(error))
         raise InputError(f"the progress of the checkpoint cannot be read: {file}: {reason}") from error
 
 
@@ -53,4 +52,4 @@ def write_progress(checkpoint: str, progress: Progress) -> None:
 
     :raises InputError: it cannot be written.
     """
-    write_whole(Path(checkpoint) / PROGRESS_FILE, json.dumps(asdict(progress)))
+    write_checked(Path(checkpoint) / PROGRESS_FILE, asdict(progress))

@@ -1,18 +1,23 @@
 """How far each file of a followed directory was shipped: the offset that Spark keeps in its checkpoint.
 
-An offset maps a file's inode to its path, the byte up to which it was taken, and a checksum of its first bytes::
+An offset maps a name to the file that it is of (:mod:`producer.file_identity`), and to the byte up to which that was
+taken. A name is made of the device and the inode when the file is found first, and never changes::
 
-    {"1234": {"path": "/var/log/app.log", "end": 5120, "head": 3735928559, "generation": 0}}
+    {"2049.1234": {"path": "/var/log/app.log", "device": 2049, "inode": 1234, "end": 5120, "generation": 0,
+                   "head": 3735928559, "tail": 2596069104}}
 
+* A file is known again by its inode, and by its device or its path: devices may get other numbers when the machine is
+  started again. And it has the bytes that were taken, as far as checksums of the first ones, and of some before the
+  end, say. Offsets of earlier versions have neither a device nor a tail, and the inode as their name.
 * A file that grows is taken from where the last batch ended, so that lines appended to it are shipped.
 * A file that was renamed (rotation) has the same inode: it goes on under its new name.
-* A file that is shorter than what was taken (copytruncate), or begins otherwise (a new file that was given the inode
-  of a deleted one), begins anew at byte 0.
+* A file that is shorter than what was taken (copytruncate), or holds other bytes (it was written anew, or is a new file
+  that was given the inode of a deleted one), begins anew at byte 0.
 * A file is taken up to its last line end. What follows is a line that somebody may still be writing; it is taken as it
   is once the file has rested for ``settle`` seconds.
 * With logs of several lines it is taken up to its last start line: the log that this begins may go on. Where a log is
   longer than the limit, up to the last line end.
-* A compressed file is taken whole, once it has rested.
+* A compressed file is taken whole, once it has rested. If members are added to it, they are taken once they have.
 
 Everything here is a function of the file system and its arguments, so a batch that is planned again after a restart
 comes out the same.
@@ -25,8 +30,9 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
+from ...file_identity import head_of, marks_at
 from ...wire.compressed_heads import compression_of
 from ...wire.log_start import Logs, last_start
 from ..errors import InputError
@@ -41,8 +47,11 @@ class Taken(TypedDict):
     """How far one file was taken.
 
     :ivar path: where it was found last.
+    :ivar device: the number of its file system when it was found last.
+    :ivar inode: its number there.
     :ivar end: the byte after the last one taken.
     :ivar head: CRC-32 of its first bytes, of at most 256 and at most ``end``.
+    :ivar tail: a checksum of some windows before ``end``.
     :ivar generation: grows each time that the inode turned out to hold another file than before.
     """
 
@@ -50,9 +59,12 @@ class Taken(TypedDict):
     end: int
     head: int
     generation: int
+    device: NotRequired[int]
+    inode: NotRequired[int]
+    tail: NotRequired[int]
 
 
-#: By inode: how far each file was taken.
+#: By name: how far each file was taken.
 Offset = dict[str, Taken]
 
 
@@ -94,21 +106,55 @@ def scan(
     :param look: is shown what each path came to, with what was left out.
     """
     latest: Offset = {}
+    names = _Names(known)
     for file in _present_files(paths, exclude, checkpoint, look):
-        key = str(file.inode)
-        if key in latest:  # a hard link, or the same number on another file system
-            key = f"{file.inode}@{file.path}"
-        with contextlib.suppress(OSError):  # deleted, or made unreadable, between the listing and the look
-            latest[key] = _taken(file, known.get(key), settle=settle, now=now, logs=logs)
-    return latest | {key: taken for key, taken in known.items() if key not in latest and not _is_gone(key, taken)}
+        with contextlib.suppress(OSError), open_file(file) as opened:  # deleted, or unreadable, since it was listed
+            descriptor = opened.fileno()
+            name, before = names.of(file, descriptor, latest)
+            latest[name] = _taken(file, descriptor, before, settle=settle, now=now, logs=logs)
+    return latest | {name: taken for name, taken in known.items() if name not in latest and not _is_gone(name, taken)}
 
 
-def _is_gone(key: str, taken: Taken) -> bool:
+class _Names:
+    """Finds the names of files among those of an offset."""
+
+    def __init__(self, known: Offset) -> None:
+        self._known = known
+        self._by_inode: dict[int, list[str]] = {}
+        for name, taken in known.items():
+            self._by_inode.setdefault(_inode(name, taken), []).append(name)
+
+    def of(self, file: LogFile, descriptor: int, used: Offset) -> tuple[str, Taken | None]:
+        """Return the name of a file, and how far it was taken; None if it is new, or written anew.
+
+        :param used: names of files that were found already.
+        :raises OSError: the file cannot be read.
+        """
+        inode = (name for name in self._by_inode.get(file.inode, ()) if name not in used)
+        alike = [name for name in inode if _may_be(file, self._known[name])]
+        alike.sort(key=lambda name: self._known[name]["path"] != file.path)
+        for name in alike:
+            if _continues(descriptor, file, self._known[name]):
+                return name, self._known[name]
+        anew = next((name for name in alike if self._known[name].get("device", file.device) == file.device), None)
+        if anew is not None:
+            return anew, Taken(path=file.path, end=0, head=0, tail=0, generation=self._known[anew]["generation"] + 1)
+        name = f"{file.device}.{file.inode}"
+        # A hard link, or the number that the device of another file had.
+        return (f"{name}@{file.path}" if name in used or name in self._known else name), None
+
+
+def _may_be(file: LogFile, taken: Taken) -> bool:
+    """Return True if a file with the inode of one that was taken may be that one."""
+    return taken.get("device", file.device) == file.device or taken["path"] == file.path
+
+
+def _is_gone(name: str, taken: Taken) -> bool:
     """Whether a file that was taken and not found is there no more, rather than hidden from us for a while: one that is
     forgotten comes again from its beginning.
     """
     try:
-        return os.stat(taken["path"]).st_ino != _inode(key)  # noqa: PTH116  (Path refuses no error)
+        return os.stat(taken["path"]).st_ino != _inode(name, taken)  # noqa: PTH116  (Path refuses no error)
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
@@ -165,27 +211,47 @@ def _present_files(
         yield from found.files
 
 
-def _taken(file: LogFile, known: Taken | None, *, settle: float, now: float, logs: Logs | None) -> Taken:
-    with open_file(file) as opened:
-        generation = 0 if known is None else known["generation"]
-        begin = 0 if known is None else known["end"]
-        if known is not None and not _continues(opened.fileno(), file, known):
-            begin, generation = 0, generation + 1
-        if now - os.fstat(opened.fileno()).st_mtime >= settle:
-            end = file.size
-        elif file.compression is not None:
-            end = begin
-        else:
-            end = _last_end(opened.fileno(), begin, file.size, logs)
-        return Taken(path=file.path, end=end, head=_head(opened.fileno(), end), generation=generation)
+def _taken(
+    file: LogFile, descriptor: int, known: Taken | None, *, settle: float, now: float, logs: Logs | None
+) -> Taken:
+    begin, generation = (0, 0) if known is None else (known["end"], known["generation"])
+    if file.compression is not None and begin not in {0, file.size} and not _begins_member(descriptor, begin):
+        begin, generation = 0, generation + 1  # what was taken ended within a member, and all of it is read again
+    if now - os.fstat(descriptor).st_mtime >= settle:
+        end = file.size
+    elif file.compression is not None:
+        end = begin
+    else:
+        end = _last_end(descriptor, begin, file.size, logs)
+    head, tail = _fingerprint(descriptor, end)
+    return Taken(
+        path=file.path,
+        device=file.device,
+        inode=file.inode,
+        end=end,
+        head=head,
+        tail=tail,
+        generation=generation,
+    )
+
+
+def _begins_member(descriptor: int, at: int) -> bool:
+    return compression_of(os.pread(descriptor, _HEAD_BYTES, at)) is not None
 
 
 def _continues(descriptor: int, file: LogFile, known: Taken) -> bool:
-    return file.size >= known["end"] and _head(descriptor, known["end"]) == known["head"]
+    return file.size >= known["end"] and _holds(descriptor, known)
 
 
-def _head(descriptor: int, end: int) -> int:
-    return zlib.crc32(os.pread(descriptor, min(end, _HEAD_BYTES), 0))
+def _holds(descriptor: int, known: Taken) -> bool:
+    head, tail = _fingerprint(descriptor, known["end"])
+    return (head, tail) == (known["head"], known.get("tail", tail))
+
+
+def _fingerprint(descriptor: int, end: int) -> tuple[int, int]:
+    """Checksums of the first bytes, and of windows before the end."""
+    marks = b"".join(mark.tail.to_bytes(4, "big") for mark in marks_at(descriptor, end))
+    return head_of(descriptor, min(end, _HEAD_BYTES)), zlib.crc32(marks)
 
 
 def _last_end(descriptor: int, begin: int, size: int, logs: Logs | None) -> int:
@@ -217,25 +283,25 @@ def _begin(before: Taken | None, after: Taken) -> int:
     return before["end"] if before is not None and before["generation"] == after["generation"] else 0
 
 
-def _range(key: str, begin: int, taken: Taken) -> Range:
+def _range(name: str, begin: int, taken: Taken) -> Range:
     """
     :raises InputError: nobody can say whether it is there.
     """
-    path = taken["path"]
+    path, inode = taken["path"], _inode(name, taken)
     try:
         device = os.stat(os.path.dirname(path)).st_dev  # noqa: PTH116, PTH120
-        file = LogFile(path, taken["end"], None, device, _inode(key))
+        file = LogFile(path, taken["end"], None, device, inode)
         with open_file(file) as opened:
-            if os.fstat(opened.fileno()).st_size < file.size or _head(opened.fileno(), file.size) != taken["head"]:
+            if os.fstat(opened.fileno()).st_size < file.size or not _holds(opened.fileno(), taken):
                 return Range(file, begin, lost=True)
             return Range(replace(file, compression=compression_of(opened.read(_HEAD_BYTES))), begin)
     except (FileNotFoundError, NotADirectoryError):
-        return Range(LogFile(path, taken["end"], None, 0, _inode(key)), begin, lost=True)
+        return Range(LogFile(path, taken["end"], None, 0, inode), begin, lost=True)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read: {error.strerror}. Mend that, or leave the file out with --exclude"
         ) from error
 
 
-def _inode(key: str) -> int:
-    return int(key.partition("@")[0])
+def _inode(name: str, taken: Taken) -> int:
+    return taken.get("inode") or int(name.partition("@")[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -33,8 +34,7 @@ def read_split(split: Split, max_line_bytes: int, log_start: re.Pattern[bytes] |
                 planned = _AsPlanned(file, split) if isinstance(file, io.BufferedReader) else file
                 yield from _blocks(planned, split, max_line_bytes, log_start)
             else:
-                plain = decompressing(file, compression)
-                yield from _decompressed_blocks(plain, split, max_line_bytes, log_start)
+                yield from _decompressed_blocks(file, split, max_line_bytes, log_start)
             if isinstance(file, RemoteFile):
                 file.check_unchanged()
     except OSError as error:
@@ -118,21 +118,69 @@ def _truncated(split: Split, size: int) -> FileChangedError:
     )
 
 
+class _UpTo(io.BufferedIOBase):
+    """A file that ends at a byte: what was added to it later is none of its job."""
+
+    def __init__(self, file: io.BufferedIOBase, end: int) -> None:
+        self._file = file
+        self._left = end - file.tell()
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """Return the next bytes; none at the end.
+
+        :raises EOFError: the file ends sooner.
+        """
+        wanted = min(size, self._left) if size >= 0 else self._left
+        data = self._file.read1(wanted)
+        if wanted and not data:
+            raise EOFError("it was truncated")
+        self._left -= len(data)
+        return data
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self.read1(-1 if size is None else size)
+
+    def readable(self) -> bool:
+        return True
+
+
 def _decompressed_blocks(
     file: io.BufferedIOBase, split: Split, most: int, log_start: re.Pattern[bytes] | None
 ) -> Iterator[Block | Line]:
     """The lines of a compressed file; the error for a damaged one says how far it could be read."""
+    compression = str(split.file.compression)
     last = None
     try:
-        for block in _blocks(file, split, most, log_start):
-            last = block
-            yield block
+        # The members before the range were shipped, and only tell the offset of the lines behind them.
+        before = _plain_size(decompressing(_UpTo(file, split.start), compression)) if split.start else 0
+        if split.start:
+            file.seek(split.start)
+        plain = decompressing(file if split.file.address else _UpTo(file, split.end), compression)
+        for block in _blocks(plain, split, most, log_start):
+            last = _shifted(block, before)
+            yield last
     except DAMAGE as error:
         read = "nothing could be read" if last is None else f"the last readable line begins at byte {_last_line(last)}"
         raise FileChangedError(
             f"{split.file.path}: damaged or incomplete {split.file.compression} data ({error}); {read}. "
             "Repair it, or leave it out with --exclude"
         ) from error
+
+
+def _plain_size(plain: io.BufferedIOBase) -> int:
+    size = 0
+    with contextlib.suppress(*DAMAGE):  # that was reported when they were shipped
+        while data := plain.read1(_HEAD_BYTES):
+            size += len(data)
+    return size
+
+
+def _shifted(lines: Block | Line, by: int) -> Block | Line:
+    if not by:
+        return lines
+    if isinstance(lines, Block):
+        return Block(lines.offset + by, lines.data)
+    return lines._replace(offset=lines.offset + by)
 
 
 def _last_line(read: Block | Line) -> int:

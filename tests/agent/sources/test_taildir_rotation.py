@@ -47,6 +47,23 @@ def test_rename_with_a_pattern_of_one_name_loses_nothing(strict: Tail) -> None:
     assert strict.seen(0.5) == later
 
 
+def test_file_that_is_renamed_while_it_is_empty_has_its_new_name(tmp_path: Path) -> None:
+    """Its lines were all written under that: they have it in their header, with the headers of its group."""
+    logs = str(tmp_path / "logs")
+    groups = {"old": rf"{logs}/a\.log", "new": rf"{logs}/b\.log"}
+    tail = Tail(tmp_path, file_groups=groups, headers={"new": {"kind": "new"}}, file_header=True)
+    a = tail.logs / "a.log"
+    a.touch()
+    assert tail.seen() == []
+    a.rename(tail.logs / "b.log")
+    tail.look(1)
+    Writer(tail.logs / "b.log").lines(1)
+    tail.look(1)
+    (batch,) = tail.batches()
+    assert dict(batch.shared) == {"kind": "new", "file": f"{logs}/b.log"}
+    tail.close()
+
+
 def test_rename_with_a_pattern_of_all_names_reads_nothing_twice(tail: Tail) -> None:
     """FLUME-3216: a renamed file goes on where it was, also when the pattern has its new name."""
     a = Writer(tail.logs / "a.log")
@@ -111,6 +128,28 @@ def test_copytruncate_with_the_same_first_bytes_is_seen(strict: Tail) -> None:
     new = a.lines(300)
 
     assert strict.seen()[50:] == new
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_copytruncate_with_the_same_first_and_last_bytes_is_seen(strict: Tail, restarted: bool) -> None:
+    """A file that was cut and written again beyond the old place, with the same bytes at its beginning and before that
+    place, is read again: the bytes between them differ.
+    """
+    banner, end = b"# a banner that every file has\n" * 50, b"# the same end of each hour\n" * 10
+    a = Writer(strict.logs / "a.log")
+    a.append(banner)
+    a.lines(100)
+    a.append(end)
+    assert len(strict.seen()) == 160
+    if restarted:
+        strict.restart()
+    os.truncate(a.path, 0)
+    a.append(banner)
+    new = a.lines(100)
+    a.append(end)
+    more = a.lines(1)
+
+    assert strict.seen()[50:] == [*new, *end.split(b"\n")[:-1], *more]
 
 
 def test_copytruncate_to_the_same_size_is_seen(strict: Tail) -> None:

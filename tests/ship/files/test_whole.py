@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from producer.ship.errors import InputError
-from producer.ship.files.whole import write_whole
+from producer.ship.files.whole import read_checked, write_checked, write_whole
 
 from ...support.syncs import noted_syncs
 
@@ -36,3 +37,15 @@ def test_a_file_that_cannot_be_synced_leaves_the_former_one(tmp_path: Path, monk
     with pytest.raises(InputError, match=r"cannot be written: .*progress\.json: Input/output error"):
         write_whole(file, "new text")
     assert file.read_text() == "old"
+
+
+def test_a_damaged_file_of_a_checkpoint_is_told_from_a_valid_one(tmp_path: Path) -> None:
+    """A flipped digit is seen; a file that an earlier version wrote has no checksum, and is read."""
+    file, held = tmp_path / "progress.json", {"taken": {"1": {"path": "/é\udcff", "end": 5120}}, "batch": 7}
+    write_checked(file, held)
+    assert read_checked(file) == held
+    file.write_text(file.read_text().replace("5120", "5121"))
+    with pytest.raises(ValueError, match="its checksum is wrong"):
+        read_checked(file)
+    file.write_text(json.dumps(held))
+    assert read_checked(file) == held

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.ship import spark_engine
 from producer.ship.errors import InputError
+from producer.ship.files.whole import read_checked
 from producer.ship.follow.checkpoint import checkpoint_directory, claim_checkpoint
 from producer.ship.follow.options import FollowOptions
 
@@ -48,7 +48,7 @@ def test_checkpoint_is_used_again_for_the_same_target(claim: Claim, tmp_path: Pa
     claim(paths=["/a", "/b"], exclude=["*.gz"])
     claim(paths=["/b", "/a"], exclude=["*.gz"])
     (file,) = (tmp_path / "checkpoint").iterdir()
-    assert json.loads(file.read_text()) == {
+    assert read_checked(file) == {
         "engine": "spark",
         "exactly_once": False,
         "endpoint": "http://localhost:1",

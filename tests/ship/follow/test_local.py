@@ -244,9 +244,11 @@ def test_progress_that_cannot_be_read_is_told(logs: Path, run_once: Run, tmp_pat
     run_once()
     append(logs / "a.log", "one\n")
     run_once()
-    (tmp_path / "checkpoint" / PROGRESS_FILE).write_text("{")
-    with pytest.raises(Exception, match=f"the progress of the checkpoint cannot be read: .*{PROGRESS_FILE}"):
-        run_once()
+    file = tmp_path / "checkpoint" / PROGRESS_FILE
+    for damaged in ("{", file.read_text().replace('"end": 4', '"end": 0')):
+        file.write_text(damaged)
+        with pytest.raises(InputError, match=f"the progress of the checkpoint cannot be read: .*{PROGRESS_FILE}"):
+            run_once()
 
 
 def test_checkpoint_that_cannot_be_written_any_more_fails_the_run(

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
 import json
+import lzma
 import os
 import re
 import shutil
 import tempfile
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
+import lz4.frame
 import pytest
+import zstandard
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from producer.ship.errors import InputError
-from producer.ship.files.find import Found
+from producer.ship.files.find import Found, LogFile, find_files
 from producer.ship.files.plan import cut
 from producer.ship.follow import tracking
 from producer.ship.follow.tracking import Offset, Range, advance, ranges, scan
@@ -162,6 +168,112 @@ def test_compressed_file_is_taken_whole_once_it_rests(tmp_path: Path) -> None:
     (found,) = follower.take(settle=0)
     assert (found.start, found.file.size) == (0, (tmp_path / "a.gz").stat().st_size)
     assert found.file.compression == "gzip"
+
+
+_PACKED = {
+    "gzip": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+    "lz4": lz4.frame.compress,
+}
+
+
+@pytest.mark.parametrize("compression", _PACKED)
+def test_members_added_to_a_compressed_file_are_taken_alone(tmp_path: Path, compression: str) -> None:
+    """Their lines come with their offsets in the decompressed file, and the lines before them do not come again."""
+    follower, pack = Follower(tmp_path), _PACKED[compression]
+
+    def add(data: bytes) -> list[tuple[int, str]]:
+        with (tmp_path / "a.log.x").open("ab") as file:
+            file.write(data)
+        return [record for found in follower.take(settle=0) for record in records_of(found, partition_bytes=1000)]
+
+    assert add(pack(b"one\ntwo\n")) == [(0, "one"), (4, "two")]
+    assert add(pack(b"three\n")) == [(8, "three")]
+    assert add(pack(b"four\n") + pack(b"five\n")) == [(14, "four"), (19, "five")]
+
+
+def test_what_is_added_to_a_compressed_file_after_it_was_read_belongs_to_the_next_batch(tmp_path: Path) -> None:
+    """A member that comes between the plan and the read is taken once."""
+    follower = Follower(tmp_path)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\n"))
+    (first,) = follower.take(settle=0)
+    with (tmp_path / "a.gz").open("ab") as file:
+        file.write(gzip.compress(b"two\n"))
+    assert records_of(first, partition_bytes=1000) == [(0, "one")]
+    (second,) = follower.take(settle=0)
+    assert records_of(second, partition_bytes=1000) == [(4, "two")]
+
+
+def test_compressed_file_that_was_taken_within_a_member_is_taken_again(tmp_path: Path) -> None:
+    """Its writer had rested for longer than the settle time: what it adds completes the member."""
+    follower, data = Follower(tmp_path), gzip.compress(b"one\n")
+    (tmp_path / "a.gz").write_bytes(data[:-4])
+    follower.take(settle=0)
+    (tmp_path / "a.gz").write_bytes(data)
+    (found,) = follower.take(settle=0)
+    assert records_of(found, partition_bytes=1000) == [(0, "one")]
+
+
+def test_file_that_was_truncated_and_written_longer_with_the_same_head_begins_anew(tmp_path: Path) -> None:
+    """Logs that all begin with one header are told by the bytes before the place up to which they were taken."""
+    follower, log, header = Follower(tmp_path), tmp_path / "a.log", "# " + "h" * 300 + "\n"
+    write(log, header + "one\n" * 100)
+    follower.take()
+    os.truncate(log, 0)
+    write(log, header + "two\n" * 200)
+    assert follower.texts() == [header + "two\n" * 200]
+
+
+def _on(number: int, path: Path, seen: LogFile) -> LogFile:
+    """A file as it is found on a volume of which each file has the same inode."""
+    return replace(seen, path=str(path), device=number, inode=7)
+
+
+def test_files_of_two_volumes_that_have_one_inode_are_two_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when one is deleted, and when the volumes get other devices at a restart."""
+    follower, devices = Follower(tmp_path), {"a": 1, "b": 2}
+    monkeypatch.setattr(tracking, "find_files", lambda *_, **__: Found(tuple(volumes()), ()))
+    monkeypatch.setattr(tracking, "open_file", lambda file: open(file.path, "rb"))  # noqa: PTH123, SIM115
+
+    def volumes() -> list[LogFile]:
+        files = {file.path.rpartition("/")[2]: file for file in find_files([str(tmp_path)]).files}
+        return [_on(devices[name], tmp_path / name, file) for name, file in sorted(files.items())]
+
+    header = "# " + "h" * 300 + "\n"
+    write(tmp_path / "a", header + "A\n" * 200)
+    write(tmp_path / "b", header + "B\n" * 100)
+    assert len(follower.texts()) == 2
+    devices |= {"a": 2, "b": 1}
+    write(tmp_path / "b", "B 1\n")
+    assert follower.texts() == ["B 1\n"]
+    (tmp_path / "a").unlink()
+    write(tmp_path / "b", "B 2\n")
+    assert follower.texts() == ["B 2\n"]
+
+
+def test_offset_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    """Its names are inodes, and it has neither devices nor checksums of the bytes before the end."""
+    follower, log = Follower(tmp_path), tmp_path / "a.log"
+    write(log, "one\n")
+    taken = {"path": str(log), "end": 4, "head": zlib.crc32(b"one\n"), "generation": 0}
+    follower.offset = {str(log.stat().st_ino): taken}  # type: ignore[dict-item]
+    write(log, "two\n")
+    log.rename(tmp_path / "a.log.1")
+    assert follower.texts() == ["two\n"]
+
+
+def test_file_that_was_renamed_while_it_was_empty_has_its_new_name(tmp_path: Path) -> None:
+    """Its lines are those of the name under which they were written."""
+    follower = Follower(tmp_path)
+    write(tmp_path / "a.log", "")
+    assert follower.take() == []
+    (tmp_path / "a.log").rename(tmp_path / "b.log")
+    write(tmp_path / "b.log", "one\n")
+    assert [found.file.path for found in follower.take()] == [str(tmp_path / "b.log")]
 
 
 def test_batch_takes_about_as_much_as_it_may(tmp_path: Path) -> None:

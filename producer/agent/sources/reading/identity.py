@@ -9,9 +9,8 @@ A name is made when the first bytes of a file are taken, and never changes::
     │    └ device
     └ inode
 
-A note holds what the name cannot, since it changes: the path, the size, and the CRC-32 of the last bytes before a place
-up to which it was read. So the part of the file that is known grows with the file. Before that place it has marks, the
-further back the fewer: by one of them a copy is known that was made before the last bytes were written.
+A note holds what the name cannot, since it changes: the path, the size, and the marks of the place up to which it was
+read (:mod:`producer.file_identity`). By one of them a copy is known that was made before the last bytes were written.
 """
 
 from __future__ import annotations
@@ -23,15 +22,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ....file_identity import Mark, head_of, holds_marks, mark_at
 from ....wire.compressed_heads import compression_of
 
+#: First bytes of a file that its name has the checksum of, at most.
 HEAD_BYTES = 1024
-TAIL_BYTES = 256
-#: Each mark is so many times as far from the end as the one behind it, and they are so many.
-_MARK_FACTOR, _MOST_MARKS = 4, 12
-
-#: Device and inode.
-Key = tuple[int, int]
 
 
 class FileName(NamedTuple):
@@ -55,17 +50,6 @@ def parse_name(text: str) -> FileName | None:
         return FileName(inode, device, generation, size, int(parts[4], 16))
     except (ValueError, IndexError):
         return None
-
-
-class Mark(NamedTuple):
-    """A place up to which a file was read.
-
-    :ivar end: it.
-    :ivar tail: CRC-32 of the last bytes before it, at most 256.
-    """
-
-    end: int
-    tail: int
 
 
 @dataclass(slots=True)
@@ -115,34 +99,6 @@ def parse_note(raw: bytes | None) -> Note | None:
         return None
 
 
-def marks_of(tail: bytes, data: bytes, end: int, earlier: Sequence[Mark]) -> tuple[Mark, ...]:
-    """The marks of a file of which a block was read.
-
-    :param tail: what stands before the block, at most 256 bytes.
-    :param end: where the block ends.
-    :param earlier: those before the block.
-    """
-    new = []
-    back = 0
-    while back < len(data):
-        at = len(data) - back
-        seen = data[at - TAIL_BYTES : at] if at >= TAIL_BYTES else (tail + data[:at])[-TAIL_BYTES:]
-        new.append(Mark(end - back, zlib.crc32(seen)))
-        back = max(TAIL_BYTES, _MARK_FACTOR * back)
-    return _thinned([*earlier, *reversed(new)])
-
-
-def _thinned(marks: Sequence[Mark]) -> tuple[Mark, ...]:
-    kept: list[Mark] = []
-    least = 0
-    for mark in reversed(marks):
-        distance = marks[-1].end - mark.end
-        if distance >= least and len(kept) < _MOST_MARKS:
-            kept.append(mark)
-            least = max(TAIL_BYTES, _MARK_FACTOR * distance)
-    return tuple(reversed(kept))
-
-
 def holds(descriptor: int, name: FileName, note: Note | None, end: int) -> bool:
     """Whether a file holds the bytes that were read under a name.
 
@@ -155,7 +111,8 @@ def holds(descriptor: int, name: FileName, note: Note | None, end: int) -> bool:
         return True
     if size < note.end:
         return False
-    return zlib.crc32(os.pread(descriptor, note.tail_size, note.end - note.tail_size)) == note.tail
+    tail = zlib.crc32(os.pread(descriptor, note.tail_size, note.end - note.tail_size))
+    return tail == note.tail and holds_marks(descriptor, (mark for mark in note.marks if mark.end <= note.end))
 
 
 def held_part(descriptor: int, name: FileName, note: Note) -> int | None:
@@ -166,12 +123,11 @@ def held_part(descriptor: int, name: FileName, note: Note) -> int | None:
     mark = max((mark for mark in note.marks if mark.end <= size), default=None)
     if mark is None or size < name.head_size or not _has_head(descriptor, name):
         return None
-    seen = min(TAIL_BYTES, mark.end)
-    return size if zlib.crc32(os.pread(descriptor, seen, mark.end - seen)) == mark.tail else None
+    return size if mark_at(descriptor, mark.end) == mark else None
 
 
 def _has_head(descriptor: int, name: FileName) -> bool:
-    return zlib.crc32(os.pread(descriptor, name.head_size, 0)) == name.head
+    return head_of(descriptor, name.head_size) == name.head
 
 
 class Heads:
@@ -190,7 +146,7 @@ class Heads:
         if self._size < size:
             return if_shorter
         if size not in self._heads:
-            self._heads[size] = zlib.crc32(os.pread(self._descriptor, size, 0))
+            self._heads[size] = head_of(self._descriptor, size)
         return self._heads[size] == name.head
 
 

@@ -8,9 +8,10 @@ import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ....file_identity import TAIL_BYTES, Key, Mark, head_of, holds_marks, marks_of
 from ....wire.log_start import Logs, last_start
 from .cri import whole_end
-from .identity import HEAD_BYTES, TAIL_BYTES, FileName, Key, Mark, Note, held_part, holds, marks_of, open_quickly
+from .identity import HEAD_BYTES, FileName, Note, held_part, holds, open_quickly
 
 #: Most bytes of one batch, but for a line that is longer.
 BLOCK_BYTES = 1 << 20
@@ -183,17 +184,21 @@ class FileReader:
         :raises OSError: one of them cannot be read.
         """
         name = self.name
-        if name is not None and size >= name.head_size and _checksum(descriptor, name.head_size) != name.head:
+        if name is not None and size >= name.head_size and head_of(descriptor, name.head_size) != name.head:
             return False
         return not self.is_same() or begins_alike(descriptor, self.open(), size)
 
     def is_same(self) -> bool:
-        """Whether what was read last still stands there.
+        """Return True if the bytes that were read are still there, as far as the head, the tail and the marks say.
 
         :raises OSError: it cannot be read.
         """
         known = self._tail + self._head
-        return os.pread(self.open(), len(known), self.position - len(self._tail)) == known
+        same = os.pread(self.open(), len(known), self.position - len(self._tail)) == known
+        return same and holds_marks(self.open(), self._marks) and self._has_head()
+
+    def _has_head(self) -> bool:
+        return self.name is None or not self.position or head_of(self.open(), self.name.head_size) == self.name.head
 
     def look(self, now: float) -> bool:
         """Look at its size and time; whether there may be something to read.
@@ -211,7 +216,7 @@ class FileReader:
         if size != self.size or status.st_mtime_ns != self._written:
             first = self._written is None
             self._earlier, self.size, self._written, self.changed = self.size, size, status.st_mtime_ns, now
-            if size < self.position or (size == self.position and not first and not self.is_same()):
+            if size < self.position or not (first or self.is_same()):
                 raise ContentChangedError
         self._see(size, now)
         return size > self.position and self._tried != (size, *self._rested(now))
@@ -318,7 +323,3 @@ def begins_alike(one: int, other: int, size: int) -> bool:
     last = max(0, size - _COMPARED)
     parts = ((0, min(size, HEAD_BYTES)), (last, size - last))
     return all(os.pread(one, length, at) == os.pread(other, length, at) for at, length in parts)
-
-
-def _checksum(descriptor: int, size: int) -> int:
-    return zlib.crc32(os.pread(descriptor, size, 0))

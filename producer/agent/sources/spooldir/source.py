@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ....file_identity import Key
 from ....loggers import get_logger
 from ...batch import EventBatch, Position
 from ...interfaces import Context, Lag, Outlet, Stop
-from ..reading.identity import FileName, Key, is_compressed, parse_name
+from ..reading.identity import FileName, is_compressed, parse_name
 from ..reading.reader import Block, ContentChangedError, FileReader, Rules
 from .directory import SpoolDirectory, Waiting
 from .events import EventMaker

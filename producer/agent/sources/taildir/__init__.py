@@ -16,8 +16,8 @@ be lost without harm to what follows.
 A name belongs to bytes that were seen: it is made of those that are about to be put, and nothing else is put under it.
 So what a copy is follows from what it holds, also after a death (:mod:`.copies`).
 
-What no reader can see: a file that was cut, and written again beyond the old position with the very bytes there that
-were there before.
+What no reader can see: a file that was cut, and written again beyond the old position with the bytes that were read, as
+far as these are compared (:mod:`producer.file_identity`).
 """
 
 from .source import TaildirSource

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
+from ....file_identity import Key
 from ....loggers import get_logger
 from ...batch import Position
 from ...interfaces import Context, Outlet, Stop
-from ..reading.identity import HEAD_BYTES, FileName, Heads, Key, Note, holds
+from ..reading.identity import HEAD_BYTES, FileName, Heads, Note, holds
 from ..reading.reader import BLOCK_BYTES, FileReader, Rules
 from .compressed import UnpackedReader, find_packed
 from .flume_positions import read_flume_positions
@@ -126,12 +127,17 @@ class Beginnings:
         return FileReader(path, group, key, self._rules, self._clock.monotonic())
 
     def _begin(self, reader: FileReader) -> None:
-        group = self._groups.get(reader.group)
+        self.give_headers(reader, self._groups.get(reader.group))
+        self._readers.add(reader)
+
+    def give_headers(self, reader: FileReader, group: Group | None) -> None:
+        """Give a reader its group, and the headers of all its events."""
+        if group is not None:
+            reader.group = group.name
         reader.headers = dict(group.headers) if group is not None else {}
         if self._options.file_header:
             shown = os.fsencode(reader.path).decode(errors="backslashreplace")
             reader.headers[self._options.file_header_key] = shown
-        self._readers.add(reader)
 
     def _recognize(self, reader: FileReader) -> bool:
         """Whether it holds what was read under a name: its own, or that of a file of which it is a copy."""

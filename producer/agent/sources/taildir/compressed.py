@@ -17,9 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ....file_identity import TAIL_BYTES, Key
 from ....loggers import get_logger
 from ...interfaces import Stop
-from ..reading.identity import FileName, Key, Note, holds, is_compressed, open_quickly
+from ..reading.identity import FileName, Note, holds, is_compressed, open_quickly
 from ..reading.reader import FileReader, Rules
 from .known import key_of, paths_beside
 
@@ -127,9 +128,10 @@ def _unpack(
         unpacking.seek(0)
         at = 0
         while not stop.is_set() and (data := unpacking.read(_PIECE_BYTES)):
-            if at == 0 or at + len(data) > wanted:
+            end = at + len(data)
+            if at == 0 or end > wanted or any(at < mark.end and mark.end - TAIL_BYTES < end for mark in note.marks):
                 _write(descriptor, data, at)
-            at += len(data)
+            at = end
         if not stop.is_set() and at > ends[0] and holds(descriptor, name, note, ends[-1]):
             return descriptor
     except BaseException:

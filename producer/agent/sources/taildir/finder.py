@@ -7,9 +7,10 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 
 from ....clock import Clock
+from ....file_identity import Key
 from ....loggers import get_logger
 from ...interfaces import Stop
-from ..reading.identity import Key, is_compressed, open_quickly
+from ..reading.identity import is_compressed, open_quickly
 from ..reading.reader import FileReader
 from .beginnings import Beginnings
 from .copies import Copies
@@ -172,16 +173,19 @@ class Finder:
         for reader in self._readers.by_key.values():
             found = places.get(reader.key)
             if found is not None:
-                self._locate(reader, found, now)
+                self._locate(reader, found, scan, now)
             elif reader.located and reader.directory == scan.path:
                 reader.located, reader.changed = False, now
                 self._readers.wake(reader)
 
-    def _locate(self, reader: FileReader, places: Sequence[str], now: float) -> None:
+    def _locate(self, reader: FileReader, places: Sequence[str], scan: Scan, now: float) -> None:
         reader.located = True
         if reader.place not in places:
             _log.info("%s is now %s", reader.place, places[0])
-            self._readers.moved(reader, places[0])
+            group = None if reader.name is not None or reader.size else scan.group_of(places[0].rpartition("/")[2])
+            self._readers.moved(reader, places[0], None if group is None else places[0])
+            if group is not None:  # nothing was written under its first name
+                self._beginnings.give_headers(reader, group)
             reader.changed = now
             self._known.touch(reader)
             self._readers.wake(reader)

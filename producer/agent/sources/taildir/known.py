@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from ....channels.file.store.notes import FileNotes
 from ....clock import Clock
+from ....file_identity import Key
 from ....loggers import get_logger
 from ...interfaces import Outlet
 from ..reading.identity import (
     FileName,
-    Key,
     Note,
     held_part,
     holds,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from ..reading.identity import Key
+from ....file_identity import Key
 from ..reading.reader import FileReader
 from .known import stem_of
 from .watches import Watches
@@ -56,10 +56,13 @@ class Readers:
                 del readers[reader.key]
         self._take_out(reader)
 
-    def moved(self, reader: FileReader, place: str) -> None:
-        """It was found under another name."""
+    def moved(self, reader: FileReader, place: str, path: str | None = None) -> None:
+        """It was found under another name.
+
+        :param path: the new name of its lines; None to keep the one that they have.
+        """
         self._forget_stem(reader)
-        reader.place = place
+        reader.place, reader.path = place, path or reader.path
         self._note_stem(reader)
 
     def named_alike(self, directory: str, base: str) -> Iterator[FileReader]:
