@@ -13,6 +13,7 @@ The file is long since these two orders are of one piece.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -157,6 +158,17 @@ class Agent:
         self._memory.limit = config.limits.max_memory_bytes
         self._begin(new, changes.sinks_begun, changes.sources_begun)
         return changes
+
+    def listens(self) -> bool:
+        """Return True once each source that listens does; one that failed is tried again, and is not waited for."""
+        return all(self._is_listening(name, source) for name, source in list(self.sources.items()))
+
+    def _is_listening(self, name: str, source: Supervised) -> bool:
+        if source.state not in (State.NEW, State.RUNNING):
+            return True
+        reading = self._reading.get(name)
+        listening: threading.Event | None = getattr(reading, "listening", None)
+        return reading is not None and (listening is None or listening.is_set())
 
     def finished(self) -> bool:
         """Whether every source has nothing left to do."""

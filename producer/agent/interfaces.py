@@ -179,6 +179,7 @@ class Source(Protocol):
     """Reads events, and puts them into its outlet.
 
     One that also has a method ``lag() -> Lag`` is asked by the monitoring, on another thread.
+    One that listens has ``listening``, a ``threading.Event`` that it sets then: the agent is ready once it is set.
     One that always waits for more has ``endless = True`` in its class: ``--until-done`` is refused then.
     """
 

@@ -88,7 +88,6 @@ class Program:
             self._monitor(agent)
             try:
                 agent.start()
-                self._announce(agent)
                 why = self._work(agent)
                 _notify("STOPPING=1")
                 _story.info("agent %s: ends: %s", config.name, why)
@@ -107,8 +106,15 @@ class Program:
 
     def _work(self, agent: Agent) -> str:
         """Until the end; why it is the end."""
-        while not (self._until_done and agent.finished() and agent.delivered()):
-            message = self._next(SOON if self._until_done and agent.finished() else LOOK)
+        announced = False
+        while True:
+            if not announced and agent.listens():
+                self._announce(agent)
+                announced = True
+            done = self._until_done and agent.finished()
+            if done and agent.delivered():
+                return "all is done"
+            message = self._next(SOON if done or not announced else LOOK)
             if message in _STOPS:
                 return message
             if message == _RELOAD or (message is None and self._is_due()):
@@ -116,7 +122,6 @@ class Program:
             elif message is None and self._watched is not None and self._watched.vanished():
                 _log.warning("agent %s goes on: its file %s is gone", agent.config.name, self._path)
                 agent.reloads.failed(f"its file {self._path} is gone")
-        return "all is done"
 
     def _is_due(self) -> bool:
         """Whether the file is another one, or what it says may take effect now."""

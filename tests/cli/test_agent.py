@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -698,9 +699,16 @@ def test_a_file_that_is_gone_is_a_note(tmp_path: Path, hub: Hub, caplog: pytest.
 
 
 def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_path: Path) -> None:
-    """READY once it works, health over HTTP, SIGTERM: STOPPING, exit code 0. Neither Spark nor a server is imported."""
-    options = "max_total_events = 100"
-    path = written(tmp_path, ('name = "web"', 'name = "web"\nmonitoring = "0"'), options=options)
+    """READY once its sources listen, health over HTTP, SIGTERM: STOPPING, exit code 0. Neither Spark nor a server is
+    imported.
+    """
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listening = free.getsockname()[1]
+    (tmp_path / "late.py").write_text(f"open({str(gate)!r}).read()\ndef same(batch):\n    return batch\n")
+    options = f'port = {listening}\n[[sources.r1.interceptors]]\ntype = "python"\nfunction = "late:same"'
+    path = written(tmp_path, ('name = "web"', 'name = "web"\nmonitoring = "0"'), source="netcat", options=options)
     program = (
         "import sys; from producer.cli import main; code = main(sys.argv[1:]);"
         "print(sorted({'pyspark', 'starlette', 'pyarrow', 'uvicorn', 'google.protobuf'} & set(sys.modules)));"
@@ -709,11 +717,15 @@ def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_pat
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(20)
-        environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}
+        paths = os.pathsep.join([str(tmp_path), *sys.path])
+        environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "PYTHONPATH": paths}
         command = [sys.executable, "-c", program, "agent", "--config", path]
         with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=environment) as process:
             try:
+                with gate.open("w"):  # its source is being made
+                    assert select.select([systemd], [], [], 0)[0] == []
                 assert systemd.recv(100) == b"READY=1"
+                socket.create_connection(("127.0.0.1", listening), timeout=10).close()
                 line = process.stderr.readline()
                 port = int(re.search(r"monitoring on http://127.0.0.1:(\d+)/", line)[1])
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)

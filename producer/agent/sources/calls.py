@@ -136,6 +136,7 @@ class CallSource(ABC):
         self._options, self._counters = options, context.counters
         self._budget, self._intake = Budget(options.max_memory, options.max_frame), Intake(context)
         self.server = TcpServer(options, [options.port], context, self._serve)
+        self.listening = self.server.listening
 
     @abstractmethod
     def _conversation(self) -> Conversation:

@@ -84,6 +84,7 @@ class ForwardSource:
         self._budget, self._intake = Budget(options.max_memory, _COPIES * options.max_frame), Intake(context)
         self._turns = threading.BoundedSemaphore(1)
         self.server = TcpServer(options, [options.port], context, self._serve)
+        self.listening = self.server.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`."""

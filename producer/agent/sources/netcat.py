@@ -47,6 +47,7 @@ class NetcatSource:
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._intake = options, Intake(context)
         self.server = TcpServer(options, [options.port], context, self._serve)
+        self.listening = self.server.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`."""
@@ -116,6 +117,7 @@ class NetcatUdpSource:
     def __init__(self, options: Options, context: Context) -> None:
         self._header = options.remote_address_header
         self.server = UdpServer(options, options.port, self._batch, Intake(context))
+        self.listening = self.server.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`."""

@@ -70,6 +70,7 @@ class PostSource(ABC):
         self._limits = Limits(options.max_body, options.request_timeout, Budget(options.max_memory, options.max_body))
         self._allowed, self._intake = _credentials(options), Intake(context)
         self.server = TcpServer(options, [port], context, self._serve)
+        self.listening = self.server.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`."""

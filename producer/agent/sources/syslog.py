@@ -89,6 +89,7 @@ class SyslogTcpSource:
         self._parser = SyslogParser(kept(options.keep_fields), context.clock)
         ports = options.ports if options.port is None else (options.port,)
         self.server = TcpServer(options, ports, context, self._serve)
+        self.listening = self.server.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`."""
@@ -145,6 +146,7 @@ class SyslogUdpSource:
         self._header = options.client_ip_header
         self._parser = SyslogParser(kept(options.keep_fields), context.clock)
         self.server = UdpServer(options, options.port, self._batch, Intake(context))
+        self.listening = self.server.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`."""
