@@ -61,7 +61,7 @@ def test_what_people_read_goes_through_one_helper() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        if path.relative_to(PACKAGE).parts[0] not in ("agent", "wire") and path.name != "sql_engine.py"
+        if path.relative_to(PACKAGE).parts[0] not in ("agent", "wire") and path.parent.name != "sql_engine"
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if _COUNTED.search(line) and not any(allowed in line for allowed in _NEVER_ONE)
     ]

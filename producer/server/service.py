@@ -80,7 +80,7 @@ class Service:
         self.workers = ThreadPoolExecutor(_DECODERS, thread_name_prefix="loghub-server-worker")
         self.large_decoder = ThreadPoolExecutor(1, thread_name_prefix="loghub-server-decoder")
         self.searchers = ThreadPoolExecutor(limits.searches, thread_name_prefix="loghub-server-search")
-        self.sql = SqlProcesses()
+        self.sql = SqlProcesses(self.limits.sql_bytes)
 
     def now(self) -> float:
         """The server's time, Unix seconds."""

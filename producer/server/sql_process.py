@@ -10,10 +10,10 @@ import importlib.util
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import IO, Any
 from ..wording import counted
 from .errors import ApiError
 
-_PROGRAM = Path(__file__).with_name("sql_engine.py")
+_PROGRAM = Path(__file__).with_name("sql_engine")
 #: What the program needs of the environment. It gets nothing else: no secret, no folder of extensions.
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "LANG", "LC_ALL")
 #: Beside the rows: names and types of columns, and what JSON puts around them.
@@ -45,15 +45,17 @@ class NotTakenError(ApiError):
 class SqlProcess:
     """One process. :meth:`kill` may be called from any thread, the others from one at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory_bytes: int) -> None:
         """Start it.
 
+        :param memory_bytes: bytes of memory that a statement may take, beside its tables, about.
         :raises ApiError: ``InternalServerError``, the system starts no more processes.
         """
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        path = [str(_PROGRAM.parent), *sys.path]
         # Each arena would take 64 MiB of the address space that is bounded.
-        environment |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "MALLOC_ARENA_MAX": "1"}
-        command = [sys.executable, "-S", "-P", str(_PROGRAM)]
+        environment |= {"PYTHONPATH": os.pathsep.join(filter(None, path)), "MALLOC_ARENA_MAX": "1"}
+        command = [sys.executable, "-S", "-P", "-m", _PROGRAM.name, str(memory_bytes)]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - this package's own program
                 command,
@@ -66,7 +68,7 @@ class SqlProcess:
             )
         except OSError as error:
             raise ApiError("InternalServerError", f"no process for SQL could be started: {error}") from error
-        self._is_fit, self._is_killed = True, False
+        self._is_fit, self._is_killed, self._memory_bytes = True, False, memory_bytes
 
     @property
     def pid(self) -> int:
@@ -157,18 +159,14 @@ class SqlProcess:
     def _died(self) -> ApiError:
         self.kill()
         code = self._process.wait()
-        return ApiError(
-            "ParameterInvalid",
-            f"the SQL took more memory or time than it may, and the process that ran it was ended"
-            f" ({f'signal {-code}' if code < 0 else f'exit {code}'}): narrow it",
-        )
+        return ApiError("ParameterInvalid", f"the SQL cannot be run: {_end_of_process(code, self._memory_bytes)}")
 
 
 class SqlProcesses:
     """All processes for SQL of one server; methods may be called from any thread."""
 
-    def __init__(self, start: Callable[[], SqlProcess] = SqlProcess) -> None:
-        self._start = start
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
         # Guards what is below.
         self._lock = threading.Lock()
         self._idle: list[SqlProcess] = []
@@ -225,7 +223,7 @@ class SqlProcesses:
 
     def _new(self) -> SqlProcess:
         _check_installed()
-        process = self._start()
+        process = SqlProcess(self._memory_bytes)
         with self._lock:
             is_closed = self._is_closed
             if not is_closed:
@@ -234,6 +232,19 @@ class SqlProcesses:
             process.close()
             raise ApiError("InternalServerError", "the server is closing")
         return process
+
+
+def _end_of_process(code: int, memory_bytes: int) -> str:
+    """Say how the process of a statement ended, and what is known of the reason."""
+    if code == -getattr(signal, "SIGXCPU", 0):
+        return "it took more processor time than a search may: narrow it"
+    if code == -getattr(signal, "SIGKILL", 0):
+        return "its process was killed, by this server at its end or by a system short of memory: narrow it"
+    end = f"signal {-code}" if code < 0 else f"exit {code}"
+    return (
+        f"its process failed ({end}), as it may where it needs more than {counted(memory_bytes, 'byte')} of memory:"
+        " narrow it"
+    )
 
 
 def _open(pipe: IO[bytes] | None) -> IO[bytes]:

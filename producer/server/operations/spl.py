@@ -83,7 +83,6 @@ async def _calculated(
         "cuts": False,
         "names": sorted(part.sql.words - {"__time__"} | {ROW}),
         "tables": [([PAGE], {})],
-        "memory_bytes": limits.sql_bytes,
         "result_bytes": most,
         "seconds": limits.search_seconds,
         "expressions": part.expressions,

@@ -168,7 +168,6 @@ def _statement(sql: SqlText, limits: Limits, tables: list[tuple[list[str], dict[
         "cuts": not sql.has_limit,
         "names": sorted(sql.words - {"log", "__time__", ""}),
         "tables": tables,
-        "memory_bytes": limits.sql_bytes,
         "result_bytes": limits.page_bytes,
         "seconds": limits.search_seconds,
     }

@@ -22,6 +22,8 @@ import pytest
 
 from producer.installing import how_to_install
 from producer.server import Limits, LogHubServer
+from producer.server.sql_engine.allowed import FUNCTIONS, TABLE_FUNCTIONS
+from producer.server.sql_engine.engine import open_database
 from producer.server.sql_process import SqlProcess
 from producer.wire.schema import LogGroup
 
@@ -197,6 +199,110 @@ def test_sql_has_no_way_out(asked: Client, tmp_path: Path, statement: str) -> No
     message = refusal(asked, "* | " + statement.format(path=path))
     assert "very secret" not in message
     assert [one.name for one in tmp_path.iterdir()] == ["secret.csv"]
+
+
+#: What reads more than the logs, runs a text, writes, waits, or makes types of text: in FROM, as a value, as a whole.
+TABLES = """
+    json_execute_serialized_sql(json_serialize_sql('select 42')); query('select 42'); query_table('log'); "QUERY"('x')
+    main.query('select 42'); arrow_scan(NULL::POINTER, NULL::POINTER, NULL::POINTER); pandas_scan(1); seq_scan('log')
+    read_blob('/x'); read_parquet('/x'); read_duckdb('/x'); sniff_csv('/x'); duckdb_settings(); duckdb_secrets()
+    pragma_version(); pragma_table_info('log'); test_all_types(); repeat_row(1, num_rows=10); force_checkpoint()
+    summary((from log)); histogram(log, status); enable_logging(); create_external_resource('x'); upper('x')
+    information_schema.tables; pg_tables; duckdb_tables; sqlite_master; "raw 0"; main.log; log at (version => 3)
+    (show tables); (describe log); (summarize log); (values (getenv('HOME'))); (pivot log on path using max(status))
+"""
+VALUES = """
+    getenv('HOME'); "GetEnv"('HOME'); system.main.getenv('HOME'); 'HOME'.getenv(); current_setting('memory_limit')
+    getvariable('x'); nextval('s'); setseed(0.5); write_log('x'); sleep_ms(10); json_serialize_plan('select 1')
+    json_deserialize_sql('{}'); from_json('1', '"POINTER"'); cast_to_type(1, 'x'); list_aggregate([1], 'combine_aggr')
+    finalize(path); status::pointer; status::struct(x pointer[]); status::"AGGREGATE_STATE<sum(integer)::hugeint>"
+    sum(status) export_state; version(); current_query(); stats(status); variant_bytes_to_variant('x')
+    (from query('select 42')); exists (from duckdb_settings()); 1 in (from query('select 42'))
+    list_transform([1], lambda x: getenv('HOME')); sum(1) filter (where getenv('HOME') = ''); ?; $1; default
+    sum(1) over (order by getenv('HOME')); lag(1, 1, getenv('HOME')) over (); string_agg(path, ',' order by getenv('A'))
+    {'a': getenv('HOME')}; columns(lambda c: getenv(c) = ''); * replace (getenv('HOME') as path)
+"""
+STATEMENTS = """
+    with a as (insert into log values (1) returning *) select * from a; with a as (delete from log returning 1) select 1
+    with a as (update log set status = 1 returning 1) select 1; with a as (copy log to 'x') select 1
+    with a as (from duckdb_settings), duckdb_settings as (select 1) select * from a; with a as (from a) select * from a
+    with recursive pg_tables as (from pg_tables union all from pg_tables) select * from pg_tables
+    select * from (with pg_tables as (select 1) from pg_tables), pg_tables; with q as (select 1) select * from main.q
+    with recursive x as (from query('select 1') union all from x) select * from x; with a as (select 1) delete from log
+    select 1 from log order by getenv('HOME'); select 1 from log limit (select count(*) from duckdb_settings())
+    select 1 from log limit getenv('HOME'); select distinct on (getenv('HOME')) 1 from log; select 1 into x
+    select 1 from log group by grouping sets ((getenv('HOME'))); select 1 from log qualify getenv('HOME') = ''
+    select 1 from log join query('select 42 a') using (a); select 1 union all from query('select 42')
+    select * from log, lateral (from query('select 42')); select * from range((select count(*) from duckdb_settings()))
+    select * from log pivot (max(getenv('HOME')) for path in ('x'))
+    select max(1) over w from log window w as (partition by getenv('HOME'))
+"""
+
+
+@pytest.mark.parametrize(("form", "cases"), [("select * from {}", TABLES), ("select {}", VALUES), ("{}", STATEMENTS)])
+def test_sql_is_made_of_what_is_allowed(asked: Client, form: str, cases: str) -> None:
+    """What can run a text or a plan, reach the catalog or the settings, write or wait is refused by the syntax tree,
+    wherever it is; nothing depends on what the database would do with it.
+    """
+    refused = (
+        "not among those allowed",
+        "there is no table",
+        "has no place in it",
+        "must be one SELECT",
+        "syntax error",
+    )
+    for case in (one.strip() for line in cases.strip().splitlines() for one in line.split("; ")):
+        message = refusal(asked, "* | " + form.format(case))
+        assert any(text in message for text in refused), f"{case}: {message}"
+
+
+def test_every_name_that_is_allowed_is_one_of_the_database() -> None:
+    """The list of functions has none that DuckDB does not know, so that a mistake in it is seen."""
+    connection = open_database(32 * 1024 * 1024)
+    known = {name.lower() for (name,) in connection.execute("SELECT function_name FROM duckdb_functions()").fetchall()}
+    connection.close()
+    assert (FUNCTIONS | TABLE_FUNCTIONS) - known == set()
+
+
+@pytest.mark.parametrize(
+    ("statement", "count"),
+    [
+        ("select * from log a join log b using (status)", 14),
+        (
+            "with recursive n as (select 1 a union all select a + 1 from n where a < 3) select a from n, log limit 99",
+            18,
+        ),
+        ("with a as (from log), b as (from a where status = 200) select b.path.upper() from b", 3),
+        ("select path, row_number() over w, list_transform([1], lambda x: x + 1) from log window w as (order by 1)", 6),
+        ("select * from (select status, path, latency from log) pivot (max(latency) for path in ('/p2', '/p4'))", 3),
+        ("select t.x, try_cast(t.x as integer[]), j.value from unnest(['[1]']) t(x), json_each(t.x) j", 1),
+        (
+            "select timezone('Europe/Berlin', now()), uuid(), now(), 1.5::decimal(3, 1), {'a': [1]} limit 1",
+            1,
+        ),
+    ],
+)
+def test_what_is_allowed_is_much(asked: Client, statement: str, count: int) -> None:
+    """Joins, common table expressions, windows, PIVOT, nested values and times are there, as DuckDB has them."""
+    assert len(answer(asked, f"* | {statement}").json()["data"]) == count
+
+
+def test_the_process_can_open_nothing(logs: Client, server: LogHubServer) -> None:
+    """The system gives it no further file or socket, whatever a statement makes the database do."""
+    rows(logs, "* | select count(*)")
+    (pid,) = server._service.sql.pids()
+    limits = Path(f"/proc/{pid}/limits").read_text()
+    assert [line.split()[-3:-1] for line in limits.splitlines() if line.startswith("Max open files")] == [["0", "0"]]
+
+
+def test_a_mistake_in_a_statement_costs_no_process(logs: Client, server: LogHubServer) -> None:
+    """A statement that is refused, or fails over its values, leaves nothing behind: the same process runs the next."""
+    rows(logs, "* | select count(*)")
+    first = server._service.sql.pids()
+    for mistake in ("select nosuch", "select getenv('x')", "select cast('x' as integer)", "select ("):
+        refusal(logs, f"* | {mistake}")
+    assert rows(logs, "* | select count(*)") == [["6"]]
+    assert server._service.sql.pids() == first
 
 
 def test_a_result_is_bounded() -> None:

@@ -2,8 +2,8 @@
 
 What a statement makes of one value (``repeat('x', 2000000000)``) can be neither bounded nor interrupted inside the
 database. So it runs where nothing else is: the memory and processor time of this process are limited by the system, its
-owner kills it when time is over, and it ends by itself when its owner is gone. It is started by the path of this file
-and imports nothing of the package, so that it starts fast.
+owner kills it when time is over, and it ends by itself when its owner is gone. It is started as a package of its own
+and imports nothing of ``producer``, so that it starts fast.
 
 Its standard input brings pickled messages, each a pair: ``("begin", Statement as a dict)``, any number of ``("rows",
 (table, count, {name: JSON list of texts}))``, and ``("run", None)``. For each "begin" its standard output gives one
@@ -13,13 +13,14 @@ with a pickle.
 
 The logs' fields are columns of tables, one for each logstore, ``__time__`` (a whole number) among them. A field that an
 index calls ``long`` or ``double`` is that; another one is a number when all its values are, otherwise text. The
-statement can reach nothing else: no file, no network, no setting.
+statement can reach nothing else. Everything in its syntax tree must be allowed (:mod:`.tree`), the database is opened
+without files, network and settings, and the system lets this process open nothing more once it has warmed up
+(:class:`Door`).
 
-Of SPL the statement is this server's own, and only the expressions in it are a client's. They are read by the
-database's parser, one by one, looked at, and put into the statement as what the parser has made of them: so what is run
-is what was looked at, whatever another reader of the text would make of its quotation marks.
+The syntax tree that was checked is run, not the text. Of SPL the statement is this server's own, and only the
+expressions in it are a client's: the trees of these are put into that of the statement.
 
-This file is long because it is all that the process knows.
+This file is long because it is all that the process does.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any
 
 import duckdb
+
+from .allowed import MACROS
+from .tree import RefusalError, check_spl, check_sql
 
 try:
     import resource
@@ -55,39 +59,16 @@ _WORN_BYTES = 64 * _MIB
 _ROWS_AT_ONCE = 256
 # A number as it would be written: with zeros before it, it is a name.
 _NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
-#: What the service's dialect has and this database calls otherwise.
-_MACROS = (
-    "as_timestamp(t) AS COALESCE(make_timestamp(TRY_CAST(t AS BIGINT) * 1000000), TRY_CAST(t AS TIMESTAMP))",
-    "approx_distinct(x) AS approx_count_distinct(x)",
-    "approx_percentile(x, p) AS approx_quantile(x, p)",
-    "from_unixtime(t) AS make_timestamp(CAST(CAST(t AS DOUBLE) * 1000000 AS BIGINT))",
-    "to_unixtime(t) AS epoch(t)",
-    "date_format(t, f) AS strftime(t, replace(replace(f, '%i', '%M'), '%s', '%S'))",
-    "regexp_like(s, p) AS regexp_matches(s, p)",
-    "json_extract_scalar(j, p) AS json_extract_string(j, p)",
-    "date_trunc(p, t) AS system.main.date_trunc(p, as_timestamp(CAST(t AS VARCHAR)))",
-)
 #: In this order: the last one lets none be set any more.
 _SETTINGS = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
 
 
-#: What the database's expressions may be and those of SPL may not.
-_UNFIT = {
-    "SUBQUERY": "a SELECT",
-    "STAR": "'*'",
-    "WINDOW": "a window",
-    "PARAMETER": "a parameter",
-    "POSITIONAL_REFERENCE": "the number of a column",
-    "DEFAULT": "DEFAULT",
-}
 #: How deep the syntax tree of an expression may be, in levels of JSON; newer versions of the database take 256 in all.
 _MAX_LEVELS = 200
+#: Failures that leave the database as it was; after others the process is not used again.
+_OF_THE_STATEMENT = (RefusalError, duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError)
 #: How the database begins, and how it ends, what it tells of a syntax tree: neither is about what the client wrote.
-_OF_THE_TREE = re.compile(r".*unsuccessful query result Error: |\s+LINE \d+: FROM json_execute.*")
-
-
-class RefusalError(Exception):
-    """The statement cannot be run; the text says why."""
+_OF_THE_TREE = re.compile(r".*unsuccessful query result Error: |\s+LINE \d+: .*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +80,6 @@ class Statement:
     :ivar cuts: whether further rows are left out, instead of being refused.
     :ivar names: what the columns may be where no log matches.
     :ivar tables: of each table its names, and ``BIGINT`` or ``DOUBLE`` by column, where an index says so.
-    :ivar memory_bytes: bytes of its tables, and of the process beside them, about.
     :ivar result_bytes: bytes that its result may have.
     :ivar seconds: processor time that it may take; its owner's deadline is what usually ends it.
     :ivar expressions: of SPL: its expressions, by the names of the fields that stand for them in ``text``. If there are
@@ -113,7 +93,6 @@ class Statement:
     cuts: bool
     names: list[str]
     tables: list[tuple[list[str], dict[str, str]]]
-    memory_bytes: int
     result_bytes: int
     seconds: float
     expressions: dict[str, str] | None = None
@@ -125,13 +104,22 @@ class Statement:
         return self.expressions is not None
 
 
+#: One value of each type that a result can have.
+_VALUES = (
+    "true, 1::TINYINT, 1::HUGEINT, 1.5::DECIMAL(5, 1), 1.5::DOUBLE",
+    "'x', 'x'::BLOB, '1'::BIT, uuid(), '{}'::JSON",
+    "current_date, localtime, now()::TIMESTAMP, INTERVAL 1 DAY",
+    "now()",
+    "current_time",
+    "[1], {'a': 1}, MAP {'a': 1}, [1]::INTEGER[1], 'a'::ENUM ('a'), union_value(a := 1)",
+)
+
 _WARMING = Statement(
     text="SELECT x FROM log",
     most_rows=1,
     cuts=False,
     names=[],
     tables=[(["log"], {})],
-    memory_bytes=32 * _MIB,
     result_bytes=_MIB,
     seconds=1,
 )
@@ -151,55 +139,39 @@ class Table:
     rows: int = 0
 
 
-class Database:
-    """The database of all statements of this process: to make one takes longer than most statements.
+def open_database(memory_bytes: int) -> Any:
+    """Connect to the one database of this process: to make it takes longer than most statements.
 
-    A statement is one SELECT, so it leaves nothing behind; its tables are taken away after it. After a failure there is
-    a new database.
+    A statement is one SELECT, so it leaves nothing behind; its tables are dropped after it.
+
+    :param memory_bytes: the memory for tables.
     """
-
-    def __init__(self) -> None:
-        self._connection: Any = None
-        self._memory = ""
-
-    def open(self, memory_bytes: int) -> Any:
-        """A connection to it, with these bytes for tables."""
-        memory = f"{memory_bytes // 1024}KiB"
-        if self._connection is None or memory != self._memory:
-            self.close()
-            config: dict[str, Any] = {"memory_limit": memory, "threads": "1", "temp_directory": ""}
-            self._connection = duckdb.connect(":memory:", config=config)
-            self._memory = memory
-            for macro in _MACROS:
-                self._connection.execute(f"CREATE MACRO {macro}")
-            for setting in _SETTINGS:
-                self._connection.execute(f"SET {setting}")
-        return self._connection
-
-    def close(self) -> None:
-        """Forget it."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    config: dict[str, Any] = {"memory_limit": f"{memory_bytes // 1024}KiB", "threads": "1", "temp_directory": ""}
+    connection = duckdb.connect(":memory:", config=config)
+    for macro in MACROS:
+        connection.execute(f"CREATE MACRO {macro}")
+    for setting in _SETTINGS:
+        connection.execute(f"SET {setting}")
+    return connection
 
 
 class Engine:
     """One statement, its tables and its views."""
 
-    def __init__(self, statement: Statement, database: Database) -> None:
+    def __init__(self, statement: Statement, connection: Any) -> None:
         self.statement = statement
-        self.connection = database.open(statement.memory_bytes)
+        self.connection = connection
         # No logstore can have such a name.
         self.tables = [Table(f'"raw {number}"') for number in range(len(statement.tables))]
         for table in self.tables:
             self.connection.execute(f"CREATE TABLE {table.raw} (__time__ BIGINT)")
 
     def clear(self) -> None:
-        """Take its tables and views away."""
+        """Drop its tables and views, as far as they were made."""
         for table, (names, _) in zip(self.tables, self.statement.tables, strict=True):
             for name in names:
-                self.connection.execute(f"DROP VIEW {_quoted(name)}")
-            self.connection.execute(f"DROP TABLE {table.raw}")
+                self.connection.execute(f"DROP VIEW IF EXISTS {_quoted(name)}")
+            self.connection.execute(f"DROP TABLE IF EXISTS {table.raw}")
 
     def insert(self, number: int, count: int, columns: dict[str, str]) -> None:
         """Take ``count`` more rows of a table, a column at a time: that is much faster than values."""
@@ -219,16 +191,11 @@ class Engine:
         :raises RefusalError: it is no single SELECT, or gives too much.
         """
         connection, statement = self.connection, self.statement
-        if not statement.is_spl:
-            found = connection.extract_statements(statement.text)
-            if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
-                raise RefusalError("what follows the '|' must be one SELECT")
+        tree = spl_tree(connection, statement) if statement.is_spl else sql_tree(connection, statement)
         for table, (names, kinds) in zip(self.tables, statement.tables, strict=True):
             self._make_views(table, names, kinds)
-        if statement.expressions is None:
-            connection.execute(statement.text)
-        else:
-            connection.execute("FROM json_execute_serialized_sql(?)", [spl_tree(connection, statement)])
+        # As a pragma, which takes no parameter; the table function refuses columns of the same name.
+        connection.execute(f"PRAGMA json_execute_serialized_sql({_literal(tree)})")
         description = connection.description or []
         rows = self._fetch([column[0] for column in description])
         types = [str(column[1]).lower() for column in description]
@@ -277,6 +244,16 @@ class Engine:
         return "BIGINT" if whole else "DOUBLE" if number else "VARCHAR"
 
 
+def sql_tree(connection: Any, statement: Statement) -> str:
+    """The syntax tree of a statement of SQL, as JSON.
+
+    :raises RefusalError: it is no single SELECT, or has something in it that is not allowed.
+    """
+    text, tree = _parsed(connection, statement.text)
+    check_sql(tree, [name for names, _ in statement.tables for name in names])
+    return text
+
+
 def spl_tree(connection: Any, statement: Statement) -> str:
     """The syntax tree of a statement of SPL, as JSON, with its expressions in their places.
 
@@ -285,7 +262,7 @@ def spl_tree(connection: Any, statement: Statement) -> str:
     expressions = {
         name: _expression(connection, text, statement.own) for name, text in (statement.expressions or {}).items()
     }
-    tree = _parsed(connection, statement.text)
+    _, tree = _parsed(connection, statement.text)
     for parent, key, node in _nodes(tree):
         if len(names := node.get("column_names", ())) == 1 and names[0] in expressions:
             parent[key] = expressions[names[0]]
@@ -294,7 +271,7 @@ def spl_tree(connection: Any, statement: Statement) -> str:
 
 def _expression(connection: Any, text: str, own: str) -> dict[str, Any]:
     """The tree of one expression."""
-    select, empty = _parsed(connection, f"SELECT {text}"), _parsed(connection, "SELECT NULL")
+    (_, select), (_, empty) = _parsed(connection, f"SELECT {text}"), _parsed(connection, "SELECT NULL")
     found = select["statements"][0]["node"].pop("select_list", ())
     empty["statements"][0]["node"].pop("select_list")
     for _, _, node in [*_nodes(select), *_nodes(empty)]:
@@ -304,21 +281,22 @@ def _expression(connection: Any, text: str, own: str) -> dict[str, Any]:
         raise RefusalError(f"{text[:64]!r} cannot be run: it is not one expression")
     if _depth(found) > _MAX_LEVELS:
         raise RefusalError(f"{text[:64]!r} cannot be run: it nests too deep")
+    check_spl(found)
     for _, _, node in _nodes(found):
-        if node.get("class") in _UNFIT:
-            raise RefusalError(f"{text[:64]!r} cannot be run: {_UNFIT[node['class']]} has no place in SPL")
         if any(name.lower().startswith(own) for name in node.get("column_names", ())):
             raise RefusalError(f"{text[:64]!r} cannot be run: fields whose names begin with {own!r} cannot be named")
     return dict(found[0])
 
 
-def _parsed(connection: Any, text: str) -> dict[str, Any]:
-    """The syntax tree of statements."""
+def _parsed(connection: Any, text: str) -> tuple[str, dict[str, Any]]:
+    """The syntax tree of statements, as JSON, and as an object."""
     (told,) = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
     tree: dict[str, Any] = json.loads(told)
+    if tree["error"] and tree["error_type"] == "not implemented":
+        raise RefusalError("the SQL cannot be run: it must be one SELECT; PIVOT needs its values: FOR x IN ('a', 'b')")
     if tree["error"]:
         raise RefusalError(f"the SQL cannot be run: {' '.join(tree['error_message'].split())[:500]}")
-    return tree
+    return str(told), tree
 
 
 def _nodes(tree: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
@@ -343,71 +321,83 @@ def _depth(tree: Any) -> int:
     return depth
 
 
-def answer(messages: queue.Queue[tuple[str, Any]], statement: Statement, database: Database) -> dict[str, Any]:
-    """What becomes of one statement, up to its "run": its result, or why there is none."""
-    refusal: str | None = None
-    engine: Engine | None = None
-    result: dict[str, Any] = {}
+def answer(messages: queue.Queue[tuple[str, Any]], engine: Engine, memory_bytes: int) -> dict[str, Any]:
+    """Take one statement's rows, and run it: the result, or why there is none, and whether the database is worn."""
+    said = dict[str, Any]()
     while True:
         kind, content = messages.get()
         # After a refusal what still comes is taken and thrown away.
-        if refusal is None:
+        if not said:
             try:
-                engine = engine or Engine(statement, database)
-                if kind == "rows":
-                    engine.insert(*content)
-                else:
-                    result = engine.run()
-                    engine.clear()
+                said = _step(engine, kind, content)
             except (RefusalError, duckdb.Error, RuntimeError, MemoryError) as error:
-                refusal = _told(error, statement)
-                database.close()
+                said = {
+                    "refusal": _told(error, engine.statement, memory_bytes),
+                    "is_worn": not isinstance(error, _OF_THE_STATEMENT),
+                }
         if kind == "run":
-            return result if refusal is None else {"refusal": refusal}
+            if not said["is_worn"]:
+                engine.clear()
+            return said
 
 
-def _told(error: BaseException, statement: Statement) -> str:
+def _step(engine: Engine, kind: str, content: Any) -> dict[str, Any]:
+    if kind == "rows":
+        engine.insert(*content)
+        return {}
+    return {**engine.run(), "is_worn": False}
+
+
+def _told(error: BaseException, statement: Statement, memory_bytes: int) -> str:
     if isinstance(error, RefusalError):
         return str(error)
     # In one line, as messages of LogHub are: clients show others with backslashes.
     said = _OF_THE_TREE.sub("", " ".join(str(error).split()))
     is_memory = isinstance(error, (duckdb.OutOfMemoryException, MemoryError))
     if is_memory or "bad_alloc" in said or (statement.is_spl and said.startswith("Out of Memory Error")):
-        return f"the SQL needs more than {statement.memory_bytes} bytes of memory: narrow it"
+        return f"the SQL needs more than {memory_bytes} bytes of memory: narrow it"
     if isinstance(error, RecursionError):
         return "the SQL cannot be run: an expression nests too deep"
     return f"the SQL cannot be run: {said[:500]}"
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Serve until standard input ends; the argument is the memory that a statement may take, in bytes."""
+    memory_bytes = int(sys.argv[1])
     # What is written to file descriptor 1 by mistake must not look like an answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     messages: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=1)
     threading.Thread(target=_read, args=(messages,), daemon=True).start()
-    database = Database()
-    _warm_up(database)
-    base = _address_space()
+    connection = open_database(memory_bytes)
+    _warm_up(connection)
+    door = Door()
+    base = door.address_space()
     while True:
         _, content = messages.get()
         statement = Statement(**content)
-        _limit(statement, base)
+        _limit(statement, base and base + 2 * memory_bytes + _ROOM_BYTES)
         answers.write(TAKEN)
         answers.flush()
-        said = answer(messages, statement, database)
-        said["is_worn"] = _address_space() > base + _WORN_BYTES
+        said = answer(messages, Engine(statement, connection), memory_bytes)
+        said["is_worn"] = said["is_worn"] or door.address_space() > base + _WORN_BYTES
         body = json.dumps(said).encode()
         answers.write(len(body).to_bytes(8, "big") + body)
         answers.flush()
 
 
-def _warm_up(database: Database) -> None:
-    """Run a statement: what the database takes once, up to 250 MiB of address space, is no statement's."""
-    engine = Engine(_WARMING, database)
+def _warm_up(connection: Any) -> None:
+    """Run statements: what the database takes once, up to 250 MiB of address space, is no statement's.
+
+    Each type of a result is made once, as some need a module, which cannot be opened later.
+    """
+    engine = Engine(_WARMING, connection)
     engine.insert(0, 1, {"__time__": '["0"]', "x": '["0"]'})
     engine.run()
-    database.close()
+    engine.clear()
+    for values in _VALUES:
+        with suppress(duckdb.Error):  # a module may be missing, such as that of time zones
+            list(map(_text, connection.execute(f"SELECT {values}").fetchall()[0]))
 
 
 def _read(messages: queue.Queue[tuple[str, Any]]) -> None:
@@ -419,30 +409,49 @@ def _read(messages: queue.Queue[tuple[str, Any]]) -> None:
         os._exit(0)
 
 
-def _address_space() -> int:
-    """Bytes of it, where the system tells."""
-    try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
+class Door:
+    """The limit that lets this process open no file and no socket any more."""
+
+    def __init__(self) -> None:
+        """Set it; what is open stays open."""
+        try:
+            self._statm = os.open("/proc/self/statm", os.O_RDONLY)
+        except OSError:  # no Linux
+            self._statm = -1
+        if resource is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    def address_space(self) -> int:
+        """Bytes of it, where the system tells; otherwise 0."""
+        if self._statm < 0:
+            return 0
+        return int(os.pread(self._statm, 64, 0).split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _limit(statement: Statement, base: int) -> None:
-    """Have the system bound what this process takes. macOS knows the limit of memory, and does not keep it."""
+def _limit(statement: Statement, memory_bytes: int) -> None:
+    """Have the system bound what this process takes. macOS knows the limit of memory, and does not keep it.
+
+    :param memory_bytes: the address space, 0 for no limit.
+    """
     if resource is None:
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = math.ceil(used.ru_utime + used.ru_stime + statement.seconds) + 1
     _lower(resource.RLIMIT_CPU, seconds)
     _lower(resource.RLIMIT_CORE, 0)
-    if base:
-        _lower(resource.RLIMIT_AS, base + 2 * statement.memory_bytes + _ROOM_BYTES)
+    if memory_bytes:
+        _lower(resource.RLIMIT_AS, memory_bytes)
 
 
 def _lower(kind: int, value: int) -> None:
     """Set the soft limit, as far as the hard one allows: it may be raised again for the next statement."""
     _, hard = resource.getrlimit(kind)
     resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _quoted(name: str) -> str:
@@ -462,7 +471,3 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, dict)):
         return json.dumps(value, default=str, ensure_ascii=False)
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,7 @@
+"""Start the program."""
+
+from __future__ import annotations
+
+from .engine import main
+
+main()
