@@ -414,7 +414,7 @@ class DiskFullError(ChannelIOError):
     def __init__(self, channel: str, free: int, wanted: int, directory: str) -> None:
         message = (
             f"the disk of {directory} has {counted(free, 'byte')} free, and a put wants {wanted} (its own bytes and "
-            "minimum_free_space): free some space, or let the channel drain"
+            "minimum_free_space, or what a checkpoint takes): free some space, or let the channel drain"
         )
         super().__init__(channel, message, errno.ENOSPC)
         self.free, self.wanted = free, wanted

@@ -46,7 +46,7 @@ type  name      payload
                 event's own.
 2     Take      the sequence numbers of the events taken, 8 bytes each
 3     Commit    4 number of records before it in this transaction, 8 the newest transaction that was known to be on
-                the disk, 8 time as a float
+                the disk, 8 time as a float. Where commits do not wait for the disk the top bit of the second is set
 4     Rollback  8 and 8: first and last sequence number that the transaction, named by its id, had used; it does not
                 count (of version 1, where headers have no pointer)
 5     Gap       nothing: what ``producer channel repair`` has put where damaged bytes were, which are in ``quarantine/``
@@ -82,20 +82,24 @@ count of records that follow in the transaction)::
     offset 790   Take   seq 2  tx 2  +1  01 00 00 00 00 00 00 00
     offset 834   Commit seq 2  tx 2  +0  1 record, on disk: tx 1, time
 
-**Reading a log.** A record that does not check out is skipped to the next marker behind which one does, with a
-sequence number not below the last. The last segment's end is *torn* if a crash may have left it so: then a transaction
-some of its records, and all that comes after it, are forgotten: they were never acknowledged. That is told apart from
-damage by the Commits, which say what was on the disk before them, by the headers of later segments, whose writers had
-gone on past it, and by 512-byte sectors of zeros, which is what is left of those that were never written. What is
-damaged otherwise loses only the damaged records: a transaction whose Commit alone is unreadable counts as committed,
-since its records are only ever written in order to commit it. The same event may stand in two segments of version 1, if
-a sync of the first one failed: the later one counts.
+**Reading a log.** A record that does not check out is skipped to the next marker behind which one does, with a sequence
+number not below the last. A transaction is *torn* if a crash may have left it so, which 512-byte sectors of zeros show
+that were never written, or a file that ends in its middle, and if nothing says that it holds. It is forgotten as a
+whole: it was never acknowledged. At the end of the log it is cut off; before others that are whole, which are kept, the
+next segment begins with a Live. That it holds is said by the Commits, which name the newest transaction that was on the
+disk before them, and by the headers of later segments, whose writers had gone on past it. Where commits do not wait for
+the disk, a transaction holds once it is written: a Commit then speaks for its own and for all before, and any record
+for those before its own. What is damaged otherwise loses only the damaged records: a transaction whose Commit alone is
+unreadable counts as committed, since its records are only ever written in order to commit it. What is lost is counted
+as far as the sequence numbers around it tell, and a Live in the next segment keeps it from being counted again. The
+same event may stand in two segments of version 1, if a sync of the first one failed: the later one counts.
 
 What is behind the newest transaction that a Commit, or a header, knows to be on the disk is written once more when a
 log is opened, over itself, and synced: the process before may have died when a sync had failed, and the system takes
 for written then what is in its cache.
 
-**A checkpoint** is written beside its place, synced, renamed, and the directory synced::
+**A checkpoint** is written beside its place with ``.new`` behind its name, synced, renamed, and the directory synced.
+What a failed write leaves is removed at once, or by the next opening::
 
     8 magic b"LHCHECKP" | 2 version (1) | 6 zero | 8 generation | 8 position: segment | 8 position: offset
     8 next sequence number | 8 next transaction id | 8 number of segments | 8 number of events

@@ -30,10 +30,11 @@ from .options import FileChannelOptions, check_paths, fewest
 from .queue.event_reader import EventReader
 from .queue.file_transaction import FileTransaction
 from .queue.ledger import Ledger, Taken
+from .recovery import checkpoint as checkpoints
 from .recovery import quarantine
 from .recovery.checkpointer import Checkpointer
 from .recovery.ownership import Ownership, own
-from .recovery.recovery import recover
+from .recovery.recovery import Recovered, recover
 from .store.directories import Directories
 from .store.disk import Disk
 from .store.encryption import OVERHEAD, KeyProvider, check_available
@@ -72,7 +73,7 @@ class FileChannel:
     :param segment_size: bytes, about, after which a new file is begun.
     :param checkpoint_interval: seconds; None for none but those of opening and closing, and no thread for them.
     :param dual_checkpoints: keep a second copy.
-    :param minimum_free_space: bytes that puts leave free on the disk.
+    :param minimum_free_space: bytes that puts leave free on the disk, or what a checkpoint takes if that is more.
     :param reserve: bytes given up when the disk is full all the same, so that takes can be committed.
     :param data_directories: where segments go, in turn, if not into ``directory``; on other disks, say.
     :param encryption: a :class:`~producer.channels.KeyProvider`: new segments are encrypted with its current key.
@@ -163,9 +164,18 @@ class FileChannel:
             raise
 
     def _new_log(self) -> Log:
-        options, every = self.options, (self.directory, *self.data_directories)
+        options, ledger, every = self.options, self._ledger, (self.directory, *self.data_directories)
         minimum, reserve = options.minimum_free_space, options.reserve
-        self._space = Space(self._disk, self.name, every, minimum=minimum, reserve=reserve, clock=self._clock)
+        self._space = Space(
+            self._disk,
+            self.name,
+            every,
+            minimum=minimum,
+            reserve=reserve,
+            # Without the channel, which holds this: one that is dropped has to go at once.
+            checkpoint=lambda: checkpoints.size_of(ledger.events, copies=1 + options.dual_checkpoints),
+            clock=self._clock,
+        )
         return Log(
             self._disk,
             self.name,
@@ -182,15 +192,15 @@ class FileChannel:
         )
 
     def _open(self) -> None:
-        self._recover()
+        found = self._recover()
         if self.notes is not None:
             self.notes.forget_lost(self._log.next_sequence)
             self.passed_through = int(self.notes.read(_PASSED) or -1)
-        self._log.open_first()
+        self._log.open_first(found.what_lives(self._clock) if found.owes_live else None)
         self._space.keep_reserve()
         self.checkpoint(force=True)
 
-    def _recover(self) -> None:
+    def _recover(self) -> Recovered:
         found = recover(self._place, self._segments.cipher_of, self._clock, lost=self._tell_lost)
         self._ledger.restore(found.events, found.sums)
         self._log.resume(found.segments, next_sequence=found.next_sequence, next_transaction=found.next_transaction)
@@ -215,6 +225,7 @@ class FileChannel:
         if len(found.events):
             events = counted(len(found.events), "event")
             _log.info("channel %s: %s recovered from %s", self.name, events, self.directory)
+        return found
 
     def note_passed(self, sequence: int) -> None:
         """An event will come behind others, whose numbers are higher; also whoever opens the channel next must know."""

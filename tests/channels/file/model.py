@@ -2,8 +2,9 @@
 
 Events are known by a number; everything else of them is a function of it. ``history`` has what was committed, or may
 have been, and is not known to be on the disk. After the machine died the channel holds what ``durable`` and some prefix
-of the history make; after only the process died, all of it. A transaction whose commit raised may be found, whole, or
-not at all.
+of the history make; where no commit waits for the disk, any part of the history, and it counts what is missing before
+what it has. After only the process died it holds all. A transaction whose commit raised may be found, whole, or not at
+all.
 """
 
 from __future__ import annotations
@@ -122,6 +123,33 @@ class Model:
         if machine_died:
             self.durable, self.history = list(numbers), []
         return lost
+
+    def found_with_holes(self, numbers: Sequence[int], *, synced_sequence: int, counted: int | None) -> int:
+        """This is what was there after the machine died, where no commit waits for the disk; returns what is lost.
+
+        :param counted: the events that the channel says are lost; None if another opening may have said it.
+        :raises AssertionError: it cannot be.
+        """
+        least = self._least(synced_sequence)
+        safe, unsafe = self.history[:least], self.history[least:]
+        found, taken = frozenset(numbers), {number for entry in self.history for number in entry.takes}
+        assert len(found) == len(numbers), f"events are there twice: {numbers}"
+        gone = {number for entry in safe if not entry.doubt for number in entry.takes}
+        assert not found & gone, f"after their take was committed came {found & gone}"
+        puts = [number for entry in self.history if not entry.doubt for number in entry.puts]
+        doubtful = {number for entry in self.history if entry.doubt for number in entry.puts}
+        assert found <= {*self.durable, *puts, *doubtful}, "new events"
+        certain = {*self.durable, *(number for entry in safe if not entry.doubt for number in entry.puts)}
+        assert not (lost := certain - found - taken), f"events that were on the disk are lost: {sorted(lost)}"
+        assert not (problem := self._order(numbers, [*self.durable, *puts])), problem
+        missing = {number for entry in unsafe if not entry.doubt for number in entry.puts} - found
+        known = [self.sequences[number] for entry in unsafe for number in entry.puts if number in found & {*puts}]
+        before = {number for number in missing - taken if self.sequences[number] < max(known, default=0)}
+        if counted is not None:
+            assert len(before) <= counted <= len(missing | doubtful), f"{counted} are counted, {before} are missing"
+        self.visible = self.durable = list(numbers)
+        self.history = []
+        return len(missing)
 
     def _least(self, synced_sequence: int) -> int:
         """How much of the history is on the disk, by what the channel said."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ....errors import ChannelClosedError, ChannelError, ChannelIOError, InvalidArgumentError
 from ....loggers import get_logger
 from ..store.disk import Disk
-from ..store.format import FIRST_RECORD, encode_segment_header
+from ..store.format import FIRST_RECORD, HOLDS_ONCE_WRITTEN, encode_segment_header
 from ..store.pointers import MOST_OFFSET, pointer_to
 from ..store.segment import ACTIVE, SegmentState, SegmentWriter
 from ..store.segments import Segments
@@ -85,6 +85,11 @@ class Appender:
         self.next_sequence, self.next_transaction = next_sequence, next_transaction
         self._went_past = next_transaction - 1
 
+    def owe(self, run: Run) -> None:
+        """Let the next segment begin with a transaction of the channel's own, which has its numbers."""
+        self.owed.append(run)
+        self.next_transaction = run.transaction + 1
+
     def goes_on(self, size: int) -> bool:
         """Whether a run of this size goes to the one segment that there is, and nothing has failed before it."""
         writers = self._writers
@@ -130,7 +135,7 @@ class Appender:
         except ChannelError:
             raise
         except OSError as error:
-            if _is_full(error) and not essential:
+            if is_full(error) and not essential:
                 raise self._space.full(size) from error
             raise io_error(self._name, "a commit failed", error) from error
         if run.place is None:
@@ -153,7 +158,7 @@ class Appender:
         run.transaction, run.first = self.next_transaction, self.next_sequence
         self._mark = run.transaction, writer, writer.size
         self.next_transaction += 1
-        data, place = encode_run(run, writer.segment, synced, writer.size)
+        data, place = self._encode(writer, run, synced)
         try:
             if self._append(writer, data, essential=essential):
                 run.place = place
@@ -178,15 +183,19 @@ class Appender:
 
     def _append_owed(self, writer: SegmentWriter, run: Run, synced: int) -> Place:
         """Write a run that has its numbers to a segment that has no name yet."""
-        data, place = encode_run(run, writer.segment, synced, writer.size)
+        data, place = self._encode(writer, run, synced)
         self._append(writer, data, essential=True)
         return place
+
+    def _encode(self, writer: SegmentWriter, run: Run, synced: int) -> tuple[bytes, Place]:
+        """Encode a run for the end of a segment; its Commit says if it holds before it is on the disk."""
+        return encode_run(run, writer.segment, synced if self._waits else synced | HOLDS_ONCE_WRITTEN, writer.size)
 
     def _append(self, writer: SegmentWriter, data: bytes, *, essential: bool) -> bool:
         try:
             done = writer.append(data)
         except OSError as error:
-            if not (essential and _is_full(error) and not writer.broken and self._space.give_up_reserve()):
+            if not (essential and is_full(error) and not writer.broken and self._space.give_up_reserve()):
                 raise
             done = writer.append(data)
         if done:
@@ -311,10 +320,10 @@ def io_error(name: str, what: str, error: BaseException) -> ChannelIOError:
 
 def start_error(name: str, error: OSError) -> ChannelIOError:
     """What to tell the one whose channel does not open, since its log cannot go on."""
-    advice = "free some space on its disk" if _is_full(error) else "look at its disk"
-    message = f"a segment cannot be begun: {error}. What it holds is not touched; {advice}, then open it again"
+    message = f"a segment cannot be begun: {error}. What it holds is not touched; look at its disk, then open it again"
     return ChannelIOError(name, message, error.errno or errno.EIO)
 
 
-def _is_full(error: OSError) -> bool:
+def is_full(error: OSError) -> bool:
+    """True if the disk, or the user's part of it, is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -33,7 +33,7 @@ from ..store.disk import Disk
 from ..store.segment import Segment, SegmentWriter
 from ..store.segments import Segments
 from ..store.space import Space
-from .appender import Appender, start_error
+from .appender import Appender, is_full, start_error
 from .run import Mark, Place, Position, Run, decode_runs
 
 _log = get_logger("producer.channel")
@@ -146,16 +146,27 @@ class Log:
         """Segments begun because the one before was full."""
         return self._end.rolls
 
-    def open_first(self) -> None:
+    def open_first(self, what_lives: Run | None = None) -> None:
         """Begin a segment, so that an unwritable directory is found when the channel is opened.
 
+        On a full disk the first commit begins it: what is in the channel can be read before there is space again.
+
+        :param what_lives: the transaction that a segment has to begin with; None for none.
         :raises ChannelIOError: it cannot be written.
         """
         with self._writing:
+            if what_lives is not None:
+                self._end.owe(what_lives)
             try:
                 self._end.begin(self.synced_transaction, essential=True)
             except OSError as error:
-                raise start_error(self._name, error) from error
+                if not is_full(error):
+                    raise start_error(self._name, error) from error
+                _log.warning(
+                    "channel %s: the disk is full: it can be read, but nothing can be put or acknowledged before some "
+                    "space is free: %s",
+                    *(self._name, error),
+                )
 
     def commit(self, run: Run) -> None:
         """Bring a transaction into the log, and to the disk if the policy is to wait for that.

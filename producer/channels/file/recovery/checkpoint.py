@@ -20,11 +20,13 @@ from ..queue.event_queue import Columns
 from ..store.disk import Disk
 from ..store.format import FRAME_SIZE
 from ..store.pointers import MOST_OFFSET, OFFSET_BITS
+from ..store.segment import BEGUN
 
 _log = get_logger("producer.channel")
 
 NAME = "checkpoint"
 BACKUP_NAME = "checkpoint.backup"
+NAMES = (NAME, BACKUP_NAME)
 MAGIC = b"LHCHECKP"
 VERSION = 1
 _HEAD = struct.Struct("<8sH6xQQQQQQQ")
@@ -52,6 +54,11 @@ class Checkpoint:
     next_transaction: int
     segments: Mapping[int, bytes]
     events: Columns
+
+
+def size_of(events: int, *, copies: int) -> int:
+    """Bytes that a checkpoint of so many events takes while it is written, about, in its copies."""
+    return copies * (_HEAD.size + _CRC.size + EVENT_SIZE * events)
 
 
 class BadCheckpointError(Exception):
@@ -117,10 +124,21 @@ def write(disk: Disk, directory: str, name: str, data: bytes) -> None:
 
     :raises OSError: it could not be written; the one before is still there.
     """
-    temporary = f"{directory}/{name}.new"
+    temporary = f"{directory}/{name}{BEGUN}"
     with contextlib.suppress(FileNotFoundError):
         disk.unlink(temporary)
-    file = disk.create(temporary)
+    try:
+        _write_begun(disk, temporary, data)
+        disk.rename(temporary, f"{directory}/{name}")
+    except BaseException:
+        with contextlib.suppress(OSError):  # the next opening removes it
+            disk.unlink(temporary)
+        raise
+    disk.sync_directory(directory)
+
+
+def _write_begun(disk: Disk, path: str, data: bytes) -> None:
+    file = disk.create(path)
     try:
         left = memoryview(data)
         while left:
@@ -128,8 +146,6 @@ def write(disk: Disk, directory: str, name: str, data: bytes) -> None:
         disk.sync(file)
     finally:
         disk.close(file)
-    disk.rename(temporary, f"{directory}/{name}")
-    disk.sync_directory(directory)
 
 
 def load(disk: Disk, directory: str, name: str) -> Checkpoint | None:
@@ -180,7 +196,7 @@ def remove_backup(disk: Disk, directory: str) -> None:
 def readable(disk: Disk, directory: str) -> list[Checkpoint]:
     """The copies that can be read, whether they fit the segments or not."""
     found = []
-    for copy in (NAME, BACKUP_NAME):
+    for copy in NAMES:
         with contextlib.suppress(BadCheckpointError):
             checkpoint = load(disk, directory, copy)
             if checkpoint is not None:
@@ -243,7 +259,7 @@ def load_best(
     """
     usable: list[Checkpoint] = []
     bad = 0
-    for copy in (NAME, BACKUP_NAME):
+    for copy in NAMES:
         try:
             checkpoint = load(disk, directory, copy)
             if checkpoint is not None:

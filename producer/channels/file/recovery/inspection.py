@@ -92,7 +92,8 @@ class DirectoryReport:
     :ivar event_bytes: their bytes.
     :ivar oldest: when the first of them was put, seconds since the epoch.
     :ivar checkpoint: the generation of the checkpoint that opening would use; None for none.
-    :ivar torn: whether the end of the log is torn: opening the channel cuts it, which loses nothing that was promised.
+    :ivar torn: whether a crash has torn transactions: opening the channel cuts them off at the end of the log, and says
+        of those before whole ones that they do not count, which loses nothing that was promised.
     :ivar missing: numbers of segments that the checkpoint needs and that do not exist.
     :ivar unknown: segments that were missing when the checkpoint was written; opening the channel moves them to
         quarantine.
@@ -401,25 +402,13 @@ class _Look:
 
     def _replayed(self) -> tuple[Replay, bool]:
         """What opening the channel would find, and whether it would cut the end of the log."""
-        torn = False
-        while True:
-            start = self._start
-            if start is not None and not self._holds(start):
-                start = None
-            replay = self._replay(start)
-            if replay.cut is not None:
-                torn = True
-                for segment in self._found:
-                    if segment.header.number >= replay.cut.segment:
-                        here = segment.header.number == replay.cut.segment
-                        self._disk.end(segment.path, replay.cut.offset if here else segment.header.first_record)
-            if not replay.rerun:
-                return replay, torn
-
-    def _holds(self, start: Checkpoint) -> bool:
-        """Whether the log reaches to where the checkpoint goes on."""
-        path = next(found.path for found in self._found if found.header.number == start.position.segment)
-        return self._disk.end_of(path) >= start.position.offset
+        replay = self._replay(self._start)
+        cut = replay.cut
+        for segment in self._found:
+            if cut is not None and segment.header.number >= cut.segment:
+                here = segment.header.number == cut.segment
+                self._disk.end(segment.path, cut.offset if here else segment.header.first_record)
+        return replay, bool(cut or replay.dropped)
 
     def _replay(self, start: Checkpoint | None) -> Replay:
         segments = [Segment(one.path, one.header, self._ciphers[one.header.number]) for one in self._found]
@@ -432,7 +421,7 @@ class _Look:
     def _judged(self, looked: Sequence[SegmentReport]) -> list[SegmentReport]:
         """Tell what is torn from what is damaged; also in the part of the log that opening would not read again."""
         whole = self._replay(None)
-        flaws = {(flaw.segment, flaw.damage.start) for flaw in whole.flaws if flaw.is_torn(whole.known_synced)}
+        flaws = {(flaw.segment, flaw.damage.start) for flaw in whole.flaws if whole.is_torn(flaw)}
         live = self._live()
 
         def is_torn(segment: SegmentReport, damage: Damage) -> bool:

@@ -16,11 +16,12 @@ from ....clock import Clock
 from ....errors import ChannelFormatError, ChannelIOError, ChannelKeyError
 from ....loggers import get_logger
 from ....wording import counted
+from ..log.run import Run
 from ..queue.event_queue import Columns
 from ..store.directories import Directories
 from ..store.disk import Disk
 from ..store.encryption import SegmentCipher
-from ..store.format import FIRST_RECORD, FRAME_SIZE, SECOND_HEADER, Kind, SegmentHeader
+from ..store.format import FIRST_RECORD, FRAME_SIZE, SECOND_HEADER, Kind, Live, SegmentHeader
 from ..store.lost import TellLost, events_left
 from ..store.pointers import MOST_OFFSET, OFFSET_BITS
 from ..store.segment import BEGUN, Damage, Record, Segment, content_end, payload_of, scan
@@ -44,6 +45,7 @@ class Recovered:
 
     :ivar sums: for :class:`~producer.interfaces.FileStats`, by name.
     :ivar last_number: the highest number that a segment ever had, as far as anything tells; none has it again.
+    :ivar dropped: transactions that a crash has torn, before whole ones.
     :ivar uncopied: the paths of damaged segments of which nothing could be kept aside.
     """
 
@@ -54,7 +56,24 @@ class Recovered:
     generation: int
     sums: dict[str, int]
     last_number: int
+    dropped: int = 0
     uncopied: Sequence[str] = ()
+
+    @property
+    def owes_live(self) -> bool:
+        """True if the log has to say which events live, on the disk before anything else is written.
+
+        Else another replay of the whole log would count again what is lost, and take what was torn for damaged, since
+        later segments stand behind it.
+        """
+        return bool(self.dropped or self.sums["lost_events"])
+
+    def what_lives(self, clock: Clock) -> Run:
+        """Build the transaction that says which events live."""
+        ranges = self.events.ranges()
+        firsts, lasts = [first for first, _ in ranges], [last for _, last in ranges]
+        live = Live(self.next_transaction - 1, self.next_sequence, firsts, lasts)
+        return Run(live=live, time=clock.time(), transaction=self.next_transaction, first=self.next_sequence)
 
 
 def recover(
@@ -115,7 +134,8 @@ class _Recovery:
         had_headers = known_numbers(place) if unreadable else set[int]()
         headless = [number_of(path) for path in unreadable if self._set_aside_unreadable(path, had_headers)]
         sizes = {segment.header.number: segment.size for segment in found}
-        start, bad, replay = self._replayed(loaded, found, sizes, segments, unreadable, headless)
+        start, bad = loaded
+        replay = self._replayed(start, found, sizes, segments, headless)
         self._keep_damaged(segments, replay)
         self._bring_to_disk(segments, sizes, replay, start)
         self._tell_damage(replay, len(headless))
@@ -138,17 +158,16 @@ class _Recovery:
             0 if start is None else start.generation,
             self._sums,
             last_number,
+            replay.dropped,
             self._uncopied,
         )
 
-    def _load(
-        self, found: Sequence[Found], unreadable: Sequence[str], sizes: Mapping[int, int] | None = None
-    ) -> tuple[Checkpoint | None, int]:
+    def _load(self, found: Sequence[Found], unreadable: Sequence[str]) -> tuple[Checkpoint | None, int]:
         """The checkpoint to go on from, and how many copies are bad; refuses if it needs what is not there."""
         place = self._place
         salts = {segment.header.number: segment.header.salt for segment in found}
-        known = {segment.header.number: segment.size for segment in found}
-        start, bad = checkpoints.load_best(place.disk, place.main, place.name, salts, sizes or known)
+        sizes = {segment.header.number: segment.size for segment in found}
+        start, bad = checkpoints.load_best(place.disk, place.main, place.name, salts, sizes)
         if (bad or (start is not None and start.segments.keys() - salts.keys())) and not self._give_up_missing:
             missing = missing_segments(place, salts, [number_of(path) for path in unreadable])
             if missing:
@@ -157,27 +176,26 @@ class _Recovery:
 
     def _replayed(
         self,
-        loaded: tuple[Checkpoint | None, int],
+        start: Checkpoint | None,
         found: Sequence[Found],
         sizes: dict[int, int],
         segments: Sequence[Segment],
-        unreadable: Sequence[str],
         headless: Sequence[int],
-    ) -> tuple[Checkpoint | None, int, Replay]:
-        """Read the log, and cut what is torn, which changes ``sizes``; if what follows was counted, once more."""
+    ) -> Replay:
+        """Read the log, and cut what is torn at its end, which changes ``sizes``."""
         place = self._place
-        start, bad = loaded
         emptied = emptied_segments(place, found) if headless else {}
         # Where a header is left, the checkpoint may as well be that of a newer log: what is there counts.
         emptied = {number: events for number, events in emptied.items() if number in headless}
-        while True:
-            replay = Replay(place.disk, place.name, segments, start, self._clock, headless, emptied).run()
-            if replay.cut is not None:
-                self._sums["torn_tails"] += 1
-                sizes.update(self._cut(segments, replay.cut))
-            if not replay.rerun:
-                return start, bad, replay
-            start, bad = self._load(found, unreadable, sizes)
+        replay = Replay(place.disk, place.name, segments, start, self._clock, headless, emptied).run()
+        self._sums["torn_tails"] += replay.dropped
+        if replay.cut is not None:
+            self._sums["torn_tails"] += 1
+            sizes.update(self._cut(segments, replay.cut))
+        if replay.dropped:
+            what = counted(replay.dropped, "transaction")
+            _log.warning("channel %s: a crash has torn %s, never acknowledged; what follows is kept", place.name, what)
+        return replay
 
     def _set_aside_unknown(self, segment: Found) -> None:
         """Deleting it would be wrong, and so would reading it: its numbers were used again, its takes are forgotten."""
@@ -264,7 +282,7 @@ class _Recovery:
             _log.error("channel %s: no copy of the damaged %s could be kept: %s", self._place.name, path, error)
 
     def _tell_damage(self, replay: Replay, headless: int) -> None:
-        if replay.findings.damaged_records or headless:
+        if replay.findings.damaged_records or replay.findings.lost_events or headless:
             _log.error(
                 "channel %s: %s in segments %s;%s the segments are in %s/%s",
                 self._place.name,
@@ -297,10 +315,11 @@ class _Recovery:
 
 
 def remove_begun(place: Directories) -> None:
-    """Segments that a crash kept from being begun hold nothing that counts."""
+    """Remove segments and checkpoints that a crash, or a full disk, kept from being begun: they hold nothing."""
     for directory in place.all:
         for name in place.disk.names(directory):
-            if name.endswith(BEGUN) and SEGMENT_NAME.fullmatch(name.removesuffix(BEGUN)):
+            begun = name.removesuffix(BEGUN)
+            if begun != name and (SEGMENT_NAME.fullmatch(begun) or begun in checkpoints.NAMES):
                 place.disk.unlink(f"{directory}/{name}")
 
 

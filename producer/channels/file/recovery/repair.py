@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ....clock import Clock, SystemClock
 from ....errors import ChannelFormatError, ChannelIOError
 from ....wording import counted
-from ..log.run import Position
+from ..log.run import Position, encode_run
 from ..queue.event_queue import Columns
 from ..store.directories import Directories
 from ..store.disk import Disk
@@ -169,7 +169,7 @@ class _Repair:
                 paths = ", ".join(found.uncopied)
                 raise OSError(errno.EIO, f"nothing of the damaged {paths} could be kept aside, so it has to stay")
             segments = list(found.segments)
-            if self._give_up_missing or not segments:
+            if self._give_up_missing or found.owes_live or not segments:
                 segments.append(self._begin_segment(found))
             self._write_checkpoint(found, segments)
         except (ChannelIOError, ChannelFormatError) as error:
@@ -186,6 +186,8 @@ class _Repair:
         writer = SegmentWriter(place.disk, segments.new(found.next_sequence, found.next_transaction - 1))
         try:
             writer.append(encode_segment_header(writer.segment.header))
+            if found.owes_live:
+                writer.append(encode_run(found.what_lives(self._clock), writer.segment, 0, writer.size)[0])
             writer.activate()
             writer.move(SegmentState.DONE)
         except OSError:
@@ -206,7 +208,7 @@ class _Repair:
             generation=found.generation + 1,
             position=Position(last.number, self._place.disk.size_of(last.path)),
             next_sequence=found.next_sequence,
-            next_transaction=found.next_transaction,
+            next_transaction=found.next_transaction + found.owes_live,
             segments={segment.number: segment.header.salt for segment in segments},
             events=self._readable(found.events),
         )

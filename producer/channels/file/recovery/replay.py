@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from struct import unpack
 
 from ....clock import Clock
@@ -103,10 +103,20 @@ class _Run:
     remaining: int = 0
     end: int = 0
     damages: list[Damage] = field(default_factory=list)
+    repaired: bool = False
+    last: int = 0
 
     @property
     def complete(self) -> bool:
         return self.expected == len(self.puts) + self.has_take + (self.live is not None)
+
+    @property
+    def lost_end(self) -> range:
+        """The events that followed the last whole Put, where nothing that follows it could be read."""
+        if self.expected is not None or self.repaired or not self.puts:
+            return range(0)
+        last = self.puts[-1].sequence
+        return range(last + 1, last + max(1, self.remaining))  # the last that remains is the Commit
 
 
 class _SegmentPass:
@@ -122,8 +132,10 @@ class _SegmentPass:
         self._whole = first == segment.header.first_record  # it is known which sequence number was the last
         self._run: _Run | None = None
         self._loose: Damage | None = None
+        self._flaw_before: Flaw | None = None  # what is damaged before the first record of the run
         self._last_sequence = segment.header.first_sequence - 1
         self._last_transaction = 0
+        self._written_means_committed = False
 
     def feed(self, item: Record | Damage) -> None:
         """The next record, or damaged stretch, of the segment."""
@@ -137,12 +149,16 @@ class _SegmentPass:
             if self._run is not None:
                 end = item.offset + FRAME_SIZE + item.length
                 self._run.damages.append(Damage(item.offset, end, final=False))
+                self._run.repaired = True
             return
+        if self._written_means_committed:  # it was begun when the one before had been written as a whole
+            self._replay.known_committed = max(self._replay.known_committed, item.transaction - 1)
         if self._run is not None and self._run.transaction != item.transaction:
             self._finish()
         damage, self._loose = self._loose, None
         if damage is not None:
-            self._note(damage, item.sequence - (item.kind == Kind.PUT), item.transaction)
+            flaw = self._note(damage, item.sequence - (item.kind == Kind.PUT), item.transaction)
+            self._flaw_before = flaw if self._run is None else None
         if item.kind == Kind.ROLLBACK:
             self._replay.void(item.transaction, opened(self._segment, self._data, item))
         else:
@@ -166,6 +182,7 @@ class _SegmentPass:
             self._finish()
 
     def _note_record(self, run: _Run, record: Record, payload: bytes) -> None:
+        run.last = record.sequence
         if record.kind == Kind.PUT:
             run.puts.append(record)
         elif record.kind == Kind.TAKE:
@@ -174,14 +191,21 @@ class _SegmentPass:
         elif record.kind == Kind.LIVE:
             run.live = decode_live(payload)
         elif len(payload) == COMMIT_SIZE:
-            run.expected, synced, run.time = decode_commit(payload)
+            run.expected, synced, run.time, self._written_means_committed = decode_commit(payload)
             self._replay.synced(synced)
+            if self._written_means_committed:
+                self._replay.known_committed = max(self._replay.known_committed, record.transaction)
 
     def _finish(self) -> None:
         run, self._run = self._run, None
-        if run is not None:
-            torn = not run.complete and self._looks_torn(run)
-            self._replay.finished(run, self._segment, torn=torn)
+        flaw, self._flaw_before = self._flaw_before, None
+        if run is None:
+            return
+        if run.complete and flaw is not None:  # nothing of this one was lost before its first record
+            self._replay.flaws.remove(flaw)
+            self._replay.flaws.append(replace(flaw, transaction=min(flaw.transaction, run.transaction - 1)))
+        torn = not run.complete and self._looks_torn(run)
+        self._replay.finished(run, self._segment, torn=torn)
 
     def _looks_torn(self, run: _Run) -> bool:
         overhead = OVERHEAD if self._segment.cipher is not None else 0
@@ -190,16 +214,17 @@ class _SegmentPass:
             self._data, run.damages, end=run.end, has_commit=has_commit, remaining=run.remaining, overhead=overhead
         )
 
-    def _note(self, damage: Damage, last_lost: int, next_transaction: int) -> None:
+    def _note(self, damage: Damage, last_lost: int, next_transaction: int) -> Flaw:
         """A damaged stretch between two records: it may hold the end of one transaction and others, whole."""
         torn = has_lost_sector(self._data, damage.start, damage.end)
         seen = max(self._last_transaction, self._replay.next_transaction - 1, self._segment.header.went_past)
         # If none is missing between the last one and this one, it is the beginning of this one that is lost.
-        damaged = max(next_transaction - 1, seen + 1)
-        if torn and damaged < next_transaction and damaged > self._replay.known_synced:
+        damaged = min(next_transaction, max(next_transaction - 1, seen + 1))
+        if torn and damaged < next_transaction:
             self._replay.missing(damaged, damage.start, self._segment)
         flaw = Flaw(self._segment.number, damage, damaged, self._last_sequence + 1, last_lost, torn)
         self._replay.flaws.append(flaw)
+        return flaw
 
     def end(self) -> None:
         """The segment is at its end."""
@@ -236,8 +261,10 @@ class Replay:
     :ivar events: what the channel holds.
     :ivar damaged: numbers of the segments with damaged records.
     :ivar lost: the numbers of events that stood there, as far as they can be told.
+    :ivar known_committed: the newest transaction of which the log says that it holds: it, and all before, are not torn.
     :ivar cut: where the log is to be cut, as what follows is torn; None if it is not.
-    :ivar rerun: whether something behind the cut was counted: cut, and replay once more.
+    :ivar dropped: how many transactions are torn before whole ones: the log has to say that they do not count, by a
+        Live.
     :ivar unsure_from: a pointer: what stands from there on is not known to be on the disk; None if all is.
     :ivar whole: where the records end, by number, of segments that were read and behind whose records nothing stands
         but room.
@@ -262,19 +289,20 @@ class Replay:
         self.events = Columns() if start is None else start.events
         self.next_sequence = 1 if start is None else start.next_sequence
         self.next_transaction = 1 if start is None else start.next_transaction
-        self.known_synced = 0
+        self.known_committed = 0
         self.flaws: list[Flaw] = []
         self.lost: frozenset[int] = frozenset()
         self.damaged: list[int] = []
         self.whole: dict[int, int] = {}
         self.cut: Cut | None = None
-        self.rerun = False
+        self.dropped = 0
         self._taken_by: list[tuple[int, list[int]]] = []
         self._voided: dict[int, tuple[int, int]] = {}
         self._live = Live(0, 0)
         self._torn: list[tuple[_Run, Segment, int]] = []
         self._gone: set[int] = set()
         self._gaps: list[range] = []
+        self._cut_short: list[tuple[int, range]] = []  # by segment, events at the ends of transactions that hold
         self._applied = 0
         self._ordered = True
         self._last = self.events.sequences[-1] if len(self.events) else 0
@@ -293,9 +321,8 @@ class Replay:
             self.next_sequence = max(self.next_sequence, segment.header.first_sequence)
             self.next_transaction = max(self.next_transaction, segment.header.went_past + 1)
         self._settle_torn()
-        if not self.rerun:
-            self._subtract()
-            self._count_flaws()
+        self._subtract()
+        self._count_flaws()
         return self
 
     def _first_record_of(self, segment: Segment) -> int | None:
@@ -332,7 +359,7 @@ class Replay:
 
     def synced(self, transaction: int) -> None:
         """A Commit says that this transaction was on the disk."""
-        self.known_synced = max(self.known_synced, transaction)
+        self.known_committed = max(self.known_committed, transaction)
         self._are_sure(transaction)
 
     def _are_sure(self, transaction: int) -> None:
@@ -364,6 +391,10 @@ class Replay:
 
     def _apply(self, run: _Run, segment: Segment) -> None:
         self._applied += 1
+        lost = run.lost_end
+        if lost:
+            self._cut_short.append((segment.number, lost))
+        self.next_sequence = max(self.next_sequence, run.last + 1, lost.stop)
         if run.takes:
             self._taken_by.append((run.transaction, run.takes))
         if run.live is not None:
@@ -372,7 +403,6 @@ class Replay:
             return
         self._ordered = self._ordered and run.puts[0].sequence > self._last
         self._last = max(self._last, run.puts[-1].sequence)
-        self.next_sequence = max(self.next_sequence, self._last + 1)
         number = segment.number
         self.events.extend(
             [put.sequence for put in run.puts],
@@ -389,34 +419,61 @@ class Replay:
         self.next_sequence = max(self.next_sequence, live.sequence)
 
     def _settle_torn(self) -> None:
-        """Drop what a crash has torn, and end the log there unless its writer is known to have gone on.
+        """Drop what a crash has torn; behind the last whole transaction, end the log there.
 
-        What the log itself says was on the disk is not torn but damaged: what is left of it counts.
+        What the log itself says was committed is not torn but damaged: what is left of it counts.
         """
+        end = self._applied
         for run, segment, applied in self._torn:
-            if run.transaction <= self.known_synced:
+            if self._was_committed(segment.number, run.transaction):
                 self._apply(run, segment)
-                continue
-            later = [other for other in self._segments if other.number > segment.number]
-            if not any(other.header.went_past >= run.transaction for other in later):
+            elif applied < end:
+                self.dropped += not self._was_rewritten(segment, run.transaction)
+            elif not self._was_rewritten(segment, run.transaction):
                 self.cut = Cut(segment.number, run.start)
-                self.rerun = self._applied > applied
                 return
+
+    def _went_past(self, number: int) -> int:
+        """The newest transaction that the writer of a segment behind this one had gone on past."""
+        return max((other.header.went_past for other in self._segments if other.number > number), default=0)
+
+    def _was_committed(self, number: int, transaction: int) -> bool:
+        """True if the log says that a transaction in this segment holds, so that it cannot be torn."""
+        version = next(segment.header.version for segment in self._segments if segment.number == number)
+        return transaction <= max(self.known_committed, self._went_past(number) if version > 1 else 0)
+
+    def _was_rewritten(self, segment: Segment, transaction: int) -> bool:
+        """True if the end of a segment of version 1, whose sync had failed, does not matter."""
+        return segment.header.version == 1 and self._went_past(segment.number) >= transaction
+
+    def is_torn(self, flaw: Flaw) -> bool:
+        """True if a crash has left a stretch half written: nothing in it was acknowledged, or a Live says so."""
+        if not flaw.looks_torn:
+            return False
+        lost = range(flaw.first_lost, min(flaw.last_lost, flaw.first_lost + _MOST_LOST) + 1)
+        is_over = flaw.transaction <= self._live.transaction and not any(map(self._live.has, lost))
+        return is_over or not self._was_committed(flaw.segment, flaw.transaction)
 
     def _count_flaws(self) -> None:
         gone = {sequence for gap in self._gaps for sequence in gap}
         for flaw in self.flaws:
-            if flaw.is_torn(self.known_synced):
+            if self.is_torn(flaw):
                 continue
             self.findings.damaged_records += 1
-            if flaw.segment not in self.damaged:
-                self.damaged.append(flaw.segment)
+            self._note_damaged(flaw.segment)
             gone.update(range(flaw.first_lost, min(flaw.last_lost, flaw.first_lost + _MOST_LOST) + 1))
+        for number, lost in self._cut_short:
+            self._note_damaged(number)
+            gone.update(lost)
         gone |= {sequence for events in self._emptied.values() for sequence in events - self._counted}
         if gone:
             known = self._gone | set(self.events.sequences)
             self.lost = frozenset(filter(self._live.has, gone - known))
             self.findings.lost_events += len(self.lost)
+
+    def _note_damaged(self, number: int) -> None:
+        if number not in self.damaged:
+            self.damaged.append(number)
 
     def _subtract(self) -> None:
         """Take away what was taken and what was voided."""

@@ -2,7 +2,8 @@
 
 What is torn was never acknowledged, and is forgotten with its whole transaction. What is damaged costs only the damaged
 records. The evidence is in the bytes: a file that ends where a record should go on, a 512-byte sector of zeros, which
-was never written. Stronger is a Commit that says that the transaction was on the disk: then it is not torn.
+was never written. Stronger is a Commit, or the header of a later segment, that says that the transaction holds: then it
+is not torn.
 
 Replay decides by these rules what counts, and a repair what it may mend: half of a transaction that was never committed
 would come to life if something readable were put in the place of what is torn.
@@ -36,13 +37,6 @@ class Flaw:
     last_lost: int
     looks_torn: bool
 
-    def is_torn(self, known_synced: int) -> bool:
-        """Whether it is torn.
-
-        :param known_synced: the newest transaction that a Commit says was on the disk.
-        """
-        return self.looks_torn and self.transaction > known_synced
-
 
 def run_looks_torn(
     data: bytes, damages: Sequence[Damage], *, end: int, has_commit: bool, remaining: int, overhead: int
@@ -63,8 +57,13 @@ def run_looks_torn(
     if not damages or damages[-1].start < end:
         return True  # others should have followed: the file ends behind a whole record
     last = damages[-1]
-    if not last.final or remaining != 1:
-        return last.final
+    return last.final and _end_was_not_written(data, last, remaining=remaining, overhead=overhead)
+
+
+def _end_was_not_written(data: bytes, last: Damage, *, remaining: int, overhead: int) -> bool:
+    """True if the stretch at the end of a segment is too short for the records that should follow."""
+    if remaining != 1:
+        return last.end - last.start < remaining * FRAME_SIZE + COMMIT_SIZE or is_cut_short(data, last)
     whole = last.start + FRAME_SIZE + COMMIT_SIZE + overhead
     if not overhead:
         return last.end < whole

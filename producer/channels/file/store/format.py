@@ -48,6 +48,8 @@ CRC_FROM = 8
 _COMMIT = struct.Struct("<IQd")
 _ROLLBACK = struct.Struct("<QQ")
 COMMIT_SIZE = _COMMIT.size
+#: Added to the transaction that a Commit names: its own held as soon as it was written, without waiting for the disk.
+HOLDS_ONCE_WRITTEN = 1 << 63
 ROLLBACK_SIZE = _ROLLBACK.size
 _HEADER_LENGTHS = struct.Struct("<HI")
 _LENGTH = struct.Struct("<I")
@@ -277,13 +279,17 @@ def decode_frame(data: bytes | memoryview, offset: int) -> tuple[bytes, int, int
 
 
 def encode_commit(records: int, synced: int, time: float) -> bytes:
-    """The payload of a Commit: records before it, the newest transaction known to be on the disk, seconds."""
+    """The payload of a Commit: records before it, the newest transaction known to be on the disk, seconds.
+
+    :param synced: with :data:`HOLDS_ONCE_WRITTEN` added where commits do not wait for the disk.
+    """
     return _COMMIT.pack(records, synced, time)
 
 
-def decode_commit(payload: bytes) -> tuple[int, int, float]:
-    """See :func:`encode_commit`."""
-    return _COMMIT.unpack(payload)
+def decode_commit(payload: bytes) -> tuple[int, int, float, bool]:
+    """Read what :func:`encode_commit` wrote; at the end, True if the transaction held once it was written."""
+    records, synced, time = _COMMIT.unpack(payload)
+    return records, synced & ~HOLDS_ONCE_WRITTEN, time, bool(synced & HOLDS_ONCE_WRITTEN)
 
 
 def encode_rollback(first: int, last: int) -> bytes:

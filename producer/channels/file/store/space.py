@@ -1,12 +1,14 @@
 """Space: refuses puts while some of the disk is still free, so that takes and checkpoints can always be written.
 
+Puts leave the minimum that the user has named, or what a checkpoint takes, whichever is more.
+
 Besides, a file of a fixed size is kept; when the disk is full all the same, filled by somebody else, it is given up.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ....clock import Clock
 from ....errors import DiskFullError
@@ -29,16 +31,26 @@ class Space:
     :param directories: the channel's; the fullest counts.
     :param minimum: bytes that puts leave free.
     :param reserve: bytes of the file.
+    :param checkpoint: bytes that a checkpoint would take at this moment.
     """
 
     def __init__(
-        self, disk: Disk, name: str, directories: Iterable[str], *, minimum: int, reserve: int, clock: Clock
+        self,
+        disk: Disk,
+        name: str,
+        directories: Iterable[str],
+        *,
+        minimum: int,
+        reserve: int,
+        clock: Clock,
+        checkpoint: Callable[[], int] = lambda: 0,
     ) -> None:
         self._disk = disk
         self._name = name
         self._directories = tuple(dict.fromkeys(directories))
         self._minimum = minimum
         self._reserve = reserve
+        self._checkpoint = checkpoint
         self._clock = clock
         self._path = f"{self._directories[0]}/{RESERVE_NAME}"
         self._free: int | None = None
@@ -60,12 +72,12 @@ class Space:
 
         :raises DiskFullError: it may not.
         """
-        free = self._free
-        if free is not None and free >= self._minimum + size and 0 <= self._clock.monotonic() - self._looked < FRESH:
+        free, needed = self._free, max(self._minimum, self._checkpoint()) + size
+        if free is not None and free >= needed and 0 <= self._clock.monotonic() - self._looked < FRESH:
             return
-        if self.free < self._minimum + size:
+        if self.free < needed:
             self._free = None  # what was seen up to a second ago is no reason to refuse: look again, now and next time
-            if self.free < self._minimum + size:
+            if self.free < needed:
                 self._free = None
                 raise self.full(size)
 
@@ -79,7 +91,7 @@ class Space:
             free = min(self._disk.free(path) for path in self._directories)
         except OSError:
             free = 0
-        return DiskFullError(self._name, free, self._minimum + size, self._where)
+        return DiskFullError(self._name, free, max(self._minimum, self._checkpoint()) + size, self._where)
 
     def used(self, size: int) -> None:
         """So many bytes were written."""

@@ -269,7 +269,7 @@ def test_the_error_of_a_full_disk_says_how_much_is_free_and_wanted() -> None:
     assert (error.channel, error.free, error.wanted, error.errno) == ("orders", 5000, 5500, errno.ENOSPC)
     assert str(error) == (
         "channel orders: the disk of /one has 5000 bytes free, and a put wants 5500 (its own bytes and "
-        "minimum_free_space): free some space, or let the channel drain"
+        "minimum_free_space, or what a checkpoint takes): free some space, or let the channel drain"
     )
 
 
@@ -361,21 +361,24 @@ def test_on_a_full_disk_takes_go_on_from_the_reserve_until_the_channel_is_empty(
     assert contents(disk) == ["yes"]
 
 
-def test_a_channel_that_cannot_open_on_a_full_disk_says_what_to_do() -> None:
-    """Its reserve is gone, and not a byte is left: it holds what it held, and opens once there is room."""
+def test_a_channel_opens_on_a_full_disk_to_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    """Its reserve is gone, and not a byte is left: it opens and is read; what is acknowledged has to wait for room."""
     disk = SimFS()
     channel = open_channel(disk, fsync="os", reserve=0)
     put(channel, "a")
     channel.close()
     disk.capacity = disk.used
-    told = (
-        "a segment cannot be begun: .*No space left.* What it holds is not touched; free some space on its disk, then"
-    )
-    with pytest.raises(ChannelIOError, match=told) as caught:
-        open_channel(disk, reserve=0)
-    assert caught.value.errno == errno.ENOSPC
-    disk.capacity = None
-    assert contents(disk) == ["a"]
+    with opened_channel(disk, reserve=0) as again:
+        assert "the disk is full: it can be read, but nothing can be put or acknowledged" in caplog.text
+        with again.transaction() as transaction:
+            assert bodies(transaction.take(10)) == ["a"]
+            with pytest.raises(ChannelIOError, match="No space left"):
+                transaction.commit()
+            with pytest.raises(DiskFullError):
+                put(again, "b")
+            disk.capacity = None
+            transaction.commit()
+    assert contents(disk) == []
 
 
 def test_a_disk_that_fills_during_a_put_leaves_nothing_of_it() -> None:

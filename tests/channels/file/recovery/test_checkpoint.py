@@ -184,15 +184,31 @@ def test_it_is_written_beside_its_place_synced_renamed_and_the_directory_synced(
 
 @pytest.mark.parametrize("operation", ["create", "append", "sync", "rename"])
 def test_an_error_while_it_is_written_leaves_the_one_before(operation: str) -> None:
-    """Also where half of it was written; what is left beside is cleared away by the next."""
+    """Also where half of it was written; nothing is left beside it."""
     disk, as_disk = a_disk(**{NAME: b"before"})
     disk.fail(operation, written=2)
     with pytest.raises(OSError, match="Input/output"):
         write(as_disk, "/c", NAME, b"after")
     assert (disk.content("/c/checkpoint"), disk.open_files) == (b"before", [])
+    assert disk.names("/c") == ["checkpoint"]
     write(as_disk, "/c", NAME, b"after")
     assert disk.content("/c/checkpoint") == b"after"
     assert disk.names("/c") == ["checkpoint"]
+
+
+@pytest.mark.parametrize("name", [NAME, BACKUP_NAME])
+def test_what_a_dead_process_left_of_a_checkpoint_gives_its_space_back(name: str) -> None:
+    """On a full disk, where it keeps the next segment from being begun, opening removes it before anything else."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    channel.close()
+    disk.put(f"/channel/{name}.new", bytes(100_000))
+    disk.capacity = disk.used
+    with opened_channel(disk) as again:
+        put(again, "b")
+        assert drained(again) == ["a", "b"]
+    assert not disk.exists(f"/channel/{name}.new")
 
 
 @pytest.mark.parametrize("seed", range(40))

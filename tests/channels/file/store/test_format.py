@@ -23,6 +23,7 @@ from producer.channels.file.store.format import (
     FRAME_SIZE,
     HEADER_SIZE,
     HEADER_SIZES,
+    HOLDS_ONCE_WRITTEN,
     MAGIC,
     MARKER,
     SECOND_HEADER,
@@ -169,8 +170,9 @@ def test_events_survive_encoding(headers: dict[str, str | None], body: bytes, se
 
 
 def test_commits_and_rollbacks_survive_encoding() -> None:
-    """Count, newest synced transaction and time; first and last sequence number."""
-    assert decode_commit(encode_commit(3, 1 << 40, 1.25)) == (3, 1 << 40, 1.25)
+    """Count, newest synced transaction, time, and whether it held once written; first and last sequence number."""
+    assert decode_commit(encode_commit(3, 1 << 40, 1.25)) == (3, 1 << 40, 1.25, False)
+    assert decode_commit(encode_commit(3, HOLDS_ONCE_WRITTEN | 7, 1.25)) == (3, 7, 1.25, True)
     assert decode_rollback(encode_rollback(1, (1 << 63) + 5)) == (1, (1 << 63) + 5)
 
 

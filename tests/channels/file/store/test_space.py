@@ -42,3 +42,14 @@ def test_who_is_refused_finds_at_once_what_was_freed() -> None:
         space.admit(10)
     disk.written = 0
     space.admit(10)
+
+
+def test_puts_leave_free_what_a_checkpoint_takes_if_that_is_more() -> None:
+    """A channel of many small events is not filled so far that no checkpoint of it can be written any more."""
+    disk: Any = _Filling()
+    taking = iter([10, 71, 70])
+    checkpoint = lambda: next(taking)  # noqa: E731
+    space = Space(cast("Disk", disk), "c", ["/c"], minimum=30, reserve=0, checkpoint=checkpoint, clock=ManualClock())
+    space.admit(30)
+    with pytest.raises(DiskFullError, match="100"):
+        space.admit(30)
