@@ -392,7 +392,7 @@ class Replay:
     def _apply(self, run: _Run, segment: Segment) -> None:
         self._applied += 1
         lost = run.lost_end
-        if lost and segment.number not in self._emptied:  # of which the checkpoint knows better
+        if lost:
             self._cut_short.append((segment.number, lost))
         self.next_sequence = max(self.next_sequence, run.last + 1, lost.stop)
         if run.takes:
