@@ -7,7 +7,6 @@ Written for Starlette. With FastAPI it is the same function: ``app = FastAPI(lif
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,10 +29,6 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
     finally:
         await asyncio.to_thread(app.state.producer.close, 10)
-        # A handler of dictConfig or --log-config has a producer of its own, which no exit function closes: uvicorn ends
-        # by the signal that it got.
-        for handler in logging.getLogger().handlers:
-            await asyncio.to_thread(handler.flush)
 
 
 async def log(request: Request) -> JSONResponse:

@@ -25,14 +25,15 @@ from .errors import ConfigError, InvalidArgumentError, ProducerClosedError, Send
 from .foreign_names import by_name, hint, meant_method
 from .forks import Stage, watch_fork
 from .futures import SendFuture
-from .metrics import Stats
+from .loss_report import LossReport
+from .metrics import DROPPED, Counters, Stats
 from .numbering import SequenceKey
 from .patience import waiting_at_most
 from .records import LogItem, StreamKey
 from .results import Callback
 from .signals import install_signal_handlers
 from .stream import Log, Stream, arrow_sending, use_compiled_send
-from .stream_keys import StreamKeys
+from .stream_keys import StreamKeys, pairs_of
 from .wire.speed import TWIN, encode_log
 from .wire.text import fallback_of, moment_of
 
@@ -113,6 +114,8 @@ class Producer:
         if sink is not None and (isinstance(sink, type) or not isinstance(sink, Sink)):
             raise ConfigError("sink", "must be None or inherit from producer.interfaces.Sink", sink)
         self._clock: Clock = clock or SystemClock()
+        self._counters = Counters()
+        self._losses = LossReport(self.name, self._counters)
         self._sink = _loghub_sink(self.config, self._clock, self.name) if sink is None else sink
         self._sink_given = sink is not None
         self._cut = CutRule.of(self.config)
@@ -169,7 +172,7 @@ class Producer:
         """
         if more:
             raise InvalidArgumentError(by_name("send takes a project, a logstore and a log", "topic=...", more))
-        key = self._keys.key(project, logstore, topic, source, shard_hash, tuple(tags.items()) if tags else ())
+        key = self._keys.key(project, logstore, topic, source, shard_hash, pairs_of(tags) if tags is not None else ())
         future = self._send(key, log, callback)
         if urgent and (pipeline := self._pipeline) is not None:
             pipeline.hand_on_stream(key)
@@ -203,7 +206,7 @@ class Producer:
         """
         if more:
             raise InvalidArgumentError(by_name("stream takes a project and a logstore", "topic=...", more))
-        own = tuple(tags.items()) if tags else ()
+        own = pairs_of(tags)
         key = self._keys.ordered(
             project, logstore, topic, source, shard_hash, own, ordered=ordered, idempotent=idempotent
         )
@@ -248,7 +251,7 @@ class Producer:
     def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]:
         if callback is not None:
             _check_callback(callback)
-        if isinstance(logs, Mapping | LogItem | str):
+        if isinstance(logs, Mapping | LogItem | str) or not isinstance(logs, Iterable):
             kind = type(logs).__qualname__
             raise InvalidArgumentError(f"send_many takes a list of logs or an iterator, got {kind}: send takes one log")
         pipeline = self._pipeline or self._make_pipeline()
@@ -382,6 +385,14 @@ class Producer:
                 if shutdown.ended:
                     lifecycle.drained(shutdown)
 
+    def _note_dropped(self, reason: str) -> None:
+        """Count a log that an integration could not enqueue."""
+        self._counters.add(DROPPED + reason, 1)
+
+    def _say_losses(self) -> None:
+        """Log what was lost since that was last said."""
+        self._losses.say()
+
     @staticmethod
     def install_signal_handlers() -> None:
         """See :func:`producer.install_signal_handlers`: it is for all producers of the process."""
@@ -410,7 +421,8 @@ class Producer:
             logstore, a clock that differs, https where http is spoken, a wrong region of signature version 4.
         :raises InvalidArgumentError: an unknown project, a malformed logstore name.
         """
-        _check_timeout(timeout)
+        if not _is_duration(timeout):
+            raise InvalidArgumentError(f"timeout: must be seconds, at least 0, got {timeout!r}")
         self._keys.key(project, logstore or "a", "", "", None)
         from .target_check import in_time  # noqa: PLC0415  # most programs do not ask
 
@@ -430,7 +442,8 @@ class Producer:
         """What the producer has done and holds at this moment."""
         pipeline = self._pipeline
         if pipeline is None:
-            return Stats(memory_limit=self.config.total_size_in_bytes, twin=TWIN)
+            dropped = self._counters.under(DROPPED)
+            return Stats(memory_limit=self.config.total_size_in_bytes, dropped=dropped, twin=TWIN)
         return pipeline.stats()
 
     def _make_pipeline(self) -> Sender:
@@ -465,17 +478,22 @@ class Producer:
         def on_start() -> bool | None:
             return lifecycle.drain_at_exit(shutdown, name, drain_timeout)
 
+        counters, say_losses = self._counters, self._losses.say
         if self._channel is None:
-            pipeline = Pipeline(*parts, orphaned=orphaned, abandon=abandon, on_start=on_start)
-            shutdown = Shutdown(pipeline)
+            pipeline = Pipeline(*parts, orphaned=orphaned, abandon=abandon, on_start=on_start, counters=counters)
+            shutdown = Shutdown(pipeline, at_end=say_losses)
             return pipeline, shutdown
         from .durable.pipeline import DurablePipeline  # noqa: PLC0415
         from .durable.shutdown import DurableCloser  # noqa: PLC0415
 
         channels = self._channel, self._dead_letter
-        durable = DurablePipeline(*parts, *channels, orphaned=orphaned, abandon=abandon, on_start=on_start)
+        durable = DurablePipeline(
+            *parts, *channels, orphaned=orphaned, abandon=abandon, on_start=on_start, counters=counters
+        )
         durable.pipeline.all_stats = durable.stats
-        shutdown = Shutdown(durable.pipeline, DurableCloser(durable), threads=durable.working_threads)
+        shutdown = Shutdown(
+            durable.pipeline, DurableCloser(durable), threads=durable.working_threads, at_end=say_losses
+        )
         return durable, shutdown
 
     def renew_in_child(self) -> None:
@@ -483,6 +501,8 @@ class Producer:
         abandoned, self._pipeline, self._shutdown = self._pipeline, None, None
         self._waiting = WaitingThreads(f"{self.name}-asend", 1 if self._channel is None else _STORING_THREADS)
         self._lock = threading.Lock()
+        self._counters = Counters()
+        self._losses = LossReport(self.name, self._counters)
         if abandoned is not None:
             abandoned.abandon_in_child()
 

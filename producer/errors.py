@@ -68,10 +68,12 @@ class ProducerError(Exception):
 
     :ivar accepted: where ``send_many`` raised half-way: the futures of what it had accepted, in order.
     :ivar accepted_logs: how many logs those are; the logs after them were not accepted.
+    :ivar drop_reason: the name in ``stats().dropped`` of logs that an integration drops because of the error.
     """
 
     accepted: Sequence[Future[Result]] = ()
     accepted_logs = 0
+    drop_reason = "error"
 
 
 class ConfigError(ProducerError, ValueError):
@@ -94,6 +96,8 @@ class ConfigError(ProducerError, ValueError):
 class InvalidArgumentError(ProducerError, ValueError):
     """An argument of ``send`` that cannot become a log."""
 
+    drop_reason = "invalid"
+
 
 class LogSizeTooLargeError(InvalidArgumentError):
     """A log, or a list of logs that must travel together, is larger than a limit.
@@ -101,6 +105,8 @@ class LogSizeTooLargeError(InvalidArgumentError):
     :ivar size: what it needs, bytes.
     :ivar limit: what is allowed, bytes.
     """
+
+    drop_reason = "too_large"
 
     def __init__(self, size: int, limit: int, what: str) -> None:
         super().__init__(size, limit, what)
@@ -137,6 +143,8 @@ class SendTimeoutError(ProducerError, TimeoutError):
     :ivar waited: how long this send waited, seconds.
     :ivar text: the message, where it is not about memory.
     """
+
+    drop_reason = "full"
 
     def __init__(
         self,
@@ -175,6 +183,8 @@ class SendTimeoutError(ProducerError, TimeoutError):
 class ProducerClosedError(ProducerError, RuntimeError):
     """``send`` was called after ``close`` began."""
 
+    drop_reason = "closed"
+
 
 class StreamStoppedError(ProducerError, RuntimeError):
     """A batch of an ordered stream failed for good: nothing behind it is sent until ``Stream.resume()``.
@@ -182,6 +192,8 @@ class StreamStoppedError(ProducerError, RuntimeError):
     :ivar stream: the stream.
     :ivar first: the result of the first batch that failed.
     """
+
+    drop_reason = "stopped"
 
     def __init__(self, stream: StreamKey, first: Result) -> None:
         super().__init__(stream, first)
@@ -275,6 +287,8 @@ class ChannelError(ProducerError):
 
     :ivar channel: the channel's name.
     """
+
+    drop_reason = "channel"
 
     def __init__(self, channel: str, message: str) -> None:
         super().__init__(channel, message)

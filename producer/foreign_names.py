@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 _PROJECT = "is said to ProjectConfig"
+_MADE = "Producer(ProjectConfig('my-project', endpoint=..., access_key_id=..., access_key_secret=...))"
 _BYTES = "total_size_in_bytes bounds the memory, in bytes"
 _BATCH = "batch_size_threshold_in_bytes (bytes) and batch_count_threshold (logs) say when a batch is sent"
 _ALWAYS = "a send succeeds only when the server has acknowledged it"
@@ -19,7 +20,6 @@ _ALWAYS = "a send succeeds only when the server has acknowledged it"
 #: What to say of a foreign name; of one that is only called otherwise here, its name.
 _FOREIGN: dict[str, str] = {
     # confluent-kafka, librdkafka, kafka-python
-    "bootstrap_servers": f"the address {_PROJECT}: endpoint=",
     "metadata_broker_list": f"the address {_PROJECT}: endpoint=",
     "client_id": "name",
     "queue_buffering_max_ms": "linger_ms",
@@ -59,13 +59,10 @@ _FOREIGN: dict[str, str] = {
     "value_serializer": "default= makes a text of what has none",
     # the official Python producer, and the handler of the official SDK
     "endpoint": f"it {_PROJECT}",
-    "end_point": f"the address {_PROJECT}: endpoint=",
     "access_key_id": f"it {_PROJECT}",
     "access_key_secret": f"it {_PROJECT}",
-    "access_key": f"the secret {_PROJECT}: access_key_secret=",
     "security_token": f"it {_PROJECT}",
     "credentials": f"it {_PROJECT}",
-    "credentials_provider": f"the provider {_PROJECT}: credentials=",
     "project": f"it {_PROJECT}, and to send",
     "logstore": "it is said to send, or to producer.stream",
     "log_store": "logstore is said to send, or to producer.stream",
@@ -149,12 +146,12 @@ ELSEWHERE: dict[str, str] = {
     "LogHubProcessor": "from loghub.integrations.structlog import LogHubProcessor",
     "LogHubSink": "from loghub.integrations.loguru import LogHubSink",
     "QueuedLogHandler": "it is LogHubHandler here: from loghub.integrations.logging import LogHubHandler",
-    "Config": "it is ProducerConfig here, and where to is a ProjectConfig: see docs/migration.md",
+    "Config": f"it is ProducerConfig here, of Producer(config=...), with the address and the key apart: {_MADE}",
     **dict.fromkeys(
         ("LogClient", "LogProducer", "KafkaProducer", "SerializingProducer"),
-        "it is Producer here, made with a ProjectConfig: see docs/migration.md",
+        f"it is Producer here: {_MADE}",
     ),
-    "PutLogsRequest": "it is producer.send(project, logstore, {...}) here: see docs/migration.md",
+    "PutLogsRequest": "it is producer.send(project, logstore, {...}) here",
 }
 
 
@@ -202,6 +199,8 @@ def hint(name: str, known: Iterable[str], *, of_project: bool = False) -> str:
     if (dotted := _of_http(form, options)) is not None:
         return _written(dotted)
     meant = (_FOREIGN_OF_PROJECT if of_project else _FOREIGN).get(form)
+    if meant is None and " " not in (of_the_project := _FOREIGN_OF_PROJECT.get(form, " ")):
+        meant = f"it {_PROJECT}: {of_the_project}="
     if meant is not None:
         return _written(meant) if " " not in meant else meant
     near = difflib.get_close_matches(form, options, n=3)

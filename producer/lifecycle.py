@@ -47,6 +47,11 @@ def drain_at_exit(shutdown: Shutdown, name: str, timeout: float) -> bool:
     return True
 
 
+def exited() -> bool:
+    """Whether the exit of the interpreter has drained the producers."""
+    return _exited
+
+
 def drained(shutdown: Shutdown) -> None:
     """``shutdown`` was closed."""
     with _lock:

@@ -27,6 +27,19 @@ class Counters:
         """The sum ``name``; 0 if nothing was added."""
         return sum(amount for (known, _), amount in self._sums.copy().items() if known == name)
 
+    def under(self, prefix: str) -> dict[str, int]:
+        """The sums whose names begin with ``prefix``, by the rest of the name."""
+        found: dict[str, int] = {}
+        for (name, _), amount in sorted(self._sums.copy().items()):
+            if name.startswith(prefix):
+                rest = name.removeprefix(prefix)
+                found[rest] = found.get(rest, 0) + amount
+        return found
+
+
+#: How the names of sums begin that are of logs by why they were lost: error codes, and reasons of integrations.
+FAILED_BY_CODE, DROPPED = "failed:", "dropped:"
+
 
 #: Where a batch is that is not settled.
 BATCH_STAGES = ("open", "queued", "sending", "waiting")
@@ -120,6 +133,10 @@ class Stats:
     :ivar accepted: logs that ``send`` took.
     :ivar delivered: logs that the server acknowledged.
     :ivar failed: logs that were given up.
+    :ivar failed_by_code: the same by the error code of the last attempt, such as ``ProducerClosed``.
+    :ivar dropped: logs that integrations (handlers, sinks, processors, exporters) could not enqueue, by reason:
+        ``full`` (memory, or the channel), ``too_large``, ``invalid``, ``closed``, ``stopped``, ``channel``, ``error``.
+        They are not among ``accepted``. What ``send`` raises is not counted: its caller knows.
     :ivar retried: logs that were scheduled for another attempt, once for each time.
     :ivar pending: logs that are neither delivered nor failed.
     :ivar attempts: requests made, by batches.
@@ -152,6 +169,8 @@ class Stats:
     accepted: int = 0
     delivered: int = 0
     failed: int = 0
+    failed_by_code: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
     retried: int = 0
     pending: int = 0
     attempts: int = 0

@@ -88,6 +88,8 @@ def install_signal_handlers(signals: Iterable[int] = (signal.SIGTERM, signal.SIG
     """
     if threading.current_thread() is not threading.main_thread():
         raise InvalidArgumentError("install_signal_handlers: only the main thread of a process can handle signals")
+    if not isinstance(signals, Iterable):
+        raise InvalidArgumentError(f"signals: must be a list of signals, got {signals!r}")
     for number in signals:
         try:
             before = signal.getsignal(number)
@@ -98,6 +100,33 @@ def install_signal_handlers(signals: Iterable[int] = (signal.SIGTERM, signal.SIG
             raise InvalidArgumentError(f"signals: {number!r} cannot be handled: {error}") from error
         _previous[number] = before
     wake_for(_previous)
+
+
+def drain_at_sigterm() -> None:
+    """Let SIGTERM drain all producers where it would end the process at once; done for every integration.
+
+    Where SIGTERM has its default action, :func:`install_signal_handlers` chains to that. A handler that is there stays
+    alone: it ends the process in its own time, and the interpreter's exit drains. But some servers end by raising the
+    signal again, with the default action: ``signal.raise_signal`` then drains first. A server that installs its handler
+    later, and puts ours back before it raises, is drained by ours. Off the main thread nothing is done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    if before is signal.SIG_DFL:
+        install_signal_handlers([signal.SIGTERM])
+    elif callable(before) and before is not _handle:
+        signal.raise_signal = _raise_drained
+
+
+_raise_signal = signal.raise_signal
+
+
+def _raise_drained(number: int) -> None:
+    """Drain before a signal that the process raises itself ends it, as uvicorn does: no exit follows that drains."""
+    if number == signal.SIGTERM and signal.getsignal(number) is signal.SIG_DFL:
+        lifecycle.drain_open()
+    _raise_signal(number)
 
 
 def _handle(number: int, frame: FrameType | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import chain
 
@@ -155,6 +155,20 @@ class StreamKeys:
                 f"shard_hash: without adjust_shard_hash it must be 32 hexadecimal digits, got {shard_hash!r}"
             )
         return shard_hash
+
+
+def pairs_of(tags: object) -> Tags:
+    """The tags of ``send`` and ``stream`` as pairs.
+
+    :raises InvalidArgumentError: not a mapping.
+    """
+    if tags is None:
+        return ()
+    if not isinstance(tags, Mapping):
+        raise InvalidArgumentError(
+            f"tags: must be None or a mapping of text to text, such as {{'env': 'prod'}}, got {tags!r}"
+        )
+    return tuple(tags.items())
 
 
 def _check_size(key: StreamKey) -> None:

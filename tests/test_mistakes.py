@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import io
 import math
 import re
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import producer as producer_package
 from producer import (
     EnvironmentCredentials,
     FileChannel,
     HttpConfig,
+    InvalidArgumentError,
     LogItem,
     MemoryChannel,
     Producer,
@@ -100,7 +105,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("verify", options(verify=False), "it is verify of HttpConfig"),
     ("batch_size", options(batch_size=1), "batch_size_threshold_in_bytes (bytes) and batch_count_threshold (logs)"),
     ("maxBlockMs", options(maxBlockMs=1), "it is written max_block_ms"),
-    ("bootstrap.servers", mapping(bootstrap__servers="h:1"), "the address is said to ProjectConfig: endpoint="),
+    ("bootstrap.servers", mapping(bootstrap__servers="h:1"), "it is said to ProjectConfig: endpoint="),
     ("linger.ms", mapping(linger__ms=5), "it is written linger_ms"),
     ("queue.buffering.max.ms", mapping(queue__buffering__max__ms=5), "it is called linger_ms here"),
     ("compression.type", mapping(compression__type="lz4"), "it is called compression here"),
@@ -216,6 +221,41 @@ def test_tags_of_one_send_are_those_of_its_group() -> None:
     assert sink.deliveries[0].key.tags == (("a", "b"), ("c", "d"))
 
 
+@pytest.mark.parametrize("tags", [["a"], "env=prod", 5, [("a", "b")]])
+def test_tags_that_are_no_mapping_are_told(tags: Any) -> None:
+    """By ``send`` and by ``stream``, with the name of the argument and what it takes."""
+    with Producer(sink=RecordingSink()) as producer:
+        for call in (partial(producer.send, "shop", "l", {}), partial(producer.stream, "shop", "l")):
+            with pytest.raises(InvalidArgumentError, match=r"^tags: must be None or a mapping of text to text"):
+                call(tags=tags)
+
+
+@pytest.mark.parametrize("logs", [5, None, object()])
+def test_what_is_no_list_of_logs_is_told(logs: Any) -> None:
+    """Not with Python's own words about something that is not iterable."""
+    with Producer(sink=RecordingSink()) as producer, pytest.raises(InvalidArgumentError, match="takes a list of logs"):
+        producer.stream("shop", "l").send_many(logs)
+
+
+def test_no_message_sends_to_a_file_that_an_installed_package_does_not_have() -> None:
+    """The documents are not installed: texts in the code, other than docstrings and comments, name none of them."""
+    found = [
+        f"{path}:{node.lineno}"
+        for path in Path(producer_package.__file__).parent.rglob("*.py")
+        for node in _texts(ast.parse(path.read_text()))
+        if "docs/" in node.value
+    ]
+    assert not found
+
+
+def _texts(tree: ast.AST) -> Iterator[Any]:
+    """The texts in a module but its docstrings, which are statements of their own."""
+    own = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in own:
+            yield node
+
+
 def test_a_port_by_its_place_is_told_its_name() -> None:
     """The first argument of the embedded LogHub is where it listens."""
     with pytest.raises(ValueError, match=re.escape("LogHubServer(port=9170)")):
@@ -227,7 +267,7 @@ def test_a_port_by_its_place_is_told_its_name() -> None:
     [
         ("LogHubServer", "from loghub.testing import LogHubServer"),
         ("LogHubHandler", "from loghub.integrations.logging import LogHubHandler"),
-        ("LogClient", "docs/migration.md"),
+        ("LogClient", "it is Producer here: Producer(ProjectConfig("),
         ("LogProducer", "it is Producer here"),
     ],
 )

@@ -23,7 +23,7 @@ from ..errors import (
 from ..futures import SendFuture
 from ..interfaces import Channel, Notes, Record, Sink
 from ..loggers import get_logger
-from ..metrics import Stats
+from ..metrics import Counters, Stats
 from ..pipeline.backing import Backing
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.batch import ProducerBatch
@@ -75,6 +75,7 @@ class DurablePipeline:
         abandon: Callable[[], None] = lambda: None,
         on_start: Callable[[], bool | None] = lambda: None,
         threadless: bool = False,
+        counters: Counters | None = None,
     ) -> None:
         self.name, self.clock, self.sink = name, clock, sink
         self.channel, self.dead_letter = channel, dead_letter
@@ -94,6 +95,7 @@ class DurablePipeline:
             abandon=abandon,
             on_start=on_start,
             threadless=threadless,
+            counters=counters,
             backing=Backing(
                 listener=self.acks,
                 journal=intents,

@@ -1,18 +1,17 @@
-"""Which records of ``logging`` a producer has caused: what sends them would cause the next ones."""
+"""Tell the log records that a producer's work has caused from the application's own, for every integration."""
 
 from __future__ import annotations
 
-from ..own_threads import is_at_work
+from ..own_threads import logs_its_work
 
-#: Own records, and those of what a producer's threads call.
+#: How the loggers of this package begin.
 OWN = "producer."
-CALLED = ("urllib3", "requests", "charset_normalizer", "chardet")
 
 
 def feeds_back(name: str, thread: int | None) -> bool:
-    """Whether what a producer does has caused the record.
+    """Return True if a producer's work has caused the record: sending it would cause the next one.
 
     :param name: of its logger.
     :param thread: the identifier of the thread that logged it.
     """
-    return name.startswith(OWN) or (name.partition(".")[0] in CALLED and is_at_work(thread))
+    return name.startswith(OWN) or logs_its_work(thread)

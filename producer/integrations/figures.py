@@ -61,6 +61,8 @@ FIGURES = (
     Figure("logs.accepted", "{log}", True, "Logs that send took.", _one(lambda s: s.accepted)),
     Figure("logs.delivered", "{log}", True, "Logs that LogHub acknowledged.", _one(lambda s: s.delivered)),
     Figure("logs.failed", "{log}", True, "Logs that were given up.", _one(lambda s: s.failed)),
+    Figure("logs.failed_by_code", "{log}", True, "The same by error code.", _each("code", lambda s: s.failed_by_code)),
+    Figure("logs.dropped", "{log}", True, "Logs that integrations dropped.", _each("reason", lambda s: s.dropped)),
     Figure("logs.retried", "{log}", True, "Logs that were scheduled for another attempt.", _one(lambda s: s.retried)),
     Figure("requests", "{request}", True, "Requests made, by batches.", _one(lambda s: s.attempts)),
     Figure("logs.pending", "{log}", False, "Logs neither delivered nor failed.", _one(lambda s: s.pending)),
@@ -68,7 +70,7 @@ FIGURES = (
     Figure("memory.used", "By", False, "Memory taken, by stage.", _each("stage", lambda s: s.memory_by_stage)),
     Figure("memory.limit", "By", False, "total_size_in_bytes.", _one(lambda s: s.memory_limit)),
     Figure("memory.wait", "s", True, "Time that senders waited for memory.", _one(lambda s: s.memory_wait_seconds)),
-    Figure("senders.waiting", "{thread}", False, "Threads that wait for memory.", _one(lambda s: s.waiting_senders)),
+    Figure("waiting_senders", "{thread}", False, "Threads that wait for memory.", _one(lambda s: s.waiting_senders)),
     Figure("oldest.record.age", "s", False, "Age of the oldest record.", _one(lambda s: s.oldest_record_age)),
     Figure("callbacks.pending", "{batch}", False, "Settled, not told yet.", _one(lambda s: s.callbacks_pending)),
     Figure(

@@ -12,8 +12,8 @@ or in ``logging.config.dictConfig``, where the handler makes and closes a produc
     }}
 
 A record becomes a log with its own time, in nanoseconds, and the fields of :class:`LogHubHandler`. What a producer
-itself logs, and what its HTTP library logs on its threads, is left to other handlers: it would feed itself. Where there
-are none, the handler of last resort has its warnings.
+itself logs, and what is logged on its threads, is left to other handlers: it would feed itself. Where there are none,
+the handler of last resort has its warnings.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Unpack
 
 from ..client import Producer
 from ..errors import ConfigError, ProducerError
 from ..loggers import get_logger
 from ..records import LogItem
-from .feedback import CALLED, OWN, feeds_back
-from .outlet import HasOutlet, OnFull, Outlet
-from .severity import severity_number
-from .values import repr_of, said, text_or_repr
+from ..results import Result
+from .exceptions import exception_fields
+from .feedback import OWN, feeds_back
+from .outlet import HasOutlet, OnFull, OutletOptions
+from .severity import severity_number, severity_text
+from .values import repr_of, text_or_repr
 
 __all__ = ["LogHubHandler"]
 
 _log = get_logger("producer.integrations")
-
-_SUSPECTS = (OWN, *CALLED)
 
 #: What every record has; whatever else it has came with ``extra`` or a filter.
 _USUAL = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -55,7 +55,7 @@ class LogHubHandler(HasOutlet, logging.Handler):
 
     ==========================  ==============================================================
     ``message``                 what the record says; what the formatter makes of it, if one is set
-    ``severity_text``           the level's name
+    ``severity_text``           the level's name, in upper case
     ``severity_number``         its number as OpenTelemetry counts: see :mod:`producer.integrations.severity`
     ``logger``                  the logger's name
     ``code.file.path``          where it was logged, as are ``code.function.name`` and ``code.line.number``
@@ -69,16 +69,21 @@ class LogHubHandler(HasOutlet, logging.Handler):
     A message that is a ``dict``, logged without arguments and formatter, becomes fields itself. What cannot be sent as
     it is, is sent as its ``repr``.
 
-    :param producer: what sends; whoever made it closes it. None makes one of ``endpoint`` and a key, which is closed
-        with the handler.
+    Closed, a handler with a producer of its own opens again at the next record, as ``FileHandler`` does: every
+    ``logging.config.dictConfig`` closes all handlers, and some stay attached.
+
+    :param producer: the producer to send with; its owner closes it. None makes one of ``endpoint`` and a key, which is
+        closed with the handler.
     :param project: where logs go; likewise ``logstore``, ``topic``, ``source`` and ``tags``.
     :param level: of records that are sent, a number or a name.
-    :param on_full: what happens to a record when there is no memory: ``drop`` it at once and count it; or ``wait`` as
-        long as the producer's ``max_block_ms`` says, and drop it then.
+    :param on_full: ``drop`` drops a record at once when memory is full, and counts it; ``wait`` waits as long as the
+        producer's ``max_block_ms`` says, and drops it then.
     :param fallback: a handler, or the name of one, that gets what is dropped.
+    :param fallback_on: ``drop``; or ``failure``, and it also gets what was accepted and then could not be delivered, on
+        a thread of the producer.
     :param context: fields of every log, asked when it is made.
-    :param endpoint: and what follows, ``access_key_id``, ``access_key_secret``, ``security_token``, ``credentials``,
-        ``config`` and ``flush_timeout``: see :class:`~producer.integrations.outlet.Outlet`.
+    :param options: ``endpoint``, ``access_key_id``, ``access_key_secret``, ``security_token``, ``credentials``,
+        ``config``, ``flush_timeout`` and ``drain_on_sigterm``: see :class:`~producer.integrations.outlet.Outlet`.
     :raises ConfigError: both a producer and what one is made of; a wrong option.
     """
 
@@ -88,23 +93,23 @@ class LogHubHandler(HasOutlet, logging.Handler):
         project: str | None = None,
         logstore: str | None = None,
         *,
-        topic: str = "",
         level: int | str = logging.NOTSET,
         on_full: OnFull = "drop",
         fallback: logging.Handler | str | None = None,
+        fallback_on: Literal["drop", "failure"] = "drop",
         context: Context | None = None,
-        **options: Any,
+        **options: Unpack[OutletOptions],
     ) -> None:
-        if not (context is None or callable(context) or isinstance(context, Mapping)):
-            raise ConfigError("context", "must be a mapping of names, or a function that returns one", context)
         configuring = _is_configuring()
         try:
-            self._outlet = Outlet(producer, project, logstore, topic=topic, on_full=on_full, **options)
+            _check_options(fallback, fallback_on, context)
+            self._outlet = self._open_outlet(producer, project, logstore, on_full=on_full, **options)
         except ProducerError as error:
             if configuring and sys.stderr:  # it says that a handler could not be made, and gunicorn not even why
                 sys.stderr.write(f"{type(self).__qualname__}: {error}\n")
             raise
         self._fallback, self._context = fallback, context
+        self._falls_back_on_failure = fallback is not None and fallback_on == "failure"
         # By its name the fallback may be made after this one; and what configures `logging` silences, after it has made
         # its handlers, the loggers that were there: by default also those that say why nothing arrives.
         self._silent = _silent() if configuring else None
@@ -125,20 +130,21 @@ class LogHubHandler(HasOutlet, logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Send the record; never raises."""
         try:
-            if record.name.startswith(_SUSPECTS) and feeds_back(record.name, record.thread):
+            if feeds_back(record.name, record.thread):
                 self._report(record)
                 return
             fallback = None if self._fallback is None else partial(self._fall_back, record)
+            callback = partial(self._fall_back_if_failed, record) if self._falls_back_on_failure else None
             if not self._begun:
                 self._begin()
-            self._outlet.send(self._log_of(record), fallback)
+            self._outlet.send(self._log_of(record), fallback, callback)
         except Exception:  # noqa: BLE001  # as every handler of logging
             self.handleError(record)
 
     def _log_of(self, record: logging.LogRecord) -> LogItem:
         fields = self._message(record)
         level = record.levelno
-        fields["severity_text"] = record.levelname
+        fields["severity_text"] = severity_text(record.levelname)
         fields["severity_number"] = _NUMBERS.get(level) or severity_number(level)
         fields["logger"] = record.name
         fields["code.file.path"] = record.pathname
@@ -147,7 +153,7 @@ class LogHubHandler(HasOutlet, logging.Handler):
         fields["thread.name"] = record.threadName
         fields["process.pid"] = record.process
         if record.exc_info or record.exc_text:
-            _add_exception(fields, record)
+            fields |= _exception_of(record)
         if record.stack_info:
             fields["code.stacktrace"] = record.stack_info
         if len(record.__dict__) != _USUAL_COUNT:
@@ -203,6 +209,10 @@ class LogHubHandler(HasOutlet, logging.Handler):
         if handler is not None and record.levelno >= handler.level:
             handler.handle(record)
 
+    def _fall_back_if_failed(self, record: logging.LogRecord, result: Result) -> None:
+        if not result.successful:
+            self._fall_back(record)
+
     def setFormatter(self, fmt: logging.Formatter | None) -> None:  # noqa: N802  # the base class's
         """Let it make the message. The one that ``logging.basicConfig`` gives to who has none makes none: what it would
         add has fields of its own.
@@ -218,9 +228,19 @@ class LogHubHandler(HasOutlet, logging.Handler):
         self._outlet.flush(0.0 if _is_configuring() else timeout)
 
     def close(self) -> None:
-        """Close the producer, if it is the handler's own; may be called again."""
+        """Close the producer, if it is the handler's own. May be called again; the next record opens it again."""
         self._outlet.close(wait=not _is_configuring())
         super().close()
+
+
+def _check_options(fallback: object, fallback_on: object, context: object) -> None:
+    """:raises ConfigError: one of them is wrong."""
+    if not (fallback is None or isinstance(fallback, logging.Handler | str)):
+        raise ConfigError("fallback", "must be a handler, or the name of one", fallback)
+    if fallback_on not in ("drop", "failure"):
+        raise ConfigError("fallback_on", "must be drop or failure", fallback_on)
+    if not (context is None or callable(context) or isinstance(context, Mapping)):
+        raise ConfigError("context", "must be a mapping of names, or a function that returns one", context)
 
 
 def _handlers_of(name: str) -> Iterator[logging.Handler]:
@@ -249,15 +269,11 @@ def _add(fields: dict[str, Any], more: Mapping[str, Any]) -> None:
         fields[f"extra.{name}" if name in fields else name] = value
 
 
-def _add_exception(fields: dict[str, Any], record: logging.LogRecord) -> None:
-    if record.exc_info and record.exc_info[0] is not None:
-        kind, error, _ = record.exc_info
-        fields["exception.type"] = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-        fields["exception.message"] = said(error)
-        if not record.exc_text:
-            record.exc_text = _TRACES.formatException(record.exc_info)
-    if record.exc_text:
-        fields["exception.stacktrace"] = record.exc_text
+def _exception_of(record: logging.LogRecord) -> dict[str, Any]:
+    if record.exc_info and not record.exc_text and record.exc_info[0] is not None:
+        record.exc_text = _TRACES.formatException(record.exc_info)  # other handlers need it, too
+    known = exception_fields(record.exc_info, record.exc_text)
+    return known or ({"exception.stacktrace": record.exc_text} if record.exc_text else {})
 
 
 def _value_of(name: str, context: Mapping[str, ContextVar[Any] | Callable[[], Any]]) -> dict[str, Any]:

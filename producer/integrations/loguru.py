@@ -11,20 +11,16 @@ has no ``flush``, which loguru would call after each message: ``sink.producer.fl
 
 from __future__ import annotations
 
-import traceback
-from typing import Any
+from typing import Any, Unpack
 
 from ..client import Producer
-from ..own_threads import is_at_work
 from ..records import LogItem
-from .outlet import HasOutlet, OnFull, Outlet
-from .severity import severity_number
-from .values import said
+from .exceptions import exception_fields
+from .feedback import feeds_back
+from .outlet import HasOutlet, OnFull, OutletOptions
+from .severity import severity_number, severity_text
 
 __all__ = ["LogHubSink"]
-
-#: Where records of ``logging`` are brought to loguru, those of a producer's own threads must not come back to it.
-_CALLED = ("producer", "urllib3", "requests")
 
 
 class LogHubSink(HasOutlet):
@@ -43,16 +39,15 @@ class LogHubSink(HasOutlet):
         logstore: str | None = None,
         *,
         on_full: OnFull = "drop",
-        **options: Any,
+        **options: Unpack[OutletOptions],
     ) -> None:
-        self._outlet = Outlet(producer, project, logstore, on_full=on_full, **options)
+        self._outlet = self._open_outlet(producer, project, logstore, on_full=on_full, **options)
         self._outlet.says_aside = True
 
     def write(self, message: Any) -> None:
         """Send a message of loguru's, which is text with an attribute ``record``."""
         record = message.record
-        package = str(record["name"]).partition(".")[0]
-        if package in _CALLED and is_at_work(record["thread"].id):
+        if feeds_back(str(record["name"]), record["thread"].id):  # records of ``logging`` are brought here, too
             return
         fields = _fields_of(record)
         for name, value in record["extra"].items():
@@ -61,14 +56,16 @@ class LogHubSink(HasOutlet):
         self._outlet.send(LogItem(fields, int(moment.timestamp()), moment.microsecond * 1000))
 
     def stop(self) -> None:
-        """Close the producer, if it was made here; loguru calls it when the sink is removed, and at the exit."""
+        """Close the producer, if it was made here; loguru calls it when the sink is removed, and at the exit. A sink
+        that is added again opens again.
+        """
         self._outlet.close()
 
 
 def _fields_of(record: Any) -> dict[str, Any]:
     fields = {
         "message": record["message"],
-        "severity_text": record["level"].name,
+        "severity_text": severity_text(record["level"].name),
         "severity_number": severity_number(record["level"].no),
         "logger": record["name"],
         "code.file.path": record["file"].path,
@@ -78,8 +75,4 @@ def _fields_of(record: Any) -> dict[str, Any]:
         "process.pid": record["process"].id,
     }
     error = record["exception"]
-    if error is not None and error.type is not None:
-        fields["exception.type"] = f"{error.type.__module__}.{error.type.__qualname__}".removeprefix("builtins.")
-        fields["exception.message"] = said(error.value)
-        fields["exception.stacktrace"] = "".join(traceback.format_exception(*error))
-    return fields
+    return fields if error is None else fields | exception_fields(tuple(error))

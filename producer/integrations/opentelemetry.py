@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 try:
     from opentelemetry import metrics, trace
@@ -33,9 +33,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from ..client import Producer
+from ..errors import ProducerClosedError
+from ..own_threads import TRACE_ID
 from ..records import LogItem
+from .feedback import feeds_back
 from .figures import FIGURES, Figure, Watched
-from .outlet import HasOutlet, OnFull, Outlet
+from .outlet import HasOutlet, OnFull, OutletOptions
+from .severity import severity_text
 from .values import repr_of
 
 __all__ = ["LogHubLogExporter", "LogHubSpanExporter", "observe", "trace_context"]
@@ -54,9 +58,9 @@ class _Exporter(HasOutlet):
         logstore: str | None = None,
         *,
         on_full: OnFull = "wait",
-        **options: Any,
+        **options: Unpack[OutletOptions],
     ) -> None:
-        self._outlet = Outlet(producer, project, logstore, on_full=on_full, **options)
+        self._outlet = self._open_outlet(producer, project, logstore, on_full=on_full, **options)
         self._ended = False
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
@@ -67,7 +71,9 @@ class _Exporter(HasOutlet):
         return self._outlet.flush(timeout_millis / 1000)
 
     def shutdown(self) -> None:
-        """Wait for delivery, and close the producer if it was made here. May be called again."""
+        """Wait for delivery, and close the producer if it was made here. May be called again. What is exported later
+        is refused, as OpenTelemetry specifies, and counted as dropped.
+        """
         if not self._ended:
             self._ended = True
             self._outlet.flush()
@@ -75,11 +81,13 @@ class _Exporter(HasOutlet):
 
     def _send(self, logs: Iterable[LogItem]) -> bool:
         """Send these; whether the producer took all of them."""
-        if self._ended:
-            return False
         before = self._outlet.dropped
-        for log in logs:
-            self._outlet.send(log)
+        if self._ended:
+            for _ in logs:
+                self._outlet.drop(ProducerClosedError("the exporter was shut down"))
+        else:
+            for log in logs:
+                self._outlet.send(log)
         return self._outlet.dropped == before
 
 
@@ -94,7 +102,7 @@ class LogHubLogExporter(_Exporter, LogRecordExporter):
 
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
         """Hand these to the producer."""
-        taken = self._send(_log_of_record(one) for one in batch)
+        taken = self._send(_log_of_record(one) for one in batch if not _feeds_back(one))
         return LogRecordExportResult.SUCCESS if taken else LogRecordExportResult.FAILURE
 
 
@@ -109,14 +117,27 @@ class LogHubSpanExporter(_Exporter, SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Hand these to the producer."""
-        return SpanExportResult.SUCCESS if self._send(map(_log_of_span, spans)) else SpanExportResult.FAILURE
+        taken = self._send(_log_of_span(span) for span in spans if not _is_of_work(span))
+        return SpanExportResult.SUCCESS if taken else SpanExportResult.FAILURE
+
+
+def _feeds_back(readable: ReadableLogRecord) -> bool:
+    """Whether a producer's work has caused the record, which comes on a thread of the SDK's."""
+    scope = readable.instrumentation_scope
+    return readable.log_record.trace_id == TRACE_ID or feeds_back("" if scope is None else scope.name, None)
+
+
+def _is_of_work(span: ReadableSpan) -> bool:
+    """Whether a producer's work has caused the span."""
+    context = span.get_span_context()
+    return context is not None and context.trace_id == TRACE_ID
 
 
 def _log_of_record(readable: ReadableLogRecord) -> LogItem:
     record = readable.log_record
     fields: dict[str, Any] = {
         "message": record.body,
-        "severity_text": record.severity_text,
+        "severity_text": record.severity_text and severity_text(record.severity_text),
         "severity_number": None if record.severity_number is None else record.severity_number.value,
         "event_name": record.event_name,
         "traceID": _trace_id(record.trace_id),

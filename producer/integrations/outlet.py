@@ -1,7 +1,7 @@
 """Outlet: where the logs of an integration go: a stream, and what becomes of a log that finds no place in it.
 
-Whoever logs is not to be blamed, or stopped, for what becomes of the log. So nothing is raised here: what cannot be
-sent is counted, said in sums, and given to a fallback if there is one.
+Code that logs is not stopped for what becomes of the log. So nothing is raised here: a log that cannot be enqueued is
+counted by reason, reported in sums and at the end, and given to a fallback if there is one.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import _thread
 import inspect
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
-from typing import Any, Literal, Never
+from typing import Any, Literal, TypedDict
 
+from .. import lifecycle
 from ..client import Producer
 from ..config import ProducerConfig, ProjectConfig, option_names
 from ..credentials import EnvironmentCredentials
@@ -26,11 +27,14 @@ from ..errors import (
     ProducerClosedError,
     ProducerError,
 )
+from ..foreign_names import hint
 from ..forks import Stage, watch_fork
 from ..interfaces import CredentialsProvider
 from ..loggers import get_logger
 from ..own_threads import at_work
 from ..records import LogItem
+from ..results import Callback
+from ..signals import drain_at_sigterm as install_drain_at_sigterm
 from ..stream import Stream
 from ..wording import counted
 from .figures import check_producer
@@ -45,24 +49,44 @@ OnFull = Literal["drop", "wait"]
 #: What takes the log that was not sent.
 Fallback = Callable[[], object]
 
+#: Every outlet of the process; see :func:`flush_all`.
+_outlets: weakref.WeakSet[Outlet] = weakref.WeakSet()
+
+
+class OutletOptions(TypedDict, total=False):
+    """Options that every integration takes by name, as :class:`Outlet` describes them."""
+
+    topic: str
+    source: str | None
+    tags: Mapping[str, str] | None
+    endpoint: str | None
+    access_key_id: str | None
+    access_key_secret: str | None
+    security_token: str | None
+    credentials: CredentialsProvider | None
+    config: ProducerConfig | Mapping[str, Any] | None
+    flush_timeout: float | None
+    drain_on_sigterm: bool
+
 
 class Outlet:
-    """See the module. The handlers and sinks of ``producer.integrations`` pass their options on to it.
+    """The stream that an integration sends to, with a producer that is given or the outlet's own.
 
-    :param producer: what sends; whoever made it closes it. None makes one of ``endpoint`` and a key, which
-        :meth:`close` closes.
+    :param producer: the producer to send with; its owner closes it. None makes one of ``endpoint`` and a key, which
+        :meth:`close` closes; a log after that makes another one, unless the interpreter is exiting.
     :param project: where logs go; likewise ``logstore``, ``topic``, ``source`` and ``tags``.
-    :param on_full: what happens to a log when there is no memory: ``drop`` it at once; or ``wait`` as long as the
-        producer's ``max_block_ms`` says, and drop it then.
+    :param on_full: ``drop`` drops a log at once when memory is full; ``wait`` waits as long as the producer's
+        ``max_block_ms`` says, and drops it then.
     :param endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``.
     :param access_key_id: the key; without it, and without ``credentials``, it is read from ``LOGHUB_ACCESS_KEY_ID`` and
         ``LOGHUB_ACCESS_KEY_SECRET`` in the environment.
     :param credentials: a credentials provider.
     :param config: options of the producer that is made, or a mapping of them (whose values may be text).
     :param flush_timeout: seconds that :meth:`flush`, and likewise :meth:`close`, may take; None is no limit.
+    :param drain_on_sigterm: True delivers what was logged before SIGTERM ends the process, where that can be done:
+        see :func:`producer.signals.drain_at_sigterm`.
     :raises ConfigError: both a producer and what one is made of; a wrong option.
-    :ivar says_aside: whether another thread says what became of logs: for a library that lets nobody log who is called
-        to take a log.
+    :ivar says_aside: True to log on another thread: a sink of loguru may not log while it is called.
     """
 
     says_aside = False
@@ -84,10 +108,8 @@ class Outlet:
         credentials: CredentialsProvider | None = None,
         config: ProducerConfig | Mapping[str, Any] | None = None,
         flush_timeout: float | None = 10.0,
-        **unknown: Never,
+        drain_on_sigterm: bool = True,
     ) -> None:
-        if unknown:
-            raise _unknown_option(next(iter(unknown)))
         check_producer(producer)
         _check_options(project, logstore, on_full, flush_timeout)
         key = {
@@ -104,12 +126,15 @@ class Outlet:
         self.flush_timeout = flush_timeout
         self._closed = False
         #: Logs that came when a call of the producer was interrupted to make them.
-        self._deferred: deque[tuple[LogItem, Fallback | None]] = deque()
+        self._deferred: deque[tuple[LogItem, Fallback | None, Callback | None]] = deque()
         self._counting = threading.RLock()  # guards the next ones; a finalizer that logs may interrupt its owner
         self._dropped = self._told = 0
         self._told_at = float("-inf")
         self._attach(self._make() if self._make is not None else producer)
         watch_fork(self, Stage.SINKS)
+        _outlets.add(self)
+        if drain_on_sigterm:
+            install_drain_at_sigterm()
 
     def _attach(self, producer: Any) -> None:
         self.producer: Producer = producer
@@ -117,53 +142,63 @@ class Outlet:
 
     @property
     def dropped(self) -> int:
-        """Logs that could not be handed to the producer; those that a fallback took are among them."""
+        """Logs that could not be enqueued; those that a fallback took are among them."""
         return self._dropped
 
-    def send(self, log: LogItem, fallback: Fallback | None = None) -> None:
+    def send(self, log: LogItem, fallback: Fallback | None = None, callback: Callback | None = None) -> None:
         """Send a log; never raises what the producer raises.
 
         :param log: its values may be anything.
-        :param fallback: called if it cannot be sent.
+        :param fallback: called if it cannot be enqueued.
+        :param callback: as that of :meth:`Producer.send`.
         """
         stream = self.stream
         try:
-            stream.send(log)
+            stream.send(log, callback=callback)
         except ProducerError as error:
-            self._refused(stream, log, error, fallback)
+            self._refused(stream, log, error, fallback, callback)
 
-    def _refused(self, stream: Stream, log: LogItem, error: ProducerError, fallback: Fallback | None) -> None:
+    def _refused(
+        self, stream: Stream, log: LogItem, error: ProducerError, fallback: Fallback | None, callback: Callback | None
+    ) -> None:
         if isinstance(error, InvalidArgumentError) and not isinstance(error, LogSizeTooLargeError):
-            self._send_as_text(stream, log, fallback)
-        elif isinstance(error, ProducerClosedError) and self._make is not None and not self._closed:
-            self._renew(stream, self._make)
-            self.send(log, fallback)
+            self._send_as_text(stream, log, fallback, callback)
+        elif isinstance(error, ProducerClosedError) and self._reopen(stream):
+            self.send(log, fallback, callback)
         elif type(error) is ProducerError:  # on this thread a call of the producer was interrupted: not now
-            self._defer(log, fallback)
+            self._defer(log, fallback, callback)
         else:
-            self._drop(error, fallback)
+            self.drop(error, fallback)
 
-    def _send_as_text(self, stream: Stream, log: LogItem, fallback: Fallback | None) -> None:
+    def _send_as_text(self, stream: Stream, log: LogItem, fallback: Fallback | None, callback: Callback | None) -> None:
         text = LogItem(sendable(dict(log.contents)), *_possible(log))
         try:
-            stream.send(text)
+            stream.send(text, callback=callback)
         except InvalidArgumentError as error:
-            self._drop(error, fallback)
+            self.drop(error, fallback)
         except ProducerError as error:
-            self._refused(stream, text, error, fallback)
+            self._refused(stream, text, error, fallback, callback)
 
-    def _renew(self, refusing: Stream, make: Callable[[], Producer]) -> None:
-        """The exit of the interpreter closed the own producer, and somebody still logs: make another one."""
+    def _reopen(self, refusing: Stream) -> bool:
+        """Replace the outlet's own producer, which was closed; return True if there is another one.
+
+        :meth:`close` has closed it, as every ``dictConfig`` closes the handlers of the one before; or the interpreter's
+        exit or a signal did, and the program logs on. A log that comes after both is dropped.
+        """
+        if self._make is None or (self._closed and lifecycle.exited()):
+            return False
         with self._counting:
             if self.stream is refusing:
-                self._attach(make())
+                self._attach(self._make())
+                self._closed = False
+        return True
 
-    def _defer(self, log: LogItem, fallback: Fallback | None) -> None:
+    def _defer(self, log: LogItem, fallback: Fallback | None, callback: Callback | None) -> None:
         """Let another thread send it. A bare one: starting a ``threading.Thread`` takes locks."""
-        self._deferred.append((log, fallback))
+        self._deferred.append((log, fallback, callback))
         try:
             _thread.start_new_thread(self._send_deferred, ())
-        except RuntimeError:  # the interpreter is exiting: whoever flushes next sends it
+        except RuntimeError:  # the interpreter is exiting: the next flush sends it
             return
 
     def _send_deferred(self) -> None:
@@ -173,7 +208,9 @@ class Outlet:
             except IndexError:
                 return
 
-    def _drop(self, error: ProducerError, fallback: Fallback | None) -> None:
+    def drop(self, error: ProducerError, fallback: Fallback | None = None) -> None:
+        """Count a log that could not be enqueued, by its reason, and report such logs once in :data:`_INTERVAL`."""
+        self.producer._note_dropped(error.drop_reason)
         with self._counting:
             self._dropped += 1
             now = time.monotonic()
@@ -181,7 +218,7 @@ class Outlet:
             if due:
                 logs, self._told, self._told_at = self._dropped - self._told, self._dropped, now
         if due:
-            self._say(f"{counted(logs, 'log')} could not be handed to the producer: {error}")
+            self._say(f"{counted(logs, 'log')} could not be enqueued: {error}")
         if fallback is not None:
             fallback()
 
@@ -212,24 +249,26 @@ class Outlet:
         return True
 
     def close(self, *, wait: bool = True) -> None:
-        """Send nothing more; closes the producer if it was made here. May be called again.
+        """Close the outlet's own producer, and report what was dropped. May be called again.
 
-        :param wait: until it is closed; else another thread closes it.
+        :param wait: True to wait until it is closed; else another thread closes it.
         """
         self._send_deferred()
         self._closed = True
-        if self._make is None:
-            return
         if wait:
-            self._close()
+            self._close(self.producer)
         else:
-            threading.Thread(target=self._close, name=f"{self.producer.name}-closer", daemon=True).start()
+            name = f"{self.producer.name}-closer"
+            threading.Thread(target=self._close, args=(self.producer,), name=name, daemon=True).start()
 
-    def _close(self) -> None:
+    def _close(self, producer: Producer) -> None:
         try:
-            self.producer.close(self.flush_timeout)
+            if self._make is not None:
+                producer.close(self.flush_timeout)
         except ProducerError as error:
             _log.warning("%s/%s: %s", *self._place, error)
+        if producer.closed or lifecycle.exited():  # else its own end reports them
+            producer._say_losses()
 
     def renew_in_child(self) -> None:
         """A thread of the parent may hold the lock, and what it has deferred is the parent's to send."""
@@ -248,13 +287,14 @@ def _check_options(project: object, logstore: object, on_full: object, flush_tim
         raise ConfigError("flush_timeout", "must be None or seconds, at least 0", flush_timeout)
 
 
-def _unknown_option(name: str) -> ConfigError:
-    if name in option_names():
-        return ConfigError(name, f"is an option of the producer: config={{{name!r}: ...}}", f"{name}=")
-    known = [each for each in inspect.signature(Outlet).parameters if each != "unknown"]
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"options are {', '.join(known)}"
-    return ConfigError(name, f"unknown option; {hint}", name)
+def flush_all(timeout: float) -> bool:
+    """Flush every outlet of the process; return True if all was delivered, or has failed, in time.
+
+    :param timeout: seconds, for all of them together.
+    """
+    end = time.monotonic() + timeout
+    in_time = [outlet.flush(max(0.001, end - time.monotonic())) for outlet in list(_outlets)]
+    return all(in_time)
 
 
 _max_block: dict[OnFull, int | None] = {"drop": 0, "wait": None}
@@ -271,6 +311,8 @@ def _maker(
         raise ConfigError("endpoint", "must be given where no producer is", endpoint)
     given = {name: value for name, value in key.items() if value is not None}
     where = ProjectConfig(str(project), endpoint=endpoint, **(given or {"credentials": _of_the_environment()}))
+    if not (config is None or isinstance(config, ProducerConfig | Mapping)):
+        raise ConfigError("config", "must be a ProducerConfig, or a mapping of its options", config)
     if isinstance(config, Mapping):
         # One by one: what logging.config gives converts a value when it is asked for.
         config = ProducerConfig.from_mapping({name: config[name] for name in config})
@@ -302,16 +344,45 @@ def _possible(log: LogItem) -> tuple[Any, Any]:
 
 
 class HasOutlet:
-    """What users see of the outlet that an integration has."""
+    """An integration that sends through an outlet."""
 
     _outlet: Outlet
 
+    def _open_outlet(
+        self, producer: Producer | None, project: str | None, logstore: str | None, **options: Any
+    ) -> Outlet:
+        """Make the outlet.
+
+        :raises ConfigError: a wrong option, or an unknown one.
+        """
+        known = options_of(type(self))
+        for name in options:
+            if name not in known:
+                raise _unknown_option(name, known)
+        return Outlet(producer, project, logstore, **options)
+
     @property
     def producer(self) -> Producer:
-        """What sends."""
+        """The producer that sends; another one after :meth:`close`, if the integration makes its own."""
         return self._outlet.producer
 
     @property
     def dropped(self) -> int:
-        """How many logs could not be handed to the producer, those that a fallback got among them."""
+        """How many logs could not be enqueued, those that a fallback got among them."""
         return self._outlet.dropped
+
+
+def options_of(integration: type) -> list[str]:
+    """The names of all arguments that an integration takes."""
+    makers = [vars(each)["__init__"] for each in integration.__mro__ if "__init__" in vars(each) and each is not object]
+    names: dict[str, None] = {}
+    for maker in (*makers, Outlet.__init__):
+        parameters = list(inspect.signature(maker).parameters.values())[1:]
+        names |= {each.name: None for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+    return list(names)
+
+
+def _unknown_option(name: str, known: list[str]) -> ConfigError:
+    if name in option_names():
+        return ConfigError(name, f"is an option of the producer: config={{{name!r}: ...}}", f"{name}=")
+    return ConfigError(name, f"unknown option; {hint(name, known, of_project=True)}", name)

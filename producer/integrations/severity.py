@@ -1,7 +1,7 @@
-"""The severity numbers of OpenTelemetry, from the numbers that Python's loggers use.
+"""Severities, the same from every integration: OpenTelemetry's numbers, and Python's names in upper case.
 
 ====================  =====  ===============
-``logging``           level  severity_number
+``severity_text``     level  severity_number
 ====================  =====  ===============
 below ``DEBUG``       1–9    1–4 (TRACE)
 ``DEBUG``             10     5
@@ -18,7 +18,24 @@ Source: OpenTelemetry, Logs Data Model, field ``SeverityNumber``.
 
 from __future__ import annotations
 
+import logging
+
+#: Names that loggers also give these levels.
+_SYNONYMS = {"WARN": "WARNING", "FATAL": "CRITICAL", "ERR": "ERROR", "EXCEPTION": "ERROR", "MSG": "INFO"}
+_LEVELS = {"TRACE": 5, **{name: getattr(logging, name) for name in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")}}
+
 
 def severity_number(level: int) -> int:
     """The number of a level, 1 to 24."""
     return 1 + max(0, min(59, level)) * 2 // 5
+
+
+def severity_text(name: str) -> str:
+    """The name of a level as all integrations write it."""
+    upper = name.upper()
+    return _SYNONYMS.get(upper, upper)
+
+
+def number_of_name(name: str) -> int:
+    """The number of a level that has a name only; that of ``INFO`` if the name is unknown."""
+    return severity_number(_LEVELS.get(severity_text(name), logging.INFO))

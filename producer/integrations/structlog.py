@@ -3,20 +3,22 @@
 ::
 
     sender = LogHubProcessor(producer, "my-project", "app-log")
-    structlog.configure(processors=[structlog.contextvars.merge_contextvars, structlog.processors.add_log_level,
-                                    structlog.processors.format_exc_info, sender],
-                        logger_factory=sender.logger_factory())
+    processors = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, sender]
+    structlog.configure(processors=processors, logger_factory=sender.logger_factory())
 
-An event's keys become fields as they are; ``event`` becomes ``message``, and the level gets OpenTelemetry's names.
+An event's keys become fields as they are; ``event`` becomes ``message``; levels and exceptions have the fields that all
+integrations give them.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping, MutableMapping
-from typing import Any
+from typing import Any, Unpack
 
 try:
     import structlog
@@ -27,27 +29,15 @@ except ModuleNotFoundError as error:
 
 from ..client import Producer
 from ..records import LogItem
+from .exceptions import exception_fields
 from .feedback import feeds_back
-from .outlet import HasOutlet, OnFull, Outlet
-from .severity import severity_number
+from .outlet import HasOutlet, OnFull, OutletOptions
+from .severity import number_of_name, severity_text
 from .values import text_or_repr
 
 __all__ = ["LogHubProcessor"]
 
-#: What a method's name, or ``add_log_level``, says.
-_LEVELS = {
-    "trace": 5,
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "msg": logging.INFO,
-    "warn": logging.WARNING,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-    "err": logging.ERROR,
-    "exception": logging.ERROR,
-    "critical": logging.CRITICAL,
-    "fatal": logging.CRITICAL,
-}
+_TRACEBACK = "Traceback (most recent call last):"
 #: What structlog's formatter of records of ``logging`` adds for itself.
 _BOOKKEEPING = ("_record", "_from_structlog")
 
@@ -55,9 +45,10 @@ _BOOKKEEPING = ("_record", "_from_structlog")
 class LogHubProcessor(HasOutlet):
     """Sends each event that comes to it, with the time of that moment, and drops it or hands it on.
 
-    ``event`` becomes the field ``message``; ``level`` (or the name of the method) ``severity_text`` and
-    ``severity_number``; ``timestamp`` is left out where it is a number, which becomes the time. All other keys are
-    fields. What cannot be sent as it is, is sent as its ``repr``.
+    ``event`` becomes the field ``message``; ``level`` (or the name of the method) ``severity_text``, in upper case, and
+    ``severity_number``; ``exc_info``, or the ``exception`` that ``format_exc_info`` and ``dict_tracebacks`` make of it,
+    ``exception.type``, ``exception.message`` and ``exception.stacktrace``; ``timestamp`` is left out where it is a
+    number, which becomes the time. All other keys are fields. What cannot be sent as it is, is sent as its ``repr``.
 
     :param producer: as of :class:`~producer.integrations.outlet.Outlet`, as are the others.
     :param pass_on: whether the processors after it, such as a renderer for the console, get the event; if it is the
@@ -73,9 +64,9 @@ class LogHubProcessor(HasOutlet):
         *,
         on_full: OnFull = "drop",
         pass_on: bool = False,
-        **options: Any,
+        **options: Unpack[OutletOptions],
     ) -> None:
-        self._outlet = Outlet(producer, project, logstore, on_full=on_full, **options)
+        self._outlet = self._open_outlet(producer, project, logstore, on_full=on_full, **options)
         self._pass_on = pass_on
 
     def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -98,9 +89,10 @@ class LogHubProcessor(HasOutlet):
         for name in _BOOKKEEPING:
             fields.pop(name, None)
         level = text_or_repr(fields.pop("level", method))
-        known = {"severity_text": level, "severity_number": severity_number(_LEVELS.get(level.lower(), logging.INFO))}
+        known = {"severity_text": severity_text(level), "severity_number": number_of_name(level)}
         if "event" in fields:
             known["message"] = fields.pop("event")
+        known |= _take_exception(fields)
         now = time.time_ns()
         if _is_moment(fields.get("timestamp")):
             now = round(fields.pop("timestamp") * 1_000_000) * 1000  # a float has no more
@@ -124,6 +116,28 @@ class LogHubProcessor(HasOutlet):
     def close(self) -> None:
         """Close the producer, if it was made here."""
         self._outlet.close()
+
+
+def _take_exception(fields: dict[str, Any]) -> dict[str, Any]:
+    """Move the exception of an event out of its fields, also if another processor has formatted it."""
+    made = fields.get("exception")
+    if isinstance(made, str) and (_TRACEBACK in made or made.endswith(_current_exception())):  # format_exc_info
+        text = fields.pop("exception")
+        is_current = text.endswith(_current_exception())
+        return exception_fields(True, text) if is_current else {"exception.stacktrace": text}
+    if isinstance(made, list) and made and isinstance(made[0], dict) and "exc_type" in made[0]:  # dict_tracebacks
+        names = {"exception.type": made[0]["exc_type"], "exception.message": made[0].get("exc_value")}
+        return {**names, "exception.stacktrace": fields.pop("exception")}
+    found = exception_fields(fields.get("exc_info"))
+    if found or fields.get("exc_info") in (None, True, False):  # True where no exception is being handled
+        fields.pop("exc_info", None)
+    return found
+
+
+def _current_exception() -> str:
+    """How a traceback of the exception that is being handled ends."""
+    error = sys.exc_info()[1]
+    return "\n" if error is None else "".join(traceback.format_exception_only(error)).rstrip("\n")
 
 
 def _is_moment(value: object) -> bool:

@@ -64,11 +64,12 @@ class Pipeline:
         on_start: Callable[[], bool | None] = lambda: None,
         threadless: bool = False,
         backing: Backing | None = None,
+        counters: Counters | None = None,
     ) -> None:
         self.clock = clock
         self.sink = sink
         self.name = name
-        self.counters = Counters()
+        self.counters = Counters() if counters is None else counters
         backing = backing or Backing()
         self._backing, keeps = backing, backing.listener.keeps
         self.admission = Admission(

@@ -8,6 +8,7 @@ sink. What is left at the deadline is failed by name, never silently.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
 from ..clock import Clock, Deadline, WaitingRoom
@@ -73,14 +74,21 @@ class Shutdown:
 
     :param closer: how; None for a pipeline whose records exist only in it.
     :param threads: those that work besides the pipeline's own.
+    :param at_end: called once all is closed, such as to report what was lost.
     """
 
     def __init__(
-        self, pipeline: Pipeline, closer: Closer | None = None, *, threads: tuple[StageThread, ...] = ()
+        self,
+        pipeline: Pipeline,
+        closer: Closer | None = None,
+        *,
+        threads: tuple[StageThread, ...] = (),
+        at_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._pipeline = pipeline
         self._threads = threads
         self._closer = closer or PlainCloser(pipeline)
+        self._at_end = at_end
         self._room = WaitingRoom(pipeline.clock)
         self._lock = threading.Lock()  # guards everything below
         self._begun = False
@@ -136,6 +144,7 @@ class Shutdown:
             return error
         finally:
             self._ended = True
+            self._at_end()
         return None
 
     def _begin_or_ended(self, performer: object) -> bool:

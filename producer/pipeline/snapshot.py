@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..metrics import BATCH_STAGES, MEMORY_STAGES, Counters, Stats, StreamStats
+from ..metrics import BATCH_STAGES, DROPPED, FAILED_BY_CODE, MEMORY_STAGES, Counters, Stats, StreamStats
 from ..records import StreamKey, plain
 from ..wire.speed import TWIN
 from .batching.accumulator import LogAccumulator
@@ -30,6 +30,8 @@ def snapshot(
         accepted=accepted,
         delivered=delivered,
         failed=failed,
+        failed_by_code=counters.under(FAILED_BY_CODE),
+        dropped=counters.under(DROPPED),
         retried=counters["retried"],
         pending=sum(batch.log_count for batch in batches),
         attempts=counters["attempts"],

@@ -251,7 +251,7 @@ def _next(value: Any, name: str, default: Default | None) -> Any:
     if step is None:
         raise InvalidArgumentError(
             f"field {name!r}: cannot send a value of type {type(value).__module__}.{type(value).__qualname__}; make it "
-            "text, a number, or another of the values in docs/configuration.md, or say how: ProducerConfig(default=...)"
+            "text, bytes, a number, a date or a list or mapping of these, or say how: ProducerConfig(default=...)"
         )
     try:
         return step(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import importlib
+import inspect
 import logging
 import logging.config
 import multiprocessing
@@ -17,12 +18,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from producer import ConfigError, Producer, ProducerConfig
+from producer import ConfigError, InvalidArgumentError, Producer, ProducerConfig, lifecycle
+from producer.errors import RejectedError
 from producer.installing import how_to_install
 from producer.integrations.logging import LogHubHandler
+from producer.integrations.loguru import LogHubSink
+from producer.integrations.opentelemetry import LogHubLogExporter, LogHubSpanExporter
+from producer.integrations.outlet import Outlet, OutletOptions, options_of
+from producer.integrations.prometheus import LogHubCollector
+from producer.integrations.structlog import LogHubProcessor
+from producer.own_threads import at_work
 from producer.server import LogHubServer
 from producer.server.store.log_groups import StoredLog
+from producer.testing import ScriptedSink
 from tests.integrations.conftest import PROJECT
 from tests.support.sinks import GatedSink
 from tests.support.waiting import PATIENCE, eventually
@@ -235,8 +245,8 @@ def test_filters_and_levels_of_the_handler_count(
 
 
 def test_nothing_feeds_back(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """At the root, with everything on: neither the producer's own records nor those of its HTTP library are sent; those
-    of the same library on other threads are.
+    """At the root, with everything on: neither the producer's own records nor those of its HTTP library, or of another
+    one, on its threads are sent; those of the same library on other threads are, and those of callbacks.
     """
     root, urllib3 = logging.getLogger(), logging.getLogger("urllib3.connectionpool")
     handler, kept = LogHubHandler(producer, PROJECT, logstore), Kept()
@@ -252,6 +262,10 @@ def test_nothing_feeds_back(producer: Producer, logstore: str, arrived: Arrived)
         urllib3.debug("mine, too")
         logging.getLogger("producer.lifecycle").error("its own")
         logging.getLogger("producer").info("of a user's module with that name")
+        with at_work():
+            logging.getLogger("botocore.credentials").info("of a credentials provider")
+        producer.send(PROJECT, logstore, {"message": "x"}, callback=lambda _: root.info("of a callback")).result(9)
+        eventually(lambda: "of a callback" in [record.getMessage() for record in kept.records])
         logs = arrived()
         assert [record for record in kept.records if record.name == urllib3.name and "Starting" in record.getMessage()]
     finally:
@@ -260,7 +274,8 @@ def test_nothing_feeds_back(producer: Producer, logstore: str, arrived: Arrived)
         root.removeHandler(handler)
         root.removeHandler(kept)
         handler.close()
-    assert [log.fields["message"] for log in logs] == ["mine", "mine, too", "of a user's module with that name"]
+    sent = ["mine", "mine, too", "of a user's module with that name", "x", "of a callback"]
+    assert [log.fields["message"] for log in logs] == sent
 
 
 def _full(**options: Any) -> tuple[Producer, GatedSink]:
@@ -287,7 +302,7 @@ def test_without_memory_a_record_is_dropped_counted_said_and_given_to_the_fallba
     assert handler.dropped == 3
     assert [record.args[0] for record in fallback.records] == [0, 1, 2]  # type: ignore[index]
     assert [record.getMessage()[:53] for record in caplog.records if record.name == "producer.integrations"] == [
-        "p/l: 1 log could not be handed to the producer: no me"
+        "p/l: 1 log could not be enqueued: no memory within 0."
     ]
     sink.gate.set()
     producer.close()
@@ -396,18 +411,96 @@ def test_configured_it_has_a_producer_of_its_own_which_it_closes(
     assert log.fields.get("pid", str(os.getpid())) == str(os.getpid())
 
 
-def test_a_closed_handler_makes_no_producer_again(
+def test_a_handler_that_another_configuration_closed_opens_again(
     reach: dict[str, Any], loghub: LogHubServer, logstore: str, logger: logging.Logger
 ) -> None:
-    """What is logged to it all the same is dropped, and counted."""
+    """Every ``dictConfig`` closes all handlers, of which some stay attached; as ``FileHandler`` it goes on, with one
+    producer more each time that it was closed.
+    """
     handler = LogHubHandler(project=PROJECT, logstore=logstore, config={"linger_ms": 100}, **reach)
+    logger.addHandler(handler)
+    producers = [handler.producer]
+    logger.info("before")
+    for number in range(2):
+        if number:
+            handler.close()
+        else:
+            logging.config.dictConfig({"version": 1, "disable_existing_loggers": False})
+        eventually(lambda: producers[-1].closed)
+        logger.info("after %d", number)
+        logger.info("after %d, too", number)
+        producers.append(handler.producer)
+    handler.close()
+    assert [one.closed for one in producers] == [True] * 3
+    assert len(set(producers)) == 3
+    assert handler.dropped == 0
+    arrived = [log.fields["message"] for log in loghub.logs(PROJECT, logstore)]
+    assert sorted(map(str, arrived)) == ["after 0", "after 0, too", "after 1", "after 1, too", "before"]
+
+
+def test_a_closed_handler_does_not_open_again_while_the_interpreter_exits(
+    reach: dict[str, Any], logstore: str, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing would close it; what is logged is dropped, and counted."""
+    handler = LogHubHandler(project=PROJECT, logstore=logstore, **reach)
     logger.addHandler(handler)
     logger.info("before")
     handler.close()
-    own = handler.producer
+    monkeypatch.setattr(lifecycle, "_exited", True)
     logger.info("after")
-    assert (own.closed, handler.producer, handler.dropped) == (True, own, 1)
-    assert [log.fields["message"] for log in loghub.logs(PROJECT, logstore)] == ["before"]
+    assert handler.dropped == 1
+    assert handler.producer.stats().dropped == {"closed": 1}
+
+
+def test_a_closed_handler_of_a_shared_producer_sends_on(
+    handler: LogHubHandler, logger: logging.Logger, arrived: Arrived
+) -> None:
+    """Its end is for the owner of the producer to say."""
+    handler.close()
+    logger.info("after")
+    assert [log.fields["message"] for log in arrived()] == ["after"]
+
+
+def test_all_that_is_dropped_is_counted_by_reason_and_told_at_the_end(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In ``stats()``, in the metrics, and in one line with sums when the producer closes, and again only for more."""
+    producer, sink = _full()
+    registry = CollectorRegistry()
+    registry.register(LogHubCollector(producer))
+    handler = LogHubHandler(producer, "p", "l")
+    logger.addHandler(handler)
+    for size in (9_000, 9_000, 9_000_000):
+        logger.info("y" * size)
+    assert producer.stats().dropped == {"full": 2, "too_large": 1}
+    assert producer.stats().to_dict()["dropped"] == {"full": 2, "too_large": 1}
+    labels = {"producer": producer.name, "reason": "full"}
+    assert registry.get_sample_value("loghub_producer_logs_dropped_total", labels) == 2
+    sink.gate.set()
+    producer.close()
+    producer.close()
+    ends = [record.getMessage() for record in caplog.records if record.name == "producer.losses"]
+    assert ends == [f"{producer.name}: in all 3 logs dropped by integrations (full: 2, too_large: 1)"]
+    logger.info("late")
+    handler.close()
+    assert caplog.records[-1].getMessage().endswith("(closed: 1, full: 2, too_large: 1)")
+
+
+def test_a_fallback_gets_what_could_not_be_delivered_where_that_is_asked_for(logger: logging.Logger) -> None:
+    """What was accepted and failed, each record once, and nothing that was delivered; without the option, nothing."""
+    sink = ScriptedSink([None, RejectedError("Refused", "no")])
+    producer = Producer(sink=sink, config=ProducerConfig(linger_ms=10_000, retries=0))
+    asked, silent = Kept(), Kept()
+    logger.addHandler(LogHubHandler(producer, "p", "l", fallback=asked, fallback_on="failure"))
+    logger.addHandler(LogHubHandler(producer, "p", "l", fallback=silent))
+    logger.info("delivered")
+    producer.flush(PATIENCE)
+    logger.info("refused")
+    producer.flush(PATIENCE)
+    assert producer.stats().failed_by_code == {"Refused": 2}
+    producer.close()
+    assert [record.getMessage() for record in asked.records] == ["refused"]
+    assert not silent.records
 
 
 def test_wrong_options_are_refused_with_their_names(producer: Producer, reach: dict[str, Any]) -> None:
@@ -450,9 +543,11 @@ def test_what_would_fail_later_is_refused_where_the_handler_is_made(
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ({"acess_key_id": "x"}, "acess_key_id: unknown option; did you mean access_key_id?"),
+        ({"acess_key_id": "x"}, "acess_key_id: unknown option; did you mean access_key_id"),
+        ({"access_key": "x"}, "access_key: unknown option; it is called access_key_secret here"),
+        ({"contxt": 1}, "contxt: unknown option; did you mean context?"),
         ({"linger_ms": 500}, "linger_ms: is an option of the producer: config={'linger_ms': ...}"),
-        ({"nonsense": 1}, "nonsense: unknown option; options are "),
+        ({"nonsense": 1}, "nonsense: unknown option; known options are producer, project, logstore, level, "),
     ],
 )
 def test_an_unknown_option_is_told_what_is_meant(producer: Producer, option: dict[str, Any], told: str) -> None:
@@ -460,6 +555,30 @@ def test_an_unknown_option_is_told_what_is_meant(producer: Producer, option: dic
     with pytest.raises(ConfigError) as caught:
         LogHubHandler(producer, "p", "l", **option)
     assert told in str(caught.value)
+
+
+INTEGRATIONS = (LogHubHandler, LogHubSink, LogHubProcessor, LogHubLogExporter, LogHubSpanExporter)
+
+
+@pytest.mark.parametrize("integration", INTEGRATIONS)
+def test_editors_know_each_option_and_the_error_lists_each(integration: type) -> None:
+    """The names of the ``TypedDict`` are those that the outlet takes, none twice; every integration names its own."""
+    taken = {name for name in inspect.signature(Outlet).parameters if name not in ("producer", "project", "logstore")}
+    assert set(OutletOptions.__annotations__) == taken - {"on_full"}
+    own = set(inspect.signature(integration).parameters) - {"options"}
+    assert not own & set(OutletOptions.__annotations__)
+    assert own | taken <= set(options_of(integration))
+
+
+def test_arguments_of_wrong_types_are_told_by_name(producer: Producer) -> None:
+    """As every error of an option: not as an error of Python's from somewhere inside."""
+    for option, value in (("tags", ["a"]), ("topic", 5), ("source", 5), ("fallback", 5), ("fallback_on", "never")):
+        given: Any = {option: value}
+        with pytest.raises((ConfigError, InvalidArgumentError), match=f"^{option}: must be "):
+            LogHubHandler(producer, PROJECT, "l", **given)
+    key: Any = {"access_key_id": "a", "access_key_secret": "b"}
+    with pytest.raises(ConfigError, match=r"^config: must be "):
+        LogHubHandler(None, PROJECT, "l", endpoint="http://localhost", config=5, **key)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from loguru import logger
 
 from producer import Producer, ProducerConfig
 from producer.integrations.loguru import LogHubSink
-from producer.own_threads import at_work
+from producer.own_threads import at_work, in_callback
 from producer.server import LogHubServer
 from producer.server.store.log_groups import StoredLog
 from tests.integrations.conftest import PROJECT
@@ -94,11 +94,13 @@ def test_the_time_is_that_of_the_record(producer: Producer, logstore: str, arriv
 
 
 def test_what_a_producers_thread_logs_does_not_come_back(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """Where records of ``logging`` are brought to loguru; another message on such a thread does."""
+    """Where records of ``logging`` are brought to loguru, whatever name they get there; what a callback logs does."""
     logger.add(LogHubSink(producer, PROJECT, logstore))
     with at_work():
         logger.patch(lambda record: record.update(name="urllib3.connectionpool")).debug("Starting")
-        logger.info("of a callback")
+        logger.info("of a bridge that keeps no names")
+        with in_callback():
+            logger.info("of a callback")
     [log] = arrived()
     assert log.fields["message"] == "of a callback"
 
@@ -130,7 +132,7 @@ def test_what_is_said_of_dropped_messages_reaches_the_other_sinks(capsys: pytest
             gated.gate.set()
     finally:
         own.removeHandler(handler)
-    assert said[0].startswith(f"{PROJECT}/app-log: 1 log could not be handed to the producer: no memory")
+    assert said[0].startswith(f"{PROJECT}/app-log: 1 log could not be enqueued: no memory")
     assert sink.dropped == 2
     assert len(gated.records()) == 1
     assert "Logging error" not in capsys.readouterr().err
@@ -144,3 +146,14 @@ def test_a_sink_that_made_its_producer_closes_it(loghub: LogHubServer, reach: di
     logger.remove(number)
     assert loghub.count(PROJECT, logstore) == 1
     eventually(lambda: not [one for one in threading.enumerate() if one.name.startswith("own-loguru-")])
+
+
+def test_a_sink_that_is_added_again_opens_again(loghub: LogHubServer, reach: dict[str, Any], logstore: str) -> None:
+    """Loguru closes a sink that it removes; what comes to the same one later is delivered by another producer."""
+    sink = LogHubSink(project=PROJECT, logstore=logstore, **reach)
+    for message in ("first", "second"):
+        number = logger.add(sink)
+        logger.info(message)
+        logger.remove(number)
+    assert [log.fields["message"] for log in loghub.logs(PROJECT, logstore)] == ["first", "second"]
+    assert sink.dropped == 0

@@ -12,18 +12,20 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry._logs import LogRecord, SeverityNumber
-from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from producer import Producer
+from producer import Producer, ProducerConfig
 from producer.integrations.logging import LogHubHandler
 from producer.integrations.opentelemetry import LogHubLogExporter, LogHubSpanExporter, observe, trace_context
+from producer.interfaces import Delivery, Receipt
 from producer.server import LogHubServer
 from producer.server.store.log_groups import StoredLog
 from producer.testing import RecordingSink
@@ -103,7 +105,7 @@ def test_a_log_record_arrives_with_its_trace(producer: Producer, logstore: str, 
     provider.shutdown()
     assert (log.time, log.time_ns) == (1_700_000_000, 123_456_789)
     assert log.fields["message"] == '{"paid":17}'
-    assert (log.fields["severity_text"], log.fields["severity_number"]) == ("WARN", "13")
+    assert (log.fields["severity_text"], log.fields["severity_number"]) == ("WARNING", "13")
     assert (log.fields["user"], log.fields["host"], log.fields["attribute.host"]) == ("7", "box", "mine")
     assert log.fields["traceID"] == f"{span.get_span_context().trace_id:032x}"
     assert log.fields["spanID"] == f"{span.get_span_context().span_id:016x}"
@@ -170,3 +172,45 @@ def test_figures_are_instruments(producer: Producer, logstore: str, arrived: Arr
     assert (point.value, point.attributes) == (7, {"producer": producer.name})  # type: ignore[union-attr]
     assert found["loghub.producer.memory.used"].unit == "By"
     assert {p.attributes["stage"] for p in found["loghub.producer.memory.used"].data.data_points} > {"open", "sending"}  # type: ignore[index]
+
+
+class Telling(RecordingSink):
+    """Logs and makes a span with each batch, as libraries and their instrumentations do."""
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        super().__init__()
+        self._tracer = tracer
+
+    def write(self, delivery: Delivery) -> Receipt:
+        """Tell, and write."""
+        logging.getLogger("urllib3.connectionpool").warning("on the producer's thread")
+        with self._tracer.start_as_current_span("POST"):
+            return super().write(delivery)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_a_producer_does_makes_neither_log_records_nor_spans_that_come_back() -> None:
+    """With the SDK's handler at the root, and with a sampler that takes every span; what callbacks do is exported."""
+    traces, logs = TracerProvider(sampler=ALWAYS_ON), LoggerProvider()
+    sink = Telling(traces.get_tracer("urllib3"))
+    producer = Producer(sink=sink, config=ProducerConfig(linger_ms=1))
+    traces.add_span_processor(BatchSpanProcessor(LogHubSpanExporter(producer, "p", "spans")))
+    logs.add_log_record_processor(BatchLogRecordProcessor(LogHubLogExporter(producer, "p", "logs")))
+    handler = LoggingHandler(logger_provider=logs)
+    logging.getLogger().addHandler(handler)
+    try:
+        logging.getLogger("app").warning("the application's")
+        producer.send("p", "l", {"n": 1}, callback=lambda _: logging.getLogger("app").error("a callback's")).result(9)
+        for _ in range(3):
+            assert logs.force_flush()
+            assert traces.force_flush()
+            producer.flush(9)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert producer.stats().delivered == 3
+    written = b"".join(sink.records())
+    assert b"a callback's" in written
+    assert b"WARNING" in written, "levels have the names that all integrations give them"
+    traces.shutdown()
+    logs.shutdown()
+    producer.close()

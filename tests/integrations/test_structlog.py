@@ -15,7 +15,7 @@ import structlog
 
 from producer import Producer
 from producer.integrations.structlog import LogHubProcessor
-from producer.own_threads import at_work
+from producer.own_threads import at_work, in_callback
 from producer.server.store.log_groups import StoredLog
 from tests.integrations.conftest import PROJECT
 
@@ -57,7 +57,7 @@ def test_an_event_arrives_with_its_keys(sender: LogHubProcessor, arrived: Arrive
     paid, failed = arrived()
     assert paid.fields == {
         "message": "paid",
-        "severity_text": "warning",
+        "severity_text": "WARNING",
         "severity_number": "13",
         "request_id": "r-1",
         "user": "7",
@@ -66,8 +66,53 @@ def test_an_event_arrives_with_its_keys(sender: LogHubProcessor, arrived: Arrive
         "who": "[1]",
     }
     assert paid.time_ns
-    assert "ValueError: too much" in str(failed.fields["exception"])
-    assert (failed.fields["severity_text"], failed.fields["extra.severity_text"]) == ("error", "mine")
+    assert "ValueError: too much" in str(failed.fields["exception.stacktrace"])
+    assert (failed.fields["severity_text"], failed.fields["extra.severity_text"]) == ("ERROR", "mine")
+
+
+EXCEPTION_FIELDS = {"exception.type", "exception.message", "exception.stacktrace"}
+
+
+@pytest.mark.parametrize("before", [None, structlog.processors.format_exc_info, structlog.processors.dict_tracebacks])
+def test_an_exception_has_the_fields_that_other_integrations_give_it(
+    sender: LogHubProcessor, arrived: Arrived, before: Any
+) -> None:
+    """With the processor alone, and behind those that format: type, message and traceback, from each form of
+    ``exc_info``; one that is True outside of an exception is no field.
+    """
+    structlog.configure(processors=[*([] if before is None else [before]), sender])
+    log = structlog.get_logger()
+    try:
+        raise ValueError("too\nmuch")
+    except ValueError as raised:
+        error = raised
+        log.exception("boom")
+        log.error("boom", exc_info=error)
+        log.error("boom", exc_info=(ValueError, error, error.__traceback__))
+    log.error("nothing is raised", exc_info=True)  # noqa: LOG014
+    *booms, nothing = arrived()
+    for boom in booms:
+        assert {name for name in boom.fields if "exc" in name} == EXCEPTION_FIELDS
+        assert (boom.fields["exception.type"], boom.fields["exception.message"]) == ("ValueError", "too\nmuch")
+        assert "test_an_exception_has" in str(boom.fields["exception.stacktrace"])
+    assert not {name for name in nothing.fields if name.startswith(("exc_info", "exception.type"))}
+
+
+def test_an_exception_that_was_formatted_elsewhere_keeps_its_traceback(
+    sender: LogHubProcessor, arrived: Arrived
+) -> None:
+    """Its text is all there is of it; a key of that name that is no traceback stays what it is."""
+    structlog.configure(processors=[structlog.processors.format_exc_info, sender])
+    error = ZeroDivisionError("zero")
+    try:
+        raise error
+    except ZeroDivisionError:
+        pass
+    structlog.get_logger().error("boom", exc_info=error)
+    structlog.get_logger().info("own", exception="handled")
+    boom, own = arrived()
+    assert str(boom.fields["exception.stacktrace"]).endswith("ZeroDivisionError: zero")
+    assert own.fields["exception"] == "handled"
 
 
 class Unspeakable:
@@ -85,7 +130,7 @@ def test_nothing_is_raised_where_it_is_logged(sender: LogHubProcessor, arrived: 
     [log] = arrived()
     assert log.fields["message"] == "odd"
     assert "timestamp" in log.fields
-    assert "Unspeakable" in str(log.fields["severity_text"])
+    assert "UNSPEAKABLE" in str(log.fields["severity_text"])
 
 
 def test_the_time_is_that_of_the_event(sender: LogHubProcessor, arrived: Arrived) -> None:
@@ -118,7 +163,7 @@ def test_its_loggers_send_what_a_renderer_made(sender: LogHubProcessor, arrived:
     structlog.get_logger().error("paid", amount=1)
     [log] = arrived()
     assert log.fields["message"] == '{"amount": 1, "event": "paid"}'
-    assert (log.fields["severity_text"], log.fields["severity_number"]) == ("error", "17")
+    assert (log.fields["severity_text"], log.fields["severity_number"]) == ("ERROR", "17")
     sender.flush()
     sender.close()
     assert sender.dropped == 0
@@ -139,10 +184,12 @@ def test_what_a_producer_causes_does_not_come_back(sender: LogHubProcessor, arri
     with at_work():
         said = [bring(name) for name in ("producer.handler", "urllib3.connectionpool", "shop")]
         sender(None, "info", {"event": "named", "logger": "requests.sessions"})
-    said.append(bring("urllib3.util"))
-    assert said == ["seen"] * 4
+        with in_callback():
+            said.append(bring("shop.callback"))
+    said += bring("urllib3.util"), bring("producer.handler")
+    assert said == ["seen"] * 6
     logs = arrived()
-    assert [log.fields["message"] for log in logs] == ["shop", "urllib3.util"]
+    assert [log.fields["message"] for log in logs] == ["shop.callback", "urllib3.util"]
     assert not {name for log in logs for name in log.fields if name.startswith("_")}
 
 
@@ -151,4 +198,4 @@ def test_a_processor_behind_a_renderer_sends_its_text(sender: LogHubProcessor, a
     with pytest.raises(structlog.DropEvent):
         sender(None, "warning", '{"event": "paid"}')  # type: ignore[arg-type]
     [log] = arrived()
-    assert (log.fields["message"], log.fields["severity_text"]) == ('{"event": "paid"}', "warning")
+    assert (log.fields["message"], log.fields["severity_text"]) == ('{"event": "paid"}', "WARNING")

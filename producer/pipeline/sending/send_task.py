@@ -20,6 +20,7 @@ from ...interfaces import (
 )
 from ...loggers import get_logger
 from ...metrics import Counters
+from ...own_threads import untraced
 from ...results import Attempt
 from ..batching.accumulator import LogAccumulator
 from ..batching.batch import BatchState, ProducerBatch
@@ -116,7 +117,8 @@ class SendTask:
             if batch.key.order:
                 self._sequencer.number(batch)
             asked = self._clock.monotonic()
-            receipt = self._sink.write(Delivery(batch.key, batch.pack_id, payload, batch.sequence))
+            with untraced():
+                receipt = self._sink.write(Delivery(batch.key, batch.pack_id, payload, batch.sequence))
             self._sequencer.accepted(batch)
         except AttemptError as refusal:
             seconds = self._clock.monotonic() - asked

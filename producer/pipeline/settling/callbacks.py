@@ -20,6 +20,7 @@ from contextlib import suppress
 from ...clock import Latch
 from ...futures import SendFuture, settle_future
 from ...loggers import get_logger
+from ...own_threads import in_callback
 from ...reentry import may_hold
 from ...results import Callback, Result
 from ..batching.batch import ProducerBatch
@@ -165,7 +166,8 @@ class BatchHandler:
         if isinstance(item, ProducerBatch):
             self._finish(item)
         elif isinstance(item, tuple):
-            self._tell(*item)
+            with in_callback():
+                self._tell(*item)
         elif item is not None:
             item.set()
 
@@ -177,11 +179,12 @@ class BatchHandler:
             raise RuntimeError("a batch without a result reached its handler")
         watched, callbacks = batch.take_told()
         told = 0
-        for position in sorted(watched):  # of each send what others added to its future, then its own
-            call_back(callbacks[told:position], result)
-            self._tell((watched[position],), result)
-            told = position
-        call_back(callbacks[told:], result)
+        with in_callback():
+            for position in sorted(watched):  # of each send what others added to its future, then its own
+                call_back(callbacks[told:position], result)
+                self._tell((watched[position],), result)
+                told = position
+            call_back(callbacks[told:], result)
 
     @staticmethod
     def _tell(futures: Sequence[SendFuture], result: Result) -> None:

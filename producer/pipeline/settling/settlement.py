@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...errors import StreamStoppedError
 from ...loggers import get_logger
-from ...metrics import Counters
+from ...metrics import FAILED_BY_CODE, Counters
 from ...records import plain
 from ...results import Attempt, Result
 from ...wording import counted
@@ -116,6 +116,8 @@ class Settlement:
         overhead = min(batch.held, BATCH_OVERHEAD + RECORD_OVERHEAD * batch.sends) if concerns_somebody else 0
         released, batch.held = batch.held - overhead, overhead
         self._counters.add(outcome.value, batch.log_count)
+        if outcome is _Outcome.FAILED:
+            self._counters.add(FAILED_BY_CODE + (result.error_code or "unknown"), batch.log_count)
         free = self._announce(batch, outcome, result, released)
         batch.drop_bytes()
         if concerns_somebody:

@@ -21,9 +21,10 @@ def test_an_outage_writes_a_line_at_once_and_then_sums(caplog: pytest.LogCapture
         assert len(caplog.messages) == 1
         clock.advance(11)
         producer.send("p", "l", {"n": 5}).exception(10)
-    assert len(caplog.messages) == 2
+        assert len(caplog.messages) == 2
     assert "p/l: 1 record failed after 1 attempt: " in caplog.messages[0]
     assert "4 more failed likewise" in caplog.messages[1]
+    assert caplog.messages[2].endswith(": in all 6 logs failed (PostBodyInvalid: 6)"), "said once more at the end"
 
 
 def test_other_logstores_and_codes_have_lines_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
@@ -33,4 +34,4 @@ def test_other_logstores_and_codes_have_lines_of_their_own(caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING, "producer"), Producer(config=config, sink=ScriptedSink(script)) as producer:
         for logstore in ("one", "two", "two"):
             producer.send("p", logstore, {"k": "v"}).exception(10)
-    assert len(caplog.messages) == 3
+        assert len(caplog.messages) == 3

@@ -1,0 +1,102 @@
+"""ASGI: deliver what was logged before a server's process ends, as the last step of its lifespan.
+
+::
+
+    app = FastAPI()
+    app.add_middleware(FlushAtShutdown)
+
+or around any application, Django's included: ``application = FlushAtShutdown(get_asgi_application())``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from ..client import Producer
+from ..errors import FlushTimeoutError
+from ..loggers import get_logger
+from .figures import check_producer
+from .outlet import flush_all
+
+__all__ = ["FlushAtShutdown"]
+
+_log = get_logger("producer.integrations")
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+
+class FlushAtShutdown:
+    """Middleware that flushes when the application has shut down, before the server hears of it.
+
+    Every handler, sink, processor and exporter of ``loghub.integrations`` in the process is flushed, and the producers
+    that are given. What takes longer than ``timeout`` is logged, and the server goes on.
+
+    :param app: the application; one that knows no lifespan gets one.
+    :param producers: producers that the application sends with itself.
+    :param timeout: seconds for all of it.
+    :raises ConfigError: what is given is not a producer.
+    """
+
+    def __init__(self, app: App, *producers: Producer, timeout: float = 10.0) -> None:
+        for producer in producers:
+            check_producer(producer)
+        self._app, self._producers, self._timeout = app, producers, timeout
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Run the application."""
+        if scope["type"] == "lifespan":
+            await self._live(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _live(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        answered = False
+
+        async def answer(message: Message) -> None:
+            nonlocal answered
+            answered = True
+            if message["type"].startswith("lifespan.shutdown."):
+                await self.flush()
+            await send(message)
+
+        received: list[Message] = []
+
+        async def ask() -> Message:
+            received.append(await receive())
+            return received[-1]
+
+        try:
+            await self._app(scope, ask, answer)
+        except Exception:
+            if answered:
+                raise
+        if not answered:
+            await self._live_without_app(received, receive, answer)
+
+    @staticmethod
+    async def _live_without_app(received: list[Message], receive: Receive, answer: Send) -> None:
+        """Answer the server in place of an application that does not, so that the end is heard of."""
+        if not received:
+            await receive()
+        await answer({"type": "lifespan.startup.complete"})
+        await receive()
+        await answer({"type": "lifespan.shutdown.complete"})
+
+    async def flush(self) -> None:
+        """Wait for delivery without blocking the event loop, at most ``timeout``."""
+        await asyncio.to_thread(self._flush)
+
+    def _flush(self) -> None:
+        end = time.monotonic() + self._timeout
+        for producer in self._producers:
+            try:
+                producer.flush(max(0.0, end - time.monotonic()))
+            except FlushTimeoutError as error:
+                _log.warning("%s: %s", producer.name, error)
+        flush_all(max(0.0, end - time.monotonic()))

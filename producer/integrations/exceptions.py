@@ -1,0 +1,43 @@
+"""The fields of an exception, the same from every integration, in the names of OpenTelemetry."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from types import TracebackType
+from typing import Any
+
+from .values import said
+
+#: As ``sys.exc_info()`` returns it.
+ExcInfo = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
+
+
+def exception_fields(given: object, stacktrace: str | None = None) -> dict[str, Any]:
+    """Return ``exception.type``, ``exception.message`` and ``exception.stacktrace``; nothing if there is no exception.
+
+    :param given: what loggers take as ``exc_info``: an exception, a tuple of three, or True for the one being handled.
+    :param stacktrace: None to format it.
+    """
+    kind, error, trace = _exc_info(given)
+    if kind is None or error is None:
+        return {}
+    return {
+        "exception.type": type_name(kind),
+        "exception.message": said(error),
+        "exception.stacktrace": stacktrace or "".join(traceback.format_exception(kind, error, trace)).rstrip("\n"),
+    }
+
+
+def type_name(kind: type[BaseException]) -> str:
+    """Return the full name of an exception's type; that of a builtin one has no module."""
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+
+
+def _exc_info(given: Any) -> ExcInfo:
+    if isinstance(given, BaseException):
+        return type(given), given, given.__traceback__
+    if isinstance(given, tuple):
+        kind, error, trace = given if len(given) == 3 else (None, None, None)
+        return (kind, error, trace) if isinstance(kind, type) else (None, None, None)
+    return sys.exc_info() if given else (None, None, None)

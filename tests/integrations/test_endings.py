@@ -1,0 +1,202 @@
+"""How processes end that log to LogHub, under real servers: what was logged arrives, or the loss is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer import Producer, ProducerConfig
+from producer.integrations.asgi import FlushAtShutdown
+from producer.integrations.logging import LogHubHandler
+from producer.integrations.structlog import LogHubProcessor
+from producer.server import LogHubServer
+from producer.testing import RecordingSink
+from tests.integrations.conftest import PROJECT
+from tests.support.waiting import PATIENCE
+
+#: An application whose records would wait for a minute.
+APP = """
+import logging.config, os, signal, sys, time
+
+def configure():
+    loghub = {{
+        "class": "loghub.integrations.logging.LogHubHandler", "project": "my-project", "logstore": {logstore!r},
+        **{reach!r}, "config": {{"linger_ms": 60_000, "drain_timeout_ms": {drain}}},
+    }}
+    loggers = {{"shop": {{"handlers": ["loghub"], "level": "INFO"}}}}
+    logging.config.dictConfig(
+        {{"version": 1, "disable_existing_loggers": False, "handlers": {{"loghub": loghub}}, "loggers": loggers}}
+    )
+
+def begin():
+    for number in range(50):
+        logging.getLogger("shop").info("line %d", number)
+    print("ready", flush=True)
+
+async def app(scope, receive, send):
+    await receive()
+    begin()
+    await send({{"type": "lifespan.startup.complete"}})
+    await receive()
+    logging.getLogger("shop").info("shut down")
+    await send({{"type": "lifespan.shutdown.complete"}})
+
+def wsgi():
+    begin()
+    return lambda environ, start: []
+
+configure()
+if __name__ == "__main__":
+    if "uvicorn" in sys.argv:
+        import uvicorn
+        uvicorn.run(app, port=0)
+    begin()
+    while True:
+        time.sleep(60)
+"""
+UVICORN = [sys.executable, "-m", "uvicorn", "--port", "0", "app:app"]
+GUNICORN = [sys.executable, "-m", "gunicorn", "--bind", "127.0.0.1:0", "app:wsgi()"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, logstore: str) -> Callable[..., tuple[int, str]]:
+    """Starts the application, ends it by SIGTERM once it has logged; its exit code and what it wrote of errors."""
+
+    def run(command: list[str], reach: dict[str, Any], drain: int = 10_000) -> tuple[int, str]:
+        (tmp_path / "app.py").write_text(APP.format(logstore=logstore, reach=reach, drain=drain))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())])}
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "ready\n", process.communicate()[1]
+                process.send_signal(signal.SIGTERM)
+                errors = process.communicate(timeout=PATIENCE)[1]
+            finally:
+                process.kill()
+        return process.returncode, errors
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "last"),
+    [
+        pytest.param([sys.executable, "app.py"], -signal.SIGTERM, [], id="script"),
+        pytest.param([sys.executable, "app.py", "uvicorn"], -signal.SIGTERM, ["shut down"], id="configured-first"),
+        pytest.param(UVICORN, -signal.SIGTERM, ["shut down"], id="uvicorn"),
+        pytest.param(
+            [*UVICORN, "--log-level", "critical", "--workers", "1"], -signal.SIGTERM, ["shut down"], id="quiet"
+        ),
+        pytest.param(GUNICORN, 0, [], id="gunicorn"),
+    ],
+)
+def test_sigterm_loses_nothing_that_was_logged(
+    run: Callable[..., tuple[int, str]],
+    command: list[str],
+    code: int,
+    last: list[str],
+    reach: dict[str, Any],
+    loghub: LogHubServer,
+    logstore: str,
+) -> None:
+    """With the handler from ``dictConfig`` and no code for it; the process ends by its signal, as without the handler.
+    A server may install its own handler of SIGTERM before or behind ours, and raise the signal again at its end.
+    """
+    assert run(command, reach)[0] == code
+    assert [log.fields["message"] for log in loghub.logs(PROJECT, logstore)] == [
+        *map("line {}".format, range(50)),
+        *last,
+    ]
+
+
+def test_sigterm_tells_how_much_is_lost_while_loghub_is_away(run: Callable[..., tuple[int, str]]) -> None:
+    """After ``drain_timeout_ms``, on the standard error if there is no other handler."""
+    away = {"endpoint": "http://127.0.0.1:9", "access_key_id": "a", "access_key_secret": "b"}
+    code, errors = run([sys.executable, "app.py"], away, drain=100)
+    assert code == -signal.SIGTERM
+    assert "50 records could not be delivered and are lost" in errors
+    assert "in all 50 logs failed (" in errors
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_sigterm_is_handled_only_where_that_is_wanted(wanted: bool) -> None:
+    """The option leaves the signal alone; so does a handler that is made on another thread than the main one."""
+    code = (
+        "import signal, threading\n"
+        "from loghub import Producer\n"
+        "from loghub.integrations.logging import LogHubHandler\n"
+        "from loghub.testing import RecordingSink\n"
+        "producer = Producer(sink=RecordingSink())\n"
+        "make = lambda **options: LogHubHandler(producer, 'p', 'l', **options)\n"
+        "thread = threading.Thread(target=make); thread.start(); thread.join()\n"
+        f"make(drain_on_sigterm={wanted})\n"
+        "print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stdout == f"{not wanted}\n"
+
+
+Messages = list[dict[str, Any]]
+
+
+def _live(app: Any) -> Messages:
+    """Let an application start and shut down; what it answers."""
+    asked = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+    sent: Messages = []
+
+    async def receive() -> dict[str, Any]:
+        return next(asked)
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    asyncio.run(app({"type": "lifespan"}, receive, send))
+    return sent
+
+
+async def _with_lifespan(_scope: Any, receive: Any, send: Any) -> None:
+    for event in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{event}.complete"})
+
+
+async def _without_lifespan(_scope: Any, _receive: Any, _send: Any) -> None:
+    raise ValueError("Django can only handle ASGI/HTTP connections, not lifespan.")
+
+
+@pytest.mark.parametrize("app", [_with_lifespan, _without_lifespan])
+def test_an_asgi_application_has_delivered_before_its_server_hears_of_its_shutdown(app: Any) -> None:
+    """What went through any integration, and to producers that are given; also for an application without lifespan."""
+    sinks = [RecordingSink(), RecordingSink(), RecordingSink()]
+    producers = [Producer(sink=sink, config=ProducerConfig(linger_ms=60_000)) for sink in sinks]
+    handler, processor = LogHubHandler(producers[0], "p", "l"), LogHubProcessor(producers[1], "p", "l")
+    handler.handle(logging.makeLogRecord({"msg": "x", "name": "shop", "levelno": 20}))
+    processor.send("info", {"event": "x"})
+    producers[2].send("p", "l", {"n": 1})
+    answers = _live(FlushAtShutdown(app, producers[2]))
+    assert [answer["type"] for answer in answers] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert [len(sink.records()) for sink in sinks] == [1, 1, 1]
+    for producer in producers:
+        producer.close()
+
+
+def test_an_application_that_fails_to_start_is_not_answered_for() -> None:
+    """Its own error reaches the server."""
+
+    async def broken(_scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.failed"})
+        raise RuntimeError("no database")
+
+    with pytest.raises(RuntimeError, match="no database"):
+        _live(FlushAtShutdown(broken))
