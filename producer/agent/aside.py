@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..clock import Clock
 from ..errors import ChannelClosedError, ChannelError
@@ -44,35 +44,35 @@ class Aside:
             return len(parts) <= _ASIDE_BATCHES and (len(parts) == 1 or _size(parts) <= ASIDE_BYTES)
         return len(self._waiting) + len(parts) <= _ASIDE_BATCHES and self._size + _size(parts) <= ASIDE_BYTES
 
-    def add(self, taking: Taking, parts: Sequence[EventBatch], reason: str) -> None:
+    def add(self, taking: Taking, parts: Sequence[EventBatch], marks: Mapping[str, str]) -> None:
         """Have these wait.
 
         :param taking: what they are of, and nothing else.
-        :param reason: why they were refused.
+        :param marks: say why they were refused.
         """
         if not self._waiting:
             self._pause, self._next = _FIRST_PAUSE, self._clock.monotonic() + _FIRST_PAUSE
         of_batches: dict[int | None, list[EventBatch]] = {}
         for part in parts:  # without their numbers, which say whole batches, of which the rest was delivered
             of_batches.setdefault(part.sequence, []).append(part.numbered(None))
-        self._waiting += [_Refused(taking, sequence, some, reason) for sequence, some in of_batches.items()]
+        self._waiting += [_Refused(taking, sequence, some, marks) for sequence, some in of_batches.items()]
         self._size += _size(parts)
 
     def is_due(self) -> bool:
         """Whether some are to be tried again."""
         return bool(self._waiting) and self._clock.monotonic() >= self._next
 
-    def settle(self, deliver: Callable[[Sequence[EventBatch], str], None]) -> None:
+    def settle(self, deliver: Callable[[Sequence[EventBatch], Mapping[str, str]], None]) -> None:
         """Try one after the other, until one still cannot go.
 
-        :param deliver: is given events, and why they were refused; raises as a sink does.
+        :param deliver: is given events and their marks; raises as a sink does.
         :raises Exception: that of the one that could not go, which is tried last from now on.
         :raises ChannelError: a channel fails.
         """
         for _ in range(len(self._waiting)):
             one = self._waiting[0]
             try:
-                deliver(one.parts, one.reason)
+                deliver(one.parts, one.marks)
             except Exception as error:
                 if left := left_of(error, one.parts):
                     self._wait_longer(one, left)
@@ -113,8 +113,10 @@ class _Refused:
     :ivar count: events of the parts.
     """
 
-    def __init__(self, taking: Taking, sequence: int | None, parts: Sequence[EventBatch], reason: str) -> None:
-        self.taking, self.sequence, self.parts, self.reason = taking, sequence, parts, reason
+    def __init__(
+        self, taking: Taking, sequence: int | None, parts: Sequence[EventBatch], marks: Mapping[str, str]
+    ) -> None:
+        self.taking, self.sequence, self.parts, self.marks = taking, sequence, parts, marks
 
     @property
     def count(self) -> int:

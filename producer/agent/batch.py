@@ -21,7 +21,9 @@ from itertools import accumulate, chain, compress, pairwise
 from typing import Any, NamedTuple
 
 from ..errors import InvalidArgumentError
+from ..path_text import readable
 from ..wire.speed import measure_lines
+from .packed_column import PackedColumn
 
 #: Of one event, as event-at-a-time code sees them.
 Headers = Mapping[str, str]
@@ -238,6 +240,17 @@ class EventBatch:
         kept = self.select(keep)
         return kept if kept is self else kept.numbered(self.sequence)
 
+    def encodable(self) -> EventBatch:
+        r"""With headers that UTF-8 can carry: a byte that was none is ``\xNN``, half of a surrogate pair ``\uNNNN``."""
+        shared, columns = self.shared, self.columns
+        if not all(map(_is_encodable, [*shared, *shared.values(), *columns])):
+            shared = {readable(name): readable(value) for name, value in shared.items()}
+            columns = {readable(name): column for name, column in columns.items()}
+        odd = {name: column for name, column in columns.items() if not PackedColumn.of(column).is_encodable}
+        if odd:
+            columns = {**columns, **{name: list(map(_readable, column)) for name, column in odd.items()}}
+        return self if columns is self.columns and shared is self.shared else self._with(shared, columns)
+
     def without_bytes(self) -> EventBatch:
         """What a channel must know of it."""
         return EventBatch(b"", None, self.count, position=self.position, sequence=self.sequence, origin=self.origin)
@@ -314,6 +327,18 @@ def usual_names(counts: Counter[str], events: int) -> list[str]:
             break
         names.append(name)
     return names
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _readable(value: str | None) -> str | None:
+    return None if value is None else readable(value)
 
 
 def _others(headers: Headers, names: Container[str]) -> str | None:

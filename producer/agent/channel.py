@@ -16,7 +16,7 @@ from ..channels.file.store.lost import LostEvent
 from ..channels.limits import first_within
 from ..channels.spillable import MEMORY_NUMBERS
 from ..clock import Clock, Deadline, WaitingRoom
-from ..errors import ChannelFullError, DiskFullError, TransactionStateError
+from ..errors import ChannelFullError, DiskFullError, InvalidArgumentError, TransactionStateError
 from ..interfaces import Channel, ChannelStats, Event, Transaction
 from ..loggers import get_logger
 from .batch import EventBatch
@@ -168,6 +168,11 @@ class Taking:
         self._transaction.close()
         self._channel.ended()
         self._channel.came_back()
+
+
+def can_never_take(error: BaseException) -> bool:
+    """Whether what a put raised is so for this batch at all times, such as one that is larger than the channel."""
+    return isinstance(error, InvalidArgumentError) or (isinstance(error, ChannelFullError) and error.never)
 
 
 class BatchChannel:
@@ -527,12 +532,12 @@ class BatchChannel:
             sequence, passed = batch.sequence, max(self._passed, getattr(self.channel, "passed_through", -1))
             if self.origins is not None and sequence is not None and sequence > passed:
                 batch.origin = self.origins.of(sequence)
-            return batch
+            return batch.encodable()
         except UnreadableBatchError as error:
             _log.error("channel %s: batch %s is delivered as it is: %s", self.name, event.sequence, error)
             self._unsure = True
             headers = {name: value for name, value in event.headers.items() if value is not None}
-            return EventBatch.of_bodies([event.body], headers).numbered(event.sequence)
+            return EventBatch.of_bodies([event.body], headers).numbered(event.sequence).encodable()
 
 
 def _ids(*several: Sequence[EventBatch]) -> Iterator[set[int]]:

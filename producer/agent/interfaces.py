@@ -38,6 +38,10 @@ class RefusedError(ProducerError):
     :ivar in_order: whether nothing that comes behind may be delivered before these.
     :ivar numbered: whether the destination knows by its number what it has of each of these batches, also behind higher
         ones, and the sink what it refuses.
+    :ivar undeliverable: whether no destination could take them, as the sink cannot even write them: without dead
+        letters they are dropped and counted.
+    :ivar attempts: requests that were made for them.
+    :ivar request_id: the destination's name for the last request; empty for none.
     """
 
     def __init__(
@@ -48,10 +52,15 @@ class RefusedError(ProducerError):
         *,
         in_order: bool = False,
         numbered: bool = False,
+        undeliverable: bool = False,
+        attempts: int | None = None,
+        request_id: str = "",
     ) -> None:
         super().__init__(message)
         self.batches, self.later = batches, later
-        self.in_order, self.numbered = in_order, numbered
+        self.in_order, self.numbered, self.undeliverable = in_order, numbered, undeliverable
+        self.attempts = (0 if undeliverable else 1) if attempts is None else attempts
+        self.request_id = request_id
 
 
 def left_of(error: Exception, batches: Sequence[EventBatch]) -> Sequence[EventBatch]:

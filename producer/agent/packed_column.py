@@ -42,6 +42,17 @@ class PackedColumn(Sequence["str | None"]):
         """Whether there is a value at all."""
         return bool(self.raw) or any(size != ABSENT for size in self.sizes)
 
+    @property
+    def is_encodable(self) -> bool:
+        """Whether every value is text that UTF-8 can carry."""
+        if self.raw.isascii():
+            return True
+        try:
+            self.raw.decode()
+        except UnicodeDecodeError:
+            return False
+        return True
+
     def texts(self) -> list[str | None]:
         """All values; they are made once.
 

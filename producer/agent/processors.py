@@ -20,6 +20,7 @@ from ..loggers import get_logger
 from .batch import EventBatch
 from .flume_keys import in_small_letters
 from .interfaces import Context, RefusedError, Sink, SinkError, give_up, tick
+from .isolation import is_of_event
 from .options import AgentConfigError, Problem, nearest, option
 from .repeated import RepeatedLog
 
@@ -94,6 +95,7 @@ class _Group:
         """Let the first that can deliver.
 
         :raises SinkError: none can.
+        :raises Exception: none can, and one of them since it cannot write an event.
         """
         failures: dict[str, Exception] = {}
         for name in names:
@@ -111,6 +113,9 @@ class _Group:
             else:
                 self._succeeded(name, failures)
                 return
+        odd = next((error for error in failures.values() if is_of_event(error)), None)
+        if odd is not None:
+            raise odd
         told = "; ".join(f"{name}: {error}" for name, error in failures.items())
         raise SinkError(f"no sink of the group could deliver: {told}", batches)
 

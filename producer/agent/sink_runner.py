@@ -1,27 +1,30 @@
 """SinkRunner: takes batches from a channel, lets a sink processor deliver them, and commits the take after that.
 
 What fails goes back to the channel, in its place, and is tried again after a pause, which grows as long as nothing at
-all is delivered. What a destination refuses for good goes to the sink's dead letters, if it has any and they have room;
-else it waits aside (:mod:`.aside`), since nothing is dropped that nobody was told to drop.
+all is delivered. Events that a destination refuses permanently go to the sink's dead letters, if it has any with room;
+else they wait aside (:mod:`.aside`). Events that no destination could take are dropped and counted where the sink has
+no dead letters. A sink that fails for an event, and does not say for which, is asked part by part (:mod:`.isolation`).
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..clock import Clock, Deadline, SystemClock
-from ..errors import ChannelClosedError
+from ..errors import ChannelClosedError, ChannelError, InvalidArgumentError
 from ..loggers import get_logger
 from ..wording import counted
 from .aside import Aside
 from .batch import EventBatch
-from .channel import BatchChannel, Taking
+from .channel import BatchChannel, Taking, can_never_take
 from .counters import Counters, timed
 from .health import Health
 from .interfaces import Patience, RefusedError, Sink, SinkError, SinkProcessor, Stop, give_up, left_of, tick
+from .isolation import is_of_event, write_apart
+from .letters import REASON, marked, marks_of
 from .limits import Pace
 from .options import words_of
 from .repeated import RepeatedLog
@@ -70,6 +73,8 @@ class SinkRunner:
         self._counters, self._dead_letters = counters, dead_letters
         self._repeated, self._clock = RepeatedLog(clock), clock or SystemClock()
         self._aside, self._of_aside = Aside(self._clock), RepeatedLog(clock)
+        self._of_dropped = RepeatedLog(clock)
+        self._alone: _Alone | None = None
         self._patience, self._hurried = patience, hurried
         self._health = health or Health(counters, self._clock)
         self._pace = pace or Pace(None, self._clock)
@@ -105,7 +110,7 @@ class SinkRunner:
         """
         if self._aside.is_due() or (self._aside and self._channel.hurried):
             self._settle()
-        taking = self._channel.take(self._most_events, self._most_bytes, timeout, stop)
+        taking = self._take(timeout, stop)
         if taking is None:
             self._counters.add(BatchEmptyCount=1)
             self._channel.positions.flush()
@@ -119,7 +124,7 @@ class SinkRunner:
         self._health.begun()
         try:
             with timed(self._counters, "DeliveryMicroseconds", self._clock):
-                self._processor.write(taking.batches)
+                self._write(taking)
         except RefusedError as error:
             return self._bury(taking, error, stop)
         except Exception as error:  # noqa: BLE001  # a sink of anybody's; nothing is lost, and it is told
@@ -134,6 +139,29 @@ class SinkRunner:
         if self._repeated.ended():
             _log.warning("sink %s delivers again", self._name)
         return True
+
+    def _take(self, timeout: float, stop: Stop | None) -> Taking | None:
+        """Take for one delivery. Behind an event that failed alone something more: whether that can be written says
+        whether the event is to blame.
+        """
+        if self._alone is None:
+            return self._channel.take(self._most_events, self._most_bytes, timeout, stop)
+        return self._channel.take(sys.maxsize, self._most_bytes + self._alone.size + 1, timeout, stop)
+
+    def _write(self, taking: Taking) -> None:
+        """Have the sink write what was taken; without the events for which it fails, if it says of others."""
+        before, self._alone = self._alone, None
+        try:
+            if before is not None and taking.count > 1:
+                raise before.error
+            self._processor.write(taking.batches)
+        except Exception as error:
+            if not is_of_event(error):
+                raise
+            if taking.count == 1:
+                self._alone = _Alone(error, taking.size)
+                raise
+            write_apart(self._processor.write, taking.batches, error)
 
     def _collect(self, taking: Taking, stop: Stop | None) -> None:
         """Take more, until it is enough or was long enough. What is there already is always taken: so what failed is
@@ -163,58 +191,90 @@ class SinkRunner:
         """Put what was refused into the dead letters, or aside; the rest was delivered."""
         known = _known(error, taking.batches)
         may_wait = known is not None and not error.in_order
-        buried = 0
-        why: Exception | None = error if self._dead_letters is None else None
+        buried = dead = 0
+        why: Exception | None = None if self._dead_letters is not None or error.undeliverable else error
+        marks = marks_of(error, self._name, self._clock)
         try:
             if self._dead_letters is not None:
                 for batch in error.batches:
-                    self._put_dead(self._dead_letters, batch, str(error), 0.0 if may_wait else None, stop)
-                    buried += 1
+                    is_dead = self._put_dead(self._dead_letters, batch, marks, 0.0 if may_wait else None, stop)
+                    buried, dead = buried + 1, dead + batch.count * is_dead
         except Exception as full:  # noqa: BLE001  # whatever keeps them from there, nothing is lost, and it is told
             why = full
         except BaseException:
             taking.rollback()
             raise
         if why is None:
-            self._have_buried(taking, error)
+            self._have_buried(taking, error, dead)
         elif known is not None and may_wait and self._aside.has_room(error.batches[buried:]):
-            self._set_aside(taking, error, known, buried, why)
+            self._set_aside(taking, error, known, buried, dead, why, marks)
         else:
             left = taking.batches if known is None else known.left(buried)
-            self._fail(taking, why, left, _events(error.batches[:buried]))
+            self._fail(taking, why, left, _events(error.batches[:buried]), dead)
             return False
         return True
 
     def _put_dead(
-        self, letters: BatchChannel, batch: EventBatch, reason: str, timeout: float | None, stop: Stop | None = None
-    ) -> None:
-        marked = batch.with_shared({"dead_letter_reason": reason, "dead_letter_sink": self._name})
-        letters.put(marked.at(None), timeout, stop)
+        self,
+        letters: BatchChannel,
+        batch: EventBatch,
+        marks: Mapping[str, str],
+        timeout: float | None,
+        stop: Stop | None = None,
+    ) -> bool:
+        """Put refused events into the dead letters; they are dropped if these can never take them. True if they are
+        there.
 
-    def _have_buried(self, taking: Taking, error: RefusedError) -> None:
+        :raises ChannelError: the dead letters cannot take them now.
+        """
+        try:
+            letters.put(marked(batch, marks), timeout, stop)
+        except (ChannelError, InvalidArgumentError) as error:
+            if not can_never_take(error):
+                raise
+            self._count_dropped(batch.count, f"{marks[REASON]}; {letters.name} can never take them: {words_of(error)}")
+            return False
+        return True
+
+    def _have_buried(self, taking: Taking, error: RefusedError, dead: int) -> None:
         refused, later = _events(error.batches), _events(error.later)
         taking.commit(error.later)
         self._health.worked()
         self._counters.add(EventDrainSuccessCount=taking.count - refused - later)
-        self._count_buried(refused, words_of(error))
+        if self._dead_letters is None:
+            self._count_dropped(refused, f"{words_of(error)}; the sink has no dead_letters")
+        elif dead:
+            self._count_buried(dead, self._dead_letters.name, words_of(error))
 
-    def _count_buried(self, refused: int, reason: str) -> None:
-        self._counters.add(EventRefusedCount=refused)
-        assert self._dead_letters is not None  # noqa: S101  # it has them
-        _log.error(
-            "sink %s: %d events were refused for good, and are in %s: %s",
-            *(self._name, refused, self._dead_letters.name, reason),
-        )
+    def _count_buried(self, dead: int, letters: str, reason: str) -> None:
+        self._counters.add(EventRefusedCount=dead)
+        _log.error("sink %s: %d events were refused for good, and are in %s: %s", self._name, dead, letters, reason)
 
-    def _set_aside(self, taking: Taking, error: RefusedError, known: _Known, buried: int, why: Exception) -> None:
+    def _count_dropped(self, dropped: int, reason: str) -> None:
+        self._counters.add(EventDroppedCount=dropped)
+        more = self._of_dropped.due(SinkError(reason))
+        if more is not None:
+            _log.error("sink %s: %s dropped: %s%s", self._name, counted(dropped, "event"), reason, more)
+
+    def _set_aside(
+        self,
+        taking: Taking,
+        error: RefusedError,
+        known: _Known,
+        buried: int,
+        dead: int,
+        why: Exception,
+        marks: Mapping[str, str],
+    ) -> None:
         """
-        :param buried: so many of the refused batches are in the dead letters.
+        :param buried: so many of the refused batches need not wait.
+        :param dead: events of these that are in the dead letters.
         :param why: the others are not.
         """
         refused, left = _events(error.batches), error.batches[buried:]
-        dead, done = refused - _events(left), taking.count - refused - _events(error.later)
+        done = taking.count - refused - _events(error.later)
         taking.keep(known._replace(later=()).left(buried), known.later, numbered=error.numbered)
-        self._aside.add(taking, left, str(error))
+        self._aside.add(taking, left, marks)
         self._counters.add(EventDrainSuccessCount=done, EventRefusedCount=dead)
         self._have_waiting(why)
         if done or dead:
@@ -237,9 +297,9 @@ class SinkRunner:
         """
         failed: list[Exception] = []
 
-        def go(parts: Sequence[EventBatch], reason: str) -> None:
+        def go(parts: Sequence[EventBatch], marks: Mapping[str, str]) -> None:
             try:
-                self._deliver_refused(parts, reason)
+                self._deliver_refused(parts, marks)
             except Exception as error:
                 failed.append(error)
                 raise
@@ -255,7 +315,7 @@ class SinkRunner:
             if self._of_aside.ended():
                 _log.warning("sink %s: nothing is held back any more", self._name)
 
-    def _deliver_refused(self, parts: Sequence[EventBatch], reason: str) -> None:
+    def _deliver_refused(self, parts: Sequence[EventBatch], marks: Mapping[str, str]) -> None:
         if self._dead_letters is None:
             with timed(self._counters, "DeliveryMicroseconds", self._clock):
                 self._processor.write(parts)
@@ -263,17 +323,24 @@ class SinkRunner:
             return
         for number, part in enumerate(parts):
             try:
-                self._put_dead(self._dead_letters, part, reason, 0.0)
+                is_dead = self._put_dead(self._dead_letters, part, marks, 0.0)
             except Exception as error:
                 raise SinkError(words_of(error), parts[number:]) from error
-            self._count_buried(part.count, reason)
+            if is_dead:
+                self._count_buried(part.count, self._dead_letters.name, marks[REASON])
 
     def _fail(
-        self, taking: Taking, error: Exception, later: Sequence[EventBatch] | None = None, buried: int = 0
+        self,
+        taking: Taking,
+        error: Exception,
+        later: Sequence[EventBatch] | None = None,
+        buried: int = 0,
+        dead: int = 0,
     ) -> None:
         """
         :param later: what goes back to the channel; None for what the error says.
-        :param buried: so many events of the rest are dead letters.
+        :param buried: so many events of the rest were refused.
+        :param dead: so many of these are dead letters.
         """
         if later is None:
             later = left_of(error, taking.batches)
@@ -291,7 +358,7 @@ class SinkRunner:
                 taking.commit(later)
                 self._pause = _FIRST_PAUSE
                 self._health.worked()
-                self._counters.add(EventDrainSuccessCount=done - buried, EventRefusedCount=buried)
+                self._counters.add(EventDrainSuccessCount=done - buried, EventRefusedCount=dead)
             else:
                 taking.rollback()
         except ChannelClosedError:
@@ -367,6 +434,17 @@ class CountedSink:
         """See :class:`~.interfaces.Sink`."""
         if self._sink is not None:
             self._sink.close()
+
+
+class _Alone(NamedTuple):
+    """An event that was taken alone, and failed.
+
+    :ivar error: why.
+    :ivar size: its bytes.
+    """
+
+    error: Exception
+    size: int
 
 
 class _Known(NamedTuple):

@@ -20,7 +20,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,10 @@ from ..errors import ChannelFullError
 from .batch import EventBatch, Position
 from .channel import BatchChannel
 from .channels import MemoryChannelBuilder
+from .counters import Counters
 from .interfaces import Context, Interceptor, RefusedError, Routes, Selector, Sink, SinkError, Source, Stop
 from .options import AgentConfigError, Problem, read_options
+from .sink_runner import SinkRunner
 
 #: Seconds after which something that was waited for did not come, and within which a component must end.
 PATIENCE = 20.0
@@ -126,6 +128,33 @@ class RecordingOutlet:
     def forget(self, name: str) -> None:
         with self._lock:
             self._ends.pop(name, None)
+
+
+def _channel(context: Context) -> BatchChannel:
+    return MemoryChannelBuilder(MemoryChannelBuilder.Options(), context).open()
+
+
+#: So many deliveries are enough for a few hundred batches.
+_DELIVERIES = 20
+#: Values that strangers may put into a header: some are no text, no name, no time, no number or no line.
+_ODD_VALUES = (
+    *("", ".", "../../x", "caf\udce9", "\ud800", "a\0b", "a\r\nb \x1b[31m", "n" * 300, "\N{SNOWMAN}" * 300, "%{x}%s{}"),
+    *("9" * 13, "9" * 30, "9" * 5000, "253402300799999", "-1", "1e400", "\N{ARABIC-INDIC DIGIT ONE}", "{" * 3000),
+)
+#: Headers that mean something to some sink, interceptor or selector.
+_KNOWN_HEADERS = (
+    *("host", "timestamp", "topic", "key", "partition", "tag", "priority", "severity_number", "trace_id"),
+    *("resource.x", "scope", "x"),
+)
+
+
+def odd_events() -> Iterator[tuple[dict[str, str], bytes]]:
+    """Events of which none may stop a component: each known header with each odd value, odd names, and odd bodies."""
+    for value in _ODD_VALUES:
+        yield dict.fromkeys(_KNOWN_HEADERS, value), b"odd"
+        yield {value: value}, value.encode(errors="surrogatepass")
+    yield {"n" * 70_000: "x"}, b"\0"
+    yield from (({}, body) for body in (b"", b"\xff\xfe", b"\r", b"[" * 5000, b'{"a":' * 5000, b"=" * 5000, b'"' * 999))
 
 
 def _full() -> ChannelFullError:
@@ -354,6 +383,26 @@ class SinkConformance(_Conformance, ABC):
             sink.write(later)
             assert set(self.delivered()) == {b"0", b"1", b"2", b"3"}
 
+    def test_no_event_keeps_others_from_being_written(self, tmp_path: Path) -> None:
+        """Whatever strangers put into headers and bodies (:func:`odd_events`), together and each alone; without dead
+        letters what cannot be written is dropped and counted.
+        """
+        self._prepare(tmp_path)
+        odd = list(odd_events())
+        with self._made() as sink, closing(_channel(self.context)) as channel:
+            channel.put(EventBatch.of_events([*odd, ({}, b"good-1")]))
+            for headers, body in odd:
+                channel.put(EventBatch.of_bodies([body], headers))
+            channel.put(EventBatch.of_lines(b"good-2\n"))
+            counters = Counters()
+            runner = SinkRunner(
+                "odd", channel, sink, counters, dead_letters=None, most_events=1000, most_bytes=sink.most_bytes
+            )
+            for _ in range(_DELIVERIES):
+                runner.deliver(0)
+            assert channel.held == 0, f"{channel.held} events are tried again: {counters.last_error}"
+            assert {b"good-1", b"good-2"} <= set(self.delivered())
+
     def test_nothing_to_write_is_no_failure(self, tmp_path: Path) -> None:
         """Also a batch without events."""
         self._prepare(tmp_path)
@@ -418,6 +467,13 @@ class InterceptorConformance(_Conformance, ABC):
         assert after.count == len(after.bodies()) == len(list(after.headers()))
         assert all(len(column) == after.count for column in after.columns.values())
 
+    def test_no_event_is_a_failure(self, tmp_path: Path) -> None:
+        """Whatever strangers put into headers and bodies (:func:`odd_events`), together and each alone."""
+        self._prepare(tmp_path)
+        odd = list(odd_events())
+        for batch in (EventBatch.of_events(odd), *(EventBatch.of_bodies([body], headers) for headers, body in odd)):
+            assert self.make().intercept(batch).count <= batch.count
+
     def test_a_batch_without_events_is_no_failure(self, tmp_path: Path) -> None:
         """Another interceptor may have dropped them all."""
         self._prepare(tmp_path)
@@ -451,9 +507,9 @@ class SelectorConformance(_Conformance, ABC):
                 assert len(bodies) == len(set(bodies)) or not selector.exclusive, "an event has two channels"
 
     def test_channels_are_those_of_the_source(self, tmp_path: Path) -> None:
-        """No other name."""
+        """No other name, whatever strangers put into headers (:func:`odd_events`)."""
         with self._selector(tmp_path) as selector:
-            for batch in _batches():
+            for batch in [*_batches(), EventBatch.of_events(odd_events())]:
                 strange = _parts(selector.select(batch)).keys() - {"one", "two", "three"}
                 assert not strange, f"names that the source has not: {sorted(strange)}"
 
@@ -475,8 +531,7 @@ class SelectorConformance(_Conformance, ABC):
     @contextmanager
     def _selector(self, tmp_path: Path) -> Iterator[Selector]:
         self._prepare(tmp_path)
-        builder = MemoryChannelBuilder(MemoryChannelBuilder.Options(), self.context)
-        channels = {name: builder.open() for name in ("one", "two", "three")}
+        channels = {name: _channel(self.context) for name in ("one", "two", "three")}
         try:
             yield self.make(channels)
         finally:

@@ -254,8 +254,9 @@ def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig, 
 
     :param end: when the time is over, monotonic seconds.
     """
-    if any(OF_AN_AGENT in event.headers for event in channel.peek()):
-        raise _of_an_agent(channel.name)
+    of_agent = next((event for event in channel.peek() if OF_AN_AGENT in event.headers), None)
+    if of_agent is not None:
+        raise _of_an_agent(channel.name, of_agent)
     destinations = sorted(
         {
             (str(event.headers["project"]), str(event.headers.get("logstore") or ""))
@@ -365,11 +366,22 @@ def _check_is_ours(directory: str, data: Sequence[str], keys: KeyProvider | None
     """
     first = next(look_at_events(directory, data_directories=data, keys=keys), None)
     if first is not None and OF_AN_AGENT in first.headers:
-        raise _of_an_agent(os.path.basename(directory) or directory)  # noqa: PTH119  # strings, as everywhere in the channel
+        name = os.path.basename(directory) or directory  # noqa: PTH119  # strings, as everywhere in the channel
+        raise _of_an_agent(name, first)
 
 
-def _of_an_agent(name: str) -> ChannelError:
+def _of_an_agent(name: str, event: Event) -> ChannelError:
+    """The error that says how events of an agent are delivered: those of dead letters, once their cause is fixed."""
+    sink = event.headers.get("dead_letter_sink")
     rule = "its events are batches of an agent's, whose configuration says where to: run `producer agent`"
+    if sink is not None:
+        reason = event.headers.get("dead_letter_reason") or "no reason is said"
+        rule = (
+            f"its events are dead letters of an agent's sink {sink}, the first one because: {reason}. Fix the cause,"
+            f" then have the agent deliver them: add a copy of [sinks.{sink}] under another name, with channel = "
+            f'"{name}", to its configuration; a running agent takes it up, and it can go once the channel is empty. '
+            "To look at them: `producer channel export DIR`"
+        )
     return ChannelError(name, rule)
 
 

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from producer.agent.batch import EventBatch
+from producer.agent.interfaces import RefusedError
+from producer.agent.letters import marked, marks_of
 from producer.cli import main
 from producer.server import LogHubServer
+from producer.testing import ManualClock
 
 from .doubles import file_channel, opened
 
@@ -34,3 +37,22 @@ def test_drain_leaves_the_batches_of_an_agent_alone(
     assert _content(directory) == before
     with opened(file_channel(tmp_path)) as channel:
         assert channel.held == 2
+
+
+def test_drain_of_an_agents_dead_letters_says_how_they_are_delivered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a sink like the one that was refused, with that channel; the reason is told, and nothing is changed."""
+    marks = marks_of(RefusedError("400: no such field", []), "archive", ManualClock())
+    with opened(file_channel(tmp_path, "dead")) as channel:
+        channel.put(marked(EventBatch.of_lines(b"a\n"), marks))
+        directory = str(channel.channel.directory)  # type: ignore[attr-defined]
+    before = _content(directory)
+    assert main(["channel", "drain", directory, "--endpoint", "http://127.0.0.1:1"]) == 2
+    told = capsys.readouterr().err
+    for part in ("dead letters", "400: no such field", "[sinks.archive]", "channel = ", "channel export"):
+        assert part in told
+    assert _content(directory) == before
+    assert main(["channel", "export", directory]) == 0
+    exported = capsys.readouterr().out
+    assert all(mark in exported for mark in ("failed_at", "attempts", "request_id", "400: no such field"))

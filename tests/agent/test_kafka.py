@@ -149,6 +149,20 @@ def test_an_event_for_a_partition_that_is_not_there_keeps_nothing_up(
     assert bool(refused) == (header == "77")
 
 
+@pytest.mark.parametrize("header", ["a/b", "a\0b", "t" * 250, "..", "caf\xe9"])
+def test_an_event_that_names_a_topic_that_cannot_be_keeps_nothing_up(
+    cluster: str, topic: str, tmp_path: Path, header: str
+) -> None:
+    """It is refused alone, before the broker is asked."""
+    sink = KafkaSink(KafkaSink.Options(bootstrap_servers=cluster, topic=topic), context(tmp_path))
+    with pytest.raises(RefusedError, match="no topics of such a name") as refusal:
+        sink.write([EventBatch.of_bodies([b"1", b"2"], {}, {"topic": [header, None]})])
+    sink.close()
+    assert [batch.bodies() for batch in refusal.value.batches] == [[b"1"]]
+    assert refusal.value.undeliverable
+    assert [message.value() for message in _messages(cluster, topic)] == [b"2"]
+
+
 def _running(source: Source, outlet: RecordingOutlet) -> Callable[[], None]:
     stop = Stop()
     thread = threading.Thread(target=source.run, args=(outlet, stop), daemon=True)

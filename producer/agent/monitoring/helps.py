@@ -12,7 +12,7 @@ HELPS: Mapping[str, str] = {
     # sources
     "EventReceivedCount": "Events that came to the source.",
     "EventAcceptedCount": "Events that all required channels have, or that were dropped on purpose.",
-    "EventDroppedCount": "Events that interceptors or the selector have dropped on purpose.",
+    "EventDroppedCount": "Events dropped by interceptors or the selector on purpose, or as they can never be written.",
     "AppendReceivedCount": _NOT,
     "AppendAcceptedCount": _NOT,
     "AppendBatchReceivedCount": "Batches that came to the source.",

@@ -11,10 +11,11 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from ...clock import Deadline
 from ...errors import ConfigError
+from ...path_text import shown
 from ..batch import EventBatch
 from ..flume_keys import renamed
 from ..interfaces import Context, RefusedError, SinkError
@@ -23,6 +24,7 @@ from ..protocols.kafka import ClientLog, RenewedClient, check_settings, missing_
 
 _POLL_SECONDS = 0.1
 _HEADER = re.compile(r"%\{([^}]+)\}")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ALL_REPLICAS = ("all", "-1")
 #: Settings of Java's client.
 _NEEDLESS = tuple(f"kafka.producer.{each}" for each in ("buffer.memory", "key.serializer", "value.serializer"))
@@ -104,7 +106,7 @@ class KafkaSink:
         """See :class:`~..interfaces.Sink`."""
         renewed = self._clients.renewed()  # the one before has nothing on its way
         self._producer = self._producer if renewed is None else renewed
-        outcomes: dict[int, dict[int, Any]] = defaultdict(dict)
+        outcomes: dict[int, dict[int, _Failure]] = defaultdict(dict)
         deadline = Deadline.after(self._clock, self._options.timeout)
         for number, batch in enumerate(batches):
             self._produce(batch, outcomes[number], deadline)
@@ -140,7 +142,7 @@ class KafkaSink:
             left = self._producer.flush(min(_POLL_SECONDS, deadline.remaining(self._clock) or 0.0))
         return left
 
-    def _produce(self, batch: EventBatch, failures: dict[int, Any], deadline: Deadline) -> None:
+    def _produce(self, batch: EventBatch, failures: dict[int, _Failure], deadline: Deadline) -> None:
         """Hand the events of a batch to the client; what fails comes into ``failures``, by its place."""
         options = self._options
         for place, (headers, body) in enumerate(batch.events()):
@@ -156,7 +158,11 @@ class KafkaSink:
                 message["partition"] = options.default_partition_id if number is None else number
             if options.headers:
                 message["headers"] = [(name, value.encode(errors="surrogatepass")) for name, value in headers.items()]
-            self._hand_over(message, _told(failures, place), deadline)
+            own = message["topic"] != options.topic
+            if own and not _is_topic(message["topic"]):
+                failures[place] = _Failure(f"Kafka has no topics of such a name: {shown(message['topic'][:300])}", own)
+                continue
+            self._hand_over(message, _told(failures, place, own), deadline)
 
     def _topic(self, headers: Mapping[str, str]) -> str:
         return _HEADER.sub(lambda found: headers.get(found[1], ""), self._options.topic)
@@ -177,40 +183,59 @@ class KafkaSink:
                 told(error.args[0], None)
                 return
 
-    def _judge(self, batches: Sequence[EventBatch], outcomes: Mapping[int, Mapping[int, Any]]) -> None:
+    def _judge(self, batches: Sequence[EventBatch], outcomes: Mapping[int, Mapping[int, _Failure]]) -> None:
         """Raise what the failures come to."""
         refused: list[EventBatch] = []
         later: list[EventBatch] = []
-        reason = ""
+        reason, local = "", True
         for number, batch in enumerate(batches):
             failures = outcomes[number]
             if not failures:
                 continue
-            error = next(iter(failures.values()))
-            if all(_is_for_good(each) for each in failures.values()):
+            reason = reason or str(next(iter(failures.values())).error)
+            if all(map(_is_for_good, failures.values())):
                 refused.append(batch.part([place in failures for place in range(batch.count)]))
-                reason = reason or str(error)
+                local = local and all(isinstance(each.error, str) for each in failures.values())
             else:
                 later.append(batch)
-                reason = reason or str(error)
         if refused:
-            raise RefusedError(reason, refused, later)
+            raise RefusedError(reason, refused, later, undeliverable=local)
         if later:
             raise SinkError(reason, later)
 
 
-def _told(failures: dict[int, Any], place: int) -> Callable[[Any, Any], None]:
+class _Failure(NamedTuple):
+    """Why an event was not stored.
+
+    :ivar error: the client's, or why the client was not asked.
+    :ivar own: whether the event has chosen its topic.
+    """
+
+    error: Any
+    own: bool
+
+
+def _is_topic(name: str) -> bool:
+    return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
+def _told(failures: dict[int, _Failure], place: int, own: bool) -> Callable[[Any, Any], None]:
     def told(error: Any, _message: Any) -> None:
         if error is not None:
-            failures[place] = error
+            failures[place] = _Failure(error, own)
 
     return told
 
 
-def _is_for_good(error: Any) -> bool:
+def _is_for_good(failure: _Failure) -> bool:
     """Whether the broker will never take the message."""
+    if isinstance(failure.error, str):
+        return True
     from confluent_kafka import KafkaError  # noqa: PLC0415
 
-    never = KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG
-    # A header that names a partition which is not there would keep up all that comes behind it.
-    return error.code() in (*never, KafkaError._UNKNOWN_PARTITION)
+    never = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG}
+    # A header that names a partition or a topic which is not there would keep up all that comes behind it.
+    if failure.own:
+        never |= {KafkaError.TOPIC_EXCEPTION, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
+        never.add(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    return failure.error.code() in never | {KafkaError._UNKNOWN_PARTITION}

@@ -36,6 +36,7 @@ from ...errors import (
 from ...futures import SendFuture
 from ...interfaces import Record
 from ...numbering import SequenceKey
+from ...results import Result
 from ...spark.blame import blames_rows, reason_of
 from ...stream import Stream
 from ..aside import ASIDE_BYTES
@@ -129,8 +130,17 @@ class LogHubSink:
         refused = [part for lane in lanes.values() for whole, part in lane.refused if id(whole) not in behind]
         if refused:
             refusal = next(lane.refusal for lane in lanes.values() if lane.refused)
-            in_order = any(lane.by_service for lane in lanes.values())
-            raise RefusedError(refusal, refused, later, in_order=in_order, numbered=True)
+            by_service = [lane.result for lane in lanes.values() if lane.result is not None]
+            raise RefusedError(
+                refusal,
+                refused,
+                later,
+                in_order=bool(by_service),
+                numbered=True,
+                undeliverable=not by_service,
+                attempts=by_service[0].attempt_count if by_service else 0,
+                request_id=by_service[0].request_id if by_service else "",
+            )
         if later:
             raise SinkError(next(lane.reason for lane in lanes.values() if lane.later), later)
 
@@ -184,15 +194,15 @@ class LogHubSink:
         """Learn what became of what is on its way in a lane."""
         for batch, futures in lane.sent:
             try:
-                reason = "" if lane.reason else self._refusal(futures, deadline)
+                result = None if lane.reason else self._refusal(futures, deadline)
             except SinkError as error:
                 lane.fail(str(error), batch)
                 continue
             if lane.reason:
                 lane.later.append(batch)
-            elif reason:
-                lane.refuse(batch, reason)
-                lane.reason, lane.by_service = reason, True
+            elif result is not None:
+                lane.result, lane.reason = result, str(reason_of(result))
+                lane.refuse(batch, lane.reason)
         lane.sent.clear()
 
     def _stream(self, key: SequenceKey, tags: Headers) -> Stream:
@@ -218,6 +228,8 @@ class LogHubSink:
                 lane.refuse(batch, str(error))
                 return ()
             lane.refuse(batch, next(filter(None, reasons), "it cannot be sent"), batch.part(reasons))
+            if all(reasons):
+                return ()
             return self._pieces.of(batch.select([not reason for reason in reasons]))
 
     def _hash_key(self, origin: str, lane: int) -> str:
@@ -235,8 +247,8 @@ class LogHubSink:
         text = "\0".join((origin, str(lane), self._name, *target, *form))
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
-    def _refusal(self, futures: Sequence[SendFuture], deadline: Deadline) -> str:
-        """Why a batch will never be stored; empty once it is.
+    def _refusal(self, futures: Sequence[SendFuture], deadline: Deadline) -> Result | None:
+        """The result of a batch that will never be stored; None once it is stored.
 
         :raises SinkError: it was not stored in time, for what may pass.
         """
@@ -248,11 +260,11 @@ class LogHubSink:
             except ResultFailedError as error:
                 result = error.result
                 if blames_rows(result):
-                    return str(reason_of(result))
+                    return result
                 if result.error_code == _NO_ANSWER:
                     self._counters.add(ConnectionFailedCount=1)
                 raise SinkError(str(reason_of(result))) from error
-        return ""
+        return None
 
     def _wait(self, future: SendFuture, deadline: Deadline) -> None:
         """
@@ -275,7 +287,7 @@ class _Lane:
     :ivar sent: what is on its way.
     :ivar refused: batches, and what of each can never be stored.
     :ivar refusal: why.
-    :ivar by_service: whether the service did: it would take them for stored behind a higher number.
+    :ivar result: that of a batch that the service refused: it would take it for stored behind a higher number.
     :ivar reason: why nothing more is sent: the service refused one, or it failed; empty as long as none was.
     :ivar later: what was not stored, since it failed, or comes behind that one.
     """
@@ -285,7 +297,7 @@ class _Lane:
     sent: list[tuple[EventBatch, list[SendFuture]]] = field(default_factory=list)
     refused: list[tuple[EventBatch, EventBatch]] = field(default_factory=list)
     refusal: str = ""
-    by_service: bool = False
+    result: Result | None = None
     reason: str = ""
     later: list[EventBatch] = field(default_factory=list)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,14 +18,16 @@ from pyarrow import parquet
 from producer.agent.batch import EventBatch
 from producer.agent.blueprint import draw
 from producer.agent.config import parse_flume
+from producer.agent.counters import Counters
 from producer.agent.interfaces import Patience, Sink, SinkError
 from producer.agent.options import AgentConfigError, read_options
+from producer.agent.sink_runner import SinkRunner
 from producer.agent.sinks.objects import ObjectsSink
 from producer.agent.sinks.objects.stores import store_of
-from producer.agent.testing import SinkConformance
+from producer.agent.testing import SinkConformance, odd_events
 from producer.errors import ConfigError
 from producer.testing import ManualClock
-from tests.agent.doubles import context
+from tests.agent.doubles import context, memory_channel, opened
 from tests.support.remote_servers import ACCESS_KEY, SECRET_KEY, s3_server
 from tests.support.syncs import noted_syncs
 
@@ -103,6 +106,64 @@ class TestInS3(SinkConformance):
     def break_destination(self) -> Callable[[], None]:
         self._s3.files.rmdir(self._bucket)
         return lambda: self._s3.files.mkdir(self._bucket)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "parquet"])
+@pytest.mark.parametrize("path", ["%{host}", "a/%{x}-%{topic}/%{key}", "%Y/%s/%t/%{host}/%{x}%{scope}%{tag}"])
+def test_no_header_of_a_path_keeps_others_from_being_written(path: str, form: str, tmp_path: Path) -> None:
+    """Names that are too long are shortened, and stay different; what no path can hold is dropped, alone."""
+    folder, odd = tmp_path / "objects", list(odd_events())
+    letters = memory_channel(tmp_path, "letters", capacity=10_000)
+    with opened(memory_channel(tmp_path)) as channel, opened(letters):
+        channel.put(EventBatch.of_events([*odd, ({"host": "web1"}, b"good-1")]))
+        channel.put(EventBatch.of_bodies([b"good-2"], {"host": "web1"}))
+        made = sink(tmp_path / "state", folder / path, format=form, columns=["host"] if form == "parquet" else None)
+        counters = Counters()
+        runner = SinkRunner("k", channel, made, counters, dead_letters=letters, most_events=1000, most_bytes=1 << 26)
+        while channel.held:
+            assert runner.deliver(0), counters.last_error
+        assert letters.held == 0
+    stored = b"".join(files(folder).values())
+    assert b"good-1" in stored
+    assert b"good-2" in stored
+
+
+def test_a_place_that_cannot_be_written_keeps_no_other_up(tmp_path: Path) -> None:
+    """Where a file has a directory's name, or the name of one is too long for all that follows in its path: the events
+    of that place go to the dead letters with the reason, and those of other places are stored. A disk that fails for
+    all places is no event's fault.
+    """
+    folder, deep = tmp_path / "objects", "/".join(["%{x}"] * 20)
+    folder.mkdir()
+    (folder / "taken").write_text("a file in its place")
+    batch = EventBatch.of_bodies([b"1", b"2", b"3"], columns={"x": ["taken", "n" * 300, "web"]})
+    with opened(memory_channel(tmp_path)) as channel, opened(memory_channel(tmp_path, "letters")) as letters:
+        channel.put(batch)
+        made = sink(tmp_path / "state", f"{folder}/{deep}")
+        runner = SinkRunner("k", channel, made, Counters(), dead_letters=letters, most_events=1000, most_bytes=1 << 20)
+        assert runner.deliver(0)
+        assert (channel.held, list(files(folder).values())) == (0, [b"a file in its place", b"3\n"])
+        taking = letters.take(10, 1 << 20, 0)
+        assert taking is not None
+        assert [
+            (body, "Errno" in headers["dead_letter_reason"]) for b in taking.batches for headers, body in b.events()
+        ] == [
+            (b"1", True),
+            (b"2", True),
+        ]
+        taking.commit()
+        shutil.rmtree(folder)
+        folder.write_text("a file in place of all")
+        channel.put(batch)
+        assert not runner.deliver(0)
+        assert (channel.held, letters.held) == (3, 0)
+
+
+def test_a_time_beyond_the_calendar_is_none(tmp_path: Path) -> None:
+    """The event has the time of writing then, in every form of it."""
+    batch = EventBatch.of_bodies([b"x"], {"timestamp": "253402300799999"})
+    sink(tmp_path / "state", f"{tmp_path}/o/%s-%t-%Y").write(numbered(0, b"x", **batch.shared))
+    assert list(files(tmp_path / "o").values()) == [b"x\n"]
 
 
 def test_parquet_in_s3_has_a_column_for_each_header_named(s3: S3, tmp_path: Path) -> None:

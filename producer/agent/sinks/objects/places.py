@@ -7,10 +7,12 @@ else.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
+from hashlib import sha256
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -21,6 +23,8 @@ _ESCAPE = re.compile(r"%(?:\{(?P<header>[^{}]+)\}|\[(?P<host>\w+)\]|(?P<letter>.
 #: What a header may not bring into a path.
 _UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]")
 _NOTHING = "_"
+#: Characters of a digest.
+_DIGEST = 16
 
 _TIMES: Mapping[str, Callable[[datetime], str]] = {
     **{letter: lambda time, each=f"%{letter}": time.strftime(each) for letter in "aAbBdHIjmMpSyYzD"},  # type: ignore[misc]
@@ -80,7 +84,7 @@ class Places:
         self._step = 1 if re.search("%[tscS]", template) or not has_time else 60_000
 
     def split(self, batch: EventBatch, now: int) -> list[tuple[str, EventBatch]]:
-        """The events of each place.
+        """The events of each place, with the number of their batch.
 
         :param now: for events without a time, milliseconds.
         """
@@ -90,7 +94,7 @@ class Places:
         rows = list(zip(*(self._values(batch, name) for name in used), strict=True))
         known = {row: self._place(row, now) for row in dict.fromkeys(rows)}
         places = [known[row] for row in rows]
-        return [(place, batch.select([each == place for each in places])) for place in dict.fromkeys(places)]
+        return [(place, batch.part([each == place for each in places])) for place in dict.fromkeys(places)]
 
     def _values(self, batch: EventBatch, name: str) -> Sequence[str | None]:
         values = batch.values(name)
@@ -113,20 +117,19 @@ class Places:
 
     def _place(self, row: Sequence[str | None], now: int) -> str:
         stamp = row[-1] if self._time_header else None
-        time = self._time(stamp if stamp is not None and stamp.isascii() and stamp.isdecimal() else str(now), now)
+        if stamp is not None and stamp.isascii() and stamp.isdecimal():
+            with contextlib.suppress(ValueError, OverflowError, OSError):  # of a time beyond the calendar's end
+                return self._place_at(row, int(stamp))
+        return self._place_at(row, now)
+
+    def _place_at(self, row: Sequence[str | None], milliseconds: int) -> str:
+        time = self._rounding.down(datetime.fromtimestamp(milliseconds / 1000, self._zone))
         return "".join(
             [
                 part if isinstance(part, str) else _safe(row[part]) if isinstance(part, int) else part(time)
                 for part in self._parts
             ]
         )
-
-    def _time(self, stamp: str, now: int) -> datetime:
-        try:
-            time = datetime.fromtimestamp(int(stamp) / 1000, self._zone)
-        except (ValueError, OverflowError, OSError):  # no time that anybody meant
-            time = datetime.fromtimestamp(now / 1000, self._zone)
-        return self._rounding.down(time)
 
 
 def zone_named(name: str | None) -> tzinfo | None:
@@ -138,6 +141,23 @@ def zone_named(name: str | None) -> tzinfo | None:
         return None if name is None else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ConfigError("time_zone", "must be a time zone, such as Europe/Berlin", name) from error
+
+
+def shortened(place: str, most: int, reserved: int) -> str:
+    """A place none of whose names is longer than a file system takes; a longer one ends with a digest of all of it.
+
+    :param most: bytes of a name.
+    :param reserved: bytes that follow the last name.
+    """
+    *directories, name = place.split("/")
+    return "/".join([*(_short(each, most) for each in directories), _short(name, most - reserved)])
+
+
+def _short(name: str, most: int) -> str:
+    raw = name.encode()
+    if len(raw) <= most:
+        return name
+    return f"{raw[: most - _DIGEST - 1].decode(errors='ignore')}~{sha256(raw).hexdigest()[:_DIGEST]}"
 
 
 def _stepped(value: str | None, step: int) -> str | None:

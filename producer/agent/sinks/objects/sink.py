@@ -7,14 +7,20 @@ from collections.abc import Sequence
 from math import inf
 
 from ...batch import EventBatch
-from ...interfaces import Context, Patience, SinkError
+from ...interfaces import Context, Patience, RefusedError, SinkError
+from ...isolation import is_of_event
 from ...options import without_userinfo
 from .forms import encoded
 from .options import ObjectsOptions
+from .places import shortened
 from .plans import Plan, Plans
-from .stores import store_of
+from .stores import PathRefusedError, store_of
+
+_Refusal = tuple[PathRefusedError, list[EventBatch]]
 
 _MOST_SAID = 300
+#: Bytes by which a hidden name is longer.
+_OF_HIDDEN = 2
 #: Shorter values are words that stand in messages anyway.
 _SECRET_LENGTH = 8
 
@@ -41,23 +47,43 @@ class ObjectsSink:
             paths = [path for objects in placed for path in objects]
             hidden = [name for path in paths if (name := self._store.hidden(path)) is not None]
             self._plans.note([plan for plan, _ in groups], hidden)
-            for objects in placed:
-                for path, parts in objects.items():
-                    self._put(path, parts)
+            refusals = self._put_all(placed)
         except Exception as error:  # each store has errors of its own, and of those that it stands on
+            if is_of_event(error):
+                raise
             raise SinkError(f"{without_userinfo(self._options.path)}: {self._said(error)}") from error
+
+        if refusals:
+            parts = [part for _, refused in refusals for part in refused]
+            permanent = all(error.permanent for error, _ in refusals)
+            raise RefusedError(self._said(refusals[0][0]), parts, undeliverable=permanent)
 
     def close(self) -> None:
         """See :class:`~...interfaces.Sink`."""
         self._store.close()
+
+    def _put_all(self, placed: Sequence[dict[str, list[EventBatch]]]) -> list[_Refusal]:
+        """Store objects; those of which no path can be."""
+        refusals: list[_Refusal] = []
+        for objects in placed:
+            for path, parts in objects.items():
+                try:
+                    self._put(path, parts)
+                except PathRefusedError as error:
+                    refusals.append((error, parts))
+        return refusals
 
     def _placed(self, plan: Plan, batches: Sequence[EventBatch]) -> dict[str, list[EventBatch]]:
         """The objects of a plan, by their paths."""
         found: dict[str, list[EventBatch]] = {}
         for batch in batches:
             for place, part in self._places.split(batch, plan.time):
-                found.setdefault(f"{place}-{plan.name}{self._options.suffix}", []).append(part)
+                found.setdefault(self._path(place, f"-{plan.name}{self._options.suffix}"), []).append(part)
         return found
+
+    def _path(self, place: str, ending: str) -> str:
+        most = self._store.most_name
+        return (place if most is None else shortened(place, most, len(ending.encode()) + _OF_HIDDEN)) + ending
 
     def _put(self, path: str, batches: Sequence[EventBatch]) -> None:
         options = self._options
@@ -73,7 +99,8 @@ class ObjectsSink:
 
     def _said(self, error: Exception) -> str:
         """In one line, without the secrets that the store was given."""
-        line = without_userinfo(" ".join(f"{type(error).__name__}: {error}".split()))
+        named = str(error) if isinstance(error, PathRefusedError) else f"{type(error).__name__}: {error}"
+        line = without_userinfo(" ".join(named.split()))
         for secret in self._options.storage.values():
             if len(secret) >= _SECRET_LENGTH:
                 line = line.replace(secret, "…")

@@ -12,6 +12,7 @@ All but the disk by fsspec, and the package that it needs for each.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -23,12 +24,32 @@ from .plans import sync_directory
 
 #: Stores in which an object appears as a whole.
 _WHOLE = ("s3", "s3a", "oss", "gs", "gcs", "abfs", "abfss", "az", "adl")
+#: Bytes of a name on a disk or in HDFS, and of a key in a store of objects.
+_MOST_NAME, _MOST_KEY = 255, 1024
+#: Errors that one path may have while others can be written; those of the second kind an operator can fix.
+_OF_PATHS = frozenset({errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL})
+_OF_PLACES = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EACCES, errno.EPERM})
 #: Seconds and attempts of a request to S3; what fails is tried again by whoever wrote.
 _S3_SECONDS, _S3_ATTEMPTS = 10, 2
 
 
+class PathRefusedError(Exception):
+    """No object can be stored under a path, though others can be.
+
+    :ivar permanent: whether no path like it can ever be.
+    """
+
+    def __init__(self, error: BaseException, *, permanent: bool) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.permanent = permanent
+
+
 class Store(Protocol):
     """See the module."""
+
+    @property
+    def most_name(self) -> int | None:
+        """Bytes of a part of a path, at most; None for no such limit."""
 
     def hidden(self, path: str) -> str | None:
         """The name under which an object is written first; None if it has its own from the beginning."""
@@ -36,6 +57,7 @@ class Store(Protocol):
     def put(self, path: str, data: bytes) -> None:
         """Have an object there, as a whole; one that is there under this name is the same one.
 
+        :raises PathRefusedError: it cannot be, for what its path is.
         :raises Exception: it is not.
         """
 
@@ -49,9 +71,12 @@ class Store(Protocol):
 def store_of(path: str, options: Mapping[str, str]) -> Store:
     """The store of a path."""
     scheme = scheme_of(path)
+    fixed = path.partition("%")[0].rpartition("/")[0] if "%" in path else path
     if scheme in ("", "file"):
-        return _Disk()
-    return (_Whole if scheme in _WHOLE else _Moving)(scheme, options)
+        return _Disk(Path(fixed.removeprefix("file://") or "/"))
+    if scheme in _WHOLE:
+        return _Whole(scheme, options, is_fixed="/" in fixed.partition("://")[2] or "%" not in path)
+    return _Moving(scheme, options)
 
 
 def scheme_of(path: str) -> str:
@@ -83,11 +108,33 @@ def _hidden(path: str) -> str:
 
 
 class _Disk:
+    """
+    :param fixed: the directory below which events choose paths.
+    """
+
+    most_name: int | None = _MOST_NAME
+
+    def __init__(self, fixed: Path) -> None:
+        self._fixed = fixed
+
     def hidden(self, path: str) -> str:
         return _hidden(path)
 
     def put(self, path: str, data: bytes) -> None:
-        target = Path(path.removeprefix("file://"))
+        try:
+            self._put(Path(path.removeprefix("file://")), data)
+        except OSError as error:
+            if self._is_of_path(error):
+                raise PathRefusedError(error, permanent=error.errno in _OF_PATHS) from error
+            raise
+
+    def _is_of_path(self, error: OSError) -> bool:
+        """Whether it is about a name, where the directory above can be written."""
+        if error.filename is None or error.errno not in _OF_PATHS | _OF_PLACES:
+            return False
+        return self._fixed.is_dir() and os.access(self._fixed, os.W_OK | os.X_OK)
+
+    def _put(self, target: Path, data: bytes) -> None:
         draft = Path(_hidden(str(target)))
         _make(target.parent)
         with draft.open("wb") as file:
@@ -139,17 +186,43 @@ class _Fsspec:
 
 
 class _Whole(_Fsspec):
+    """
+    :param is_fixed: whether the bucket is the same for all events.
+    """
+
+    most_name = None
+
+    def __init__(self, scheme: str, options: Mapping[str, str], *, is_fixed: bool) -> None:
+        super().__init__(scheme, options)
+        self._is_fixed = is_fixed
+
     def hidden(self, path: str) -> None:
         pass
 
     def put(self, path: str, data: bytes) -> None:
-        self._files.pipe_file(path, data)
+        key = path.partition("://")[2].partition("/")[2]
+        if len(key.encode()) > _MOST_KEY:
+            long = OSError(errno.ENAMETOOLONG, f"a key of more than {_MOST_KEY} bytes")
+            raise PathRefusedError(long, permanent=True)
+        try:
+            self._files.pipe_file(path, data)
+        except Exception as error:
+            if not self._is_fixed and (isinstance(error, FileNotFoundError | PermissionError) or _is_invalid(error)):
+                raise PathRefusedError(error, permanent=_is_invalid(error)) from error
+            raise
 
     def remove(self, path: str) -> None:
         pass
 
 
+def _is_invalid(error: Exception) -> bool:
+    """Whether the client of S3 takes no bucket of this name; its class is in a package that is an extra."""
+    return type(error).__name__ == "ParamValidationError"
+
+
 class _Moving(_Fsspec):
+    most_name: int | None = _MOST_NAME
+
     def hidden(self, path: str) -> str:
         return _hidden(path)
 
