@@ -251,6 +251,17 @@ class EventBatch:
             columns = {**columns, **{name: list(map(_readable, column)) for name, column in odd.items()}}
         return self if columns is self.columns and shared is self.shared else self._with(shared, columns)
 
+    def halves(self) -> tuple[EventBatch, EventBatch]:
+        """The first half of the events and the second one, with the number of the whole, without headers that no event
+        has; the second has the position.
+        """
+        middle = self.count // 2
+        first = self.part([n < middle for n in range(self.count)])._without_empty()
+        return first.at(None), self.part([n >= middle for n in range(self.count)])._without_empty()
+
+    def _without_empty(self) -> EventBatch:
+        return self._with(self.shared, {n: c for n, c in self.columns.items() if any(v is not None for v in c)})
+
     def without_bytes(self) -> EventBatch:
         """What a channel must know of it."""
         return EventBatch(b"", None, self.count, position=self.position, sequence=self.sequence, origin=self.origin)

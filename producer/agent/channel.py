@@ -514,10 +514,10 @@ class BatchChannel:
                 transaction.commit(0)
             except ChannelFullError as error:
                 full.append(error)
-                return False
+                return error.never
             return True
 
-        if not self._wait_for_room(is_committed, deadline, stop):
+        if not self._wait_for_room(is_committed, deadline, stop) or (full and full[0].never):
             raise full[0].after(self._clock.monotonic() - begun)
 
     def _make_safe(self, newest: Event) -> None:

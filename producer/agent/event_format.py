@@ -29,6 +29,7 @@ import sys
 from array import array
 from itertools import accumulate
 
+from ..errors import InvalidArgumentError
 from ..interfaces import Event
 from ..wire.event_records import ABSENT
 from .batch import Column, EventBatch, Position
@@ -37,6 +38,8 @@ from .packed_column import PackedColumn
 _COUNT, _FORM, _POSITION, _FROM = "~count", "~form", "~position", "~from"
 _LINES, _ENDS = "lines", "ends"
 _DIGITS = 20
+#: Characters of a header's name that surely fits, and its bytes at most: a file channel has 16 bits for them.
+_SHORT, _MOST_NAME = 16_000, 65_000
 
 
 class UnreadableBatchError(ValueError):
@@ -47,7 +50,11 @@ def write_batch(batch: EventBatch, start: int = 0) -> Event:
     """The event of a batch.
 
     :param start: up to where the channel has what the batch's position is of.
+    :raises InvalidArgumentError: a header's name is too long.
     """
+    for name in (*batch.shared, *batch.columns):
+        if len(name) > _SHORT and (size := len(name.encode(errors="surrogatepass"))) > _MOST_NAME:
+            raise InvalidArgumentError(f"the name of a header has {size} bytes; at most {_MOST_NAME} fit")
     headers: dict[str, str | None] = {_escaped(name): value for name, value in batch.shared.items()}
     headers[_COUNT] = str(batch.count)
     if batch.position is not None:

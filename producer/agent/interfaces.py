@@ -63,6 +63,10 @@ class RefusedError(ProducerError):
         self.request_id = request_id
 
 
+class UnfitError(ProducerError):
+    """A channel can never take a batch, for what its events are; who sent them need not send them again."""
+
+
 def left_of(error: Exception, batches: Sequence[EventBatch]) -> Sequence[EventBatch]:
     """What a sink that failed has not delivered."""
     if isinstance(error, RefusedError):
@@ -130,16 +134,20 @@ class Context:
 class Outlet(Protocol):
     """Where a source puts what it reads: behind it are its interceptors, its selector and its channels."""
 
-    def put(self, batch: EventBatch, timeout: float | None = None) -> None:
+    def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:
         """Return once every required channel has committed the batch.
 
         :param timeout: seconds to wait for room in a channel; None is the channels' ``keep_alive``.
+        :param refuse: whether the source can refuse events; otherwise those that a channel can never take are dropped,
+            counted and told.
+        :raises UnfitError: a channel can never take the batch.
         :raises ChannelError: not all channels have. What is put again may then come twice to those that have: a source
             that can, calls :meth:`put_until`.
         """
 
     def put_until(self, batch: EventBatch, stop: Stop) -> bool:
-        """Put a batch, for as long as it takes: each channel gets it once. For sources that can wait.
+        """Put a batch, for as long as it takes: each channel gets it once. For sources that can wait. Events that a
+        channel can never take are dropped, counted and told.
 
         :returns: False if ``stop`` came before all channels had it.
         """

@@ -92,9 +92,7 @@ class _Trial:
             if self.writes(part):
                 continue
             if part.count > 1:
-                numbers = range(part.count)
-                middle = part.count // 2
-                parts += [part.part([n >= middle for n in numbers]), part.part([n < middle for n in numbers])]
+                parts += reversed(part.halves())
             else:
                 yield part
 

@@ -12,13 +12,14 @@ from contextlib import nullcontext
 from functools import partial
 
 from ..clock import Clock, Deadline, WaitingRoom
-from ..errors import ChannelError, ChannelFullError
+from ..errors import ChannelError, ChannelFullError, InvalidArgumentError
 from ..loggers import get_logger
 from .batch import EventBatch, Position
-from .channel import BatchChannel
+from .channel import BatchChannel, can_never_take
 from .counters import Counters, timed
 from .health import Health
-from .interfaces import Interceptor, Selector, Stop
+from .interception import Interception
+from .interfaces import Interceptor, Selector, Stop, UnfitError
 from .limits import Memory, Pace
 from .members import Members, joint_end, tell_found
 from .positions import Positions
@@ -67,7 +68,8 @@ class SourceOutlet:
         self._memory = memory or Memory(None, clock)
         self._looking = WaitingRoom(clock, look_again=_LOOK)
         self._room = WaitingRoom(clock, look_again=1.0)
-        self._source, self._interceptors, self._selector = source, interceptors, selector
+        self._source, self._selector = source, selector
+        self._interception = Interception(source, interceptors, counters, clock)
         self._channels, self._counters, self._clock = channels, counters, clock
         self._members = members
         #: Of the channels, and of those that the source had before, if these are asked still.
@@ -95,11 +97,11 @@ class SourceOutlet:
         if self._members is not None:
             self._members.end(self._prefix)
 
-    def put(self, batch: EventBatch, timeout: float | None = None) -> None:
+    def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:
         """See :class:`~.interfaces.Outlet`, as for those that follow."""
         self._wait_for_memory(timeout)
         try:
-            self._passage(batch).commit(timeout)
+            self._passage(batch).commit(timeout, refuse=refuse)
         except ChannelError as error:
             self._note(error)
             raise
@@ -220,13 +222,8 @@ class SourceOutlet:
         self._note_members(read_again=batch.position is not None)
         if batch.position is not None:
             batch = batch.at(batch.position._replace(name=self._prefix + batch.position.name))
-        told: list[Callable[[], None]] = []
-        with timed(self._counters, "InterceptionMicroseconds", self._clock) if self._interceptors else nullcontext():
-            for interceptor in self._interceptors:
-                batch = interceptor.intercept(batch)
-                committed: Callable[[EventBatch], None] | None = getattr(interceptor, "committed", None)
-                if committed is not None:
-                    told.append(partial(committed, batch))
+        with timed(self._counters, "InterceptionMicroseconds", self._clock) if self._interception else nullcontext():
+            batch, told = self._interception.run(batch)
         passage = partial(_Passage, told=told, repeated=self._of_optional)
         return passage(self._source, batch, received, self._selector, self._channels, self._positions, self._counters)
 
@@ -262,23 +259,26 @@ class _Passage:
         self._start = joint_end(self._asked, position.name) if position and self._asked else None
         routes = selector.select(batch)
         self._dropped = routes.dropped
-        self._required = self._new_to(routes.required)
+        self._required = {name: [part] for name, part in self._new_to(routes.required).items()}
         self._optional = self._new_to({n: b for n, b in routes.optional.items() if n not in routes.required})
         required = [channels[name].positions for name in self._required]
         self._others = [each for each in positions if each not in required]
 
-    def commit(self, timeout: float | None, stop: Stop | None = None) -> None:
+    def commit(self, timeout: float | None, stop: Stop | None = None, *, refuse: bool = False) -> None:
         """Commit to every channel that does not have it; may be called again after an error.
 
         :param stop: ends a wait for room.
+        :param refuse: see :meth:`~.interfaces.Outlet.put`.
         :raises ChannelError: a required channel could not.
+        :raises UnfitError: a required channel never can.
         """
-        for name, part in list(self._required.items()):
-            if part.position is not None and self._start is not None and self._start < part.position.end:
-                stretch = part.position.name, self._start, part.position.end
-                self._channels[name].positions.again(*stretch, self._safe_end(part.position.name))
-            self._channels[name].put(part, timeout, stop)
-            del self._required[name]
+        for name, parts in self._required.items():
+            while parts:
+                try:
+                    self._put(name, parts[0], timeout, stop)
+                    del parts[0]
+                except (ChannelFullError, InvalidArgumentError) as error:
+                    parts[:1] = self._without_unfit(name, parts[0], error, refuse=refuse)
         for name, part in self._optional.items():
             self._put_optional(name, part)
         position = self._batch.position
@@ -291,6 +291,31 @@ class _Passage:
         self._counters.add(EventAcceptedCount=self._received, AppendBatchAcceptedCount=1)
         if self._dropped:
             self._counters.add(EventDroppedCount=self._dropped)
+
+    def _put(self, name: str, part: EventBatch, timeout: float | None, stop: Stop | None) -> None:
+        if part.position is not None and self._start is not None and self._start < part.position.end:
+            stretch = part.position.name, self._start, part.position.end
+            self._channels[name].positions.again(*stretch, self._safe_end(part.position.name))
+        self._channels[name].put(part, timeout, stop)
+
+    def _without_unfit(self, name: str, part: EventBatch, error: Exception, *, refuse: bool) -> Sequence[EventBatch]:
+        """The halves of what a channel can never take; nothing in place of a single event, which is dropped.
+
+        :raises Exception: ``error``, if the channel can take it later.
+        """
+        if not can_never_take(error):
+            raise error
+        if refuse:
+            raise UnfitError(f"channel {name} can never take it: {error}") from error
+        if part.count > 1:
+            return part.halves()
+        self._counters.add(EventDroppedCount=1)
+        more = self._repeated.due(error)
+        if more is not None:
+            _log.error("source %s: 1 event dropped, which %s can never take: %s%s", self._source, name, error, more)
+        if part.position is not None:
+            self._channels[name].positions.passed(part.position)
+        return ()
 
     def _new_to(self, parts: Mapping[str, EventBatch]) -> dict[str, EventBatch]:
         """Those that the channels do not have from before."""
@@ -312,7 +337,7 @@ class _Passage:
     def _put_optional(self, name: str, part: EventBatch) -> None:
         try:
             self._channels[name].put(part, 0)
-        except ChannelError as error:
+        except (ChannelError, InvalidArgumentError) as error:
             self._counters.add(OptionalChannelWriteFail=1, OptionalChannelEventFailCount=part.count)
             more = self._repeated.due(error)
             if more is not None:

@@ -274,7 +274,7 @@ def test_a_call_has_no_more_events_than_the_receiver_takes(tmp_path: Path) -> No
         assert [batch.bodies() for batch in served.outlet.batches] == [[b"1", b"2"], [b"3", b"4"], [b"5", b"6"]]
         original = served.outlet.put
 
-        def put(batch: EventBatch, timeout: float | None = None) -> None:
+        def put(batch: EventBatch, timeout: float | None = None, **_named: bool) -> None:
             if batch.bodies() == [b"5", b"6"]:
                 served.outlet.room.clear()
             original(batch, timeout)
@@ -290,7 +290,7 @@ def test_a_batch_larger_than_the_receivers_channel_comes_once(tmp_path: Path) ->
     with serving("avro", put_timeout=0.0) as served, sink(served.address, tmp_path, batch_size=2) as ours:
         original = served.outlet.put
 
-        def put(batch: EventBatch, timeout: float | None = None) -> None:
+        def put(batch: EventBatch, timeout: float | None = None, **_named: bool) -> None:
             original(batch, timeout)
             served.outlet.room.clear()
 
@@ -314,7 +314,7 @@ def test_each_call_has_its_own_time(tmp_path: Path) -> None:
     with serving("avro") as served, sink(served.address, tmp_path, clock, batch_size=1) as ours:
         original = served.outlet.put
 
-        def put(batch: EventBatch, timeout: float | None = None) -> None:
+        def put(batch: EventBatch, timeout: float | None = None, **_named: bool) -> None:
             clock.advance(4.0)
             original(batch, timeout)
 

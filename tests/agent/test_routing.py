@@ -13,7 +13,7 @@ import pytest
 from producer.agent.batch import EventBatch, Position
 from producer.agent.channel import BatchChannel
 from producer.agent.counters import Counters
-from producer.agent.interfaces import Routes, Stop
+from producer.agent.interfaces import Routes, Stop, UnfitError
 from producer.agent.options import AgentConfigError
 from producer.agent.routing import SourceOutlet
 from producer.agent.selectors.load_balancing import LoadBalancingSelector
@@ -437,3 +437,78 @@ def test_what_was_put_is_safe_once_no_channel_can_lose_it(channels: dict[str, Ba
         assert outlet.is_safe("f")
     finally:
         kept["k"].close()
+
+
+_LONG = "n" * 70_000
+
+
+@pytest.mark.parametrize("make", [memory_channel, file_channel])
+def test_an_event_that_no_channel_can_take_is_refused_or_dropped_alone(tmp_path: Path, make: Any) -> None:
+    """A source that can refuse is told so, before anything is committed; one that cannot goes on without the event,
+    which is counted: each other event is there once, and the position is that behind the batch.
+    """
+    batch = EventBatch.of_events([({}, b"0"), ({_LONG: "x", "m": "y"}, b"1"), ({"m": "z"}, b"2")], Position("f", 9))
+    counters = Counters()
+    with opened(make(tmp_path)) as channel:
+        outlet = _outlet({"c": channel}, counters=counters)
+        outlet.begin()
+        with pytest.raises(UnfitError, match="at most 65000 fit"):
+            outlet.put(batch)
+        assert channel.held == 0
+        assert outlet.put_until(batch, Stop())
+        assert outlet.put_until(EventBatch.of_bodies([b"alone"], {_LONG: "x"}, position=Position("f", 10)), Stop())
+        outlet.put(EventBatch.of_bodies([b"alone"], {_LONG: "x"}), refuse=False)
+        assert list(outlet.ends("f")) == [10]
+        assert (taken(channel), counters.get("EventDroppedCount")) == ([b"0", b"2"], 3)
+
+
+class _Choosy:
+    """Fails for some events; for all while the service that it asks is away."""
+
+    error: Exception = ValueError("odd")
+    away: Exception | None = None
+
+    def intercept(self, batch: EventBatch) -> EventBatch:
+        if self.away is not None:
+            raise self.away
+        if any(body.startswith(b"bad") for body in batch.bodies()):
+            raise self.error
+        return batch.with_shared({"seen": "yes"})
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), KeyError("host"), UnicodeDecodeError("utf-8", b"", 0, 1, "odd")])
+def test_an_event_for_which_an_interceptor_fails_is_dropped_alone(tmp_path: Path, error: Exception) -> None:
+    """It is counted, the others arrive once, and the position moves on: also one that comes alone, if the interceptor
+    has passed another one before and passes it again.
+    """
+    choosy, counters = _Choosy(), Counters()
+    choosy.error = error
+    with opened(memory_channel(tmp_path)) as channel:
+        outlet = _outlet({"c": channel}, ReplicatingSelector, choosy, counters=counters)
+        outlet.begin()
+        with pytest.raises(type(error)):  # nothing shows yet that it passes any
+            outlet.put(EventBatch.of_bodies([b"bad"]))
+        assert outlet.put_until(EventBatch.of_lines(b"1\nbad\n2\n").at(Position("f", 9)), Stop())
+        assert outlet.put_until(EventBatch.of_lines(b"3\n"), Stop())
+        assert outlet.put_until(EventBatch.of_lines(b"bad\n").at(Position("f", 13)), Stop())
+        assert list(outlet.ends("f")) == [13]
+        assert counters.get("EventDroppedCount") == 2
+        taking = channel.take(100, 1000, 0)
+        assert taking is not None
+        events = [event for batch in taking.batches for event in batch.events()]
+        taking.commit()
+    assert events == [({"seen": "yes"}, body) for body in (b"1", b"2", b"3")]
+
+
+@pytest.mark.parametrize("away", [ConnectionError("away"), KeyError("nothing is found while the table is away")])
+def test_an_interceptor_that_fails_for_all_events_drops_none(tmp_path: Path, away: Exception) -> None:
+    """Whatever it raises: the source is told, and can put them again."""
+    choosy, counters = _Choosy(), Counters()
+    with opened(memory_channel(tmp_path)) as channel:
+        outlet = _outlet({"c": channel}, ReplicatingSelector, choosy, counters=counters)
+        outlet.put(EventBatch.of_lines(b"0\n"))
+        choosy.away = away
+        for block in (b"1\n2\n", b"3\n"):
+            with pytest.raises(type(away)):
+                outlet.put(EventBatch.of_lines(block))
+        assert (taken(channel), counters.get("EventDroppedCount")) == ([b"0"], 0)

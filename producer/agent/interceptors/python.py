@@ -30,7 +30,9 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
 
 
 class PythonInterceptor:
-    """See the module; what the function raises ends this run of the source, which is then run again."""
+    """Calls one function. What it raises for all events ends this run of the source, which is then run again; an event
+    for which alone it raises is dropped (:mod:`..interception`).
+    """
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:

@@ -171,7 +171,8 @@ class CallSource(ABC):
     def _put(self, peer: str, batches: Sequence[EventBatch]) -> bool:
         try:
             for batch in batches:
-                self._intake.put(self._outlet, batch, self._options.put_timeout, peer)
+                # No answer of these protocols has a sender give up: events that no channel takes are dropped here.
+                self._intake.put(self._outlet, batch, self._options.put_timeout, peer, refuse=False)
         except NotTakenError:
             return False
         return True

@@ -1,8 +1,9 @@
-"""Intake: what a source does where what it was sent cannot be put for a reason that nobody expects.
+"""Intake: puts what a source was sent, and says what becomes of it where that fails.
 
 An interceptor of the user's may have a mistake in it, or ask a service that is away. That is not the peer's fault, and
-nothing is dropped for it: who waits for an answer is told to send again, as while a channel is full; who gets none has
-to wait. Of datagrams, which cannot wait, those at hand are lost, and counted.
+nothing is dropped for it: a peer that waits for an answer is told to send again, as while a channel is full; a peer
+that gets none has to wait. Of datagrams, which cannot wait, those at hand are lost, and counted. What no channel will
+ever take is refused, so that the peer does not send it again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from ...errors import ChannelError
 from ...loggers import get_logger
 from ..batch import EventBatch
-from ..interfaces import Context, Outlet, Stop
+from ..interfaces import Context, Outlet, Stop, UnfitError
 from ..options import words_of
 from ..repeated import RepeatedLog
 
@@ -24,6 +25,10 @@ class NotTakenError(Exception):
     """The events were not put, and are to be sent again."""
 
 
+class NeverTakenError(NotTakenError):
+    """The events were not put, and are not to be sent again: no channel will ever take them."""
+
+
 def short_of_memory(outlet: Outlet) -> bool:
     """Whether the process has as much memory as it may: what is refused now need not even be read."""
     return bool(getattr(outlet, "short_of_memory", False))
@@ -34,17 +39,25 @@ class Intake:
 
     def __init__(self, context: Context) -> None:
         self._name, self._counters = context.name, context.counters
-        self._repeated = RepeatedLog(context.clock)
+        self._repeated, self._of_unfit = RepeatedLog(context.clock), RepeatedLog(context.clock)
 
-    def put(self, outlet: Outlet, batch: EventBatch, timeout: float | None, peer: str) -> None:
+    def put(self, outlet: Outlet, batch: EventBatch, timeout: float | None, peer: str, *, refuse: bool = True) -> None:
         """Put events, once.
 
         :param timeout: seconds to wait for room in a channel.
         :param peer: who sent them, and is to send them again if this fails.
+        :param refuse: see :meth:`~..interfaces.Outlet.put`.
+        :raises NeverTakenError: they can never be put.
         :raises NotTakenError: they were not put.
         """
         try:
-            outlet.put(batch, timeout)
+            outlet.put(batch, timeout, refuse=refuse)
+        except UnfitError as error:
+            self._counters.add(EventReadFail=batch.count)
+            more = self._of_unfit.due(error)
+            if more is not None:
+                _log.warning("source %s: %d events of %s are refused: %s%s", self._name, batch.count, peer, error, more)
+            raise NeverTakenError(str(error)) from error
         except ChannelError as error:
             _log.info("source %s: %s is to send %d events again: %s", self._name, peer, batch.count, error)
             raise NotTakenError("no room") from error

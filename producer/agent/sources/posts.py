@@ -1,8 +1,8 @@
 """PostSource: events by POST over HTTP, with TLS or without.
 
-A request is one batch: 200 says that every required channel has committed it. A body that is none is 400, one that is
-too large 413; while a channel is full, memory is short, or an interceptor fails, the answer is 503, with
-``Retry-After``: who gets that tries again, and a 500 has many a client drop what it sent.
+A request is one batch: 200 says that every required channel has committed it. A body that is none, or that no channel
+can ever take, is 400, one that is too large 413; while a channel is full, memory is short, or an interceptor fails, the
+answer is 503, with ``Retry-After``: who gets that tries again, and a 500 has many a client drop what it sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from .budget import Budget
 from .http_requests import Limits, Request, RequestError
-from .intake import Intake, NotTakenError, short_of_memory
+from .intake import Intake, NeverTakenError, NotTakenError, short_of_memory
 from .listening import Connection, TcpOptions, TcpServer
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ class PostSource(ABC):
                     self._intake.put(self._outlet, batch, self._rules.put_timeout, peer)
         except RequestError as error:
             return self._say(reader, error.status, str(error))
+        except NeverTakenError as error:
+            return self._say(reader, 400, str(error))
         except NotTakenError as error:
             return self._say(reader, 503, f"{error}; the request is to be sent again")
         except OSError:

@@ -33,7 +33,7 @@ class Outlet:
         """All events, as they came."""
         return [event for batch in list(self.batches) for event in batch.events()]
 
-    def put(self, batch: EventBatch, timeout: float | None = None) -> None:
+    def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:
         """As an outlet's."""
         if not self.room.is_set():
             raise ChannelFullError(

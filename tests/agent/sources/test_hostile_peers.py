@@ -282,7 +282,7 @@ def test_what_waits_for_a_channel_is_not_kept_as_objects(
     """Of a few bytes each an event becomes an object; of all peers together these would be many times max_memory."""
     asked, free = threading.Event(), threading.Event()
 
-    def put(_batch: EventBatch, _until: object) -> bool:
+    def put(_batch: EventBatch, _until: object, **_named: bool) -> bool:
         asked.set()
         return free.wait(PATIENCE)
 

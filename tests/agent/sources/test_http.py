@@ -223,7 +223,7 @@ def test_where_an_interceptor_fails_the_client_is_to_send_again(caplog):
     """
     with serving("http", format="lines", retry_after=7) as served:
         put = served.outlet.put
-        served.outlet.put = lambda *_: 1 / 0
+        served.outlet.put = lambda *_, **__: 1 / 0
         for _ in range(3):
             answer = _post(served, b"x\ny\n")
             assert (answer.status_code, answer.headers["Retry-After"]) == (503, "7")

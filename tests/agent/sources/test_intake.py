@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from producer.agent import EventBatch
+from producer.agent.interfaces import UnfitError
 from producer.agent.sources import intake
 from tests.agent.components import made
 from tests.agent.doubles import file_channel, opened
@@ -22,11 +24,11 @@ def _break(served: Any, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     for name in ("put", "put_until"):
         put = getattr(served.outlet, name)
 
-        def failing(*given: Any, put: Any = put) -> Any:
+        def failing(*given: Any, put: Any = put, **named: Any) -> Any:
             if left[0]:
                 left[0] -= 1
                 raise ConnectionError("the service that the interceptor asks is away")
-            return put(*given)
+            return put(*given, **named)
 
         monkeypatch.setattr(served.outlet, name, failing)
 
@@ -97,8 +99,6 @@ def test_a_call_is_answered_as_failed_and_delivered_later(
 
 def test_an_exporter_is_told_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     """OTLP: 500 is final for an exporter, 503 is not."""
-    import requests
-
     with serving("otlp") as served:
         _break(served, monkeypatch, 1)
         host, port = served.address
@@ -109,3 +109,41 @@ def test_an_exporter_is_told_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [answer.status_code for answer in answers] == [503, 200]
     assert "Retry-After" in answers[0].headers
     assert served.outlet.bodies == [b"one"]
+
+
+@pytest.mark.parametrize("kind", ["http", "otlp"])
+def test_a_request_that_no_channel_can_take_is_refused_permanently(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 400, on a connection that goes on: a client sends again what gets 503."""
+    body = {
+        "http": b'[{"headers": {}, "body": "one"}]',
+        "otlp": b'{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "one"}}]}]}]}',
+    }[kind]
+    with serving(kind) as served, requests.Session() as session:
+        monkeypatch.setattr(served.outlet, "put", _never)
+        host, port = served.address
+        url = f"http://{host}:{port}/v1/logs"
+        answers = [session.post(url, body, headers={"Content-Type": "application/json"}, timeout=10) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [400, 400]
+    assert "the name of a header" in answers[0].text
+
+
+def _never(*_given: Any, **_named: Any) -> None:
+    raise UnfitError("channel c can never take it: the name of a header has 70000 bytes")
+
+
+@pytest.mark.parametrize("kind", ["avro", "thrift"])
+def test_an_event_of_a_call_that_no_channel_can_take_is_dropped(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their protocols have no answer after which a sender gives up: the outlet is told to drop it and take the rest."""
+    with serving(kind) as served:
+        put, refusals = served.outlet.put, list[bool]()
+
+        def noting(*given: Any, refuse: bool = True) -> None:
+            refusals.append(refuse)
+            put(*given)
+
+        monkeypatch.setattr(served.outlet, "put", noting)
+        sink = made("sinks", kind, hostname="127.0.0.1", port=served.address[1])
+        sink.write([EventBatch.of_lines(b"one\n").numbered(1)])
+        sink.close()
+        served.got(b"one")
+    assert refusals == [False]
