@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
 from typing import Protocol, Self
 
 from .reentry import may_hold, waits
@@ -23,7 +23,7 @@ class Clock(Protocol):
     def time(self) -> float:
         """Seconds since the Unix epoch."""
 
-    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+    def wait_for(self, signal: queue.SimpleQueue[None], deadline: Deadline) -> None:
         """Wait until something is put into ``signal``, or the deadline is reached; callers loop.
 
         No lock is held meanwhile: none that an exception raised by a signal handler could leave in disorder, and none
@@ -38,10 +38,10 @@ class SystemClock:
     time = staticmethod(time.time)
 
     @waits
-    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+    def wait_for(self, signal: queue.SimpleQueue[None], deadline: Deadline) -> None:
         """As :meth:`Clock.wait_for`; a longer time than the platform can wait for is cut to what it can."""
         timeout = deadline.remaining(self)
-        with suppress(Empty):
+        with suppress(queue.Empty):
             signal.get(timeout=None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
 
 
@@ -147,7 +147,7 @@ class WaitingRoom:
     def __init__(self, clock: Clock, look_again: float | None = None) -> None:
         self._clock, self._look_again = clock, look_again
         self._lock = threading.Lock()  # guards _signals
-        self._signals: deque[SimpleQueue[None]] = deque()
+        self._signals: deque[queue.SimpleQueue[None]] = deque()
 
     def __len__(self) -> int:
         """How many wait at this moment."""
@@ -160,7 +160,7 @@ class WaitingRoom:
         """
         if ready():
             return True
-        signal: SimpleQueue[None] = SimpleQueue()
+        signal: queue.SimpleQueue[None] = queue.SimpleQueue()
         owed = False  # it was woken, and has not looked since: if it leaves now, the next one has to look
         try:
             while True:
@@ -182,7 +182,7 @@ class WaitingRoom:
         return Deadline(soon if deadline.at is None else min(soon, deadline.at))
 
     @may_hold
-    def _enter(self, signal: SimpleQueue[None]) -> bool:
+    def _enter(self, signal: queue.SimpleQueue[None]) -> bool:
         """Be in the room; whether whoever woke this one took it out."""
         with self._lock:
             absent = signal not in self._signals
@@ -191,7 +191,7 @@ class WaitingRoom:
             return absent
 
     @may_hold
-    def _leave(self, signal: SimpleQueue[None], owed: bool) -> None:
+    def _leave(self, signal: queue.SimpleQueue[None], owed: bool) -> None:
         with self._lock:
             woken = signal not in self._signals
             if not woken:

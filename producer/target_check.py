@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 
 from .errors import ProducerError, TargetError
 
@@ -17,7 +17,7 @@ def in_time(ask: Callable[[], str], timeout: float, name: str) -> str:
     :param name: of the thread.
     :raises TargetError: it took longer.
     """
-    outcome: SimpleQueue[str | ProducerError] = SimpleQueue()
+    outcome: queue.SimpleQueue[str | ProducerError] = queue.SimpleQueue()
 
     def run() -> None:
         try:
@@ -30,7 +30,7 @@ def in_time(ask: Callable[[], str], timeout: float, name: str) -> str:
     threading.Thread(target=run, name=name, daemon=True).start()
     try:
         said = outcome.get(timeout=timeout + _GRACE)
-    except Empty:
+    except queue.Empty:
         words = f"no answer within {timeout:g} s: is the host name right, and does the resolver of names answer?"
         raise TargetError("endpoint", words) from None
     if isinstance(said, str):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import queue
 import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from queue import SimpleQueue
 from typing import Never, Protocol, TypeVar
 
 from ..clock import Clock, Deadline
@@ -71,7 +71,7 @@ def undisturbed(call: Callable[[], T]) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return call()
-    outcome: SimpleQueue[Callable[[], T]] = SimpleQueue()
+    outcome: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
 
     def run() -> None:
         try:

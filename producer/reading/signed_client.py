@@ -9,12 +9,12 @@ Source: LogHub protocol, Reading back; Signatures.
 from __future__ import annotations
 
 import json
+import queue
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 from urllib.parse import quote
@@ -226,7 +226,7 @@ class SignedClient:
         return through(self._http.base_url, self._proxies)
 
     def _sleep(self, seconds: float) -> None:
-        self._clock.wait_for(SimpleQueue(), Deadline.after(self._clock, seconds))
+        self._clock.wait_for(queue.SimpleQueue(), Deadline.after(self._clock, seconds))
 
     def _words(self, what: str, error: AttemptError, attempts: int) -> str:
         status = "no answer" if error.http_status is None else f"status {error.http_status}"

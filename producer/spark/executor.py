@@ -9,11 +9,11 @@ it, and no task waits for it.
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from queue import SimpleQueue
 
 from pyspark import TaskContext
 
@@ -221,7 +221,7 @@ class _Caretaker:
         """Be without a thread, as a forked child is."""
         self._lock = threading.Lock()  # guards _thread
         self._thread: threading.Thread | None = None
-        self._signal: SimpleQueue[None] = SimpleQueue()
+        self._signal: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def wake(self) -> None:
         """Have a look soon."""

@@ -163,11 +163,13 @@ def _answers(address: str) -> bool:
     return False
 
 
+@pytest.mark.parametrize("worker", ["sync", "gevent"])
 def test_preforked_workers_each_deliver_and_the_master_sends_its_record_once(
-    serve: Serve, server: LogHubServer
+    worker: str, serve: Serve, server: LogHubServer
 ) -> None:
     """gunicorn loads the application, whose import sends, forks two workers, and stops them on SIGTERM."""
-    process, address = serve("gunicorn", "--preload", "--workers", "2", "-b", "127.0.0.1:0", "gunicorn_prefork:app")
+    options = ("--preload", "--worker-class", worker, "--workers", "2", "-b", "127.0.0.1:0")
+    process, address = serve("gunicorn", *options, "gunicorn_prefork:app")
     pids: Counter[str] = Counter()
 
     def both_answered() -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import weakref
-from queue import SimpleQueue
 from typing import Protocol
 
 from ...clock import Clock, Deadline
@@ -45,7 +45,7 @@ class Keeper:
         self._channel = weakref.ref(channel, self._dropped)
         self._clock = clock
         self._checkpoints, self._syncs = channel.options.checkpoint_interval, channel.options.interval
-        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._hurried = False  # somebody wants a sync
         self._thread = threading.Thread(target=self._run, name=f"{channel.name}-keeper", daemon=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import queue
 import secrets
 import socket
 import threading
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self
 
@@ -336,7 +336,7 @@ class _Adopter:
     """The thread that looks for orphans; it holds the channel weakly."""
 
     def __init__(self, channel: ProcessFileChannel, clock: Clock, interval: float | None) -> None:
-        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._channel = weakref.ref(channel, self._dropped)
         self._clock, self._interval = clock, interval

@@ -12,11 +12,11 @@ budget knows the reservations that hold something, and takes back what is left o
 
 from __future__ import annotations
 
+import queue
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
 from types import TracebackType
 
 from ...clock import Clock, Deadline
@@ -330,7 +330,7 @@ class Reservation:
         self._deadline: Deadline | None = None
         self.held = self.wanted = 0
         self.lease: Callable[[], Lease | None] | None = None
-        self.wake: SimpleQueue[None] = SimpleQueue()
+        self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def acquire(self, amount: int) -> None:
         """Hold ``amount`` bytes, or all that there are if that is less; waits for them.

@@ -15,6 +15,7 @@ from .at_once import exchange as exchange_in_steps
 
 cdef extern from *:
     """
+    #include <fcntl.h>
     #include <poll.h>
     #include <sys/socket.h>
     #include <sys/uio.h>
@@ -27,6 +28,8 @@ cdef extern from *:
         int fd
         short events
     cdef short POLLIN
+    cdef int F_GETFL, O_NONBLOCK
+    int fcntl(int, int) nogil
     cdef int MSG_NOSIGNAL
     int poll(pollfd*, nfds_t, int) nogil
     cdef struct iovec:
@@ -48,9 +51,12 @@ cdef int* asking = threads_that_ask()
 
 def exchange(sock not None, bytes head not None, bytes body not None, Py_ssize_t most):
     """See the pure twin."""
-    if type(sock) is not socket.socket or sock.gettimeout() is not None:  # TLS; or Python keeps the time
+    if type(sock) is not socket.socket:  # TLS
         return exchange_in_steps(sock, head, body, most)
     cdef int descriptor = sock.fileno(), error = EINTR
+    # With a timeout Python waits itself. Sockets of gevent and eventlet never block, whatever their timeout says.
+    if fcntl(descriptor, F_GETFL) & O_NONBLOCK:
+        return exchange_in_steps(sock, head, body, most)
     cdef iovec[2] parts
     parts[0].iov_base, parts[0].iov_len = PyBytes_AS_STRING(head), len(head)
     parts[1].iov_base, parts[1].iov_len = PyBytes_AS_STRING(body), len(body)

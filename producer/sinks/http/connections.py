@@ -15,6 +15,7 @@ from the pool, from the beginning of the request.
 
 from __future__ import annotations
 
+import _socket
 import enum
 import http.client
 import queue
@@ -22,7 +23,7 @@ import re
 import socket
 import struct
 import sys
-import threading
+from contextvars import ContextVar
 from functools import cache
 from time import monotonic
 from types import TracebackType
@@ -49,8 +50,8 @@ _NOT_IN_TARGETS = re.compile("[\x00-\x20\x7f]")
 # What an address of several gets at least, seconds.
 _LEAST_TO_CONNECT = 0.1
 
-# The request that this thread makes at the moment.
-_here = threading.local()
+# The request that this thread, or greenlet, makes at the moment.
+_here: ContextVar[Outgoing | None] = ContextVar("request", default=None)
 
 
 class Sent(enum.Enum):
@@ -78,13 +79,13 @@ class Outgoing:
         self.connection: Followed | None = None
 
     def __enter__(self) -> Self:
-        _here.request = self
+        _here.set(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _here.request = None
+        _here.set(None)
         # An interrupt may come where nobody holds the connection but an answer that is lost.
         if self.connection is not None and kind is not None and not issubclass(kind, Exception):
             self.connection.close()
@@ -117,6 +118,8 @@ class Followed:
     timeout: Any
     port: Any
     _dns_host: Any
+    socket_options: Any
+    source_address: Any
     response_class = Response
     # How long a socket waits, seconds, of the one that was told last.
     _patience: tuple[Any, float] = None, 0.0
@@ -145,12 +148,15 @@ class Followed:
 
     def _go_out(self) -> None:
         """This thread's request is sent by this connection."""
-        outgoing: Outgoing | None = getattr(_here, "request", None)
+        outgoing = _here.get()
         if outgoing is not None:
             outgoing.connection = self
 
     def _new_conn(self) -> Any:
-        sock = self._connected()
+        direct = super()._new_conn.__func__ is HTTPConnection._new_conn  # type: ignore[misc]  # SOCKS has its own
+        if direct and self.timeout is not None:
+            return self._connected()
+        sock = super()._new_conn()  # type: ignore[misc]
         try:
             guard(sock.fileno())
         except BaseException:
@@ -160,28 +166,46 @@ class Followed:
 
     def _connected(self) -> Any:
         """A socket to the first address that answers. All share the time, which urllib3 would give to each of them."""
-        host, timeout = self._dns_host, self.timeout
-        direct = super()._new_conn.__func__ is HTTPConnection._new_conn  # type: ignore[misc]  # SOCKS has its own
-        if not direct or not isinstance(timeout, int | float) or is_address(host.strip("[]")):
-            return super()._new_conn()  # type: ignore[misc]
-        end = monotonic() + timeout
-        addresses = self._resolved(host, end)
+        end = monotonic() + self.timeout
+        host = self._dns_host.strip("[]")
+        addresses = [host] if is_address(host) else self._resolved(host, end)
         if not addresses:
-            return super()._new_conn()  # type: ignore[misc]
+            return super()._new_conn()  # type: ignore[misc]  # it says what is wrong with the name
+        while True:
+            address = addresses.pop(0)
+            limit = max(_LEAST_TO_CONNECT, (end - monotonic()) / (1 + len(addresses)))
+            try:
+                return self._connected_to(address, limit)
+            except TimeoutError as error:
+                failure: HTTPError = ConnectTimeoutError(self, f"Connection to {address} timed out ({limit:.1f} s)")
+                cause: OSError = error
+            except OSError as error:
+                failure = NewConnectionError(self, f"Failed to establish a new connection: {error}")  # type: ignore[arg-type]
+                cause = error
+            if not addresses or monotonic() >= end or time_left() <= 0:
+                raise failure from cause
+
+    def _connected_to(self, address: str, timeout: float) -> socket.socket:
+        """Connect to an address under the watchdog, which ends the wait for it too.
+
+        :raises OSError: it cannot be connected to, or not in time.
+        """
+        family, kind, protocol, _, place = socket.getaddrinfo(address, self.port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind, protocol)
         try:
-            while True:
-                self._dns_host = addresses.pop(0)
-                self.timeout = max(_LEAST_TO_CONNECT, (end - monotonic()) / (1 + len(addresses)))
-                try:
-                    sock = super()._new_conn()  # type: ignore[misc]
-                except HTTPError:
-                    if not addresses or monotonic() >= end:
-                        raise
-                else:
-                    sock.settimeout(timeout)
-                    return sock
-        finally:
-            self._dns_host, self.timeout = host, timeout
+            guard(sock.fileno())
+            for option in self.socket_options or ():
+                sock.setsockopt(*option)
+            sock.settimeout(timeout)
+            if self.source_address:
+                sock.bind(self.source_address)
+            sock.connect(place)
+        except BaseException:
+            take_back()
+            sock.close()
+            raise
+        sock.settimeout(self.timeout)
+        return sock
 
     def _resolved(self, host: str, end: float) -> list[str]:
         """The addresses of a host; none if it is no name, which others tell."""
@@ -224,7 +248,7 @@ class Followed:
 
         :returns: whether all of it has left, and those bytes.
         """
-        request: Outgoing = getattr(_here, "request", None) or Outgoing()
+        request = _here.get() or Outgoing()
         request.sent = Sent.WHOLE  # an interrupt may come before it is known
         whole, error, first = exchange_at_once(self.sock, begin, body, FIRST)
         request.sent = Sent.WHOLE if whole else Sent.PART
@@ -239,7 +263,7 @@ class Followed:
         sock, self.timeout = self.sock, timeout
         if self._patience[0] is sock and self._patience[1] == timeout:
             return
-        if _TIMEVAL is None or type(sock) is not socket.socket:
+        if _TIMEVAL is None or not _waits_in_kernel(sock):
             sock.settimeout(timeout)
         else:
             limit = _TIMEVAL.pack(int(timeout), max(1, int(timeout % 1 * 1_000_000)))
@@ -247,6 +271,11 @@ class Followed:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             sock.settimeout(None)
         self._patience = sock, timeout
+
+
+def _waits_in_kernel(sock: Any) -> bool:
+    """True if a call of the socket waits in the kernel: TLS asks its own layer, gevent and eventlet wait in a loop."""
+    return type(sock) is socket.socket and isinstance(sock, _socket.socket)
 
 
 def _holds_more(sock: Any) -> bool:

@@ -11,11 +11,12 @@ wake-up. Only those for a destination that has never answered have it wake up so
 
 from __future__ import annotations
 
+import _socket
 import math
 import os
-import socket
 import threading
 from contextlib import suppress
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Self
 
@@ -25,8 +26,8 @@ from .silence import PATIENCE, Silence
 
 _log = get_logger("producer.watchdog")
 
-# The attempt that this thread makes at the moment.
-_here = threading.local()
+# The attempt that this thread makes at the moment; or this greenlet, of gevent's, also where it patched late.
+_here: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
 
 class Watch:
@@ -51,24 +52,24 @@ class Watch:
 
     def __enter__(self) -> Self:
         self.watchdog.begin(self)
-        _here.watch = self
+        _here.set(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _here.watch = None
+        _here.set(None)
         self.watchdog.end(self)
 
 
 def guard(connection_descriptor: int) -> None:
-    """Put a connection under the watch of the attempt that this thread makes, if it has none yet. Whoever else has it
-    may close it meanwhile.
+    """Put a connection under the watch of the attempt that this thread makes, if it has none yet. TLS or a proxy's
+    client may close it before :func:`take_back`.
 
     :param connection_descriptor: the descriptor of the socket; it stays the caller's.
     :raises OSError: no more descriptors.
     """
-    watch: Watch | None = getattr(_here, "watch", None)
+    watch = _here.get()
     if watch is not None and watch.descriptor is None:
         watch.watchdog.guard(watch, os.dup(connection_descriptor))
 
@@ -77,21 +78,21 @@ def lend(connection_descriptor: int) -> None:
     """As :func:`guard`, of a connection that nobody closes before :func:`take_back`: it needs no duplicate, the making
     and closing of which are steps at which other threads take the interpreter.
     """
-    watch: Watch | None = getattr(_here, "watch", None)
+    watch = _here.get()
     if watch is not None and watch.descriptor is None:
         watch.watchdog.guard(watch, connection_descriptor, lent=True)
 
 
 def take_back() -> None:
-    """The connection that was lent on this thread, if one was, is about to be closed."""
-    watch: Watch | None = getattr(_here, "watch", None)
-    if watch is not None and watch.lent:
+    """End the watch of the connection of this thread's attempt, which the caller is about to close."""
+    watch = _here.get()
+    if watch is not None and watch.descriptor is not None:
         watch.watchdog.release(watch)
 
 
 def time_left() -> float:
     """How long the attempt that this thread makes may still take, seconds; without end where it makes none."""
-    watch: Watch | None = getattr(_here, "watch", None)
+    watch = _here.get()
     return math.inf if watch is None else watch.watchdog.time_left(watch)
 
 
@@ -151,9 +152,11 @@ class Watchdog:
             _shut_down(descriptor, close=not lent)
 
     def release(self, watch: Watch) -> None:
-        """What was lent is its owner's again."""
+        """Forget the attempt's connection; close the duplicate of its descriptor."""
         with self._lock:
-            watch.descriptor, watch.lent = None, False
+            descriptor = _taken_from(watch)
+        if descriptor is not None:
+            os.close(descriptor)
 
     def close(self) -> None:
         """Let the thread end once the last attempt has."""
@@ -188,9 +191,7 @@ class Watchdog:
         with self._lock:
             self._watches.pop(watch, None)
             self._silences.pop(watch, None)
-            # Whoever takes it closes it: a number that was closed may be another connection's at once.
-            descriptor, watch.descriptor = None if watch.lent else watch.descriptor, None
-            closed = self._closed
+            descriptor, closed = _taken_from(watch), self._closed
         if closed:
             self._room.wake_all()
         if descriptor is not None:
@@ -265,12 +266,21 @@ def _sooner(one: Deadline, other: Deadline) -> Deadline:
     return other if one.at is None or (other.at is not None and other.at < one.at) else one
 
 
+def _taken_from(watch: Watch) -> int | None:
+    """Take the duplicate out of a watch; None if it has none. The caller holds the lock, and closes the duplicate: a
+    number that was closed may be another connection's at once.
+    """
+    descriptor = None if watch.lent else watch.descriptor
+    watch.descriptor, watch.lent = None, False
+    return descriptor
+
+
 def _shut_down(descriptor: int, *, close: bool) -> None:
     # The family plays no part here, and to ask for it fails where the peer is gone; so does the shutdown itself, which
-    # waits for nobody.
-    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=descriptor)
+    # never waits. The class of the interpreter: gevent's and eventlet's make the descriptor one of their loop's.
+    connection = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM, 0, descriptor)
     with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+        connection.shutdown(_socket.SHUT_RDWR)
     if close:
         connection.close()
     else:

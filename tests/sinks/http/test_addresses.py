@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import trustme
-import urllib3.util.connection
 
 from producer import HttpConfig
 from producer.clock import SystemClock
@@ -29,14 +28,14 @@ def test_addresses_that_do_not_answer_take_no_longer_together_than_a_connection_
     """Each gets its share of the time, and the last one, which answers, is used, under the name that was asked for."""
     now, asked = [1000.0], list[str]()
     addresses = [*(f"192.0.2.{number}" for number in range(silent)), "127.0.0.1"]
-    create, resolve = urllib3.util.connection.create_connection, socket.getaddrinfo
+    create, resolve = connections.Followed._connected_to, socket.getaddrinfo
 
-    def connect(address: tuple[str, int], timeout: float, *arguments: Any, **options: Any) -> socket.socket:
-        asked.append(address[0])
-        if address[0] != "127.0.0.1":
+    def connect(self: connections.Followed, address: str, timeout: float) -> socket.socket:
+        asked.append(address)
+        if address != "127.0.0.1":
             now[0] += timeout
             raise TimeoutError("timed out")
-        return create(address, timeout, *arguments, **options)
+        return create(self, address, timeout)
 
     def resolved(host: str, *arguments: Any, **options: Any) -> Any:
         hosts = addresses if host == "p.far.test" else [host]
@@ -44,7 +43,7 @@ def test_addresses_that_do_not_answer_take_no_longer_together_than_a_connection_
 
     monkeypatch.setattr(connections, "monotonic", lambda: now[0])
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
-    monkeypatch.setattr(urllib3.util.connection, "create_connection", connect)
+    monkeypatch.setattr(connections.Followed, "_connected_to", connect)
     transport = Transport(HttpConfig(proxies={}, connect_timeout_ms=6000), 1, SystemClock(), "shared")
     with LogHubServer() as server:
         base, proxies = f"http://p.far.test:{server.port}", dict[str, str]()
@@ -62,7 +61,7 @@ def test_of_an_address_that_does_not_answer_in_time_an_error_says_so_in_words(mo
     def late(*_: Any, **__: Any) -> socket.socket:
         raise TimeoutError("timed out")
 
-    monkeypatch.setattr(urllib3.util.connection, "create_connection", late)
+    monkeypatch.setattr(connections.Followed, "_connected_to", late)
     transport = Transport(HttpConfig(proxies={}), 1, SystemClock(), "late")
     with pytest.raises(
         UnreachableError, match="no connection in time: ConnectTimeoutError: Connection to 127"

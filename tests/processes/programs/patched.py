@@ -1,0 +1,67 @@
+"""``patched.py LIBRARY WHEN DIRECTORY HTTPS CA``: sends under monkey patching, in each way, and says what became of it.
+
+``WHEN`` is ``first``, or ``late``: after the package was imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import warnings
+from typing import Any
+
+library, when, directory, https, authority = sys.argv[1:]
+
+
+def patch() -> None:
+    """Replace what blocks in the standard library."""
+    warnings.simplefilter("ignore")
+    if library == "gevent":
+        importlib.import_module("gevent.monkey").patch_all(ssl=when == "first")
+    else:
+        importlib.import_module("eventlet").monkey_patch()
+
+
+if when == "first":
+    patch()
+
+from producer import FileChannel, HttpConfig, Producer, ProducerConfig, ProjectConfig  # noqa: E402
+
+if when == "late":
+    patch()
+
+import socket  # noqa: E402
+import threading  # noqa: E402
+
+keys = {
+    "access_key_id": os.environ["LOGHUB_ACCESS_KEY_ID"],
+    "access_key_secret": os.environ["LOGHUB_ACCESS_KEY_SECRET"],
+}
+
+
+def send(way: str, endpoint: str, channel: FileChannel | None = None, **http: Any) -> None:
+    """Send on several threads, wait in each way, close, and say how many have arrived."""
+    config = ProducerConfig(linger_ms=20, retries=1, http=HttpConfig(**http))
+    with Producer(ProjectConfig("my-project", endpoint=endpoint, **keys), config=config, channel=channel) as producer:
+        outcomes = list[BaseException | None]()
+
+        def send_one(number: int) -> None:
+            future = producer.send("my-project", "app-log", {"n": f"{way}-{number}"})
+            outcomes.append(future.exception(timeout=20))
+
+        threads = [threading.Thread(target=send_one, args=(number,)) for number in range(5)]
+        for thread in threads:
+            thread.start()
+        producer.flush(timeout=20)
+        for thread in threads:
+            thread.join()
+    print(f"{way}={outcomes.count(None)}")
+
+
+send("plain", os.environ["LOGHUB_ENDPOINT"])
+send("channel", os.environ["LOGHUB_ENDPOINT"], FileChannel(directory))
+if when == "first":  # gevent's TLS is for those who patch before it is imported
+    send("tls", https, ca_bundle=authority)
+with socket.create_server(("127.0.0.1", 0)) as silent:
+    send("silent", f"http://127.0.0.1:{silent.getsockname()[1]}", attempt_timeout_ms=200)

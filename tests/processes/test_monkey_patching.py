@@ -1,0 +1,35 @@
+"""Under the monkey patching of gevent and eventlet, where no descriptor of a socket blocks."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trustme
+
+from producer.server import LogHubServer
+from tests.sinks.http.hostile_server import answer, serve
+
+from .child import Ended, messages, numbered
+
+
+@pytest.mark.parametrize(
+    ("library", "when"), [("gevent", "first"), ("gevent", "late"), ("eventlet", "first"), ("eventlet", "late")]
+)
+def test_a_record_is_stored_once_under_monkey_patching(
+    library: str, when: str, run: Callable[..., Ended], server: LogHubServer, tmp_path: Path
+) -> None:
+    """Over HTTP, HTTPS and behind a file channel each record is sent once, and a server that is silent is left at the
+    limit of an attempt.
+    """
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    with serve(answer, context) as port:
+        https, bundle = f"https://127.0.0.1:{port}", tmp_path / "ca.pem"
+        ended = run("patched.py", library, when, tmp_path / "channel", https, bundle)
+    said = ["plain=5", "channel=5", *(["tls=5"] if when == "first" else []), "silent=0"]
+    assert ended.stdout.split() == said, ended.stderr
+    assert messages(server) == sorted(numbered("plain", 5) + numbered("channel", 5))
