@@ -61,10 +61,11 @@ def run(args: argparse.Namespace) -> int:
     console.print(summary(shipment))
     for line in [*fates(shipment), *_of_another_start(args, shipment)]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    if shipment.failure is not None:
-        errors.print(f"error: {shipment.failure}", style="red", markup=False, highlight=False)
-        return _FAILED
-    return _OK
+    # The same sentence may be both.
+    reasons = dict.fromkeys([*shipment.figures.lost, *filter(None, [shipment.failure])])
+    for reason in reasons:
+        errors.print(f"error: {reason}", style="red", markup=False, highlight=False)
+    return _FAILED if reasons else _OK
 
 
 def _of_another_start(args: argparse.Namespace, shipment: Shipment) -> Iterator[str]:

@@ -1,20 +1,17 @@
 """What became of the lines of a job: stored, not stored, or in doubt; by file.
 
-A portion that failed is tried again from its first line, so a block may have had several fates. The best of them
-counts: what one attempt has stored is stored, whatever became of the others.
+A portion that failed is tried again, without the blocks that are stored. A block that was stored in part is sent again,
+and so may have had several fates. The best of them counts: what one attempt has stored is stored, whatever became of
+the others.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from typing import Self
 
-from ..spark.errors import SparkJobError
 from .figures import Figures
 from .files.plan import Split
 from .lines.line import Block, Line
@@ -86,6 +83,11 @@ class FileFate:
         return not (self.not_stored or self.in_doubt or self.unsent_bytes or self.doubtful_bytes)
 
 
+def records_of(lines: Block | Line) -> int:
+    """Return how many records lines become."""
+    return lines.count if isinstance(lines, Block) else 1
+
+
 class Account:
     """What is known of the blocks of some portions."""
 
@@ -100,7 +102,7 @@ class Account:
         place = path, lines.offset
         fate = self._fates.setdefault(place, _Fate())
         fate.size += len(lines.data)
-        fate.records += lines.count if isinstance(lines, Block) else 1
+        fate.records += records_of(lines)
         fate.lines += lines.count if isinstance(lines, Block) else lines.part == 1
         return place
 
@@ -138,20 +140,6 @@ class Account:
         self._read |= other._read
         self._ended |= other._ended
         return self
-
-    def packed(self) -> str:
-        """As a text, for the message of an error."""
-        fates = [(*place, *astuple(fate)) for place, fate in self._fates.items()]
-        return base64.b64encode(zlib.compress(json.dumps([fates, sorted(self._read)]).encode())).decode()
-
-    @classmethod
-    def unpacked(cls, packed: str) -> Self:
-        """The account that was packed."""
-        fates, read = json.loads(zlib.decompress(base64.b64decode(packed)))
-        account = cls()
-        account._fates = {(path, offset): _Fate(*counts) for path, offset, *counts in fates}
-        account._read = {(path, start) for path, start in read}
-        return account
 
     def files(self, portions: Sequence[Portion], doubtful: Collection[int]) -> list[FileFate]:
         """What became of each file, in the order of the portions.
@@ -227,45 +215,27 @@ class NoAccount(Account):
         """Nothing."""
 
 
-_MARK = "what became of its lines, packed: "
+class Stored:
+    """What earlier attempts at a portion have stored, so that the next one does not send it again.
 
-
-@dataclass(frozen=True, slots=True)
-class FailedAttempt:
-    """An attempt at a portion that failed.
-
-    :ivar reason: why.
-    :ivar figures: what it took all the same: requests, and the wait for memory.
-    :ivar account: what became of the lines.
+    :param account: of those attempts.
     """
 
-    reason: str
-    figures: Figures
-    account: Account
+    def __init__(self, account: Account) -> None:
+        self._stored = {place: fate.size for place, fate in account._fates.items() if fate.stored == fate.records}
+        self._read: dict[Place, int] = {}
 
-    def packed(self) -> str:
-        """As a text of two lines, the first of which is the reason, for the message of an error."""
-        return f"{self.reason}\n{_MARK}{self.account.packed()} {json.dumps(asdict(self.figures.spent()))}"
-
-    @classmethod
-    def found_in(cls, text: str) -> Self | None:
-        """What was packed into the message of an error, from the error's trace."""
-        for line in text.splitlines():
-            if line.startswith(_MARK):
-                account, figures = line.removeprefix(_MARK).split(" ", 1)
-                return cls("", Figures(**json.loads(figures)).spent(), Account.unpacked(account))
-        return None
+    def has(self, path: str, lines: Block | Line) -> bool:
+        """Return True if lines are stored; they come in the order of the file."""
+        place = path, lines.offset
+        read = self._read[place] = self._read.get(place, 0) + len(lines.data)
+        return read <= self._stored.get(place, -1)
 
 
-class PortionFailedError(SparkJobError):
-    """An attempt at a portion failed; Spark runs its task again.
-
-    :ivar attempt: why, and what became of the lines. The message has it too: Spark hands out nothing else.
-    """
-
-    def __init__(self, attempt: FailedAttempt) -> None:
-        super().__init__(attempt.packed())
-        self.attempt = attempt
-
-    def __reduce__(self) -> tuple[type[PortionFailedError], tuple[FailedAttempt]]:
-        return type(self), (self.attempt,)
+def acknowledge(figures: Figures, lines: Block | Line, records: int) -> None:
+    """Count lines all records of which were acknowledged."""
+    whole = isinstance(lines, Block)
+    figures.lines += lines.count if isinstance(lines, Block) else lines.part == 1
+    figures.long_lines += not whole and lines.part == 1  # type: ignore[union-attr]
+    figures.line_bytes += lines.text_bytes
+    figures.records += records

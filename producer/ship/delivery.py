@@ -21,7 +21,8 @@ from ..spark.errors import DeliveryFailedError
 from ..spark.patience import send_open
 from ..stream import Stream
 from ..wording import counted
-from .account import Account, Place
+from .account import Account, Place, acknowledge, records_of
+from .errors import LinesRefusedError
 from .figures import Figures
 from .job import ShipJob
 from .lines.line import Block, Line
@@ -73,6 +74,7 @@ class _Sent:
     :ivar futures: of all of them.
     :ivar place: the block that they are, or are a part of, in the account.
     :ivar alone: no other lines are in their batches.
+    :ivar unparsed: lines of them that the parser did not know.
     """
 
     of: File
@@ -80,6 +82,7 @@ class _Sent:
     futures: list[SendFuture]
     place: Place
     alone: bool = False
+    unparsed: int = 0
 
     @property
     def done(self) -> bool:
@@ -89,7 +92,7 @@ class _Sent:
     @property
     def records(self) -> int:
         """How many they are."""
-        return self.lines.count if isinstance(self.lines, Block) else 1
+        return records_of(self.lines)
 
     def __str__(self) -> str:
         what = "a line" if self.records == 1 else f"{self.records:,} lines"
@@ -125,8 +128,7 @@ class Delivery:
 
         :raises DeliveryFailedError: lines were not acknowledged, or refused.
         """
-        self._count(lines)
-        self._send(of, lines, self._figures, self._account.begin(of.name, lines))
+        self._send(of, lines, self._account.begin(of.name, lines))
         self.settle()
 
     def settle(self) -> None:
@@ -160,23 +162,15 @@ class Delivery:
         if self._refused:
             raise self._refusal()
 
-    def _count(self, lines: Block | Line) -> None:
-        figures = self._figures
-        figures.line_bytes += lines.text_bytes
-        if isinstance(lines, Block):
-            figures.lines += lines.count
-        else:
-            figures.lines += lines.part == 1
-            figures.long_lines += lines.part == 1
-
-    def _send(self, of: File, lines: Block | Line, figures: Figures, place: Place, *, alone: bool = False) -> None:
+    def _send(self, of: File, lines: Block | Line, place: Place, *, alone: bool = False) -> None:
+        found = Figures()
         try:
-            futures = self._send_to(of, lines, figures)
+            futures = self._send_to(of, lines, found)
         except ProducerError as error:
             sent = _Sent(of, lines, list(cast("Sequence[SendFuture]", error.accepted)), place, alone)
-            self._account_for(sent, self._job.ack_timeout)
+            self._account_for(sent, self._job.ack_timeout, accepted=False)
             raise self._not_acknowledged(sent, f"{type(error).__name__}: {error}") from error
-        self._sent.append(_Sent(of, lines, futures, place, alone))
+        self._sent.append(_Sent(of, lines, futures, place, alone, found.unparsed))
 
     def _wait(self) -> None:
         """Settle everything."""
@@ -210,8 +204,7 @@ class Delivery:
             else:
                 self._count_result(result)
         if refused is None:
-            self._figures.records += sent.records
-            self._account.store(sent.place, sent.records)
+            self._stored(sent)
         else:
             self._divide(sent, reason_of(refused))
 
@@ -223,13 +216,21 @@ class Delivery:
         while self._sent:
             self._account_for(self._sent.popleft(), timeout)
 
-    def _account_for(self, sent: _Sent, timeout: float) -> None:
-        """Note what became of lines, whatever that is."""
+    def _account_for(self, sent: _Sent, timeout: float, *, accepted: bool = True) -> None:
+        """Note what became of lines, whatever that is.
+
+        :param accepted: False if the producer has not taken all of them.
+        """
         outcomes = {self._outcome(future, timeout) for future in sent.futures}
-        if outcomes == {_Outcome.STORED}:
-            self._account.store(sent.place, sent.records)
+        if accepted and outcomes == {_Outcome.STORED}:
+            self._stored(sent)
         elif outcomes - {_Outcome.NOT_STORED}:  # of which of them is not known if some are stored and some are not
             self._account.doubt(sent.place, sent.records)
+
+    def _stored(self, sent: _Sent) -> None:
+        acknowledge(self._figures, sent.lines, sent.records)
+        self._figures.unparsed += sent.unparsed
+        self._account.store(sent.place, sent.records)
 
     def _outcome(self, future: SendFuture, timeout: float) -> _Outcome:
         try:
@@ -267,14 +268,14 @@ class Delivery:
         others, self._sent = self._sent, deque()
         try:
             for part in parts:
-                self._send(sent.of, part, Figures(), sent.place, alone=True)
+                self._send(sent.of, part, sent.place, alone=True)
                 self._wait()
         finally:
             self._sent.extend(others)
 
-    def _refusal(self) -> DeliveryFailedError:
+    def _refusal(self) -> LinesRefusedError:
         more = f" (and {len(self._refused) - 1} more)" if len(self._refused) > 1 else ""
-        return DeliveryFailedError(
+        return LinesRefusedError(
             f"refused by {self._job.target}: {' '.join(self._refused[0].split())}{more}. Mend it, or leave the file "
             "out with --exclude. Acknowledged of this portion before: "
             f"{counted(self._figures.records, 'record', form=',')}"

@@ -19,7 +19,7 @@ from ..spark.blame import reason_of
 from ..spark.errors import DeliveryFailedError
 from ..stream import Stream
 from ..wording import counted
-from .account import Account, Place
+from .account import Account, Place, Stored, acknowledge, records_of
 from .figures import Figures
 from .files.plan import Split
 from .job import ShipJob
@@ -71,38 +71,43 @@ class ExactDelivery:
         self._name = name
         self._sent: tuple[Chunk, int, Place, SendFuture] | None = None
 
-    def ship(self, read: Iterable[Block | Line]) -> None:
+    def ship(self, read: Iterable[Block | Line], stored: Stored) -> None:
         """Send everything, and wait until it is stored.
 
+        :param stored: what need not be sent again.
         :raises DeliveryFailedError: lines were not acknowledged, or refused.
         """
-        for chunk in chunks_of(read):
-            lines = chunk.lines
-            self._figures.line_bytes += lines.text_bytes
-            self._figures.lines += lines.count if isinstance(lines, Block) else lines.part == 1
-            self._figures.long_lines += isinstance(lines, Line) and lines.part == 1
-            self._send(chunk, self._figures, self._account.begin(self._name, lines))
-        self._settle()
+        try:
+            for chunk in chunks_of(read):
+                place = self._account.begin(self._name, chunk.lines)
+                if stored.has(self._name, chunk.lines):
+                    self._account.store(place, records_of(chunk.lines))
+                else:
+                    self._send(chunk, place)
+        finally:
+            self._settle()
 
-    def _send(self, chunk: Chunk, figures: Figures, place: Place) -> None:
-        body, logs = self._encode(chunk.lines, figures)
+    def _send(self, chunk: Chunk, place: Place) -> None:
+        found = Figures()
+        body, logs = self._encode(chunk.lines, found)
         halves = chunk.halves() if len(body) > _MOST_BYTES else None
         if halves is not None:
             for half in halves:
-                self._send(half, Figures(), place)
+                self._send(half, place)
             return
         self._settle()  # one request of a key at a time: all before the last number are stored
         try:
             future = self._stream._send_numbered(body, logs, chunk.number)
         except ProducerError as error:
             raise self._not_stored(chunk, logs, f"{type(error).__name__}: {error}") from error
-        self._sent = chunk, logs, place, future
+        self._sent = chunk, found.unparsed, place, future
 
     def _settle(self) -> None:
         """Wait for the request that is on its way."""
         if self._sent is None:
             return
-        (chunk, logs, place, future), self._sent = self._sent, None
+        (chunk, unparsed, place, future), self._sent = self._sent, None
+        logs = records_of(chunk.lines)
         try:
             result = future.result(self._job.ack_timeout)
         except TimeoutError as error:
@@ -116,7 +121,8 @@ class ExactDelivery:
         figures.batches += 1
         figures.attempts += result.attempt_count
         figures.retries += result.attempt_count - 1
-        figures.records += logs
+        figures.unparsed += unparsed
+        acknowledge(figures, chunk.lines, logs)
         figures.already_stored += logs * result.already_written
         self._account.store(place, logs)
 

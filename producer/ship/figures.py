@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Figures:
-    """Figures of portions that ended well; of a failed attempt, what :meth:`spent` says.
+    """Figures of portions, also of those that failed: of their lines, those that were acknowledged.
 
     :ivar files: files whose first byte was read.
     :ivar file_bytes: bytes of files, as they lie on disk.
-    :ivar lines: lines read.
+    :ivar lines: lines acknowledged.
     :ivar line_bytes: bytes of those lines, without line ends.
-    :ivar unparsed: lines that the parser did not know, shipped as text.
+    :ivar unparsed: of them, lines that the parser did not know, shipped as text.
     :ivar long_lines: lines longer than the limit, shipped in pieces.
     :ivar records: records acknowledged; each piece of a long line is one.
     :ivar batches: requests that were acknowledged.
@@ -21,8 +21,10 @@ class Figures:
     :ivar retries: requests beyond the first of each batch.
     :ivar memory_wait_ms: how long was waited for the producer's memory, milliseconds.
     :ivar already_stored: records of them that an earlier request had stored.
-    :ivar ended: the numbers of those portions that have one.
-    :ivar lost: sentences about bytes that were gone before they could be read.
+    :ivar failed_attempts: attempts at portions that failed.
+    :ivar ended: the numbers of those portions that have one, and all of which is acknowledged.
+    :ivar lost: sentences about bytes that cannot be read: they were gone, or are damaged.
+    :ivar failed: why portions have failed, after all attempts.
     """
 
     files: int = 0
@@ -37,14 +39,10 @@ class Figures:
     retries: int = 0
     memory_wait_ms: int = 0
     already_stored: int = 0
+    failed_attempts: int = 0
     ended: tuple[int, ...] = ()
     lost: tuple[str, ...] = ()
-
-    def spent(self) -> Figures:
-        """Of them what also a failed attempt has taken: requests, and the wait for memory."""
-        return Figures(
-            batches=self.batches, attempts=self.attempts, retries=self.retries, memory_wait_ms=self.memory_wait_ms
-        )
+    failed: tuple[str, ...] = ()
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(Figures)))

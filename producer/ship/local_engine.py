@@ -1,8 +1,8 @@
 """Ships portions in processes of this machine, without Spark.
 
-Each worker process ships a portion at a time and tells by its pipe what came of it. A portion that failed, or whose
-worker died, is tried again, as often as Spark would. A worker ends with its pipe, so none outlives the command, however
-that ends.
+Each worker process ships a portion at a time and tells by its pipe what came of it. A portion whose worker died is
+given to another one, as often as Spark would. A worker ends with its pipe, so none outlives the command, however that
+ends.
 """
 
 from __future__ import annotations
@@ -23,15 +23,12 @@ from queue import SimpleQueue
 from typing import Any, cast
 
 from ..client import Producer
-from .account import Account, FailedAttempt, PortionFailedError
+from .account import Account
 from .figures import Figures
 from .files.remote.address import FORKLESS, scheme_of
 from .job import ShipJob
 from .portions import Portion
-from .sending import PortionSender
-
-#: How often a portion is tried.
-ATTEMPTS = 4
+from .sending import ATTEMPTS, PortionSender
 
 # A worker that is told to end has nothing left to send, seconds.
 _END_SECONDS = 5.0
@@ -63,19 +60,11 @@ def _cores() -> int:
 
 @dataclass(slots=True)
 class _Task:
-    """A portion, and how often it was tried."""
+    """A portion, and how many workers have had it."""
 
     number: int
     packed: bytes
     attempts: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """What came of a portion all of which is acknowledged."""
-
-    figures: Figures
-    account: Account
 
 
 @dataclass(slots=True, eq=False)
@@ -90,8 +79,7 @@ class _Worker:
 class LocalRun:
     """Some portions on their way; whoever waits for the end hands them out.
 
-    :ivar figures: of the portions that are shipped.
-    :ivar failed_attempts: how many attempts at portions have failed so far.
+    :ivar figures: of the portions that have ended.
     :ivar failure: why it failed; None if it did not, or has not ended.
     :ivar account: what is known of the lines.
     :ivar doubtful: numbers of portions of which an attempt ended without a word.
@@ -99,7 +87,7 @@ class LocalRun:
 
     def __init__(self, portions: Sequence[Portion], job: ShipJob, parallelism: int, *, keep: bool = False) -> None:
         self.figures = Figures()
-        self.failed_attempts = 0
+        self._deaths = 0
         self.failure: str | None = None
         self.account = Account()
         self.doubtful: set[int] = set()
@@ -110,6 +98,11 @@ class LocalRun:
         self._tasks: deque[_Task] = deque()
         self._workers: list[_Worker] = []
         self.add(portions)
+
+    @property
+    def failed_attempts(self) -> int:
+        """How many attempts at portions have failed so far."""
+        return self._deaths + self.figures.failed_attempts
 
     def add(self, portions: Sequence[Portion]) -> None:
         """Ship more portions, when those before have ended; the account begins anew with them."""
@@ -176,27 +169,30 @@ class LocalRun:
             said = None
         if said is None:
             self.doubtful.add(task.number)
-            self._failed(task, _death(worker.process))
-        else:
-            self.figures += said.figures
-            self.account += said.account
-            if isinstance(said, FailedAttempt):
-                self._failed(task, said.reason)
-        if said is None:
+            self._died(task, _death(worker.process))
             self._workers.remove(worker)
             worker.pipe.close()
             if self._tasks:
                 self._hire()
         else:
+            figures, account = said
+            self.figures += figures
+            self.account += account
+            for reason in figures.failed:
+                self._fail(reason)
             self._hand_out(worker)
 
-    def _failed(self, task: _Task, reason: str) -> None:
-        self.failed_attempts += 1
+    def _died(self, task: _Task, reason: str) -> None:
+        self._deaths += 1
         if task.attempts < ATTEMPTS and self.failure is None:
             self._tasks.appendleft(task)
         else:
-            self.failure = self.failure or reason
-            self._tasks.clear()
+            self._fail(reason)
+
+    def _fail(self, reason: str) -> None:
+        """Begin no other portion."""
+        self.failure = self.failure or reason
+        self._tasks.clear()
 
     def _dismiss(self) -> None:
         """Let the workers end."""
@@ -252,17 +248,9 @@ def _work(pipe: Connection, job: ShipJob, inherited: Sequence[Connection]) -> No
         sender = PortionSender(producer, job)
         while (packed := portions.get()) is not None:
             working.set()
-            said = _ship(sender, packed)
+            said = sender.ship(Portion.unpacked(packed))
             working.clear()
             pipe.send(said)
-
-
-def _ship(sender: PortionSender, packed: bytes) -> _Done | FailedAttempt:
-    """Ship a portion, and say what came of it."""
-    try:
-        return _Done(*sender.ship(Portion.unpacked(packed)))
-    except PortionFailedError as error:
-        return error.attempt
 
 
 def _listen(pipe: Connection, portions: SimpleQueue[Any], working: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""Sends what is read of files, and vouches for each line: acknowledged, or the task fails.
+"""Sends what is read of files, and vouches for each line: acknowledged, or the figures say why not.
 
 Blocks of lines are sent as they come, many requests at a time: as they are where nothing is looked for in them, as
 columns where a parser finds fields, and record by record where a line is not UTF-8, or in pieces. Where LogHub refuses
@@ -23,8 +23,9 @@ from ..numbering import SequenceKey
 from ..path_text import readable
 from ..records import LogItem
 from ..wire.speed import encode_lines, encode_log
-from .account import Account, FailedAttempt, NoAccount, PortionFailedError
+from .account import Account, NoAccount, Stored, records_of
 from .delivery import Delivery, File
+from .errors import FileChangedError, LinesRefusedError
 from .exact_delivery import ExactDelivery, range_key
 from .figures import Figures
 from .files.find import LogFile
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .lines.columns import BlockColumns
+
+#: How often a portion is tried.
+ATTEMPTS = 4
 
 # A record may fill a batch but for the group's own fields.
 _MAX_RECORD_BYTES = (8 << 20) - (64 << 10)
@@ -89,43 +93,76 @@ class PortionSender:
         return [] if lines is None else self._items(of, lines, figures)
 
     def ship(self, portion: Portion) -> tuple[Figures, Account]:
-        """Read a portion, send it, and wait until each line of it is acknowledged.
+        """Read a portion, send it, and wait until each line of it is acknowledged; several times if it fails.
 
-        :raises PortionFailedError: why it failed, and what became of its lines; the cause is one of
-            :class:`~producer.ship.errors.FileChangedError`, a file is shorter than planned, gone, or damaged;
-            :class:`~producer.spark.errors.DeliveryFailedError`, lines were not acknowledged, or refused.
+        No attempt sends what one before it has stored. What cannot be read of a file, now or later, is in ``lost`` of
+        the figures, and the other files are shipped. If all attempts fail, the reason is in ``failed``.
         """
-        figures, account = Figures(ended=_number(portion), lost=portion.lost), Account()
-        try:
-            self._ship(portion, figures, account)
-        except Exception as error:
-            reason = str(error) if isinstance(error, ProducerError) else f"{type(error).__name__}: {error}"
-            raise PortionFailedError(FailedAttempt(reason, figures.spent(), account)) from error
-        account.end(portion)
+        figures, account = Figures(), Account()
+        for attempt in range(ATTEMPTS):
+            tried, stored = Account(), Stored(account)
+            try:
+                self._ship(portion, figures, tried, stored)
+            except Exception as error:  # noqa: BLE001  (whatever it is, the driver is told)
+                account += tried
+                figures.failed_attempts += 1
+                if attempt == ATTEMPTS - 1 or isinstance(error, LinesRefusedError):
+                    figures.failed = (_reason(error),)
+                    break
+            else:
+                account = tried
+                if figures.lost == portion.lost:
+                    account.end(portion)
+                    figures.ended = _number(portion)
+                break
         return figures, account
 
-    def _ship(self, portion: Portion, figures: Figures, account: Account) -> None:
+    def _ship(self, portion: Portion, figures: Figures, account: Account, stored: Stored) -> None:
+        """Make one attempt.
+
+        :raises DeliveryFailedError: lines were not acknowledged, or refused.
+        :raises FileUnreadableError: a file cannot be read at this moment; :class:`~.files.remote.seen.RemoteError`
+            likewise.
+        """
+        figures.files = figures.file_bytes = 0
+        figures.lost = portion.lost
         delivery = Delivery(self._producer, self._job, figures, account, self._send)
         waited = self._producer.stats().memory_wait_seconds
         try:
             for split in portion.splits:
                 figures.files += split.start == 0
                 figures.file_bytes += split.size
-                if portion.run:
-                    self._ship_once(portion.run, split, figures, account)
-                    continue
-                of = self._file(split.file)
-                for lines in self._records(split):
-                    delivery.add(of, lines)
-                account.read(split)
+                try:
+                    self._ship_split(portion.run, split, delivery, figures, account, stored)
+                except FileChangedError as error:
+                    figures.lost += (str(error),)
+                else:
+                    account.read(split)
             delivery.finish()
         except Exception as error:
             delivery.account_for_rest(0.0 if isinstance(error.__cause__, TimeoutError) else self._job.ack_timeout)
             raise
         finally:
-            figures.memory_wait_ms = round(1000 * (self._producer.stats().memory_wait_seconds - waited))
+            figures.memory_wait_ms += round(1000 * (self._producer.stats().memory_wait_seconds - waited))
 
-    def _ship_once(self, run: str, split: Split, figures: Figures, account: Account) -> None:
+    def _ship_split(
+        self, run: str, split: Split, delivery: Delivery, figures: Figures, account: Account, stored: Stored
+    ) -> None:
+        """Send a range.
+
+        :raises FileChangedError: the rest of it cannot be read, now or later.
+        """
+        if run:
+            self._ship_once(run, split, figures, account, stored)
+            return
+        of = self._file(split.file)
+        for lines in self._records(split):
+            if stored.has(of.name, lines):
+                account.store(account.begin(of.name, lines), records_of(lines))
+            else:
+                delivery.add(of, lines)
+
+    def _ship_once(self, run: str, split: Split, figures: Figures, account: Account, stored: Stored) -> None:
         """Send a range so that each line of it is stored once, whoever sends it again."""
         of = self._file(split.file, sequence=range_key(run, split))
 
@@ -133,8 +170,7 @@ class PortionSender:
             return self._encode(of, lines, figures)
 
         delivery = ExactDelivery(of.stream, self._job, encode, figures, account, path=of.path, name=of.name)
-        delivery.ship(self._records(split))
-        account.read(split)
+        delivery.ship(self._records(split), stored)
 
     def _encode(self, of: File, lines: Block | Line, figures: Figures) -> tuple[bytes, int]:
         """The records of lines, one behind the other, and how many they are."""
@@ -220,6 +256,10 @@ class PortionSender:
             times = self._job.line_time
             records.append(LogItem(fields, None if times is None else times.of_fields(record.found)))
         return records
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, ProducerError) else f"{type(error).__name__}: {error}"
 
 
 def _number(portion: Portion) -> tuple[int, ...]:

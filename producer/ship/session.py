@@ -61,6 +61,9 @@ _LOCAL_JAVA_OPTIONS = f"{_QUICK_CODE} -XX:+UseSerialGC -Dlog4j.configurationFile
 # The first of two collectors that are asked for ends a JVM: which it is, is left to others. Set where nobody has.
 _EXECUTOR_DEFAULTS = {"spark.executor.defaultJavaOptions": _QUICK_CODE}
 
+# As LOCAL_MASTER, where a task that failed is not run again.
+_ONE_ATTEMPT_MASTER = "local[*]"
+
 _DAEMON = {"spark.python.daemon.module": "producer.ship.python_daemon"}
 
 # How long is waited for the first executor, seconds: as long as Spark itself waits for those that it is told to await.
@@ -92,20 +95,23 @@ def build_session(*, master: str | None = None, app_name: str = "loghub-producer
 
 
 def build_context(
-    *, master: str | None = None, app_name: str = "loghub-producer ship", sql: bool = True
+    *, master: str | None = None, app_name: str = "loghub-producer ship", sql: bool = True, one_attempt: bool = False
 ) -> SparkContext:
     """As :func:`build_session`, without what SQL needs. It returns when there is an executor.
 
     :param sql: whether SQL may come: if not, workers of a cluster are forked by the package's own daemon, too. Spark
         starts that also beside the driver when it plans a query, and there is no zip file of the package.
+    :param one_attempt: True if Spark must not run a failed task again, where nobody has set how often it does.
     """
-    master = master or LOCAL_MASTER
+    master = master or (_ONE_ATTEMPT_MASTER if one_attempt else LOCAL_MASTER)
     use_java()
     # Workers are this Python, with this environment's packages, not the first python3 on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     local = is_local(master)
     settings = _local_settings() if local else _cluster_settings()
     defaults = _local_defaults() if local else _EXECUTOR_DEFAULTS | ({} if sql else _DAEMON)
+    if one_attempt:
+        defaults = {**defaults, "spark.task.maxFailures": "1"}
     settings |= {"spark.master": master, "spark.app.name": app_name}
     convert_only_loaded()
     with _ended_on_failure():
@@ -141,7 +147,7 @@ def _wait_for_executor(context: SparkContext) -> None:
 
 @contextlib.contextmanager
 def running_context(
-    *, master: str | None = None, app_name: str = "loghub-producer ship", sql: bool = True
+    *, master: str | None = None, app_name: str = "loghub-producer ship", sql: bool = True, one_attempt: bool = False
 ) -> Iterator[SparkContext]:
     """As :func:`build_context`, for a block: when it is left, by an interrupt too, no process of Spark is left either.
 
@@ -150,7 +156,7 @@ def running_context(
     with quiet_interrupts():
         try:
             with _own_interrupts():
-                context = build_context(master=master, app_name=app_name, sql=sql)
+                context = build_context(master=master, app_name=app_name, sql=sql, one_attempt=one_attempt)
             try:
                 yield context
             finally:

@@ -156,7 +156,7 @@ def ship_search(
 class _Parts:
     """Files that are shipped part by part.
 
-    :ivar failure: why a part failed; None if none did.
+    :ivar failure: why a part failed, so that there is no other; None if none did.
     """
 
     def __init__(self, engine: Engine, search: Searching, job: ShipJob, partition_bytes: int, bar: ProgressBar) -> None:
@@ -185,12 +185,13 @@ class _Parts:
         self._figures += run.figures
         self._failed_attempts += run.failed_attempts
         self.failure = run.failure
-        if run.failure is None:
+        if run.failure is None and not run.figures.lost:
             self._complete_lines += run.figures.lines
             self._complete_files += len(found.files)
-        else:
-            rest = self._search.take().files
-            self._fates = [*run.account.files(portions, run.doubtful), *(_unsent(file) for file in rest if file.size)]
+            return
+        self._fates += run.account.files(portions, run.doubtful)
+        if run.failure is not None:
+            self._fates += [_unsent(file) for file in self._search.take().files if file.size]
 
     def _show(self, run: Run) -> None:
         if not self._search.ended:
@@ -207,7 +208,7 @@ class _Parts:
             self._figures,
             seconds,
             self._failed_attempts,
-            self.failure,
+            self.failure or next(iter(self._figures.lost), None),
             self._fates,
             complete_files=self._complete_files,
             complete_lines=self._complete_lines,
@@ -254,7 +255,8 @@ def ship_plan(
             _watch(run, look)
         except InputError as error:  # of the checkpoint, and lines were sent
             unwritten = str(error)
-    return Shipment(run.figures, time.monotonic() - began, run.failed_attempts, run.failure or unwritten)
+    failure = run.failure or unwritten or next(iter(run.figures.lost), None)
+    return Shipment(run.figures, time.monotonic() - began, run.failed_attempts, failure)
 
 
 def _watch(run: Run, look: Callable[[], None]) -> None:

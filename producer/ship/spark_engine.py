@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark import InheritableThread
 
 from ..spark.accumulators import SumParam
+from ..spark.errors import DeliveryFailedError
 from ..spark.executor import leased_producer
-from .account import Account, FailedAttempt
+from .account import Account
 from .failure import describe
 from .figures import Figures
 from .job import ShipJob
@@ -49,14 +50,21 @@ class ShipPortions:
         self._account = account
 
     def __call__(self, portions: Iterable[bytes]) -> None:
-        """Ship packed portions."""
+        """Ship packed portions. The task does not fail where one does: Spark would send again what is stored."""
+        self.ship(portions)
+
+    def ship(self, portions: Iterable[bytes]) -> list[str]:
+        """Ship packed portions; return why some have failed."""
+        failed: list[str] = []
         with leased_producer(self._job.project, config=self._job.config) as producer:
             sender = PortionSender(producer, self._job)
             for packed in portions:
                 figures, account = sender.ship(Portion.unpacked(packed))
+                failed += figures.failed
                 self._figures.add(figures)
                 if self._account is not None:
                     self._account.add(account)
+        return failed
 
 
 class ShipBatches:
@@ -66,11 +74,15 @@ class ShipBatches:
     """
 
     def __init__(self, job: ShipJob, figures: Accumulator[Figures]) -> None:
-        self._ship = ShipPortions(job, figures)
+        self._portions = ShipPortions(job, figures)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Ship the portions of all rows; there is nothing to return."""
-        self._ship(portion for batch in batches for portion in batch.column(0).to_pylist())
+        """Ship the portions of all rows; there is nothing to return.
+
+        :raises DeliveryFailedError: a portion has failed, and the query must not go on behind it.
+        """
+        for reason in self._portions.ship(each for batch in batches for each in batch.column(0).to_pylist()):
+            raise DeliveryFailedError(reason)
         return iter(())
 
 
@@ -81,7 +93,8 @@ def running_spark(master: str | None, *, sql: bool = False) -> Iterator[SparkEng
     :param master: a Spark master URL; every core of this machine if left out.
     :param sql: whether its session is needed.
     """
-    with running_context(master=master, sql=sql) as context:
+    # A query has to fail where a portion has; another attempt of its task would send again what is stored.
+    with running_context(master=master, sql=sql, one_attempt=sql) as context:
         yield SparkEngine(context)
 
 
@@ -129,7 +142,6 @@ class SparkRun:
         self._context = context
         self._figures = figures_accumulator(context)
         self._accounts = context.accumulator(Account(), SumParam(Account))
-        self._spent = Figures()
         self.doubtful: set[int] = set()
         self._group = f"loghub-producer-{next(_NUMBERS)}"
         self._thread = InheritableThread(
@@ -140,6 +152,8 @@ class SparkRun:
     def wait(self, seconds: float) -> bool:
         """Wait for the end, for a while; whether it has ended."""
         self._thread.join(seconds)
+        if self._figures.value.failed and self._thread.is_alive():  # no other portion is begun
+            self.cancel()
         return not self._thread.is_alive()
 
     def cancel(self) -> None:
@@ -148,17 +162,21 @@ class SparkRun:
 
     @property
     def figures(self) -> Figures:
-        """Of the portions that are shipped."""
-        return self._figures.value + self._spent
+        """Of the portions that have ended."""
+        return self._figures.value
 
     @property
     def account(self) -> Account:
-        """What is known of the lines; of those of failed attempts when it has ended."""
+        """What is known of the lines of those."""
         return self._accounts.value
 
     @property
     def failed_attempts(self) -> int:
         """How many attempts of its tasks have failed so far."""
+        return self._deaths + self.figures.failed_attempts
+
+    @property
+    def _deaths(self) -> int:
         return sum(stage.numFailedTasks for stage in self._stages())
 
     def _stages(self) -> Iterator[SparkStageInfo]:
@@ -167,23 +185,15 @@ class SparkRun:
         stages = (tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds)
         return (stage for stage in stages if stage)
 
-    def _hear_failed_attempts(self) -> None:
-        """Take what failed attempts say of their lines; an accumulator does not tell."""
+    def _doubt_failed_tasks(self) -> None:
+        """Note of which portions a task died, or was cancelled."""
         spark: Any = self._context._jsc.sc()
         spark.listenerBus().waitUntilEmpty()
         for stage in self._stages():
             tasks = spark.statusStore().taskList(stage.stageId, 0, stage.numTasks * _MOST_ATTEMPTS)
             for task in (tasks.apply(number) for number in range(tasks.size())):
                 if task.status() != "SUCCESS":
-                    self._hear(int(task.index()), task.errorMessage())
-
-    def _hear(self, number: int, message: Any) -> None:
-        attempt = FailedAttempt.found_in(str(message.get())) if message.isDefined() else None
-        if attempt is None:
-            self.doubtful.add(number)
-        else:
-            self._spent += attempt.figures
-            self._accounts.add(attempt.account)
+                    self.doubtful.add(int(task.index()))
 
     def _work(self, portions: Sequence[Portion], job: ShipJob) -> None:
         self._context.setJobGroup(self._group, "ship log files")
@@ -193,5 +203,7 @@ class SparkRun:
             self._context.parallelize(packed, len(packed)).foreachPartition(ship)
         except Exception as error:  # noqa: BLE001  (whatever Spark raises is the job's outcome)
             self.failure = describe(error)
-        if self.failure is not None or self.failed_attempts:
-            self._hear_failed_attempts()
+        if self.failure is not None or self._deaths:
+            self._doubt_failed_tasks()
+        for reason in self.figures.failed[:1]:
+            self.failure = reason

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from producer.server import LogHubServer
-from producer.ship.account import PortionFailedError
+from producer.ship.errors import FileChangedError
 from producer.ship.figures import Figures
 from producer.ship.files.plan import Split
 from producer.ship.job import ShipJob
 from producer.ship.portions import Portion
 from producer.ship.sending import PortionSender
+from producer.spark.errors import DeliveryFailedError
 from producer.spark.executor import leased_producer
 from tests.spark.conftest import LOGSTORE, PROJECT, _own_producers, _unmeasured_processes, project_of, server
 
@@ -47,10 +48,12 @@ def make_job(server: LogHubServer) -> Callable[..., ShipJob]:
 def ship_splits(splits: Iterable[Split], job: ShipJob) -> Figures:
     """What a task does for one portion, in this process; raises what it failed for."""
     with leased_producer(job.project, config=job.config) as producer:
-        try:
-            return PortionSender(producer, job).ship(Portion(tuple(splits)))[0]
-        except PortionFailedError as error:
-            raise error.__cause__ or error from None
+        figures = PortionSender(producer, job).ship(Portion(tuple(splits)))[0]
+    if figures.lost:
+        raise FileChangedError(figures.lost[0])
+    if figures.failed:
+        raise DeliveryFailedError(figures.failed[0])
+    return figures
 
 
 def held(server: LogHubServer) -> list[dict[str, str]]:

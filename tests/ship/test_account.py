@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import itertools
 import pickle
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import Action, ApiRequest, Cut, Refuse, answer
 from producer.ship import spark_engine
-from producer.ship.account import Account, FailedAttempt, FileFate
+from producer.ship.account import Account, FileFate, Stored
 from producer.ship.figures import Figures
 from producer.ship.files.find import LogFile, find_files
 from producer.ship.files.plan import Split
@@ -26,7 +29,7 @@ from producer.ship.report import Shipment, fates
 from producer.ship.shipment import Engine, ship_files
 from producer.ship.spark_engine import SparkEngine
 
-from .conftest import parse_ship, ship_arguments
+from .conftest import LOGSTORE, PROJECT, contents, parse_ship, ship_arguments
 
 MakeJob = Callable[..., ShipJob]
 
@@ -79,6 +82,51 @@ def test_a_server_that_dies_in_the_middle_leaves_an_account_of_every_line(
     assert [file.unsent_bytes for file in shipment.files] == 10 * [0]
     assert (shipment.figures.attempts, shipment.figures.batches) == (dying.requests, 4)
     assert shipment.failed_attempts == 4
+
+
+def test_a_damaged_file_is_reported_and_nothing_is_sent_twice(
+    engine: Engine, tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """No attempt can repair it: its neighbours are shipped once, and the figures are those of what was stored."""
+    (tmp_path / "a.log").write_text("a\n" * 100)
+    (tmp_path / "b.gz").write_bytes(gzip.compress(b"b\n")[:-4])
+    (tmp_path / "c.log").write_text("c\n" * 50)
+    shipment = ship_files(engine, find_files([str(tmp_path)]), make_job(), console=Console(file=io.StringIO()))
+    assert shipment.failure is not None
+    assert "b.gz: damaged or incomplete gzip data" in shipment.failure
+    assert (shipment.failed_attempts, shipment.figures.lines, shipment.figures.records) == (0, 151, 151)
+    assert Counter(contents(server)) == {"a": 100, "b": 1, "c": 50}
+    assert [Path(file.path).name for file in shipment.files if not file.complete] == ["b.gz"]
+
+
+def test_the_next_attempt_sends_only_what_is_not_stored(
+    engine: Engine, tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """Four files of ten are stored when the server begins to refuse; when it recovers, each line is stored once."""
+    write_files(tmp_path)
+    requests = itertools.count()
+
+    def refuse_for_a_while(_: ApiRequest) -> Action | None:
+        return Refuse(status=404, code="ProjectNotExist") if 4 <= next(requests) < 10 else None
+
+    server.faults.add(refuse_for_a_while, operation="PutLogs")
+    job = make_job(parser="text", producer={"retries": 0})
+    shipment = ship_files(engine, find_files([str(tmp_path)]), job, console=Console(file=io.StringIO()))
+    assert (shipment.failure, shipment.failed_attempts, shipment.figures.lines) == (None, 1, FILES * LINES)
+    assert server.count(PROJECT, LOGSTORE) == FILES * LINES
+
+
+def test_a_failed_job_counts_what_was_stored(
+    engine: Engine, tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """The table says as many lines as the report below it."""
+    write_files(tmp_path)
+    server.faults.add(Dying(accepted=4), operation="PutLogs")
+    job = make_job(parser="text", producer={"retries": 0})
+    shipment = ship_files(engine, find_files([str(tmp_path)]), job, console=Console(file=io.StringIO()))
+    assert shipment.failure is not None
+    assert (shipment.figures.lines, shipment.figures.records) == (40, 40)
+    assert sum(file.stored for file in shipment.files) == 40
 
 
 def test_what_was_never_sent_is_told_in_bytes(
@@ -250,16 +298,20 @@ def test_a_long_line_is_stored_when_all_its_pieces_are() -> None:
     assert account.files(portions, ())[0].stored == 1
 
 
-def test_an_attempt_travels_in_the_trace_of_its_error() -> None:
-    """Its account and its figures come out as they went in, names that are not UTF-8 included."""
+def test_the_next_attempt_leaves_out_what_is_stored_and_nothing_else() -> None:
+    """A block of which a part is not stored is sent again; of a long line the pieces that are stored are not."""
     account = Account()
-    account.store(account.begin("\udcff.log", Block(5, b"one\n")), 1)
-    attempt = FailedAttempt("it failed", Figures(attempts=3, lines=9), account)
-    found = FailedAttempt.found_in(f"Traceback\n  error: {attempt.packed()}\nmore\n")
-    assert found is not None
-    assert found.figures == Figures(attempts=3)
-    assert found.account.packed() == account.packed()
-    assert FailedAttempt.found_in("Traceback") is None
+    for data, stored in ((b"one\ntwo\n", 2), (b"three\nfour\n", 1)):
+        place = account.begin("a.log", Block(len(data), data))
+        account.store(place, stored)
+    for part in (1, 2):
+        account.store(account.begin("a.log", Line(99, part, b"x" * 10)), 1)
+    stored = Stored(account)
+    assert stored.has("a.log", Block(8, b"one\ntwo\n"))
+    assert not stored.has("b.log", Block(8, b"one\ntwo\n"))
+    assert not stored.has("a.log", Block(11, b"three\nfour\n"))
+    assert [stored.has("a.log", Line(99, part, b"x" * 10)) for part in (1, 2, 3)] == [True, True, False]
+    assert not Stored(account).has("a.log", Block(8, b"one\ntwo\nthree\n"))
 
 
 def test_many_files_are_not_all_named() -> None:

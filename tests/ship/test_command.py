@@ -78,10 +78,10 @@ def test_every_line_of_a_directory_arrives_once_and_unchanged(
     assert shipment.figures.file_bytes == sum(file.size for file in files)
 
 
-def test_task_whose_record_was_refused_is_run_again_by_spark(
+def test_portion_whose_request_was_refused_is_tried_again(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """A refusal that is not about the records fails the task; Spark's next attempt delivers everything."""
+    """A refusal that is not about the records fails the attempt; the task's next one delivers everything."""
     (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
     server.faults.add(answer(404, "LogStoreNotExist"), times=1, operation="PutLogs")
     shipment = run_job(spark, tmp_path, make_job(parser="text"))
@@ -93,11 +93,11 @@ def test_task_whose_record_was_refused_is_run_again_by_spark(
 def test_job_fails_when_records_are_refused_for_good(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """After four attempts the job fails, and its reason is one line without a trace or a secret."""
+    """The job fails at the first attempt, and its reason is one line without a trace or a secret."""
     (tmp_path / "a.log").write_text("one\n")
     server.faults.add(answer(400, "PostBodyInvalid", "no good"), operation="PutLogs")
     shipment = run_job(spark, tmp_path, make_job())
-    assert shipment.failed_attempts == 4
+    assert shipment.failed_attempts == 1
     assert shipment.failure is not None
     assert f"a line of {tmp_path}/a.log from byte 0 on" in shipment.failure
     assert f"{PROJECT}/{LOGSTORE} at {server.url}" in shipment.failure

@@ -243,11 +243,11 @@ def test_portion_that_failed_is_tried_again(tmp_path: Path, server: LogHubServer
 
 
 def test_job_fails_when_records_are_refused_for_good(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """After as many attempts as Spark would make, the reason is one line that names the place, and no secret."""
+    """At the first attempt, which another could not change; the reason is one line that names the place, no secret."""
     (tmp_path / "a.log").write_text("one\n")
     server.faults.add(answer(400, "PostBodyInvalid", "no good"), operation="PutLogs")
     shipment = run_job(tmp_path, make_job())
-    assert shipment.failed_attempts == ATTEMPTS
+    assert shipment.failed_attempts == 1
     assert shipment.failure is not None
     assert f"a line of {tmp_path}/a.log from byte 0 on: PostBodyInvalid: no good" in shipment.failure
     assert f"{PROJECT}/{LOGSTORE} at {server.url}" in shipment.failure
@@ -261,8 +261,8 @@ def test_no_portion_is_begun_or_tried_again_when_one_has_failed_for_good(
     run = LocalRun([], make_job(parser="text"), 2, keep=True)
     first, second = _Task(0, b"", attempts=ATTEMPTS), _Task(1, b"", attempts=1)
     run._tasks.append(_Task(2, b""))
-    run._failed(first, "refused")
-    run._failed(second, "died")
+    run._died(first, "refused")
+    run._died(second, "died")
     assert (run.failure, list(run._tasks), run.failed_attempts) == ("refused", [], 2)
 
 

@@ -224,7 +224,8 @@ def test_daemon_of_a_cluster_is_the_packages_own_where_no_sql_is_planned(
     monkeypatch.setattr(session, "_configuration", lambda _, defaults: given.update(defaults))
     context = SimpleNamespace(getConf=dict, addPyFile=lambda _: None, environment={"PYTHONPATH": "/theirs"})
     monkeypatch.setattr(session, "SparkContext", SimpleNamespace(getOrCreate=lambda _: context))
-    session.build_context(master="spark://nowhere:7077", sql=sql)
+    session.build_context(master="spark://nowhere:7077", sql=sql, one_attempt=sql)
+    assert given.get("spark.task.maxFailures") == ("1" if sql else None)  # of a query: a portion has its own attempts
     assert given.get("spark.python.daemon.module") == (None if sql else "producer.ship.python_daemon")
     assert context.environment["PYTHONPATH"] == f"/theirs{os.pathsep}./producer.zip"
 

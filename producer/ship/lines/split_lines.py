@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ...spark.errors import SparkJobError
 from ...wording import counted
-from ..errors import FileChangedError
+from ..errors import FileChangedError, FileUnreadableError
 from ..files.compressed import DAMAGE, decompressing
 from ..files.find import LogFile, open_file
 from ..files.plan import Split
@@ -25,6 +25,7 @@ def read_split(split: Split, max_line_bytes: int, log_start: re.Pattern[bytes] |
 
     :param log_start: with it logs of several lines are read, which begin with lines that match it.
     :raises FileChangedError: the file is shorter than planned, gone, or damaged; a remote one is another.
+    :raises FileUnreadableError: the file cannot be read at this moment.
     :raises RemoteError: a remote file cannot be read.
     """
     try:
@@ -38,7 +39,8 @@ def read_split(split: Split, max_line_bytes: int, log_start: re.Pattern[bytes] |
             if isinstance(file, RemoteFile):
                 file.check_unchanged()
     except OSError as error:
-        raise FileChangedError(f"{split.file.path}: cannot be read (any more): {error.strerror or error}") from error
+        kind = FileChangedError if isinstance(error, FileNotFoundError) else FileUnreadableError
+        raise kind(f"{split.file.path}: cannot be read (any more): {error.strerror or error}") from error
 
 
 def _opened(split: Split) -> io.BufferedIOBase:
