@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from ..addresses import foreign_page
 from ..wire.signing import UnsignedRequest, signature_v4, string_to_sign_v1
 from .errors import ApiError
 from .limits import MAX_CLOCK_SKEW_SECONDS
@@ -115,6 +116,24 @@ def authenticate(
         "the request carries no signature: Authorization must be 'LOG <access key id>:<signature>' (version 1) or"
         " 'SLS4-HMAC-SHA256 Credential=<access key id>/<date>/<region>/sls/aliyun_v4_request,Signature=<hex>'",
     )
+
+
+def has_default_key(keys: Mapping[str, AccessKey | str]) -> bool:
+    """Return True if the secret that everybody knows is among the keys."""
+    return TEST_ACCESS_KEY[1] in (key if isinstance(key, str) else key.secret for key in keys.values())
+
+
+def check_page(keys: Mapping[str, AccessKey | str], headers: Mapping[str, str]) -> None:
+    """Refuse what a page of another site asks with the default key, which everybody knows.
+
+    :raises ApiError: ``Unauthorized``.
+    """
+    if has_default_key(keys) and (site := foreign_page(headers, is_project_first=True)):
+        raise ApiError(
+            "Unauthorized",
+            f"with the default access key this server answers on this machine only, as 127.0.0.1 or localhost, and not"
+            f" for {site[:128]!r}: give it an access key of your own",
+        )
 
 
 def is_basic(headers: Mapping[str, str]) -> bool:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from ..forks import Stage, watch_fork
-from .auth import TEST_ACCESS_KEY, AccessKey
+from .auth import TEST_ACCESS_KEY, AccessKey, has_default_key
 from .errors import ApiError, ForkedServerError, ServerStartError
 from .faults import Faults
 from .journal import Journal, RequestRecord
@@ -184,8 +184,7 @@ class LogHubServer:
         return self._service
 
     def _check_exposure(self) -> None:
-        secrets = (key if isinstance(key, str) else key.secret for key in self._access_keys.values())
-        if TEST_ACCESS_KEY_SECRET in secrets:
+        if has_default_key(self._access_keys):
             check_exposure(self.host)
 
     @property

@@ -16,6 +16,13 @@ def server() -> Iterator[LogHubServer]:
 
 
 @pytest.fixture
+def own_key(server: LogHubServer) -> None:
+    """The server has a key of its own, and so answers under any name."""
+    server.access_keys.clear()
+    server.access_keys["me"] = "mine"
+
+
+@pytest.fixture
 def client(server: LogHubServer) -> Iterator[Client]:
     with Client(server) as client:
         yield client

@@ -70,10 +70,39 @@ def test_a_meta_header_added_on_the_way_is_no_part_of_the_signature(signed: Clie
     assert signed.put(log_group("x"), after_signing={"x-log-meta-user": "me"}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("my-project.{here}", None, 200),
+        ("my-project.localhost:{port}", None, 200),
+        ("{here}", "http://{here}", 200),
+        ("evil.example:{port}", None, 401),
+        ("127.0.0.1.evil.example", None, 401),
+        ("localhost.evil", None, 401),
+        ("my-project.{here}", "http://evil.example", 401),
+        ("{here}", "null", 401),
+    ],
+)
+def test_no_page_of_another_site_uses_the_default_key(
+    client: Client, host: str, origin: str | None, status: int
+) -> None:
+    """The key is known to everybody, so a page whose name was made to lead to this machine could sign with it: its Host
+    or its Origin gives it away. A server with keys of its own answers under any name.
+    """
+    here = {"here": f"127.0.0.1:{client.server.port}", "port": client.server.port}
+    headers = {"Host": host.format(**here), "x-log-project": "my-project", "Origin": origin and origin.format(**here)}
+    answer = client.put(log_group("x"), headers=headers)
+    assert answer.status_code == status
+    if status != 200:
+        assert "127.0.0.1 or localhost" in answer.json()["errorMessage"]
+    with LogHubServer(access_keys={"me": "mine"}) as server, Client(server) as owner:
+        assert owner.put(log_group("x"), headers={"Host": "my-project.loghub.example"}).status_code == 200
+
+
 def test_version_4_covers_the_host_and_the_query(client: Client) -> None:
     """With version 4 a changed Host is SignatureNotMatch; so is a changed parameter, in both versions."""
     client.sign_version = 4
-    answer = client.put(log_group("x"), after_signing={"Host": "other-project.example.com"})
+    answer = client.put(log_group("x"), after_signing={"Host": f"other-project.127.0.0.1:{client.server.port}"})
     assert error_of(answer) == (401, "SignatureNotMatch")
     for version in (1, 4):
         client.sign_version = version

@@ -38,6 +38,7 @@ def test_x_log_project_names_the_project_of_a_custom_domain() -> None:
     assert project_of({"host": "logs.example.com", "x-log-project": "mine"}) == "mine"
 
 
+@pytest.mark.usefixtures("own_key")
 @pytest.mark.parametrize("headers", [{"Host": "Mine.127.0.0.1"}, {"Host": "logs.example.com", "x-log-project": "MINE"}])
 def test_a_project_has_one_name_however_it_is_written(
     server: LogHubServer, client: Client, headers: dict[str, str]
@@ -81,6 +82,7 @@ def test_a_request_without_a_project_is_invalid_host(server: LogHubServer, clien
     assert "my-project.127.0.0.1" in answer.text
 
 
+@pytest.mark.usefixtures("own_key")
 def test_a_custom_domain_with_x_log_project_works(server: LogHubServer, client: Client) -> None:
     """The project of a write can come from x-log-project."""
     answer = client.put(log_group("x"), headers={"Host": "logs.example.com", "x-log-project": "from-header"})

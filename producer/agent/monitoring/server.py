@@ -10,8 +10,9 @@
     /health/ready     200 if all components do what they should; else 503, and why not. A file that cannot be taken up
                       is a note: all agents that have it would be taken out of service at once
 
-It only reads. So many bytes of a request, so many seconds for it, for its answer, and for that to be taken; so many
-connections at once, of which the oldest makes room: no peer holds up another one, and none the agent.
+It only reads. While it listens on this machine alone, it answers no page of another site. So many bytes of a request,
+so many seconds for it, for its answer, and for that to be taken; so many connections at once, of which the oldest makes
+room: no peer holds up another one, and none the agent.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...addresses import foreign_page, is_loopback
 from ...errors import ProducerError
 from ...installing import how_to_install
 from ...loggers import get_logger
+from ...path_text import one_line
 from ..agent import Agent
 from .figures import figures, not_ready, notes
 from .formats import flume_json, prometheus
@@ -80,6 +83,7 @@ class _Answer:
 class _Request:
     """What a peer asks for.
 
+    :ivar site: the site of another machine whose page asks, or the Host of such a site; empty otherwise.
     :ivar fault: why it is no request; empty if it is one.
     :ivar status: the answer's status then.
     """
@@ -87,6 +91,7 @@ class _Request:
     method: str = ""
     target: str = ""
     accept: str = ""
+    site: str = ""
     fault: str = ""
     status: int = 400
 
@@ -102,8 +107,9 @@ async def _request(http: ServerConnection, reader: asyncio.StreamReader) -> _Req
         return _Request(fault=str(error)[:_MOST_TOLD], status=error.error_status_hint)
     if not isinstance(event, h11.Request):
         return None
-    accept = b", ".join(value for name, value in event.headers if name == b"accept")
-    return _Request(event.method.decode("ascii"), event.target.decode("ascii"), accept.decode("latin-1"))
+    headers = {name.decode("ascii"): value.decode("latin-1") for name, value in event.headers}
+    accept = ", ".join(value.decode("latin-1") for name, value in event.headers if name == b"accept")
+    return _Request(event.method.decode("ascii"), event.target.decode("ascii"), accept, foreign_page(headers))
 
 
 class MonitoringServer:
@@ -133,6 +139,11 @@ class MonitoringServer:
             why = os.strerror(number) if number > 0 else error.strerror or error
             raise MonitoringError(f"monitoring cannot listen on {host}:{port}: {why}") from error
         self.host = host
+
+    @property
+    def _is_of_this_machine(self) -> bool:
+        """True if no other machine can reach it."""
+        return self._server is not None and all(is_loopback(each.getsockname()[0]) for each in self._server.sockets)
 
     @property
     def url(self) -> str:
@@ -217,6 +228,11 @@ class MonitoringServer:
             return _Answer(request.status, "text/plain", f"This is no request of HTTP/1: {request.fault}.\n")
         if request.method not in ("GET", "HEAD"):
             return _Answer(405, "text/plain", "Only GET and HEAD.\n", {"Allow": "GET, HEAD"})
+        if request.site and self._is_of_this_machine:
+            site = one_line(request.site[:_MOST_TOLD])
+            return _Answer(
+                403, "text/plain", f"This is for this machine only, 127.0.0.1 or localhost, not for {site}.\n"
+            )
         path = request.target.partition("?")[0]
         if path == "/metrics" and "application/json" in request.accept:
             path = "/metrics.json"

@@ -10,12 +10,12 @@ that changes something must come from the console's own page, or from none.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...addresses import foreign_page
 from ..auth import TEST_ACCESS_KEY, AccessKey, knows_key
 from ..budget import Lease
 from ..errors import ApiError
@@ -79,7 +79,7 @@ def check_console(keys: Mapping[str, AccessKey | str], request: PlainRequest) ->
     if request.method != "GET" and origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
         raise ApiError("Unauthorized", f"a page of {origin[:128]} cannot change anything here")
     if _is_open(keys):
-        if not _is_this_machine(request.headers.get("host", "")):
+        if foreign_page({"host": request.headers.get("host") or "none"}):
             raise ApiError("Unauthorized", "the console is open on this machine only: use 127.0.0.1 or localhost")
     elif not knows_key(keys, request.headers.get("authorization", "")):
         raise ApiError("Unauthorized", "the console wants an access key: its id as user, its secret as password")
@@ -92,14 +92,6 @@ def challenge(keys: Mapping[str, AccessKey | str]) -> dict[str, str]:
 
 def _is_open(keys: Mapping[str, AccessKey | str]) -> bool:
     return dict(keys) == dict([TEST_ACCESS_KEY])
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-        return name == "localhost" or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def text_answer(text: str, kind: str = "text/plain; charset=utf-8", **headers: Any) -> Answer:

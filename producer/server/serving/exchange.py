@@ -15,7 +15,7 @@ import time
 from starlette.types import Scope
 
 from ..activity import log_access
-from ..auth import SignedDigest, authenticate, is_basic, knows_key
+from ..auth import SignedDigest, authenticate, check_page, is_basic, knows_key
 from ..budget import Lease
 from ..errors import ApiError, ClientGoneError
 from ..faults import Cut, DripAnswer, Plan, RawAnswer, Refuse
@@ -144,6 +144,9 @@ class Exchange:
         signed.
         """
         request, limit = self._request, self._operation.max_body(self._service.limits)
+        # No browser asks a server in the form for proxies.
+        if self._wire.scope["raw_path"].startswith(b"/"):
+            check_page(self._service.access_keys, request.headers)
         digest = self._authenticate()
         if request.project or self._operation.needs_project:
             check_name("project", check_project(request.project))

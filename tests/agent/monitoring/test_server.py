@@ -174,6 +174,18 @@ def test_each_counter_and_each_sample_says_its_unit(watched: Watched) -> None:
     assert {*SOURCE_COUNTERS, *CHANNEL_COUNTERS, *SINK_COUNTERS} - HELPS.keys() == set()
 
 
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
+def test_a_page_of_another_site_is_told_nothing(watched: Watched, headers: dict[str, str]) -> None:
+    """A page whose name was made to lead to this machine names itself as Host, and reads nothing; 127.0.0.1 and
+    localhost read all.
+    """
+    status, kind, text = watched.get("/status.json", **headers)
+    assert (status, kind.partition(";")[0]) == (403, "text/plain")
+    assert "for this machine only" in text
+    here = f"localhost:{watched.server.port}"
+    assert watched.get("/status.json", Host=here, Origin=f"http://{here}")[0] == 200
+
+
 def test_health_says_why_an_agent_is_not_ready(watched: Watched) -> None:
     """Live as long as it answers; ready while all components run, and 503 with the reasons otherwise."""
     until(lambda: watched.json("/health/ready")["ready"])
@@ -236,7 +248,7 @@ def test_what_is_not_served_is_refused(watched: Watched) -> None:
     # What was sent is not read to its end: the connection may be reset.
     where = ("127.0.0.1", watched.server.port)
     with contextlib.suppress(ConnectionError), socket.create_connection(where, 10) as peer:
-        peer.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nx: " + b"x" * (40 << 10))
+        peer.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nx: " + b"x" * (40 << 10))
         assert peer.recv(100).startswith(b"HTTP/1.1 431 ")
 
 
@@ -258,7 +270,7 @@ def test_peers_that_are_too_many_make_room_for_others(watched: Watched, monkeypa
     with contextlib.ExitStack() as open_ones:
         peers = [socket.create_connection(("127.0.0.1", watched.server.port), 10) for _ in range(3)]
         for peer in peers:
-            open_ones.enter_context(peer).sendall(b"GET / HTTP/1.1\r\nHost: a\r\n")
+            open_ones.enter_context(peer).sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
         until(lambda: len(watched.server._serving) == 3)
         assert watched.get("/health/live")[0] == 200
         assert peers[0].recv(1) == b""
@@ -278,7 +290,7 @@ def test_a_peer_that_does_not_read_its_answer_is_let_go(watched: Watched, monkey
     with socket.socket() as peer:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         peer.connect(("127.0.0.1", watched.server.port))
-        peer.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        peer.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert peer.recv(12) == b"HTTP/1.1 200"
         until(lambda: _open_files() == opened + 1)
 
@@ -314,7 +326,7 @@ def test_it_can_be_made_where_a_loop_runs(watched: Watched) -> None:
         monitoring = MonitoringServer(watched.agent, port=0)
         try:
             reader, writer = await asyncio.open_connection(monitoring.host, monitoring.port)
-            writer.write(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+            writer.write(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
             writer.close()
             await writer.wait_closed()

@@ -19,6 +19,7 @@ def test_type_logs_reads_as_type_log_does(client: Client) -> None:
     assert len(client.pull(0, client.cursor(0, "begin"), type="logs")[0]) == 1
 
 
+@pytest.mark.usefixtures("own_key")
 @pytest.mark.parametrize("host", ["loghub.test", "127.0.0.1", "cn-hangzhou.log.example.com"])
 def test_projects_are_listed_where_the_host_names_none(client: Client, host: str) -> None:
     """Offset and size make it ListProject, whatever the first label of the host looks like; so does an address."""
