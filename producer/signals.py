@@ -106,17 +106,15 @@ def drain_at_sigterm() -> None:
     """Let SIGTERM drain all producers where it would end the process at once; done for every integration.
 
     Where SIGTERM has its default action, :func:`install_signal_handlers` chains to that. A handler that is there stays
-    alone: it ends the process in its own time, and the interpreter's exit drains. But some servers end by raising the
-    signal again, with the default action: ``signal.raise_signal`` then drains first. A server that installs its handler
-    later, and puts ours back before it raises, is drained by ours. Off the main thread nothing is done.
+    alone: it ends the process in its own time, and the interpreter's exit drains. But some servers put the default
+    action back at their end and raise the signal again, so ``signal.raise_signal`` drains first. Off the main thread
+    nothing is done.
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    before = signal.getsignal(signal.SIGTERM)
-    if before is signal.SIG_DFL:
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         install_signal_handlers([signal.SIGTERM])
-    elif callable(before) and before is not _handle:
-        signal.raise_signal = _raise_drained
+    signal.raise_signal = _raise_drained
 
 
 _raise_signal = signal.raise_signal
@@ -163,7 +161,7 @@ def _holds(frame: FrameType | None) -> bool:
     """Whether the main thread may hold what another thread needs: by the code that it is in."""
     while frame is not None:
         name = frame.f_globals.get("__name__") or ""
-        if name.startswith(_HOLDING):
+        if name.startswith(_HOLDING) and frame.f_code is not _raise_drained.__code__:
             return True
         frame = frame.f_back
     return False

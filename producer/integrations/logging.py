@@ -132,14 +132,22 @@ class LogHubHandler(HasOutlet, logging.Handler):
         try:
             if feeds_back(record.name, record.thread):
                 self._report(record)
-                return
-            fallback = None if self._fallback is None else partial(self._fall_back, record)
-            callback = partial(self._fall_back_if_failed, record) if self._falls_back_on_failure else None
-            if not self._begun:
-                self._begin()
-            self._outlet.send(self._log_of(record), fallback, callback)
+            else:
+                self._send(record)
         except Exception:  # noqa: BLE001  # as every handler of logging
             self.handleError(record)
+
+    def _send(self, record: logging.LogRecord) -> None:
+        fallback = None if self._fallback is None else partial(self._fall_back, record)
+        callback = partial(self._fall_back_if_failed, record) if self._falls_back_on_failure else None
+        if not self._begun:
+            self._begin()
+        try:
+            log = self._log_of(record)
+        except Exception as error:
+            self._outlet.drop(error, fallback)
+            raise
+        self._outlet.send(log, fallback, callback)
 
     def _log_of(self, record: logging.LogRecord) -> LogItem:
         fields = self._message(record)

@@ -49,17 +49,26 @@ class LogHubSink(HasOutlet):
         record = message.record
         if feeds_back(str(record["name"]), record["thread"].id):  # records of ``logging`` are brought here, too
             return
-        fields = _fields_of(record)
-        for name, value in record["extra"].items():
-            fields[f"extra.{name}" if name in fields else name] = value
-        moment = record["time"]
-        self._outlet.send(LogItem(fields, int(moment.timestamp()), moment.microsecond * 1000))
+        try:
+            log = _log_of(record)
+        except Exception as error:
+            self._outlet.drop(error)
+            raise  # loguru shows it
+        self._outlet.send(log)
 
     def stop(self) -> None:
         """Close the producer, if it was made here; loguru calls it when the sink is removed, and at the exit. A sink
         that is added again opens again.
         """
         self._outlet.close()
+
+
+def _log_of(record: Any) -> LogItem:
+    fields = _fields_of(record)
+    for name, value in record["extra"].items():
+        fields[f"extra.{name}" if name in fields else name] = value
+    moment = record["time"]
+    return LogItem(fields, int(moment.timestamp()), moment.microsecond * 1000)
 
 
 def _fields_of(record: Any) -> dict[str, Any]:

@@ -79,15 +79,17 @@ class _Exporter(HasOutlet):
             self._outlet.flush()
             self._outlet.close()
 
-    def _send(self, logs: Iterable[LogItem]) -> bool:
-        """Send these; whether the producer took all of them."""
+    def _send(self, items: Iterable[Any], log_of: Callable[[Any], LogItem]) -> bool:
+        """Send a log of each item; whether the producer took all of them."""
         before = self._outlet.dropped
-        if self._ended:
-            for _ in logs:
+        for item in items:
+            if self._ended:
                 self._outlet.drop(ProducerClosedError("the exporter was shut down"))
-        else:
-            for log in logs:
-                self._outlet.send(log)
+                continue
+            try:
+                self._outlet.send(log_of(item))
+            except Exception as error:  # noqa: BLE001  # one that cannot be told costs no other
+                self._outlet.drop(error)
         return self._outlet.dropped == before
 
 
@@ -102,7 +104,7 @@ class LogHubLogExporter(_Exporter, LogRecordExporter):
 
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
         """Hand these to the producer."""
-        taken = self._send(_log_of_record(one) for one in batch if not _feeds_back(one))
+        taken = self._send((one for one in batch if not _feeds_back(one)), _log_of_record)
         return LogRecordExportResult.SUCCESS if taken else LogRecordExportResult.FAILURE
 
 
@@ -117,7 +119,7 @@ class LogHubSpanExporter(_Exporter, SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Hand these to the producer."""
-        taken = self._send(_log_of_span(span) for span in spans if not _is_of_work(span))
+        taken = self._send((span for span in spans if not _is_of_work(span)), _log_of_span)
         return SpanExportResult.SUCCESS if taken else SpanExportResult.FAILURE
 
 

@@ -38,7 +38,7 @@ from ..signals import drain_at_sigterm as install_drain_at_sigterm
 from ..stream import Stream
 from ..wording import counted
 from .figures import check_producer
-from .values import sendable
+from .values import said, sendable
 
 _log = get_logger("producer.integrations")
 
@@ -208,8 +208,13 @@ class Outlet:
             except IndexError:
                 return
 
-    def drop(self, error: ProducerError, fallback: Fallback | None = None) -> None:
-        """Count a log that could not be enqueued, by its reason, and report such logs once in :data:`_INTERVAL`."""
+    def drop(self, error: Exception, fallback: Fallback | None = None) -> None:
+        """Count a log that could not be made or enqueued, and report such logs once in :data:`_INTERVAL`.
+
+        :param error: the reason; one that is not a producer's is a bug, of this package or of a value in the log.
+        """
+        if not isinstance(error, ProducerError):
+            error = ProducerError(f"{type(error).__name__}: {said(error)}")
         self.producer._note_dropped(error.drop_reason)
         with self._counting:
             self._dropped += 1

@@ -83,22 +83,11 @@ class LogHubProcessor(HasOutlet):
         raise structlog.DropEvent
 
     def send(self, method: str, event: MutableMapping[str, Any] | str) -> None:
-        """Send an event that was made by that method."""
-        # Behind a renderer it is text.
-        fields: dict[str, Any] = dict(event) if isinstance(event, Mapping) else {"event": event}
-        for name in _BOOKKEEPING:
-            fields.pop(name, None)
-        level = text_or_repr(fields.pop("level", method))
-        known = {"severity_text": severity_text(level), "severity_number": number_of_name(level)}
-        if "event" in fields:
-            known["message"] = fields.pop("event")
-        known |= _take_exception(fields)
-        now = time.time_ns()
-        if _is_moment(fields.get("timestamp")):
-            now = round(fields.pop("timestamp") * 1_000_000) * 1000  # a float has no more
-        for name in known.keys() & fields.keys():
-            known[f"extra.{name}"] = fields.pop(name)
-        self._outlet.send(LogItem(known | fields, now // 1_000_000_000, now % 1_000_000_000))
+        """Send an event that was made by that method; never raises."""
+        try:
+            self._outlet.send(_log_of(method, event))
+        except Exception as error:  # noqa: BLE001  # nothing is raised into the code that logs
+            self._outlet.drop(error)
 
     def logger_factory(self) -> LogHubLoggerFactory:
         """What ``structlog.configure(logger_factory=…)`` takes, where the last processor renders text: it sends what
@@ -116,6 +105,24 @@ class LogHubProcessor(HasOutlet):
     def close(self) -> None:
         """Close the producer, if it was made here."""
         self._outlet.close()
+
+
+def _log_of(method: str, event: MutableMapping[str, Any] | str) -> LogItem:
+    # Behind a renderer it is text.
+    fields: dict[str, Any] = dict(event) if isinstance(event, Mapping) else {"event": event}
+    for name in _BOOKKEEPING:
+        fields.pop(name, None)
+    level = text_or_repr(fields.pop("level", method))
+    known = {"severity_text": severity_text(level), "severity_number": number_of_name(level)}
+    if "event" in fields:
+        known["message"] = fields.pop("event")
+    known |= _take_exception(fields)
+    now = time.time_ns()
+    if _is_moment(fields.get("timestamp")):
+        now = round(fields.pop("timestamp") * 1_000_000) * 1000  # a float has no more
+    for name in known.keys() & fields.keys():
+        known[f"extra.{name}"] = fields.pop(name)
+    return LogItem(known | fields, now // 1_000_000_000, now % 1_000_000_000)
 
 
 def _take_exception(fields: dict[str, Any]) -> dict[str, Any]:

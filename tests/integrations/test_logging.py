@@ -486,6 +486,37 @@ def test_all_that_is_dropped_is_counted_by_reason_and_told_at_the_end(
     assert caplog.records[-1].getMessage().endswith("(closed: 1, full: 2, too_large: 1)")
 
 
+def test_a_record_that_cannot_be_made_into_a_log_is_counted(
+    producer: Producer, logstore: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By each integration, and raised into no code that logs; the others of its batch are sent."""
+    fallback = Kept()
+    handler = LogHubHandler(producer, PROJECT, logstore, fallback=fallback)
+    handler.handle(logging.makeLogRecord({"msg": "x", "name": "app", "levelno": 20, "created": None}))
+    processor = LogHubProcessor(producer, PROJECT, logstore)
+    processor.send("info", {"event": "x", "level": "y", "exc_info": _Unasked()})
+    exporter = LogHubSpanExporter(producer, PROJECT, logstore)
+    exporter.export([_Broken()])  # type: ignore[list-item]
+    assert (handler.dropped, processor.dropped, exporter.dropped) == (1, 1, 1)
+    assert producer.stats().dropped == {"error": 3}
+    assert len(fallback.records) == 1
+    assert "Logging error" in capsys.readouterr().err
+
+
+class _Unasked:
+    """Cannot be asked whether it is true."""
+
+    def __bool__(self) -> bool:
+        raise LookupError
+
+
+class _Broken:
+    """Has a context, and nothing else that a span has."""
+
+    def get_span_context(self) -> None:
+        """Tell none."""
+
+
 def test_a_fallback_gets_what_could_not_be_delivered_where_that_is_asked_for(logger: logging.Logger) -> None:
     """What was accepted and failed, each record once, and nothing that was delivered; without the option, nothing."""
     sink = ScriptedSink([None, RejectedError("Refused", "no")])
