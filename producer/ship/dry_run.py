@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, cast
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -71,9 +72,14 @@ def _tell(sender: PortionSender, file: LogFile, console: Console) -> bool:
 
 
 def _shown(item: LogItem) -> str:
-    time: dict[str, Any] = {} if item.time is None else {"__time__": str(item.time)}
+    time: dict[str, Any] = {} if item.time is None else {"__time__": _moment(item)}
     text = json.dumps(time | dict(item.contents), ensure_ascii=False)
     return text if len(text) <= _CHARACTERS_SHOWN else f"{text[:_CHARACTERS_SHOWN]}…"
+
+
+def _moment(item: LogItem) -> str:
+    moment = datetime.fromtimestamp(cast("int", item.time), UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}" + (f".{item.time_ns:09}" if item.time_ns else "") + "+00:00"
 
 
 def _print(console: Console, text: str) -> None:

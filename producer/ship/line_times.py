@@ -1,9 +1,9 @@
 """The time that a line tells, where it can be told without a guess: with date, year and zone.
 
-Known are ISO 8601 (``2024-01-31T12:00:00.5+01:00``) and the form of access logs (``31/Jan/2024:12:00:00 +0100``), in
-the field ``time``, ``timestamp``, ``@timestamp`` or ``ts``. A zone that the user names is that of times that have none;
-then the forms of error logs (Apache's and nginx's) and of syslog without a year are known, too. A format that the user
-names is the only one.
+Known are ISO 8601 (``2024-01-31T12:00:00.5+01:00``), the times of syslog (:mod:`producer.wire.times`) and the form of
+access logs (``31/Jan/2024:12:00:00 +0100``), in the field ``time``, ``timestamp``, ``@timestamp`` or ``ts``. A zone
+that the user names is that of times that have none; then the forms of error logs (Apache's and nginx's) are known, too.
+A format that the user names is the only one. Times are nanoseconds since 1970.
 """
 
 from __future__ import annotations
@@ -12,23 +12,27 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from ..wire.times import NANOS, moment_of, nanoseconds
 from .errors import InputError
 
 #: The fields that tell the time; the first one that a line has counts.
 TIME_FIELDS = ("time", "timestamp", "@timestamp", "ts")
 #: Formats that are numbers since 1970, and how many of them are a second.
-UNIX = {"unix": 1, "unix-ms": 1_000, "unix-us": 1_000_000}
+UNIX = {"unix": 1, "unix-ms": 1_000, "unix-us": 1_000_000, "unix-ns": NANOS}
 
-_EARLIEST, _LATEST = datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(2**32 - 1, UTC)
+_END = 2**32
 _OFFSET = re.compile(r"(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>[0-5]\d)")
 # What tells the zone, or the year, in a format.
 _ZONES, _YEARS = ("%z", "%Z"), ("%Y", "%y", "%c", "%x", "%G")
 _ACCESS_LOG = "%d/%b/%Y:%H:%M:%S"
-# What has no zone by its nature: error logs of Apache and nginx, and syslog, which has no year either.
-_WITHOUT_ZONE = ("%a %b %d %H:%M:%S.%f %Y", "%a %b %d %H:%M:%S %Y", "%Y/%m/%d %H:%M:%S", "%b %d %H:%M:%S")
+# What has no zone by its nature: error logs of Apache and nginx.
+_WITHOUT_ZONE = ("%a %b %d %H:%M:%S.%f %Y", "%a %b %d %H:%M:%S %Y", "%Y/%m/%d %H:%M:%S")
+# ``%f`` takes six digits.
+_BEYOND_MICROSECONDS = re.compile(r"(?<!\d)(\d{6})(\d{1,3})(?!\d)", re.ASCII)
 # Of a time without a year: a clock that is ahead, and back to the last 29th of February.
 _AHEAD, _YEARS_BACK = timedelta(days=1), 8
 
@@ -61,11 +65,11 @@ class LineTimes:
                 f"'%Y-%m-%d %H:%M:%S,%f', or one of {', '.join(UNIX)}"
             )
 
-    def reader(self) -> Callable[[str], datetime | None]:
+    def reader(self) -> Callable[[str], int | None]:
         """From a text to the moment that it names; None if it names none, or one that LogHub has no number for."""
         return _reader(self)
 
-    def of_fields(self, fields: Mapping[str, str]) -> datetime | None:
+    def of_fields(self, fields: Mapping[str, str]) -> int | None:
         """The moment that a line's fields tell."""
         name = next((name for name in TIME_FIELDS if name in fields), None)
         return None if name is None else self.reader()(fields[name])
@@ -91,7 +95,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 @lru_cache(maxsize=16)
-def _reader(times: LineTimes) -> Callable[[str], datetime | None]:
+def _reader(times: LineTimes) -> Callable[[str], int | None]:
     zone = None if times.zone is None else zone_of(times.zone)
     if times.format is None:
         read = partial(_known, zone=zone)
@@ -103,38 +107,41 @@ def _reader(times: LineTimes) -> Callable[[str], datetime | None]:
     return lru_cache(maxsize=4096)(lambda text: _in_range(read(text)))
 
 
-def _in_range(moment: datetime | None) -> datetime | None:
-    try:
-        return moment if moment is not None and _EARLIEST <= moment <= _LATEST else None
-    except OverflowError:
-        return None
+def _in_range(moment: int | None) -> int | None:
+    return moment if moment is not None and 0 <= moment < _END * NANOS else None
 
 
-def _known(text: str, zone: tzinfo | None) -> datetime | None:
+def _known(text: str, zone: tzinfo | None) -> int | None:
     """A moment in one of the forms that are known."""
-    try:
-        if text[4:5] == "-":
-            return _in_zone(datetime.fromisoformat(text), zone)
-    except ValueError:
-        return None
-    form = f"{_ACCESS_LOG} %z" if " " in text else _ACCESS_LOG
     now = datetime.now(UTC)
+    place = None if zone is None else partial(datetime.replace, tzinfo=zone)
+    moment = moment_of(text, place, now + _AHEAD)
+    if moment is not None or text[4:5] == "-":
+        return moment
+    form = f"{_ACCESS_LOG} %z" if " " in text else _ACCESS_LOG
     forms = [form, *_WITHOUT_ZONE] if zone is not None else [form]
     return next((moment for form in forms if (moment := _parsed(text, form, zone, now)) is not None), None)
 
 
-def _unix(text: str, unit: int) -> datetime | None:
+def _unix(text: str, unit: int) -> int | None:
     try:
-        return datetime.fromtimestamp(float(text) / unit, UTC)
-    except (ValueError, OverflowError, OSError):
+        seconds = Decimal(text) / unit
+        return int(seconds * NANOS) if 0 <= seconds < _END else None
+    except (InvalidOperation, ArithmeticError):
         return None
 
 
-def _formatted(text: str, form: str, zone: tzinfo | None) -> datetime | None:
-    return _parsed(text, form, zone, datetime.now(UTC))
+def _formatted(text: str, form: str, zone: tzinfo | None) -> int | None:
+    """A moment in a format that the user names; with ``%f`` up to nine digits are known."""
+    now = datetime.now(UTC)
+    moment = _parsed(text, form, zone, now)
+    if moment is None and "%f" in form and (digits := _BEYOND_MICROSECONDS.search(text)):
+        moment = _parsed(text[: digits.start(2)] + text[digits.end(2) :], form, zone, now)
+        return None if moment is None else moment + int(digits[2].ljust(3, "0"))
+    return moment
 
 
-def _parsed(text: str, form: str, zone: tzinfo | None, now: datetime) -> datetime | None:
+def _parsed(text: str, form: str, zone: tzinfo | None, now: datetime) -> int | None:
     """The moment that a text names in a format; of one without a year the last that is not ahead."""
     latest = now + _AHEAD
     dated = any(part in form for part in _YEARS)
@@ -143,7 +150,7 @@ def _parsed(text: str, form: str, zone: tzinfo | None, now: datetime) -> datetim
             moment = datetime.strptime(text, form) if dated else datetime.strptime(f"{year} {text}", f"%Y {form}")
             placed = _in_zone(moment, zone)
             if dated or (placed is not None and placed <= latest):
-                return placed
+                return None if placed is None else nanoseconds(placed)
         # No such day in this year; or no such time at all, or format, or ahead of all times.
         except (ValueError, OverflowError, re.error):
             continue

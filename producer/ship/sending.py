@@ -23,6 +23,7 @@ from ..numbering import SequenceKey
 from ..path_text import readable
 from ..records import LogItem
 from ..wire.speed import encode_lines, encode_log
+from ..wire.times import NANOS
 from .account import Account, NoAccount, Stored, records_of
 from .delivery import Delivery, File
 from .errors import FileChangedError, LinesRefusedError
@@ -254,7 +255,8 @@ class PortionSender:
             figures.unparsed += not record.parsed and line.part <= 1
             fields = record.fields(line, offset=self._job.file_offset)
             times = self._job.line_time
-            records.append(LogItem(fields, None if times is None else times.of_fields(record.found)))
+            moment = None if times is None else times.of_fields(record.found)
+            records.append(LogItem(fields) if moment is None else LogItem(fields, *divmod(moment, NANOS)))
         return records
 
 

@@ -14,11 +14,14 @@ from .text_column import TextColumn
 
 
 cdef enum:
-    # The places of the fields in a line's spans.
+    # The places of the fields in a line's spans; in a header what follows the host is in the place of PROGRAM.
     PRIORITY, VERSION, TIME, HOST, PROGRAM, PID, MSGID, STRUCTURED_DATA, MESSAGE
     FIELDS
 
+
 cdef enum:
+    REST = 4
+    HEADER_FIELDS = 5
     HIGHEST_PRIORITY = 191
     # Digits of a fraction of a second.
     MOST_DIGITS = 9
@@ -30,36 +33,52 @@ def split_syslog(offsets, data):
     :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
     :param data: the lines without their ends, UTF-8.
     """
+    return split(offsets, data, FIELDS)
+
+
+def split_headers(offsets, data):
+    """Take messages apart up to the host: priority, version, time, host, and the rest as the last column.
+
+    The rest of a message without a priority is all of it.
+
+    :param offsets: as of :func:`split_syslog`.
+    :param data: the messages, of any bytes.
+    """
+    return split(offsets, data, HEADER_FIELDS)
+
+
+cdef object split(offsets, data, Py_ssize_t fields):
     cdef Lines lines
     borrow(&lines, offsets, data)
     try:
-        return split(lines.bounds, lines.rows, lines.text)
+        return columns_of(lines.bounds, lines.rows, lines.text, fields)
     finally:
         give_back(&lines)
 
 
-cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data):
+cdef object columns_of(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data, Py_ssize_t fields):
     cdef bytes known = PyBytes_FromStringAndSize(NULL, rows)
     cdef uint8_t* marks = <uint8_t*> PyBytes_AS_STRING(known)
     cdef Py_ssize_t row, field
     cdef Cursor line
     cdef Span* of_line
-    cdef Span* spans = <Span*> malloc(max(rows, 1) * FIELDS * sizeof(Span))
+    cdef Span* spans = <Span*> malloc(max(rows, 1) * fields * sizeof(Span))
     if spans == NULL:
         raise MemoryError()
     try:
         with nogil:
             for row in range(rows):
                 line.data, line.at, line.end = <uint8_t*> data, bounds[row], bounds[row + 1]
-                of_line = spans + row * FIELDS
+                of_line = spans + row * fields
                 # -1 in every byte is -1.
-                memset(of_line, 0xFF, FIELDS * sizeof(Span))
-                marks[row] = take_line(&line, of_line)
-                if marks[row]:
-                    leave_dashes_out(data, of_line, FIELDS)
-                else:
-                    memset(of_line, 0xFF, FIELDS * sizeof(Span))
-        columns = [TextColumn._make(text_column(data, spans + field, rows, FIELDS)) for field in range(FIELDS)]
+                memset(of_line, 0xFF, fields * sizeof(Span))
+                marks[row] = take_line(&line, of_line) if fields == FIELDS else take_header(&line, of_line)
+                if not marks[row]:
+                    memset(of_line, 0xFF, fields * sizeof(Span))
+                leave_dashes_out(data, of_line, FIELDS if fields == FIELDS else REST)
+                if fields != FIELDS and not marks[row]:
+                    of_line[REST].start, of_line[REST].size = bounds[row], bounds[row + 1] - bounds[row]
+        columns = [TextColumn._make(text_column(data, spans + field, rows, fields)) for field in range(fields)]
         return AccessLines(known, columns)
     finally:
         free(spans)
@@ -79,13 +98,39 @@ cdef inline void rest(Cursor* line, Span* span) noexcept nogil:
     span.start, span.size = line.at, line.end - line.at
 
 
+cdef bint take_header(Cursor* line, Span* spans) noexcept nogil:
+    """Take a message up to its host; whether it has a priority."""
+    if peek(line) != 60 or not header(line, spans):
+        return False
+    rest(line, &spans[REST])
+    return True
+
+
 cdef bint take_line(Cursor* line, Span* spans) noexcept nogil:
-    if peek(line) == 60:
+    cdef int32_t begin
+    if not header(line, spans):
+        return False
+    begin = line.at
+    if spans[VERSION].size >= 0 and structured_rest(line, spans):
+        return True
+    line.at = begin
+    memset(&spans[PROGRAM], 0xFF, (FIELDS - PROGRAM) * sizeof(Span))
+    tagged_rest(line, spans)
+    return True
+
+
+cdef bint header(Cursor* line, Span* spans) noexcept nogil:
+    """Take priority, version, time and host; whether there is a priority, or a time."""
+    cdef bint prior = peek(line) == 60
+    if prior:
         if not priority(line, &spans[PRIORITY]):
             return False
-        if 49 <= peek(line) <= 57 and version(line, &spans[VERSION]):
-            return from_version(line, spans)
-    return classic(line, spans)
+        if 49 <= peek(line) <= 57:
+            version(line, &spans[VERSION])
+    if not time(line, &spans[TIME], prior, spans[VERSION].size >= 0):
+        return prior
+    host(line, &spans[HOST], spans[VERSION].size >= 0)
+    return True
 
 
 cdef bint priority(Cursor* line, Span* span) noexcept nogil:
@@ -104,30 +149,23 @@ cdef bint priority(Cursor* line, Span* span) noexcept nogil:
     return count > 0 and number <= HIGHEST_PRIORITY and skip(line, 62)
 
 
-cdef bint version(Cursor* line, Span* span) noexcept nogil:
-    """Take a version and the space behind it, or nothing."""
+cdef void version(Cursor* line, Span* span) noexcept nogil:
+    """Take a version and the space behind it, or nothing: behind it is a date, or a dash."""
     cdef int32_t begin = line.at
     span.start = begin
     line.at += 1
     if is_digit(peek(line)):
         line.at += 1
     span.size = line.at - begin
-    if skip(line, 32):
-        return True
-    line.at, span.size = begin, -1
-    return False
+    if not (skip(line, 32) and (is_next(line, "9999-", 5) or is_next(line, "- ", 2))):
+        line.at, span.size = begin, -1
 
 
-cdef bint from_version(Cursor* line, Span* spans) noexcept nogil:
-    """RFC 5424, behind the version."""
-    spans[TIME].start, spans[TIME].size = line.at, 1
-    if not skip(line, 45) and not iso_time(line, &spans[TIME]):
+cdef bint structured_rest(Cursor* line, Span* spans) noexcept nogil:
+    """Take what RFC 5424 has behind the host."""
+    if not (field(line, &spans[PROGRAM]) and field(line, &spans[PID])):
         return False
-    if not skip(line, 32):
-        return False
-    if not (field(line, &spans[HOST]) and field(line, &spans[PROGRAM])):
-        return False
-    if not (field(line, &spans[PID]) and field(line, &spans[MSGID]) and structured(line, &spans[STRUCTURED_DATA])):
+    if not (field(line, &spans[MSGID]) and structured(line, &spans[STRUCTURED_DATA])):
         return False
     if line.at == line.end:
         return True
@@ -138,6 +176,19 @@ cdef bint from_version(Cursor* line, Span* spans) noexcept nogil:
             line.at += 3
     rest(line, &spans[MESSAGE])
     return True
+
+
+cdef void tagged_rest(Cursor* line, Span* spans) noexcept nogil:
+    """Take what RFC 3164 has behind the host."""
+    cdef Span program, pid
+    cdef int32_t begin = line.at
+    pid.start, pid.size = 0, -1
+    if tag(line, &program, &pid):
+        spans[PROGRAM], spans[PID] = program, pid
+        skip(line, 32)
+    else:
+        line.at = begin
+    rest(line, &spans[MESSAGE])
 
 
 cdef bint structured(Cursor* line, Span* span) noexcept nogil:
@@ -189,8 +240,8 @@ cdef inline bint quoted(Cursor* line) noexcept nogil:
     return False
 
 
-cdef inline bint pattern(Cursor* line, const char* wanted, int size) noexcept nogil:
-    """Take bytes of these kinds: ``9`` a digit, ``A`` a capital, ``a`` a small letter; others are themselves."""
+cdef inline bint is_next(Cursor* line, const char* wanted, int size) noexcept nogil:
+    """Whether bytes of these kinds come: ``9`` a digit, ``A`` a capital, ``a`` a small letter; others are themselves."""
     cdef int place
     cdef uint8_t byte, kind
     if line.end - line.at < size:
@@ -208,61 +259,134 @@ cdef inline bint pattern(Cursor* line, const char* wanted, int size) noexcept no
                 return False
         elif byte != kind:
             return False
+    return True
+
+
+cdef inline bint pattern(Cursor* line, const char* wanted, int size) noexcept nogil:
+    """Take bytes of these kinds, as of :func:`is_next`."""
+    if not is_next(line, wanted, size):
+        return False
     line.at += size
     return True
 
 
-cdef bint iso_time(Cursor* line, Span* span) noexcept nogil:
-    """Take a time as ISO 8601 has it."""
-    cdef int digits = 0
+cdef bint time(Cursor* line, Span* span, bint prior, bint versioned) noexcept nogil:
+    """Take a time, and what is behind it up to the host, or nothing; whether there is one.
+
+    :param prior: there is a priority.
+    :param versioned: and a version.
+    """
+    cdef int32_t begin = line.at
+    if prior and not versioned:
+        skip(line, 32)
     span.start = line.at
-    if not (pattern(line, "9999-99-99", 10) and skip(line, 84) and pattern(line, "99:99:99", 8)):
+    if known_time(line, prior, versioned) and ends(line, line.at):
+        span.size = line.at - span.start
+        skip(line, 58)
+        skip(line, 32)
+        return True
+    line.at = begin
+    return False
+
+
+cdef inline bint ends(Cursor* line, int32_t at) noexcept nogil:
+    """Whether a time may end here: before the end, a space, or a colon with either behind it."""
+    if at < line.end and line.data[at] == 58:
+        at += 1
+    return at == line.end or line.data[at] == 32
+
+
+cdef bint known_time(Cursor* line, bint prior, bint versioned) noexcept nogil:
+    if versioned:
+        return skip(line, 45) or iso_time(line, True)
+    if is_next(line, "9999-", 5):
+        return iso_time(line, prior)
+    return classic_time(line)
+
+
+cdef bint iso_time(Cursor* line, bint prior) noexcept nogil:
+    """Take a time as ISO 8601 has it; behind a priority also with a space in it."""
+    if not pattern(line, "9999-99-99", 10):
+        return False
+    if not (skip(line, 84) or (prior and skip(line, 32))):
+        return False
+    return pattern(line, "99", 2) and past_hour(line)
+
+
+cdef bint classic_time(Cursor* line) noexcept nogil:
+    """Take a time as RFC 3164 has it, with or without a year."""
+    cdef bint dated = pattern(line, "9999 ", 5)
+    if not pattern(line, "Aaa ", 4):
+        return False
+    skip(line, 32)
+    if not digits(line) or not skip(line, 32):
+        return False
+    if not dated:
+        dated = pattern(line, "9999 ", 5)
+        if not (digits(line) and past_hour(line)):
+            return False
+        if is_next(line, " 2099", 5) and ends(line, line.at + 5):
+            line.at += 5
+        return True
+    return digits(line) and past_hour(line)
+
+
+cdef inline bint digits(Cursor* line) noexcept nogil:
+    """Take one digit or two."""
+    return pattern(line, "9", 1) and (pattern(line, "9", 1) or True)
+
+
+cdef bint past_hour(Cursor* line) noexcept nogil:
+    """Take minutes, seconds, their fraction and a zone."""
+    cdef int count = 0
+    if not pattern(line, ":99:99", 6):
         return False
     if skip(line, 46) or skip(line, 44):
         while is_digit(peek(line)):
             line.at += 1
-            digits += 1
-        if not 1 <= digits <= MOST_DIGITS:
+            count += 1
+        if not 1 <= count <= MOST_DIGITS:
             return False
-    if not skip(line, 90) and (skip(line, 43) or skip(line, 45)):
-        if not pattern(line, "99", 2):
-            return False
-        skip(line, 58)
-        if not pattern(line, "99", 2):
-            return False
-    span.size = line.at - span.start
+    zone(line)
     return True
 
 
-cdef bint classic_time(Cursor* line, Span* span) noexcept nogil:
-    """Take a time as RFC 3164 has it."""
-    span.start = line.at
-    span.size = 15
-    if not pattern(line, "Aaa ", 4):
-        return False
-    return (skip(line, 32) or pattern(line, "9", 1)) and pattern(line, "9 99:99:99", 10)
-
-
-cdef bint classic(Cursor* line, Span* spans) noexcept nogil:
-    """RFC 3164, behind the priority."""
-    cdef Span program, pid
-    cdef int32_t begin
-    if is_digit(peek(line)):
-        if not iso_time(line, &spans[TIME]):
-            return False
-    elif not classic_time(line, &spans[TIME]):
-        return False
-    if not (skip(line, 32) and field(line, &spans[HOST])):
-        return False
-    begin = line.at
-    pid.start, pid.size = 0, -1
-    if tag(line, &program, &pid):
-        spans[PROGRAM], spans[PID] = program, pid
-        skip(line, 32)
-    else:
+cdef void zone(Cursor* line) noexcept nogil:
+    """Take a zone, or nothing."""
+    cdef int32_t begin = line.at
+    skip(line, 32)
+    if not (skip(line, 90) or pattern(line, "UTC", 3) or pattern(line, "GMT", 3) or offset(line)):
         line.at = begin
-    rest(line, &spans[MESSAGE])
-    return True
+    elif not ends(line, line.at):
+        line.at = begin
+
+
+cdef bint offset(Cursor* line) noexcept nogil:
+    return (skip(line, 43) or skip(line, 45)) and (pattern(line, "9999", 4) or pattern(line, "99:99", 5))
+
+
+cdef void host(Cursor* line, Span* span, bint versioned) noexcept nogil:
+    """Take a host, and the space behind it, or nothing."""
+    span.start = line.at
+    if versioned:
+        word(line, span)
+    else:
+        while line.at < line.end and is_of_host(line.data[line.at]):
+            line.at += 1
+        if line.at > span.start and line.data[line.at - 1] == 58:
+            line.at = span.start
+    span.size = line.at - span.start
+    if span.size == 0 or not (skip(line, 32) or line.at == line.end):
+        line.at, span.size = span.start, -1
+
+
+cdef inline bint is_of_host(uint8_t byte) noexcept nogil:
+    """Whether it may be in a host: neither white space nor one of ``[](){}"'<>=,;|``."""
+    if byte <= 32:
+        return not is_space(byte)
+    if byte == 34 or 39 <= byte <= 41 or byte == 44 or 59 <= byte <= 62:
+        return False
+    return byte != 91 and byte != 93 and not 123 <= byte <= 125
 
 
 cdef bint tag(Cursor* line, Span* program, Span* pid) noexcept nogil:

@@ -23,6 +23,10 @@ _WORD = re.compile(
     re.DOTALL | re.ASCII,
 )
 _REST = re.compile(r"\s*+\Z", re.ASCII)
+# Text may have a word with ``=`` in it: of that a line is told by its keys, which are names, and by having no flags.
+_PAIRS = re.compile(
+    r'(?:\s*+[A-Za-z_@][\w.@-]*+=(?:"(?:[^"\\]|\\.)*+"|(?!")\S*+)(?=\s|\Z)){2,}+\s*+', re.DOTALL | re.ASCII
+)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 
@@ -38,6 +42,11 @@ def parse_logfmt(line: str) -> dict[str, str] | None:
         fields[word["key"]] = _value(word)
         at = word.end()
     return fields or None
+
+
+def is_surely_logfmt(line: str) -> bool:
+    """Whether a line of an unknown format is logfmt: two words or more, and all of them are ``name=value``."""
+    return _PAIRS.fullmatch(line) is not None
 
 
 def _value(word: re.Match[str]) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .delimited import DelimitedLines
     from .json_objects import ObjectLines
 
-__all__ = ["split_access", "split_delimited", "split_logfmt", "split_objects", "split_syslog"]
+__all__ = ["split_access", "split_delimited", "split_headers", "split_logfmt", "split_objects", "split_syslog"]
 
 
 split_access = either(f"{__package__}._access_log", "split_access", access_log.split_access)
@@ -27,6 +27,9 @@ split_logfmt: Callable[[bytes | memoryview, bytes | memoryview], ObjectLines] | 
 )
 split_syslog: Callable[[bytes | memoryview, bytes | memoryview], AccessLines] | None = either(
     f"{__package__}._syslog", "split_syslog", None
+)
+split_headers: Callable[[bytes | memoryview, bytes | memoryview], AccessLines] | None = either(
+    f"{__package__}._syslog", "split_headers", None
 )
 split_delimited: Callable[[bytes | memoryview, bytes | memoryview, int, int], DelimitedLines] | None = either(
     f"{__package__}._delimited", "split_delimited", None

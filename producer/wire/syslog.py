@@ -1,10 +1,19 @@
-r"""The lines of syslog, taken apart: RFC 5424, RFC 3164, and RFC 3164 with an ISO 8601 time, as in rsyslog's files.
+r"""The grammar of syslog: RFC 5424, RFC 3164, and the variants of RFC 3164 that devices send.
 
     <priority>version time host program pid msgid structured_data[ message]
-    [<priority>]time host [program[[pid]]: ]message
+    [<priority>][ ][time[:] [host ]][program[[pid]]: ]message
 
-The priority, 0 to 191, is ``facility`` × 8 + ``severity``. Structured data stay the text that they are, and so does the
-time: that of RFC 3164 has neither year nor zone. A field that is not there, or ``-``, is null. White space is ASCII's.
+The agent's sources read a message up to its host (:mod:`.syslog_headers`), the parser ``syslog`` reads all of it.
+
+The priority, 0 to 191, is ``facility`` × 8 + ``severity``. A line without a priority needs a time. A time is one of
+
+    Oct 11 22:14:15    with one space or two before the day, a year before or behind the time of day or in front
+    2024-10-11T22:14:15    behind a priority also with a space between date and time of day
+
+with up to nine digits after the second, and ``Z``, ``UTC``, ``GMT`` or an offset such as ``+02:00`` behind it.
+:mod:`.times` says which moment it names. Structured data and the time stay text. A word behind the time is a host
+unless it ends with a colon or has a character that hosts do not have, as a tag does (``app:``, ``app[12]:``). A field
+that is missing, or ``-``, is null. White space is ASCII's.
 
 Example: the line ``<34>Oct 11 22:14:15 box su[7]: failed`` is ``priority`` ``34``, ``facility`` ``4``, ``severity``
 ``2``, ``time`` ``Oct 11 22:14:15``, ``host`` ``box``, ``program`` ``su``, ``pid`` ``7`` and ``message`` ``failed``.
@@ -20,41 +29,63 @@ import re
 #: The fields that compiled code finds, in their order.
 FIELDS = ("priority", "version", "time", "host", "program", "pid", "msgid", "structured_data", "message")
 
-_PRIORITY = re.compile(r"<(?P<priority>\d{1,3})>", re.ASCII)
 _HIGHEST_PRIORITY = 191
 
-_ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-
 # Possessive quantifiers (++) keep the match linear in the length of the line.
+_CLOCK = r"\d\d?:\d\d:\d\d(?:[.,]\d{1,9})?"
+# A colon behind the time is no part of it.
+_BEHIND = r":?(?: |\Z)"
+_ZONE = rf"(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)(?={_BEHIND}))?"
+_DAY = r"[A-Z][a-z]{2} {1,2}\d\d?"
+# Applications' logs begin with a date, a space and a time of day, too: without a priority this is not syslog.
+_ISO = rf"\d{{4}}-\d\d-\d\d(?:T|(?(1) |T))\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?{_ZONE}"
+_CLASSIC = rf"(?:\d{{4}} {_DAY} {_CLOCK}{_ZONE}|{_DAY} (?:\d{{4}} )?{_CLOCK}{_ZONE}(?: 20\d\d(?={_BEHIND}))?)"
+_HOST = r"""[^\s\[\](){}"'<>=,;|]++(?<!:)"""
+_PRIORITY = r"<(\d{1,3}+)>(?:([1-9]\d?) (?=\d{4}-|- ))?"
+# Group 2, the version, tells RFC 5424 from RFC 3164.
+_REST = (
+    rf"(?:(?(1)(?(2)| ?))((?(2)(?:{_ISO}|-)|(?:{_CLASSIC}|{_ISO}))){_BEHIND}"
+    rf"(?:((?(2)\S++|{_HOST}))(?: |\Z))?)?(.*+)"
+)
+_MESSAGE = re.compile(_PRIORITY + _REST, re.DOTALL | re.ASCII)
+_LINE = re.compile(f"(?:{_PRIORITY})?{_REST}", re.DOTALL | re.ASCII)
+
 _RFC5424 = re.compile(
-    rf"(?P<version>[1-9]\d?) (?P<time>{_ISO}|-) (?P<host>\S++) (?P<program>\S++) (?P<pid>\S++) (?P<msgid>\S++) "
+    r"(?P<program>\S++) (?P<pid>\S++) (?P<msgid>\S++) "
     r'(?P<structured_data>-|(?:\[[^\s\]="]++(?: [^\s\]="]++="(?:[^"\\]|\\.)*+")*+\])++)'
     r"(?: \ufeff?(?P<message>.*+))?",
     re.DOTALL | re.ASCII,
 )
 _RFC3164 = re.compile(
-    rf"(?P<time>[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d|{_ISO}) (?P<host>\S++) "
-    r"(?:(?P<program>[^\s:\[\]]++)(?:\[(?P<pid>[^\]]*+)\])?: ?)?(?P<message>.*+)",
-    re.DOTALL | re.ASCII,
+    r"(?:(?P<program>[^\s:\[\]]++)(?:\[(?P<pid>[^\]]*+)\])?: ?)?(?P<message>.*+)", re.DOTALL | re.ASCII
 )
+
+#: Finds the header of a message: its groups are priority, version, time, host, and the rest. None without a priority.
+match_header = _MESSAGE.match
+
+
+def is_priority(digits: str) -> bool:
+    """Whether there is such a priority."""
+    return int(digits) <= _HIGHEST_PRIORITY
 
 
 def parse_syslog(line: str) -> dict[str, str] | None:
     """The fields of one line; None if it is of another format."""
-    priority = _PRIORITY.match(line)
+    header = _LINE.match(line)
+    assert header is not None  # noqa: S101  # all of it is optional
+    priority, version, time, host, rest = header.groups()
     fields: dict[str, str] = {}
     if priority:
-        number = int(priority["priority"])
-        if number > _HIGHEST_PRIORITY:
+        if not is_priority(priority):
             return None
-        fields["priority"] = str(number)
-        fields["facility"], fields["severity"] = facility_and_severity(str(number))
-    rest = line[priority.end() :] if priority else line
-    # Only RFC 5424 has a version, and only after a priority.
-    match = (_RFC5424.fullmatch(rest) if priority else None) or _RFC3164.fullmatch(rest)
-    if match is None:
+        fields["priority"] = str(int(priority))
+        fields["facility"], fields["severity"] = facility_and_severity(priority)
+    elif time is None:
         return None
-    return fields | {name: value for name, value in match.groupdict().items() if value is not None and value != "-"}
+    match = (_RFC5424.fullmatch(rest) if version else None) or _RFC3164.fullmatch(rest)
+    assert match is not None  # noqa: S101  # likewise
+    found = {"version": version, "time": time, "host": host, **match.groupdict()}
+    return fields | {name: value for name, value in found.items() if value is not None and value != "-"}
 
 
 def facility_and_severity(priority: str) -> tuple[str, str]:

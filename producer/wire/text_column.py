@@ -25,8 +25,12 @@ class TextColumn(NamedTuple):
         return not any(self.validity)
 
     def texts(self) -> list[str | None]:
-        """The values, one by one; None where there is none. Only for ASCII, of which the bytes are the characters."""
-        bounds, text = array("i", self.offsets), self.data.decode("ascii")
-        values = [text[start:end] for start, end in pairwise(bounds)]
+        """The values, one by one; None where there is none."""
+        bounds = array("i", self.offsets)
+        if self.data.isascii():
+            text = self.data.decode()
+            values = [text[start:end] for start, end in pairwise(bounds)]
+        else:
+            values = [self.data[start:end].decode(errors="surrogateescape") for start, end in pairwise(bounds)]
         has = f"{int.from_bytes(self.validity, 'little'):0{len(values)}b}"[::-1]
         return [value if there == "1" else None for value, there in zip(values, has, strict=False)]

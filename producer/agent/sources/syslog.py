@@ -153,7 +153,8 @@ class SyslogUdpSource:
         self.server.run(outlet, stop)
 
     def _batch(self, datagrams: Sequence[Datagram]) -> EventBatch | None:
-        full = [(data.rstrip(b"\r\n\0"), peer) for data, peer in datagrams if data.strip()]
+        plain = [(data.rstrip(b"\r\n\0"), peer) for data, peer in datagrams]
+        full = [(message, peer) for message, peer in plain if message.strip()]
         if not full:
             return None
         columns = {} if self._header is None else {self._header: [peer for _, peer in full]}

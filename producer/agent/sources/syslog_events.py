@@ -1,4 +1,4 @@
-"""Messages of syslog as events: RFC 5424, RFC 3164, and RFC 3164 with an ISO 8601 time.
+"""Messages of syslog as events, as :mod:`producer.wire.syslog` reads them.
 
 Headers are Flume's: ``Facility``, ``Severity``, ``timestamp`` (milliseconds) and ``host``; the body is what stands
 behind the host. ``flume.syslog.status`` is ``Invalid`` for a message without a priority, whose body is all of it, and
@@ -7,30 +7,22 @@ behind the host. ``flume.syslog.status`` is ``Invalid`` for a message without a 
 
 from __future__ import annotations
 
-import re
-from array import array
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import accumulate
+from itertools import pairwise
 
 from ...clock import Clock
+from ...wire.syslog import facility_and_severity
+from ...wire.syslog_headers import SyslogHeaders, headers_of
+from ...wire.times import NANOS, moment_of, without_fraction
 from ..batch import Column, EventBatch
 
 STATUS = "flume.syslog.status"
 #: What may stay in bodies, in the order in which it stands there.
 FIELDS = ("priority", "version", "timestamp", "hostname")
-_NONE = (None,) * 5
-
-_ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-# Possessive quantifiers keep the match linear in the length of the message.
-_MESSAGE = re.compile(
-    r"<(\d{1,3}+)>(?:([1-9]\d?) (?=\d{4}-|- ))?"
-    rf"(?:((?(2)(?:{_ISO}|-)|(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d|{_ISO}))) (\S++)(?: |\Z))?(.*+)",
-    re.DOTALL | re.ASCII,
-)
-_PRIORITIES = {str(number): (str(number // 8), str(number % 8)) for number in range(192)}
-_MONTHS = {"JanFebMarAprMayJunJulAugSepOctNovDec"[3 * at : 3 * at + 3]: at + 1 for at in range(12)}
+_CODES = {str(number): facility_and_severity(str(number)) for number in range(192)}
+_DAY = 86_400
 
 
 class SyslogParser:
@@ -41,7 +33,8 @@ class SyslogParser:
 
     def __init__(self, keep: Sequence[str], clock: Clock) -> None:
         self._keep, self._clock = tuple(field in keep for field in FIELDS), clock
-        self._milliseconds = lru_cache(4096)(_milliseconds)  # messages share their seconds
+        # Messages share their times, or at least the seconds of them.
+        self._times_seen, self._seconds_seen = lru_cache(4096)(self._milliseconds), lru_cache(4096)(_seconds)
 
     def batch(
         self,
@@ -56,66 +49,58 @@ class SyslogParser:
         :param shared: further headers.
         :param columns: further headers, of each.
         """
-        texts = [message.decode(errors="surrogateescape") for message in messages]
-        found = [match.groups() if match else _NONE for match in map(_MESSAGE.match, texts)]
-        priorities, _, times, hosts, rests = zip(*found, strict=True)
-        codes = [_PRIORITIES.get(each) or _code(each) for each in priorities]
+        found = headers_of(messages)
+        codes = [None if each is None else _CODES[each] for each in found.priorities]
         headers: dict[str, Column] = {
             "Facility": [code and code[0] for code in codes],
             "Severity": [code and code[1] for code in codes],
-            "timestamp": self._times(times),
-            "host": [None if host == "-" else host for host in hosts],
+            "timestamp": self._times(found.times),
+            "host": found.hosts,
         }
         if cut or None in codes:
             status = [None if code else "Invalid" for code in codes]
             for number in cut:
                 status[number] = "Incomplete"
             headers[STATUS] = status
-        bodies = rests if not any(self._keep) else [self._kept(fields) for fields in found]
-        if None in codes:
-            bodies = [body if code else text for body, code, text in zip(bodies, codes, texts, strict=True)]
-        return _batch(bodies, {**headers, **columns}, shared)
+        same, several = _divided({**headers, **columns})
+        if any(self._keep):
+            return EventBatch.of_bodies(list(self._kept(found)), {**shared, **same}, several)
+        return EventBatch(found.rests, found.ends, len(messages), {**shared, **same}, several)
 
     def _times(self, times: Sequence[str | None]) -> Column:
-        day = datetime.fromtimestamp(self._clock.time(), UTC) + timedelta(days=1)
-        key = (day.year, day.month, day.day)
-        return [self._milliseconds(text, key) if text else None for text in times]
+        day = int(self._clock.time() // _DAY)
+        return [self._times_seen(text, day) if text else None for text in times]
 
-    def _kept(self, fields: Sequence[str | None]) -> str:
-        priority, version, time, host, rest = fields
-        parts = (priority and f"<{priority}>", version and f"{version} ", time and f"{time} ", host and f"{host} ")
-        return "".join([part for part, keep in zip(parts, self._keep, strict=True) if part and keep]) + (rest or "")
+    def _milliseconds(self, text: str, day: int) -> str | None:
+        whole, fraction = without_fraction(text)
+        second = self._seconds_seen(whole, day)
+        return None if second is None else str(second * 1000 + int(fraction[:3].ljust(3, "0")))
 
-
-def _code(priority: str | None) -> tuple[str, str] | None:
-    """Facility and severity of a priority with leading zeros; None of one that there is not."""
-    return None if priority is None else _PRIORITIES.get(str(int(priority)))
-
-
-def _milliseconds(text: str, tomorrow: tuple[int, int, int]) -> str | None:
-    """Of a time without a zone, this machine's; without a year, the last time that this was."""
-    try:
-        if text[0].isdigit():
-            return str(round(datetime.fromisoformat(text.replace(",", ".")).timestamp() * 1000))
-        month, day = _MONTHS[text[:3]], int(text[4:6])
-        year = tomorrow[0] - ((month, day) > tomorrow[1:])
-        return str(
-            int(datetime(year, month, day, int(text[7:9]), int(text[10:12]), int(text[13:15])).timestamp()) * 1000
-        )
-    except (ValueError, KeyError, OverflowError, OSError):
-        return None  # a dash, or a day that there is not
+    def _kept(self, found: SyslogHeaders) -> Iterator[bytes]:
+        """Bodies with the fields in front that stay."""
+        forms = ("<{}>", "{} ", "{} ", "{} ")
+        for number, (start, end) in enumerate(pairwise([0, *found.ends])):
+            parts = zip(self._keep, forms, [column[number] for column in found[: len(forms)]], strict=True)
+            front = "".join([form.format(text) for keep, form, text in parts if keep and text is not None])
+            yield front.encode(errors="surrogateescape") + found.rests[start:end]
 
 
-def _batch(bodies: Sequence[str], headers: Mapping[str, Column], shared: Mapping[str, str]) -> EventBatch:
-    """Headers of one value are shared; those without any are left out."""
-    same, columns = dict(shared), {}
+def _seconds(text: str, day: int) -> int | None:
+    """Of a time without a zone, this machine's; without a year, the last time that this was: a clock may be ahead by a
+    day.
+    """
+    moment = moment_of(text, datetime.astimezone, datetime.fromtimestamp((day + 2) * _DAY, UTC))
+    return None if moment is None else moment // NANOS
+
+
+def _divided(headers: Mapping[str, Column]) -> tuple[dict[str, str], dict[str, Column]]:
+    """Headers of one value, and those of several; those without any are left out."""
+    same: dict[str, str] = {}
+    several: dict[str, Column] = {}
     for name, column in headers.items():
         first = column[0]
         if column.count(first) < len(column):
-            columns[name] = column
+            several[name] = column
         elif first is not None:
             same[name] = first
-    text = "".join(bodies)
-    if text.isascii():
-        return EventBatch(text.encode(), array("Q", accumulate(map(len, bodies))), len(bodies), same, columns)
-    return EventBatch.of_bodies([body.encode(errors="surrogateescape") for body in bodies], same, columns)
+    return same, several

@@ -1,16 +1,18 @@
 r"""Where one message of syslog ends and the next begins in a TCP connection (RFC 6587).
 
-Messages end with ``\n``, or each has its size before it (``12 <13>abcdefgh``): the first byte of a connection tells,
-since a message begins with ``<``. Of a message that is longer than allowed the first bytes are kept.
+Messages end with ``\n`` or NUL, or each has its size before it (``12 <13>abcdefgh``): the first byte of a connection
+tells, since a message begins with ``<``. Line ends and NULs behind a message that its size does not count are skipped.
+Of a message that is longer than allowed the first bytes are kept.
 
-Example: ``<13>a\n<13>b\n`` and ``5 <13>a5 <13>b`` are both ``<13>a`` and ``<13>b``.
+Example: ``<13>a\n<13>b\0`` and ``5 <13>a\n5 <13>b`` are both ``<13>a`` and ``<13>b``.
 """
 
 from __future__ import annotations
 
 import re
 
-_SIZE = re.compile(rb"([1-9]\d{0,8}) ")
+_ENDS = b"\r\n\0"
+_SIZE = re.compile(rb"[\r\n\0]*+([1-9]\d{0,8}) ")
 #: Digits of a size, and its space.
 _LONGEST_SIZE = 10
 
@@ -56,6 +58,7 @@ class Frames:
         return [rest] if rest else []
 
     def _by_line(self, data: bytes) -> list[bytes]:
+        data = data.replace(b"\0", b"\n")
         if b"\n" not in data:
             self._rest += data
             return self._shortened()
@@ -96,10 +99,11 @@ class Frames:
         while at < len(buffer):
             size = _SIZE.match(buffer, at)
             if size is None:
-                self._rest = bytearray(buffer[at:])
-                if found or _may_be_size(buffer[at:]):
+                rest = buffer[at:].lstrip(_ENDS)
+                self._rest = bytearray(rest)
+                if found or _may_be_size(rest):
                     return found
-                raise FramingError(f"no size before a message: {buffer[at : at + _LONGEST_SIZE]!r}")
+                raise FramingError(f"no size before a message: {rest[:_LONGEST_SIZE]!r}")
             length, begin = int(size[1]), size.end()
             kept = min(length, self._most)
             if begin + kept > len(buffer):
@@ -115,4 +119,4 @@ class Frames:
 
 
 def _may_be_size(text: bytes) -> bool:
-    return len(text) < _LONGEST_SIZE and text.isdigit() and text[:1] != b"0"
+    return not text or (len(text) < _LONGEST_SIZE and text.isdigit() and text[:1] != b"0")

@@ -109,7 +109,7 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
         "--line-time-format",
         metavar="FORMAT",
         help="--line-time, only for times in this format: codes of strptime such as '%%d.%%m.%%Y %%H:%%M', or unix, "
-        "unix-ms, unix-us",
+        "unix-ms, unix-us, unix-ns",
     )
     group.add_argument(
         "--max-line-bytes",

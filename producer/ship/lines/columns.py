@@ -23,6 +23,7 @@ from ...wire.captures import Steps, steps_of
 from ...wire.event_records import ABSENT
 from ...wire.json_objects import ObjectLines
 from ...wire.line_column import line_column
+from ...wire.logfmt import is_surely_logfmt
 from ...wire.splitters import split_access, split_delimited, split_logfmt, split_objects, split_syslog
 from ...wire.syslog import FIELDS as SYSLOG_FIELDS
 from ...wire.syslog import facility_and_severity, parse_syslog
@@ -34,7 +35,7 @@ from .logs import LogBlock
 from .names import is_plain, sendable, sendable_fields
 from .parsers import Parser, Values, compiled_pattern, make_parser
 from .parsers.apache import parse_error_log
-from .parsers.auto import parse_dated
+from .parsers.auto import parse_dated, parse_pairs
 from .parsers.json_object import json_text, parse_json
 
 #: The column of what is found in single lines: the option ``contents_column``.
@@ -44,6 +45,8 @@ LINE_TIMES = "__time__"
 
 # Of the lines of a block, for columns to be worth it: single lines take far longer.
 _MOSTLY = 0.75
+# What logfmt begins with.
+_KEYED = r"^[\t-\r ]*[A-Za-z_@][\w.@-]*="
 # Values that a line would need for each of its bytes, of all lines: n values need n - 1 delimiters.
 _MOST_VALUES_A_BYTE = 4
 
@@ -149,7 +152,7 @@ def _map(fields: Mapping[int, Mapping[str, str]], rows: int) -> pa.MapArray:
 
 def _line_times(found: Found, rows: int, how: LineTimes) -> pa.Array:
     """The times that the lines tell, null where one tells none."""
-    kind = pa.timestamp("us", "UTC")
+    kind = pa.timestamp("ns", "UTC")
     times, moment_of = pa.nulls(rows, kind), how.reader()
     for name in reversed(TIME_FIELDS):
         column = found.columns.get(name)
@@ -158,7 +161,7 @@ def _line_times(found: Found, rows: int, how: LineTimes) -> pa.Array:
             told = pa.array([moment_of(text) for text in texts.dictionary.to_pylist()], kind).take(texts.indices)
             times = pc.if_else(column.is_valid(), told, times)
     if found.fields:
-        moments = times.to_pylist()
+        moments = times.cast(pa.int64()).to_pylist()
         for row, fields in found.fields.items():
             moments[row] = how.of_fields(fields)
         times = pa.array(moments, kind)
@@ -233,8 +236,18 @@ def _any_format(lines: pa.StringArray) -> Found:
         (rest[~objects & ~errors & ~dated], lambda some: _syslog(some, parse_syslog)),
     ):
         if len(rows):
-            _add_some(found, rows, parse(lines if len(rows) == len(lines) else lines.take(pa.array(rows))))
+            _add_some(found, rows, parse(_some(lines, rows)))
+    rows = rest[~objects & ~errors & (firsts != ord("<"))]
+    rows = rows[~found.parsed[rows]]
+    rows = rows[pc.match_substring_regex(_some(lines, rows), _KEYED).to_numpy(zero_copy_only=False)]
+    rows = rows[[is_surely_logfmt(line) for line in _some(lines, rows).to_pylist()]] if len(rows) else rows
+    if len(rows):
+        _add_some(found, rows, _logfmt(_some(lines, rows), parse_pairs))
     return found
+
+
+def _some(lines: pa.StringArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -> pa.StringArray:
+    return lines if len(rows) == len(lines) else lines.take(pa.array(rows))
 
 
 def _add_some(found: Found, rows: np.ndarray[Any, np.dtype[np.int64]], some: Found) -> None:

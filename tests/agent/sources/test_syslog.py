@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from datetime import UTC, datetime
+from logging.handlers import SysLogHandler
 
 import pytest
 
@@ -114,6 +116,16 @@ def test_messages_with_their_sizes_come_too():
         served.got(b"a\nb", b"hello")
 
 
+def test_a_message_of_pythons_own_handler_comes_while_the_connection_is_open():
+    """``SysLogHandler`` over TCP ends its messages with NUL: each is an event at once."""
+    with serving("syslog_tcp") as served:
+        handler = SysLogHandler(served.address, socktype=socket.SOCK_STREAM)
+        for text in ("first", "second"):
+            handler.emit(logging.makeLogRecord({"msg": f"app: {text}", "levelno": logging.INFO, "levelname": "INFO"}))
+        served.got(b"app: first", b"app: second")
+        handler.close()
+
+
 def test_a_long_message_is_cut_and_the_next_one_is_right():
     """Of a message beyond event_size the first bytes come, marked, and the rest is passed over."""
     with serving("syslog_tcp", event_size=16) as served, served.connect() as peer:
@@ -162,10 +174,10 @@ def test_garbage_ends_only_its_own_connection():
             wrong.sendall(b"12x\0\xff")
             assert all_of(wrong) == b""
         with served.connect() as binary:
-            binary.sendall(b"\0\xff\xfe\n")
-            served.got(b"\0\xff\xfe")
+            binary.sendall(b"\1\xff\xfe\n")
+            served.got(b"\1\xff\xfe")
         good.sendall(b"<13>a\n")
-        served.got(b"\0\xff\xfe", b"a")
+        served.got(b"\1\xff\xfe", b"a")
 
 
 def test_datagrams_are_messages():
@@ -174,7 +186,7 @@ def test_datagrams_are_messages():
         serving("syslog_udp", client_ip_header="ip") as served,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer,
     ):
-        for each in (b"<13>a\n", b"\n", b"<14>Oct 11 22:14:15 h b\nc\0"):
+        for each in (b"<13>a\n", b"\n", b"\0", b"<14>Oct 11 22:14:15 h b\nc\0"):
             peer.sendto(each, served.address)
         served.got(b"a", b"b\nc")
         assert [(headers["Severity"], headers["ip"]) for headers, _ in served.outlet.events] == [

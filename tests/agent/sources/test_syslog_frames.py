@@ -24,17 +24,26 @@ def _cut(frames, data, sizes):
 _SIZES = st.lists(st.integers(1, 12), max_size=30)
 
 
-@given(st.lists(st.binary(max_size=30).map(lambda text: b"<" + text.replace(b"\n", b"")), min_size=1), _SIZES)
-def test_lines_are_messages_however_they_come(messages, sizes):
-    r"""Messages that end with \n are found, whatever pieces they come in; of longer ones the first bytes."""
-    found = _cut(Frames(16), b"".join(message + b"\n" for message in messages), sizes)
+_ENDS = st.sampled_from([b"\n", b"\0"])
+
+
+@given(
+    st.lists(st.binary(max_size=30).map(lambda text: b"<" + text.replace(b"\n", b"").replace(b"\0", b"")), min_size=1),
+    _ENDS,
+    _SIZES,
+)
+def test_lines_are_messages_however_they_come(messages, end, sizes):
+    r"""Messages that end with \n or NUL are found, whatever pieces they come in; of longer ones the first bytes."""
+    found = _cut(Frames(16), b"".join(message + end for message in messages), sizes)
     assert found == [(message[:16], len(message) <= 16) for message in messages]
 
 
-@given(st.lists(st.binary(min_size=1, max_size=30), min_size=1), _SIZES)
-def test_messages_with_their_sizes_are_found_however_they_come(messages, sizes):
-    """Messages with their sizes may hold line ends; of longer ones the first bytes are kept, the next one is right."""
-    found = _cut(Frames(16), b"".join(b"%d %s" % (len(message), message) for message in messages), sizes)
+@given(st.lists(st.binary(min_size=1, max_size=30), min_size=1), st.sampled_from([b"", b"\n", b"\r\n", b"\0"]), _SIZES)
+def test_messages_with_their_sizes_are_found_however_they_come(messages, end, sizes):
+    """Messages with their sizes may hold line ends, and ends behind them that the sizes do not count are skipped; of
+    longer ones the first bytes are kept, the next one is right.
+    """
+    found = _cut(Frames(16), b"".join(b"%d %s%s" % (len(message), message, end) for message in messages), sizes)
     assert found == [(message[:16], len(message) <= 16) for message in messages]
 
 

@@ -300,6 +300,7 @@ def test_bad_choice_of_parser_says_what_to_do(name: str, pattern: str | None, sa
         ("[Sun Dec 04 04:47:44 2005] [error] x", "message"),
         ("<34>Oct 11 22:14:15 mymachine su: x", "priority"),
         ("Jun 14 15:16:01 combo su: x", "program"),
+        ('time=2024-01-31T12:00:00Z level=info msg="a b"', "level"),
     ],
 )
 def test_auto_finds_the_format_of_each_line(line: str, field: str) -> None:
@@ -309,9 +310,19 @@ def test_auto_finds_the_format_of_each_line(line: str, field: str) -> None:
     assert field in fields
 
 
-def test_auto_leaves_lines_of_no_format_to_text() -> None:
-    """A stack trace's lines are of no format."""
-    assert make_parser("auto")("\tat java.base/java.lang.Thread.run(Thread.java:840)") is None
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\tat java.base/java.lang.Thread.run(Thread.java:840)",
+        "x=1 is what it says",
+        "only=one",
+        "https://a/?b=c d=e",
+        "2024-05-01 10:00:00,123 INFO app: x",
+    ],
+)
+def test_auto_leaves_lines_of_no_format_to_text(line: str) -> None:
+    """A stack trace's lines, prose with an equals sign, and lines of log4j are of no format."""
+    assert make_parser("auto")(line) is None
 
 
 @pytest.mark.parametrize(

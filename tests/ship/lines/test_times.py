@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from freezegun import freeze_time
 
@@ -18,7 +20,9 @@ from producer.ship.lines.line import Block
 from producer.ship.lines.parsers.json_object import parse_json
 from tests.ship.conftest import parse_ship
 
-NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
+_NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
+#: Nanoseconds since 1970.
+NOON = 1_706_702_400_000_000_000
 
 
 @pytest.mark.parametrize(
@@ -57,8 +61,8 @@ def test_lines_of_a_block_have_their_own_times() -> None:
     lines = [access, '{"timestamp":"2024-01-31T12:00:00.5Z"}', "text", access.replace("12:", "13:", 1)]
     block = Block(0, "\n".join(lines).encode())
     batch = BlockColumns("auto", None, offset=False, times=LineTimes()).batch(block, Figures())
-    told = [NOON, NOON.replace(microsecond=500_000), None, NOON.replace(hour=13)]
-    assert batch.column(LINE_TIMES).to_pylist() == told
+    told = [NOON, NOON + 500_000_000, None, NOON + 3600 * 10**9]
+    assert batch.column(LINE_TIMES).cast(pa.int64()).to_pylist() == told
 
 
 def test_first_field_that_a_line_has_counts() -> None:
@@ -67,7 +71,7 @@ def test_first_field_that_a_line_has_counts() -> None:
     batch = BlockColumns("json", None, offset=False, times=LineTimes()).batch(
         Block(0, "\n".join(lines).encode()), Figures()
     )
-    assert batch.column(LINE_TIMES).to_pylist() == [NOON, None] * 3
+    assert batch.column(LINE_TIMES).to_pylist() == [_NOON, None] * 3
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,7 @@ def test_named_zone_is_that_of_times_without_one(text: str, zone: str) -> None:
 def test_time_without_a_year_is_the_last_that_is_not_ahead(now: str, text: str, moment: datetime) -> None:
     """Of syslog, with a zone that is named; a clock may be ahead by a day."""
     with freeze_time(now):
-        assert LineTimes("+00:00").reader()(text) == moment
+        assert LineTimes("+00:00").reader()(text) == int(moment.timestamp()) * 10**9
     line_times._reader.cache_clear()
 
 
@@ -116,6 +120,7 @@ def test_time_without_a_year_is_the_last_that_is_not_ahead(now: str, text: str, 
         ("1706702400.0", "Asia/Shanghai", "unix"),
         ("1706702400000", None, "unix-ms"),
         ("1706702400000000", None, "unix-us"),
+        ("1706702400000000000", None, "unix-ns"),
     ],
 )
 def test_named_format_is_the_only_one(text: str, zone: str | None, form: str) -> None:
@@ -125,6 +130,27 @@ def test_named_format_is_the_only_one(text: str, zone: str | None, form: str) ->
     read = times.reader()
     assert read(text) == NOON
     assert [read(other) for other in ("2024-01-31T12:00:00Z", "", "nan", "inf", "-1e400", f"{text}x")] == [None] * 6
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("2024-01-31T12:00:00.123456789Z", None),
+        ("2024-01-31 12:00:00,1234567891", None),
+        ("Jan 31 2024 12:00:00.123456789", None),
+        ("31.01.2024 12:00:00.123456789", "%d.%m.%Y %H:%M:%S.%f"),
+        ("1706702400.123456789", "unix"),
+        ("1706702400123.456789", "unix-ms"),
+        ("1706702400123456789", "unix-ns"),
+    ],
+)
+def test_nine_digits_after_the_second_are_kept(text: str, form: str | None) -> None:
+    """A time to the nanosecond stays one, in a column and of a single line, whatever form tells it."""
+    times = LineTimes("UTC", form)
+    line = json.dumps({"time": text}).encode()
+    batch = BlockColumns("json", None, offset=False, times=times).batch(Block(0, line), Figures())
+    assert batch.column(LINE_TIMES).cast(pa.int64()).to_pylist() == [NOON + 123_456_789]
+    assert times.of_fields({"time": text}) == NOON + 123_456_789
 
 
 @pytest.mark.parametrize(
@@ -152,5 +178,5 @@ def test_columns_and_single_lines_tell_the_same() -> None:
     assert job.line_time == LineTimes("Asia/Shanghai", "%d.%m.%Y %H:%M")
     line = b'{"time":"31.01.2024 20:00"}'
     batch = BlockColumns("json", None, offset=False, times=job.line_time).batch(Block(0, line), Figures())
-    assert batch.column(LINE_TIMES).to_pylist() == [NOON]
+    assert batch.column(LINE_TIMES).to_pylist() == [_NOON]
     assert job.line_time.of_fields(parse_json(line.decode()) or {}) == NOON

@@ -7,7 +7,8 @@ wins::
     {     json
     [     apache (error log)
     <     syslog
-    else  apache (access log), then nginx (error log, where its date has a slash), then syslog
+    else  apache (access log), then nginx (error log, where its date has a slash), then syslog, then logfmt
+          (where all words are name=value, and they are two or more)
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....wire.access_log import parse_access_line
+from ....wire.logfmt import is_surely_logfmt, parse_logfmt
 from ....wire.syslog import parse_syslog
 from .apache import parse_error_log
 from .json_object import parse_json
@@ -33,9 +35,14 @@ def parse_auto(line: str) -> dict[str, str] | None:
     if only is not None:
         return only(line)
     # The access log's pattern needs a quote; asking for it spares the other lines the attempt.
-    return (parse_access_line(line) if '"' in line else None) or parse_dated(line)
+    return (parse_access_line(line) if '"' in line else None) or parse_dated(line) or parse_pairs(line)
 
 
 def parse_dated(line: str) -> dict[str, str] | None:
     """The fields of a line of nginx's error log, or of syslog."""
     return (parse_nginx_error(line) if may_be_error(line) else None) or parse_syslog(line)
+
+
+def parse_pairs(line: str) -> dict[str, str] | None:
+    """The fields of a line that is surely logfmt."""
+    return parse_logfmt(line) if is_surely_logfmt(line) else None

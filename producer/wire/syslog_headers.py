@@ -1,0 +1,62 @@
+"""The headers of many messages of syslog: what stands before the text, as :mod:`.syslog` reads it.
+
+``_syslog.pyx`` reads all of them at once; without it they are read one by one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from .splitters import split_headers
+from .syslog import is_priority, match_header
+
+
+class SyslogHeaders(NamedTuple):
+    """What was found in messages, in their order; None where a message does not have it.
+
+    :ivar priorities: without leading zeros.
+    :ivar versions: of RFC 5424.
+    :ivar times: as they were sent.
+    :ivar hosts: the hosts.
+    :ivar rests: what is behind the host, one behind the other; of a message without a priority all of it.
+    :ivar ends: where each of them ends.
+    """
+
+    priorities: Sequence[str | None]
+    versions: Sequence[str | None]
+    times: Sequence[str | None]
+    hosts: Sequence[str | None]
+    rests: bytes
+    ends: array[int]
+
+
+def headers_of(messages: Sequence[bytes]) -> SyslogHeaders:
+    """The headers of messages, of any bytes."""
+    return _one_by_one(messages) if split_headers is None else _at_once(messages)
+
+
+def _at_once(messages: Sequence[bytes]) -> SyslogHeaders:
+    assert split_headers is not None  # noqa: S101
+    offsets = array("i", accumulate(map(len, messages), initial=0))
+    *fields, rest = split_headers(memoryview(offsets).cast("B"), b"".join(messages)).columns
+    priorities, versions, times, hosts = [column.texts() for column in fields]
+    return SyslogHeaders(priorities, versions, times, hosts, rest.data, array("Q", array("i", rest.offsets)[1:]))
+
+
+def _one_by_one(messages: Sequence[bytes]) -> SyslogHeaders:
+    rows = [_row(message.decode(errors="surrogateescape")) for message in messages]
+    priorities, versions, times, hosts, rests = zip(*rows, strict=True)
+    bodies = [rest.encode(errors="surrogateescape") for rest in rests]
+    return SyslogHeaders(priorities, versions, times, hosts, b"".join(bodies), array("Q", accumulate(map(len, bodies))))
+
+
+def _row(text: str) -> tuple[str | None, str | None, str | None, str | None, str]:
+    found = match_header(text)
+    if found is None or not is_priority(found[1]):
+        return None, None, None, None, text
+    priority, *fields, rest = found.groups()
+    version, time, host = [None if field == "-" else field for field in fields]
+    return str(int(priority)), version, time, host, rest
