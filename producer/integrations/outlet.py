@@ -260,7 +260,7 @@ class Outlet:
         """
         self._send_deferred()
         self._closed = True
-        if wait:
+        if wait or self._make is None:
             self._close(self.producer)
         else:
             name = f"{self.producer.name}-closer"

@@ -21,7 +21,7 @@ from producer.integrations.structlog import LogHubProcessor
 from producer.server import LogHubServer
 from producer.testing import RecordingSink
 from tests.integrations.conftest import PROJECT
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 #: An application whose records would wait for a minute.
 APP = """
@@ -91,7 +91,10 @@ def run(tmp_path: Path, logstore: str) -> Callable[..., tuple[int, str]]:
         with subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes) as process:
             try:
                 assert process.stdout is not None
+                assert process.stderr is not None
                 assert process.stdout.readline() == "ready\n", process.communicate()[1]
+                if any("uvicorn" in word for word in command):  # one that ends before it listens has no shutdown
+                    eventually(lambda: "Uvicorn running" in process.stderr.readline())
                 process.send_signal(signal.SIGTERM)
                 errors = process.communicate(timeout=PATIENCE)[1]
             finally:
