@@ -130,6 +130,12 @@ def run(command: list[str], cwd: Path, timeout: float = 100, *, activated: bool 
         assert status == 0, output.read()
 
 
+@pytest.fixture(autouse=True)
+def _no_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept in the configuration of the user who runs the tests."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
 @pytest.mark.parametrize("block", [block for block in PYTHON if block not in (*SPARK, *TOGETHER)], ids=str)
 def test_every_python_block_runs(block: Block, tmp_path: Path) -> None:
     """A block is a program of its own, which ends without an error."""

@@ -10,7 +10,8 @@ One resolver for all commands. The file is ``loghub-producer/config.toml`` below
     access_key_id = "..."
     access_key_secret = "..."
 
-The profile ``local`` is there without a file: what ``producer serve`` listens on by default, with its default key.
+The profile ``local`` is there without a table: what ``producer serve`` listens on by default, with the key that is its
+default (:mod:`.local_key`).
 """
 
 from __future__ import annotations
@@ -26,13 +27,10 @@ from typing import Any
 
 from ..config import ProducerConfig, ProjectConfig
 from ..errors import ProducerError
+from .local_key import local_key
 from .parsing import did_you_mean
 
-_LOCAL = {
-    "endpoint": "http://127.0.0.1:9170",
-    "access_key_id": "test-access-key-id",
-    "access_key_secret": "test-access-key-secret",
-}
+_LOCAL = {"endpoint": "http://127.0.0.1:9170"}
 #: Of no use without the key id beside them.
 _OF_THE_KEY = ("access_key_secret", "security_token")
 
@@ -121,6 +119,7 @@ def resolve(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
 
     :param args: with ``profile`` and such of :data:`NAMES` as the command has.
     :raises UsageError: there is no such profile, or the file cannot be used.
+    :raises LocalKeyError: likewise, of the profile ``local``.
     """
     flags = {name: getattr(args, name, None) for name in NAMES}
     for name in NAMES:
@@ -167,7 +166,8 @@ def _profile(name: str | None, path: Path | None) -> dict[str, str]:
         )
         said = f"--profile {name}: {path}" if asked else f'{path}: profile = "{own}"'
         raise UsageError(f"{said}: there is no such profile{hint}")
-    return _checked(profiles[name], f"{path}: profile {name}")
+    profile = _checked(profiles[name], f"{path}: profile {name}")
+    return profile | local_key(path and path.parent) if profiles[name] is _LOCAL else profile
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from ..signal_handlers import handling
 from ..signal_wakeup import wake_for
+from ..system_user import user_name
 from .exit_codes import ExitCode
+from .local_key import LocalKeyError, local_key
 from .output import tell_error
 from .parsing import set_examples, whole_number
+from .profiles import config_path
 
 if TYPE_CHECKING:
     import logging
@@ -34,7 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=whole_number, default=DEFAULT_PORT, help="port, 0 for a free one (default: %(default)s)"
     )
     parser.add_argument("--data", metavar="DIR", help="directory for stored logs (default: memory)")
-    parser.add_argument("--access-key-id", metavar="ID", help="the access key id that clients sign with")
+    parser.add_argument(
+        "--access-key-id",
+        metavar="ID",
+        help="the access key id that clients sign with (default: this user's own key, that of --profile local)",
+    )
     parser.add_argument(
         "--access-key-secret",
         metavar="SECRET",
@@ -51,9 +60,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="append a line of JSON for each request to FILE; - for the standard error (default: none)",
     )
+    parser.add_argument(
+        "--env",
+        action="store_true",
+        help="print the endpoint and this user's own key as variables for a shell, and end",
+    )
     set_examples(
         parser,
         "producer serve",
+        'eval "$(producer serve --env)"',
         "producer serve --port 9170 --data /tmp/loghub",
         "LOGHUB_SERVER_ACCESS_KEY_SECRET=… producer serve --host 0.0.0.0 --access-key-id me",
     )
@@ -67,6 +82,8 @@ def run(args: argparse.Namespace) -> int:
     problem = _problem(args)
     if problem is not None:
         return _fail(problem)
+    if args.env:
+        return _print_environment(args)
     try:
         from ..server import LogHubServer, ServerStartError  # noqa: PLC0415  # the extra may be missing
     except ImportError as error:
@@ -80,9 +97,24 @@ def run(args: argparse.Namespace) -> int:
             _announce(server, args)
             ended.wait()
             server.stop(grace=2.0)
-    except ServerStartError as error:
+    except (ServerStartError, LocalKeyError) as error:
         return _fail(str(error))
     return ExitCode.OK
+
+
+def _print_environment(args: argparse.Namespace) -> int:
+    try:
+        key = _local_key()
+    except LocalKeyError as error:
+        return _fail(str(error))
+    values = {"endpoint": f"http://127.0.0.1:{args.port}", **key}
+    print("export", *(f"LOGHUB_{name.upper()}={shlex.quote(value)}" for name, value in values.items()))
+    return ExitCode.OK
+
+
+def _local_key() -> dict[str, str]:
+    path = config_path(os.environ)
+    return local_key(path and path.parent)
 
 
 def _problem(args: argparse.Namespace) -> str | None:
@@ -97,11 +129,19 @@ def _problem(args: argparse.Namespace) -> str | None:
 
 
 def _make(server_class: type[LogHubServer], args: argparse.Namespace) -> LogHubServer:
+    if args.access_key_id:
+        keys = {args.access_key_id: args.access_key_secret}
+    else:
+        from ..server.serving.listening import check_exposure  # noqa: PLC0415  # likewise
+
+        check_exposure(args.host)
+        key = _local_key()
+        keys = {key["access_key_id"]: key["access_key_secret"]}
     return server_class(
         args.host,
         args.port,
         data=args.data,
-        access_keys={args.access_key_id: args.access_key_secret} if args.access_key_id else None,
+        access_keys=keys,
         shards=args.shards,
         auto_create=not args.strict,
         region=args.region,
@@ -111,12 +151,15 @@ def _make(server_class: type[LogHubServer], args: argparse.Namespace) -> LogHubS
 
 
 def _announce(server: LogHubServer, args: argparse.Namespace) -> None:
-    # The default secret is known to everybody; a secret of the user's own is not printed.
-    secret = "as given" if args.access_key_id else server.access_key_secret
+    is_local = not args.access_key_id
+    signs = "--profile local" if is_local and server.port == DEFAULT_PORT else f"access key id {server.access_key_id}"
     kept = f"in {args.data}" if args.data else "in memory, gone at the end"
+    # The key is for the eyes of the user in front of a terminal, not for a file or a journal.
+    key = {"key": server.access_key_id, "secret": server.access_key_secret}
+    opened = f"#{urlencode(key)}" if is_local and sys.stdout.isatty() else ""
     sys.stdout.write(
-        f"LogHub listens on {server.endpoint} (access key id {server.access_key_id}, secret {secret}); data {kept};"
-        f" console {server.endpoint}/console; end it with Ctrl-C\n"
+        f"LogHub of user {user_name()} listens on {server.endpoint} ({signs}); data {kept};"
+        f" console {server.endpoint}/console{opened}; end it with Ctrl-C\n"
     )
     sys.stdout.flush()
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ..addresses import is_loopback
 from ..forks import Stage, watch_fork
+from ..system_user import user_name
 from .auth import TEST_ACCESS_KEY, AccessKey, has_default_key
 from .errors import ApiError, ForkedServerError, ServerStartError
 from .faults import Faults
@@ -146,7 +148,8 @@ class LogHubServer:
             raise ServerStartError("the server is closed, and its data with it: make another one")
         self._check_exposure()
         listener = listen(self.host, self._port)
-        self._port = listener.getsockname()[1]
+        address, self._port, *_ = listener.getsockname()
+        service.user = user_name() if is_loopback(address) else ""
         self._runner = Runner(service, listener)
         return self
 

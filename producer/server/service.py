@@ -41,6 +41,7 @@ class Service:
     :ivar access_log: whether each request is a line of the logger ``producer.server.access``.
     :ivar clock_offset: seconds that its clock is ahead of the machine's.
     :ivar refused_takes_number: whether a write that is refused for its body uses up its sequence number.
+    :ivar user: the user that it runs as, where only this machine reaches it; empty otherwise.
     :ivar region: what signatures of version 4 must be for; None for any.
     :ivar memory: bytes that all requests together may hold.
     :ivar searches: searches that may run at once.
@@ -61,6 +62,7 @@ class Service:
     clock_offset: float = 0.0
     refused_takes_number: bool = False
     region: str | None = None
+    user: str = ""
     memory: Budget = field(init=False)
     searches: Budget = field(init=False)
     workers: ThreadPoolExecutor = field(init=False)

@@ -94,11 +94,20 @@ def test_a_key_opens_the_console(open_page: Open) -> None:
 
 
 def test_on_this_machine_with_the_default_key_none_is_asked_for(server: LogHubServer, open_page: Open) -> None:
-    """The console of `producer serve` is simply there, and there is nothing to sign out of."""
+    """The console of a test's server is simply there, and there is nothing to sign out of."""
     page = open_page(server.endpoint)
     expect(page.locator("#logstores .empty")).to_be_visible()
     expect(page.locator("#login")).to_be_hidden()
     expect(page.get_by_role("button", name="Sign out")).to_be_hidden()
+
+
+def test_the_address_that_serve_prints_opens_the_console(open_page: Open) -> None:
+    """It has the user's own key, which goes from the address into the tab at once."""
+    with LogHubServer(access_keys={"local-me": "s cret&"}) as server:
+        page = open_page(f"{server.endpoint}/console#key=local-me&secret=s+cret%26")
+        expect(page.locator("#logstores .empty")).to_contain_text("--profile local")
+        expect(page.locator("#login")).to_be_hidden()
+        assert "cret" not in page.url
 
 
 def test_what_is_wrong_is_said_in_words(server: LogHubServer, open_page: Open) -> None:

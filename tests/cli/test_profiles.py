@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from producer.cli import arguments_of, main
+from producer.cli.local_key import LocalKeyError, local_key
 from producer.cli.profiles import NAMES, Settings, UsageError, config_path, resolve
 from producer.cli.serve import DEFAULT_PORT
-from producer.server.loghub_server import TEST_ACCESS_KEY_ID, TEST_ACCESS_KEY_SECRET
+from producer.system_user import user_name
 
 FILE = """
 profile = "prod"
@@ -68,11 +69,28 @@ def test_a_profile_of_the_file_goes_over_the_one_that_is_there_without_it(config
     assert settled(config_file, '[profiles.local]\nproject = "mine"', profile="local") == Settings(project="mine")
 
 
-def test_the_profile_local_is_what_serve_listens_on(config_file: Path) -> None:
-    """Without a file, and with its default key."""
+def test_the_profile_local_has_a_key_of_the_users_own(config_file: Path) -> None:
+    """Without a table: where serve listens, and a key that is made at first use, and that no other user can read."""
     found = settled(config_file, "", profile="local")
     assert found.endpoint == f"http://127.0.0.1:{DEFAULT_PORT}"
-    assert (found.access_key_id, found.access_key_secret) == (TEST_ACCESS_KEY_ID, TEST_ACCESS_KEY_SECRET)
+    assert found.access_key_id == f"local-{user_name()}"
+    assert len(found.access_key_secret or "") == 48
+    assert settled(config_file, "", profile="local") == found
+    path = config_file.with_name("local.toml")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sorted(one.name for one in path.parent.iterdir()) == ["config.toml", "local.toml"]
+
+
+@pytest.mark.parametrize(("text", "told"), [("= hush", "is no TOML"), ('x = "hush"', "has no access_key_id")])
+def test_a_key_file_that_cannot_be_used_is_told(config_file: Path, text: str, told: str) -> None:
+    """What to do, and never what is in it; so is a folder that cannot be made."""
+    config_file.with_name("local.toml").write_text(text)
+    with pytest.raises(LocalKeyError, match=f"{told}.*delete it") as error:
+        settled(config_file, "", profile="local")
+    assert "hush" not in str(error.value)
+    (config_file.parent / "file").write_text("")
+    with pytest.raises(LocalKeyError, match=r"cannot be kept in .*: (Not a directory|File exists)"):
+        local_key(config_file.parent / "file" / "x")
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from producer.cli import serve
 from producer.cli.exit_codes import ExitCode
+from producer.cli.local_key import local_key
 from producer.cli.serve import add_arguments, run
 from producer.installing import how_to_install
 from producer.server import LogHubServer
+from producer.system_user import user_name
 
 from ..server.client import LOGSTORE, PROJECT, Client, error_of, log_group
 
@@ -57,15 +60,20 @@ def client_of(port: int, key_id: str, secret: str) -> Client:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serve_says_where_it_listens_and_ends_at_a_signal(tmp_path: Path, number: signal.Signals) -> None:
-    """One line has the endpoint and how to sign; a signal ends it with status 0 and what was written is in --data, what
-    was asked in --access-log.
+def test_serve_says_where_it_listens_and_ends_at_a_signal(
+    tmp_path: Path, config_file: Path, number: signal.Signals
+) -> None:
+    """One line has the user, the endpoint and how to sign, which is with a key of the user's own; a signal ends it with
+    status 0 and what was written is in --data, what was asked in --access-log.
     """
     access = tmp_path / "access.log"
     with serving("--data", str(tmp_path), "--access-log", str(access)) as (process, line, port):
-        assert "test-access-key-id" in line
+        key = local_key(config_file.parent)
+        assert f"LogHub of user {user_name()} listens on" in line
+        assert key["access_key_id"] in line
+        assert key["access_key_secret"] not in line
         assert str(tmp_path) in line
-        with client_of(port, "test-access-key-id", "test-access-key-secret") as client:
+        with client_of(port, *key.values()) as client:
             assert client.put(log_group("kept")).status_code == 200
             process.send_signal(number)
             assert (process.wait(10), process.stderr.read()) == (0, "")
@@ -95,6 +103,59 @@ def parse(*options: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     return parser.parse_args(options)
+
+
+def test_no_command_writes_into_the_server_of_another_user(tmp_path: Path) -> None:
+    """Where a port is taken by another user's server, the commands of the profile local are refused, and say whose
+    server it is; check of one's own says it, too, and makes no project.
+    """
+    one, other = ({"XDG_CONFIG_HOME": str(tmp_path / name)} for name in ("one", "other"))
+    with serving(**one) as (_, _, port):
+
+        def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+            where = ["--profile", "local", "--endpoint", f"http://127.0.0.1:{port}"]
+            program = [sys.executable, "-m", "producer", *arguments, *where]
+            environ = {**os.environ, **environment}
+            return subprocess.run(program, capture_output=True, text=True, check=False, env=environ)
+
+        # Users have names of their own in their key ids; here, both are the same, and their secrets are not.
+        refused = command("send", "-p", "p", "-l", "l", "hello", **other)
+        assert refused.returncode == 1
+        assert "SignatureNotMatch" in refused.stderr
+        checked = command("check", "-p", "p", "-l", "l", **one)
+        assert (checked.returncode, checked.stderr) == (0, "")
+        assert f"(an embedded LogHub of user {user_name()!r})" in checked.stdout
+        assert command("projects", "--output", "jsonl", **one).stdout == ""
+
+
+def test_a_key_that_the_server_does_not_know_hears_whose_server_it_is() -> None:
+    """On this machine only; beyond it no server tells its user."""
+    with LogHubServer() as server, Client(server, access_key_id="local-bob", access_key_secret="x") as client:
+        answer = client.put(log_group("x"))
+        assert error_of(answer) == (401, "InvalidAccessKeyId")
+        assert answer.json()["errorMessage"].endswith(f"runs as user {user_name()!r}")
+        server._service.user = ""
+        assert client.put(log_group("x")).json()["errorMessage"].endswith("is not known here")
+
+
+def test_a_shell_takes_the_key_of_the_user(capsys: pytest.CaptureFixture[str], config_file: Path) -> None:
+    """``--env`` prints what a shell evaluates, and serves nothing."""
+    assert run(parse("--env", "--port", "1234")) == ExitCode.OK
+    key = local_key(config_file.parent)
+    values = [f"LOGHUB_{name.upper()}={value}" for name, value in key.items()]
+    assert capsys.readouterr().out == f"export LOGHUB_ENDPOINT=http://127.0.0.1:1234 {' '.join(values)}\n"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_only_a_terminal_is_shown_the_key_of_the_console(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    """The address that opens the console without a question is for the user; a journal gets the plain one."""
+    with LogHubServer(access_keys={"local-me": "mine"}) as server:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+        serve._announce(server, parse())
+        fragment = "#key=local-me&secret=mine" if is_terminal else ""
+        assert f"console {server.endpoint}/console{fragment};" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -154,8 +154,8 @@ const show = {
   },
 };
 
-// The profile has the key that a server on this machine has unless it is given one.
-const withKey = () => key.get() ? "--access-key-id ID --access-key-secret SECRET" : "--profile local";
+// The profile has the key that `producer serve` takes unless it is given one.
+const withKey = () => key.isLocal() ? "--profile local" : "--access-key-id ID --access-key-secret SECRET";
 
 async function askLogstores() {
   const found = await api("logstores");
@@ -306,4 +306,10 @@ $("#login").addEventListener("submit", event => {
 document.addEventListener("keydown", keys);
 window.addEventListener("popstate", () => { restart(); restore(); });
 watchHistogram(choose);
+// The address that `producer serve` prints has the key; it stays in this tab, and not in the address.
+const given = new URLSearchParams(location.hash.slice(1));
+if (given.has("key")) {
+  key.set(given.get("key"), given.get("secret"));
+  history.replaceState(null, "", location.pathname);
+}
 restore();

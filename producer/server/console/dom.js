@@ -24,6 +24,7 @@ const KEY = "loghub-console-key";  // of this tab only, and only where the serve
 export const key = {
   get: () => sessionStorage.getItem(KEY),
   set: (id, secret) => sessionStorage.setItem(KEY, btoa(String.fromCharCode(...new TextEncoder().encode(`${id}:${secret}`)))),
+  isLocal: () => atob(key.get() ?? "").startsWith("local-"),
   forget: () => sessionStorage.removeItem(KEY),
 };
 

@@ -49,8 +49,7 @@ class _OriginForm:
         except ApiError as error:
             await self._refuse(error, Wire(scope, receive, send))
             return
-        if path == "/" and _is_browser(scope):
-            answer = Answer(status=302, headers={"Location": "/console"})
+        if path == "/" and (answer := _answer_to_people(scope)) is not None:
             await send_answer(Wire(scope, receive, send), answer, standard_headers(new_request_id(), None, answer))
             return
         # A request is cancelled when the server stops: its connection is cut by then, and nothing has failed.
@@ -63,10 +62,18 @@ class _OriginForm:
         await send_answer(wire, answer, standard_headers(new_request_id(), self._service.now(), answer))
 
 
-def _is_browser(scope: Scope) -> bool:
-    """Whether somebody looks at the root of the server: clients of LogHub want no HTML, and sign."""
+def _answer_to_people(scope: Scope) -> Answer | None:
+    """Return the answer for a person at the root of the server, or None for a client of LogHub, which signs."""
     headers = read_headers(scope)
-    return scope["method"] == "GET" and "text/html" in headers.get("accept", "") and "authorization" not in headers
+    if scope["method"] != "GET" or "authorization" in headers or "x-log-apiversion" in headers:
+        return None
+    if "text/html" in headers.get("accept", ""):
+        return Answer(status=302, headers={"Location": "/console"})
+    console = f"http://{headers.get('host') or 'this server'}/console"
+    text = f"This is an embedded LogHub. Its console for browsers: {console}\nClients of LogHub sign their requests.\n"
+    return Answer(
+        headers={"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}, body=text.encode()
+    )
 
 
 class _Endpoint:

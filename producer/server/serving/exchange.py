@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from urllib.parse import quote
 
 from starlette.types import Scope
 
@@ -163,9 +164,15 @@ class Exchange:
                 raise ApiError("Unauthorized", "user and password must be the id and the secret of an access key")
             return None
         check_api_version(request.headers)
-        return authenticate(
-            request.to_verify(), service.access_keys, self._now(), self._body.declared or 0, service.region
-        )
+        try:
+            return authenticate(
+                request.to_verify(), service.access_keys, self._now(), self._body.declared or 0, service.region
+            )
+        except ApiError as error:
+            if error.code != "InvalidAccessKeyId" or not service.user:
+                raise
+            said = f"{error.message}: this server is an embedded LogHub, and runs as user {service.user!r}"
+            raise ApiError(error.code, said) from None
 
     async def _hold(self, size: int) -> None:
         """Have ``size`` bytes of the server's memory; the client is not to blame for the wait."""
@@ -187,6 +194,8 @@ class Exchange:
 
     async def _deliver(self, answer: Answer) -> None:
         headers = standard_headers(self._request.request_id, self._now(), answer)
+        if self._service.user:
+            headers["x-log-embedded-user"] = quote(self._service.user)
         outcome = self._plan.outcome
         if self._body.is_withheld:
             # Whether the client sends its body all the same is its choice, so what follows could be anything.

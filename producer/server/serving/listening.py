@@ -30,15 +30,15 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def check_exposure(host: str) -> None:
-    """Refuse to offer the default access key, which everybody knows, to other machines.
+    """Refuse to offer the default access key to other machines.
 
     :raises ServerStartError: ``host`` is not, or not only, an address of this machine alone.
     """
     if not all(ipaddress.ip_address(address).is_loopback for address in _addresses(host)):
         raise ServerStartError(
-            f"listening on {host or 'all addresses'} lets other machines in, and the default access key is known to"
-            " everybody: give access keys of your own (--access-key-id and --access-key-secret, or"
-            " LogHubServer(access_keys=...)), or listen on 127.0.0.1"
+            f"listening on {host or 'all addresses'} lets other machines in; the default access key is for this one:"
+            " give access keys of your own (--access-key-id and --access-key-secret, or LogHubServer(access_keys=...)),"
+            " or listen on 127.0.0.1"
         )
 
 

@@ -6,7 +6,7 @@ The question is the cheapest that needs a key: the shards of the logstore, or th
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ...config import ProducerConfig, ProjectConfig
 from ...errors import (
@@ -20,12 +20,15 @@ from ...errors import (
     TargetError,
     UnreachableError,
 )
+from ...path_text import one_line
 from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.signing import UnsignedRequest
 from ...wording import CREATED_BY_A_WRITE
 from ..http.failures import CERTIFICATE, PLAIN_HTTP, PROXY, PROXY_AUTHENTICATION
 from .classify import BAD_RESPONSE
 
+# Of a name that a server gives, characters.
+_SHOWN = 64
 #: The region that an endpoint of the service names, also of its networks.
 _REGION = re.compile(r"([a-z0-9-]+?)(-intranet|-internal|-share)?\.log\.aliyuncs\.com")
 
@@ -67,13 +70,18 @@ def question(host: str, user_agent: str, logstore: str | None) -> UnsignedReques
     return UnsignedRequest(method="GET", path=path, params=params, headers=list_shards_headers(host, user_agent))
 
 
-def sentence(error: AttemptError | None, project: ProjectConfig, logstore: str | None, config: ProducerConfig) -> str:
+def sentence(
+    error: AttemptError | None, project: ProjectConfig, logstore: str | None, config: ProducerConfig, user: str = ""
+) -> str:
     """What there is to say where nothing is wrong.
 
     :param error: what came of the question; None for an answer.
+    :param user: the user that an embedded LogHub runs as, as its header has it; empty for another server.
     :raises TargetError: something is wrong.
     """
     where = f"{project.project}{'' if logstore is None else f'/{logstore}'} at {project.endpoint}"
+    if user:
+        where += f" (an embedded LogHub of user {one_line(unquote(user)[:_SHOWN])!r})"
     if error is None:
         return f"{where} answers, and accepts the access key"
     if CREATED_BY_A_WRITE in error.message:

@@ -198,14 +198,18 @@ class LogHubSink(Sink):
             self._config.http, connect_timeout_ms=limit, read_timeout_ms=limit, attempt_timeout_ms=limit, pool_size=1
         )
         transport = Transport(http, 1, self._clock, f"{self._name}-check")
-        failure = None
+        failure, user = None, ""
         try:
-            self._ask(known, question(known.target.host, known.user_agent, logstore), transport)
+            asked = question(known.target.host, known.user_agent, logstore)
+            answer, headers, credentials = self._exchange(known, asked, transport)
+            user = headers.get("x-log-embedded-user", "")
+            if not is_acknowledgement(answer):
+                failure = self._learn(known, credentials, answer, headers)
         except AttemptError as error:
             failure = error
         finally:
             transport.close()
-        return sentence(failure, known.config, logstore, self._config)
+        return sentence(failure, known.config, logstore, self._config, user)
 
     def _project(self, name: str) -> _Project:
         project = self._projects.get(name)
@@ -213,11 +217,19 @@ class LogHubSink(Sink):
             raise ProjectNotConfiguredError("ProjectConfigNotExist", unknown_project(name, self._projects))
         return project
 
-    def _ask(self, project: _Project, request: UnsignedRequest, transport: Transport | None = None) -> Answer:
+    def _ask(self, project: _Project, request: UnsignedRequest) -> Answer:
         """Sign and send a request, whose path is percent-encoded; its answer, if that is no refusal."""
+        answer, headers, credentials = self._exchange(project, request, self._transport)
+        if is_acknowledgement(answer):
+            return answer
+        raise self._learn(project, credentials, answer, headers)
+
+    def _exchange(
+        self, project: _Project, request: UnsignedRequest, transport: Transport
+    ) -> tuple[Answer, Mapping[str, str], Credentials]:
         credentials = project.credentials.get()
         headers = self._sign(project, credentials, replace(request, path=unquote(request.path)))
-        answer, answer_headers = (transport or self._transport).request(
+        answer, answer_headers = transport.request(
             request.method,
             project.target.base_url,
             request.path,
@@ -226,9 +238,7 @@ class LogHubSink(Sink):
             request.body,
             project.proxies,
         )
-        if is_acknowledgement(answer):
-            return answer
-        raise self._learn(project, credentials, answer, answer_headers)
+        return answer, answer_headers, credentials
 
     def _signing_key(self, credentials: Credentials) -> SigningKey:
         return SigningKey(

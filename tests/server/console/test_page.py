@@ -39,11 +39,14 @@ def test_the_page_is_sent_as_it_is(server: LogHubServer, path: str, kind: str, t
 
 
 def test_a_browser_that_looks_at_the_server_is_led_to_the_console(server: LogHubServer) -> None:
-    """Only who wants HTML and does not sign is; everybody else is told what LogHub says."""
+    """A person with another tool is told its address in text; a client of LogHub gets what LogHub says."""
     browser = requests.get(server.endpoint, headers={"Accept": "text/html,*/*"}, allow_redirects=False, timeout=10)
     assert (browser.status_code, browser.headers["Location"]) == (302, "/console")
-    other = requests.get(server.endpoint, allow_redirects=False, timeout=10)
-    assert (other.status_code, other.json()["errorCode"]) == (400, "InvalidAPIVersion")
+    curl = requests.get(server.endpoint, headers={"Accept": "*/*"}, allow_redirects=False, timeout=10)
+    assert (curl.status_code, curl.headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
+    assert f"{server.endpoint}/console\n" in curl.text
+    client = requests.get(server.endpoint, headers={"x-log-apiversion": "0.6.0"}, allow_redirects=False, timeout=10)
+    assert (client.status_code, client.json()["errorCode"]) == (401, "MissAccessKeyId")
 
 
 def test_with_keys_of_ones_own_the_page_is_there_and_its_data_is_not() -> None:

@@ -1,0 +1,15 @@
+"""The user of the system that this process runs as."""
+
+from __future__ import annotations
+
+import os
+
+
+def user_name() -> str:
+    """Return the user's name, or the number where the system knows no name, as in many containers."""
+    try:
+        import pwd  # noqa: PLC0415  # not on every system
+
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except (ImportError, KeyError):
+        return str(os.geteuid()) if hasattr(os, "geteuid") else os.environ.get("USERNAME", "")
