@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import resource
 import signal
@@ -25,6 +24,7 @@ from ..agent.agent import UndeliveredError
 from ..agent.blueprint import Blueprint
 from ..agent.monitoring import MonitoringServer, address_of
 from ..agent.options import Problem, words_of
+from ..directory_lock import DirectoryLock, owner_of
 from ..errors import ProducerError
 from ..loggers import get_logger
 from ..signal_handlers import Requests, call_former, handling
@@ -84,15 +84,15 @@ class Program:
         agent = Agent(config, changed=lambda: self._inbox.put(_CHANGED))
         if self._until_done:
             _check_it_ends(agent.blueprint)
-        with _state_held(config.state):
+        with _state_held(config.state) as lock:
             self._monitor(agent)
             try:
                 agent.start()
-                why = self._work(agent)
+                why = self._work(agent, lock)
                 _notify("STOPPING=1")
                 _story.info("agent %s: ends: %s", config.name, why)
                 ended = agent.stop()
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, StateInUseError):
                 agent.stop(0)
                 raise
             finally:
@@ -104,10 +104,14 @@ class Program:
         _story.info("agent %s: ended%s", config.name, how)
         return ended
 
-    def _work(self, agent: Agent) -> str:
-        """Until the end; why it is the end."""
+    def _work(self, agent: Agent, lock: DirectoryLock) -> str:
+        """Run until the end; why it is the end.
+
+        :raises StateInUseError: another process may have the state directory.
+        """
         announced = False
         while True:
+            _check_is_held(lock)
             if not announced and agent.listens():
                 self._announce(agent)
                 announced = True
@@ -276,33 +280,42 @@ def _check_it_ends(blueprint: Blueprint) -> None:
         raise AgentConfigError(problems, blueprint.config.origin)
 
 
+def _check_is_held(lock: DirectoryLock) -> None:
+    """
+    :raises StateInUseError: the lock was removed or replaced.
+    """
+    lost = lock.lost()
+    if lost is not None:
+        raise StateInUseError(
+            f"{lost} was removed or replaced: another agent may work with the state directory; end that one, and start"
+            " this one again"
+        )
+
+
 @contextlib.contextmanager
-def _state_held(directory: Path) -> Iterator[None]:
+def _state_held(directory: Path) -> Iterator[DirectoryLock]:
     """The directory is this process's alone.
 
     :raises StateInUseError: it is another one's; or it cannot be used.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = DirectoryLock(directory, "lock")
+    except BlockingIOError as error:
+        holder = owner_of(directory / "lock")
+        raise StateInUseError(
+            f"{holder or 'another agent'} works with the state directory {directory.absolute()}: end it first;"
+            " or, for an agent that reads something else, give this one a state directory of its own"
+        ) from error
     except OSError as error:
         advice = "free some space" if error.errno == errno.ENOSPC else "name another one (agent.state, or --state DIR)"
         raise StateInUseError(f"cannot use the state directory {directory}: {error.strerror}: {advice}") from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
-            raise StateInUseError(
-                f"{holder or 'another agent'} works with the state directory {directory.absolute()}: end it first;"
-                " or, for an agent that reads something else, give this one a state directory of its own"
-            ) from error
         with contextlib.suppress(OSError):  # on a full disk it only helps people; what is in channels is to go out
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-        yield
+            lock.say_owner()
+        yield lock
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
 def _open_many_files() -> None:

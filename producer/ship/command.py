@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from ..directory_lock import DirectoryLock
 from ..installing import how_to_install
 from ..path_text import shown
 from ..spark.numbering_check import uses_up_numbers
@@ -100,8 +101,8 @@ def ship(
     if following is not None:
         check_target(job, patient=following.follow and not following.once)
         _check_numbering(job)
-        with only_user(following.checkpoint):
-            return _ship_with_checkpoint(job, following, engine, master, workers, console)
+        with only_user(following.checkpoint) as lock:
+            return _ship_with_checkpoint(job, following, engine, master, workers, console, lock)
     search = Search(paths, exclude=exclude)
     search.go_on(files=FIRST_FILES)
     told = search.ended
@@ -119,13 +120,19 @@ def ship(
 
 
 def _ship_with_checkpoint(
-    job: ShipJob, following: FollowOptions, engine: str, master: str | None, workers: int | None, console: Console
+    job: ShipJob,
+    following: FollowOptions,
+    engine: str,
+    master: str | None,
+    workers: int | None,
+    console: Console,
+    lock: DirectoryLock,
 ) -> Shipment:
     following = replace(following, exactly_once=claim_checkpoint(job, following, engine))
     if not following.follow:
         return _ship_once(job, following, engine, master, workers, console)
     if engine == LOCAL:
-        return follow_locally(LocalEngine(workers), job, following, console=console)
+        return follow_locally(LocalEngine(workers), job, following, console=console, lock=lock)
     with _running_spark(master, sql=True) as running:
         from .follow.query import follow  # noqa: PLC0415  (it needs Spark)
 

@@ -349,6 +349,17 @@ def test_a_lock_names_the_process_that_has_it_and_nobody_else(tmp_path: Path) ->
         assert (tmp_path / "lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
 
 
+def test_an_agent_whose_lock_is_deleted_stops_and_lets_nobody_in_before(tmp_path: Path) -> None:
+    """Another one is refused by the lock of the state directory itself; this one stops, and says why."""
+    with agent_program._state_held(tmp_path) as lock:
+        agent_program._check_is_held(lock)
+        (tmp_path / "lock").unlink()
+        with pytest.raises(agent_program.StateInUseError, match="end it first"), agent_program._state_held(tmp_path):
+            pass
+        with pytest.raises(agent_program.StateInUseError, match="lock was removed or replaced: another agent may work"):
+            agent_program._check_is_held(lock)
+
+
 def test_an_agent_starts_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -365,6 +365,13 @@ class SimFS:
                 raise error(errno.EAGAIN, path)
             return self._open(file, path, locked=True)
 
+    def lock_directory(self, path: str) -> int | None:  # as on NFS
+        return None
+
+    def has_name(self, file: int, path: str) -> bool:
+        with self._lock:
+            return self._dead or self._medium.tree.find(path) is self._opened(file).file
+
     def is_locked(self, path: str) -> bool:
         with self._lock:
             return any(handle.locked and handle.path == path for handle in self._handles.values())

@@ -12,12 +12,13 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from ...clock import Clock, Deadline, SystemClock
-from ...errors import ChannelError, ConfigError, TransactionFullError
+from ...errors import ChannelError, ChannelLockedError, ConfigError, TransactionFullError
 from ...forks import Stage, call_in_child
 from ...interfaces import ChannelStats, Event, FileStats, Stored
 from ...loggers import get_logger
@@ -144,7 +145,10 @@ class FileChannel:
         self._ended = False
         self._place = Directories(self._disk, self.name, self.directory, self.data_directories)
         self._ownership = own(self._place, self._clock)
-        self._segments = Segments(self._disk, self.name, self.data_directories, self._keys, self._clock)
+        self._check_owned = partial(_check_owned, self._ownership, self._ledger)
+        self._segments = Segments(
+            self._disk, self.name, self.data_directories, self._keys, self._clock, self._check_owned
+        )
         self._log = self._new_log()
         #: What idempotent streams need to survive a restart; a disk of a test's own has none.
         self.notes = FileNotes(self.directory, self.name) if disk is None else None
@@ -218,6 +222,7 @@ class FileChannel:
             segments=self._segments,
             space=self._space,
             uncopied=uncopied,
+            check_owned=self._check_owned,
             dual=self.options.dual_checkpoints,
             generation=found.generation,
             clock=self._clock,
@@ -264,7 +269,7 @@ class FileChannel:
             self._keeper.stop()
             self._log.refuse()
             with self._checkpointer.lock:
-                empty = not keep_empty and self._is_empty()
+                empty = not keep_empty and self._is_owned() and self._is_empty()
                 try:
                     if not empty:
                         self._checkpointer.write(force=True)
@@ -280,6 +285,12 @@ class FileChannel:
     def _close_notes(self) -> None:
         if self.notes is not None:
             self.notes.close()
+
+    def _is_owned(self) -> bool:
+        with contextlib.suppress(ChannelError):
+            self._check_owned()
+            return True
+        return False
 
     def _is_empty(self) -> bool:
         """Whether nothing is lost with the directory; called when nothing can be committed any more."""
@@ -489,6 +500,23 @@ class FileChannel:
             return min(self._disk.free(path) for path in (self.directory, *self.data_directories))
         except OSError:
             return 0
+
+
+def _check_owned(ownership: Ownership, ledger: Ledger) -> None:
+    """Check that the directories are still the channel's, and end the channel if they are not.
+
+    :raises ChannelLockedError: another process may have them by now.
+    """
+    lost = ownership.lost()
+    if lost is None:
+        return
+    reason = (
+        f"{lost} was removed or replaced: another process may use the directory; end that one, then open this again"
+    )
+    error = ChannelLockedError(ledger.name, reason)
+    if ledger.close(reason):
+        _log.error("%s", error)
+    raise error
 
 
 def _give_back(log: Log, notes: FileNotes | None, ownership: Ownership) -> None:

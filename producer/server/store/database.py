@@ -65,14 +65,21 @@ class _FullDisk:
 class Database:
     """The database and its thread."""
 
-    def __init__(self, path: Path | None, prepare: Callable[[sqlite3.Connection], object]) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        prepare: Callable[[sqlite3.Connection], object],
+        check_owned: Callable[[], object] = lambda: None,
+    ) -> None:
         """Open the database.
 
         :param path: a file, or None for memory.
         :param prepare: makes its tables, or what is missing of them.
+        :param check_owned: raises if the file is not the server's any more; called before each transaction.
         :raises ServerStartError: the file cannot be used.
         """
         self._connection = _open(path, prepare)
+        self._check_owned = check_owned
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         # Guards _closed and the order of jobs against the None that ends the thread.
         self._lock = threading.Lock()
@@ -139,6 +146,7 @@ class Database:
     def _run_together(self, jobs: list[_Job]) -> None:
         connection = self._connection
         try:
+            self._check_owned()
             connection.execute("BEGIN IMMEDIATE")
             answers = [(future, _run(job, connection)) for job, future in jobs]
             connection.execute("COMMIT")

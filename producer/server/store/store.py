@@ -74,7 +74,8 @@ class Store:
         """
         self._ownership = own(directory) if directory else None
         try:
-            self._database = Database(directory / "loghub.sqlite3" if directory else None, prepare)
+            path = directory / "loghub.sqlite3" if directory else None
+            self._database = Database(path, prepare, self._check_owned)
         except BaseException:
             self._give_up()
             raise
@@ -356,6 +357,18 @@ class Store:
             return count_of(connection, logstore_of(connection, place), now)
 
         return self._database.submit(job)
+
+    def _check_owned(self) -> None:
+        """
+        :raises ApiError: the data directory, or the lock in it, was removed or replaced.
+        """
+        lost = None if self._ownership is None else self._ownership.lost()
+        if lost is not None:
+            raise ApiError(
+                "InternalServerError",
+                f"{lost} was removed or replaced: another server may use the data; nothing was stored; end that one, "
+                "then start this one again",
+            )
 
     def _give_up(self) -> None:
         if self._ownership is not None:

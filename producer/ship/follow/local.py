@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from ...directory_lock import DirectoryLock
 from ..errors import InputError
 from ..job import ShipJob
 from ..lines.log_start import logs_that_start
@@ -28,20 +29,23 @@ from .tracking import Offset, advance
 _POLL_SECONDS = 0.2
 
 
-def follow_locally(engine: LocalEngine, job: ShipJob, options: FollowOptions, *, console: Console) -> Shipment:
+def follow_locally(
+    engine: LocalEngine, job: ShipJob, options: FollowOptions, *, console: Console, lock: DirectoryLock | None = None
+) -> Shipment:
     """Follow until SIGTERM or SIGINT, until a batch fails, or, with ``once``, until all is shipped.
 
     :param engine: ships.
     :param job: where to, and how.
     :param options: what to follow.
     :param console: where progress is shown.
+    :param lock: the checkpoint's; None for none.
     :raises InputError: the checkpoint cannot be read.
     """
     stop = threading.Event()
     began = time.monotonic()
     unwritten = None
     with stopping_on_signals(stop), progress_bar(console, None) as bar:
-        following = _Following(engine, job, options, stop, bar)
+        following = _Following(engine, job, options, stop, bar, lock)
         try:
             following.until_end()
         except InputError as error:  # of the checkpoint or a file, and lines may have been sent
@@ -61,7 +65,13 @@ class _Following:
     """
 
     def __init__(
-        self, engine: LocalEngine, job: ShipJob, options: FollowOptions, stop: threading.Event, bar: ProgressBar
+        self,
+        engine: LocalEngine,
+        job: ShipJob,
+        options: FollowOptions,
+        stop: threading.Event,
+        bar: ProgressBar,
+        lock: DirectoryLock | None = None,
     ) -> None:
         self.run: LocalRun = engine.open(job)
         self.losses = Losses()
@@ -69,6 +79,7 @@ class _Following:
         self._options = options
         self._stop = stop
         self._bar = bar
+        self._lock = lock
         self._progress = read_progress(options.checkpoint)
         self._target: Offset | None = None
         self._looks = Looks(
@@ -130,5 +141,13 @@ class _Following:
         self.losses.tell(self.run.figures)
 
     def _remember(self, progress: Progress) -> None:
+        """
+        :raises InputError: it cannot be written, or another command may have the checkpoint.
+        """
+        lost = self._lock.lost() if self._lock is not None else None
+        if lost is not None:
+            raise InputError(
+                f"{lost} was removed or replaced: another command may use the checkpoint; end it, then start again"
+            )
         write_progress(self._options.checkpoint, progress)
         self._progress = progress

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from producer import forks
+from producer import directory_lock, forks
 from producer.server import LogHubServer, ServerStartError
 from producer.server.store import ownership
 
@@ -86,7 +86,7 @@ def test_data_that_cannot_be_opened_is_left_free(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(ServerStartError, match="cannot be used"):
             LogHubServer(data=tmp_path)
-    assert ownership._held == set()
+    assert directory_lock._held == set()
 
 
 def test_a_directory_without_locks_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,34 +95,32 @@ def test_a_directory_without_locks_is_refused_in_words(tmp_path: Path, monkeypat
     def no_locks(file: int, how: int) -> None:
         raise OSError(95, os.strerror(95))
 
-    monkeypatch.setattr(ownership.fcntl, "flock", no_locks)
+    monkeypatch.setattr(directory_lock.fcntl, "flock", no_locks)
     with pytest.raises(ServerStartError, match=rf"{tmp_path.name} cannot be used \(.*not supported"):
         LogHubServer(data=tmp_path)
-    assert ownership._held == set()
+    assert directory_lock._held == set()
 
 
 def test_a_fork_in_the_moment_of_the_lock_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that another thread forks while the file is open and not locked yet has no copy of it afterwards."""
     asked, end = threading.Event(), os.pipe()
-    watched = [AskedFor(asked.set, lock=lock) if lock is ownership._lock else lock for lock in forks._held]
+    watched = [AskedFor(asked.set, lock=lock) if lock is directory_lock._lock else lock for lock in forks._held]
     monkeypatch.setattr(forks, "_held", watched)
     forking: list[Call] = []
     flock = fcntl.flock
 
     def fork_first(file: int, how: int) -> None:
-        monkeypatch.setattr(ownership.fcntl, "flock", flock)
+        monkeypatch.setattr(directory_lock.fcntl, "flock", flock)
         forking.append(Call(lambda: forked_reader(*end)))
         eventually(lambda: asked.is_set() or forking[0].done)
         flock(file, how)
 
-    monkeypatch.setattr(ownership.fcntl, "flock", fork_first)
+    monkeypatch.setattr(directory_lock.fcntl, "flock", fork_first)
     owned = ownership.own(tmp_path)
     child = forking[0].result()
     try:
         # As at the end of this process: the lock is not given up by word.
-        assert owned.file is not None
-        os.close(owned.file)
-        owned.file = None
+        owned.close()
         ownership.own(tmp_path).release()
     finally:
         os.close(end[1])
@@ -144,3 +142,18 @@ def forked_reader(reading: int, writing: int) -> int:
     assert os.read(there, 1) == b"x"
     os.close(there)
     return child
+
+
+def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_what_is_stored(tmp_path: Path) -> None:
+    """Another server is refused by the lock of the directory itself, and the owner stores no more, and says why."""
+    data = tmp_path / "data"
+    with LogHubServer(data=data) as server, Client(server) as client:
+        assert client.put(log_group("first")).status_code == 200
+        (data / ownership.LOCK_NAME).unlink()
+        with pytest.raises(ServerStartError, match="in use by another server"):
+            LogHubServer(data=data)
+        answer = client.put(log_group("second"))
+        assert answer.status_code == 500
+        assert "loghub.lock was removed or replaced" in answer.text
+    with LogHubServer(data=data) as server:
+        assert [log.fields["message"] for log in server.logs(PROJECT, LOGSTORE)] == ["first"]

@@ -12,7 +12,7 @@ from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import Action, ApiRequest, delay
 from producer.ship.errors import InputError
-from producer.ship.follow.only_user import only_user
+from producer.ship.follow.only_user import LOCK_FILE, only_user
 from tests.support.waiting import eventually
 
 from ..conftest import PATIENCE, contents, parse_ship, ship_arguments
@@ -41,7 +41,7 @@ def test_second_command_with_the_same_checkpoint_is_refused(
     eventually(lambda: silence.fired > 0, "a request with lines")
     assert cli.run(parse_ship(arguments)) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert f"the checkpoint {tmp_path}/checkpoint is in use by another command (process {first.process.pid})" in said
+    assert f"the checkpoint {tmp_path}/checkpoint is in use by another command (process {first.process.pid} on " in said
     first.process.kill()
     first.process.wait()
     server.faults.remove(silence)
@@ -62,3 +62,24 @@ def test_full_disk_of_a_checkpoint_is_said_of_the_checkpoint(tmp_path: Path, mon
         only_user(str(tmp_path)),
     ):
         pass
+
+
+def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_the_command(
+    server: LogHubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another command is refused by the lock of the directory; this one remembers nothing more, fails, and says why."""
+    (tmp_path / "a.log").write_text("one\n")
+    checkpoint = tmp_path / "checkpoint"
+    arguments = ship_arguments(server, tmp_path / "a.log", f"--checkpoint={checkpoint}", "--follow", "--once")
+
+    def delete(_request: ApiRequest) -> Action | None:
+        (checkpoint / LOCK_FILE).unlink(missing_ok=True)
+        with pytest.raises(InputError, match="in use by another command"), only_user(str(checkpoint)):
+            pass
+        return None
+
+    server.faults.add(delete, operation="PutLogs")
+    assert cli.run(parse_ship([*arguments, "--engine=local", "--workers=1"])) == 1
+    assert "was removed or replaced: another command may use the checkpoint" in " ".join(
+        capsys.readouterr().err.split()
+    )

@@ -320,7 +320,8 @@ def io_error(name: str, what: str, error: BaseException) -> ChannelIOError:
 
 def start_error(name: str, error: OSError) -> ChannelIOError:
     """What to tell the one whose channel does not open, since its log cannot go on."""
-    message = f"a segment cannot be begun: {error}. What it holds is not touched; look at its disk, then open it again"
+    advice = "free some space on its disk" if is_full(error) else "look at its disk"
+    message = f"a segment cannot be begun: {error}. What it holds is not touched; {advice}, then open it again"
     return ChannelIOError(name, message, error.errno or errno.EIO)
 
 

@@ -149,7 +149,7 @@ class Log:
     def open_first(self, what_lives: Run | None = None) -> None:
         """Begin a segment, so that an unwritable directory is found when the channel is opened.
 
-        On a full disk the first commit begins it: what is in the channel can be read before there is space again.
+        On a full disk the first commit of one that exists begins it: what it holds can be read before there is space.
 
         :param what_lives: the transaction that a segment has to begin with; None for none.
         :raises ChannelIOError: it cannot be written.
@@ -160,7 +160,7 @@ class Log:
             try:
                 self._end.begin(self.synced_transaction, essential=True)
             except OSError as error:
-                if not is_full(error):
+                if not is_full(error) or not self._segments.all():  # nothing is there to be read
                     raise start_error(self._name, error) from error
                 _log.warning(
                     "channel %s: the disk is full: it can be read, but nothing can be put or acknowledged before some "

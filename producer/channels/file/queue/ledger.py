@@ -29,7 +29,7 @@ Taken = dict[int, Entry]
 class Ledger:
     """The books of one file channel: what is queued, taken and claimed, and the counters.
 
-    :param name: the channel's.
+    :ivar name: the channel's.
     :ivar lock: guards everything here.
     :ivar queue: which events are there, and where they stand.
     :ivar recent: what of it is still in memory.
@@ -37,7 +37,7 @@ class Ledger:
     """
 
     def __init__(self, name: str, options: FileChannelOptions, clock: Clock) -> None:
-        self._name, self._options, self._clock = name, options, clock
+        self.name, self._options, self._clock = name, options, clock
         self.lock = threading.Lock()
         self.queue = EventQueue()
         self.changes = 0
@@ -76,7 +76,7 @@ class Ledger:
         :raises ChannelClosedError: it cannot.
         """
         if self._closed is not None:
-            raise ChannelClosedError(self._name, f"{self._closed}: nothing more can be put or taken")
+            raise ChannelClosedError(self.name, f"{self._closed}: nothing more can be put or taken")
 
     def close(self, reason: str) -> bool:
         """Refuse everything from now on, and wake all who wait; False if it was closed before."""
@@ -141,7 +141,7 @@ class Ledger:
     def _full(self, claim: Claim, waited: float) -> ChannelFullError:
         (events, size), room = self._room.used, self._room
         return ChannelFullError(
-            self._name,
+            self.name,
             size=events,
             capacity=room.capacity,
             used_bytes=size,
@@ -194,7 +194,7 @@ class Ledger:
             self._return_orphans()
             if len(taken) >= capacity:
                 self._counters.take_attempts += 1
-                raise TransactionFullError(self._name, "takes", capacity)
+                raise TransactionFullError(self.name, "takes", capacity)
             self._taker = taken
             entries = self.queue.take(min(count, capacity - len(taken)), max_bytes)
             taken.update({entry.sequence: entry for entry in entries})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....clock import Clock
@@ -43,6 +44,7 @@ class Checkpointer:
     so that the segment stays, and is found damaged by the next process, too.
 
     :param uncopied: knows such segments.
+    :param check_owned: raises if the directories are not the channel's any more.
     :param dual: keep a second copy.
     :param generation: that of the checkpoint that was found.
     :ivar lock: held while one is written; guards all that is in here.
@@ -59,13 +61,14 @@ class Checkpointer:
         segments: Segments,
         space: Space,
         uncopied: quarantine.Uncopied,
+        check_owned: Callable[[], object],
         dual: bool,
         generation: int,
         clock: Clock,
     ) -> None:
         self._disk, self._name, self._directory = disk, name, directory
         self._ledger, self._journal, self._segments, self._space = ledger, log, segments, space
-        self._uncopied, self._dual, self._clock = uncopied, dual, clock
+        self._uncopied, self._check_owned, self._dual, self._clock = uncopied, check_owned, dual, clock
         self._copies = (checkpoints.NAME, checkpoints.BACKUP_NAME) if dual else (checkpoints.NAME,)
         self.lock = threading.Lock()
         self._generation = generation
@@ -78,9 +81,10 @@ class Checkpointer:
         :returns: whether one was written; an error is logged and counted, and the one before still holds.
         """
         self._ledger.return_aside()
-        if not force and self._ledger.changes == self._written:
-            return False
         try:
+            self._check_owned()
+            if not force and self._ledger.changes == self._written:
+                return False
             self._write()
         except (OSError, ChannelError) as error:
             self._ledger.add("checkpoint_errors", 1)

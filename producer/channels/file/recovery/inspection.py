@@ -240,7 +240,7 @@ def _check_is_not_above(disk: Disk, name: str, directory: str, names: Sequence[s
 def _examine(place: Directories, keys: KeyProvider | None, clock: Clock) -> DirectoryReport:
     damaged = 0
     for left in reversed(range(_LOOKS)):
-        in_use = place.disk.is_locked(f"{place.main}/{LOCK_NAME}")
+        in_use = place.disk.is_locked(f"{place.main}/{LOCK_NAME}") or place.disk.is_locked(place.main)
         before = _generations(place)
         try:
             report = look(place, keys, clock, in_use=in_use)

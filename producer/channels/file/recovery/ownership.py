@@ -1,4 +1,8 @@
-"""Ownership: one channel a directory, told by ``flock`` on a file whose text says who it is."""
+"""Ownership: one channel a directory, by ``flock`` on the directory and on a file whose text names the owner.
+
+The second one alone is taken where the file system locks no directories, and by older packages. Who deletes the file
+lets nobody in beside the owner, but where it is the only one: so the owner checks that it is still there.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +33,22 @@ OTHER_NAMES = (RESERVE_NAME, *(f"{NOTES_NAME}{suffix}" for suffix in ("", *COMPA
 #: ``lost+found`` is what a file system of its own brings along.
 _OURS = {LOCK_NAME, QUARANTINE, *CHECKPOINT_NAMES, *OTHER_NAMES, "lost+found"}
 _MOST = 1 << 16
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(slots=True)
 class Ownership:
     """The locks of one channel's directories; closing the files gives them up.
 
-    :ivar files: the open lock files.
+    :ivar files: what is locked, and its path: of each directory itself, where it can be, and its lock file.
     """
 
     disk: Disk
-    files: list[int]
+    files: list[tuple[int, str]]
+
+    def lost(self) -> str | None:
+        """The path of a lock that was removed or replaced: another process may have the directory by now."""
+        return next((path for file, path in self.files if not self.disk.has_name(file, path)), None)
 
     def release(self) -> None:
         """Let another channel have the directories."""
@@ -51,7 +60,7 @@ class Ownership:
 
     def _give_up(self, how: Callable[[int], None]) -> None:
         files, self.files = self.files, []
-        for file in files:
+        for file, _ in files:
             with contextlib.suppress(OSError):
                 how(file)
 
@@ -74,8 +83,9 @@ def own(place: Directories, clock: Clock, *, make: bool = True, give_up_missing:
         for directory in others:
             _lock(place, directory, ownership, make=make)
         text = json.dumps(_owner(place, clock)).encode()
-        for directory, file in zip(place.all, ownership.files, strict=True):
-            _say(place, directory, file, text)
+        for file, path in ownership.files:
+            if path.endswith(f"/{LOCK_NAME}"):
+                _say(place, path.removesuffix(f"/{LOCK_NAME}"), file, text)
     except BaseException:
         ownership.release()
         raise
@@ -92,8 +102,11 @@ def _lock(place: Directories, directory: str, ownership: Ownership, *, make: boo
         elif not disk.exists(directory):
             raise ChannelFormatError(name, f"{directory} is not a directory")
         check_contents(name, directory, disk.names(directory))
+        locked = disk.lock_directory(directory)
+        if locked is not None:
+            ownership.files.append((locked, directory))
         new = not disk.exists(path)
-        ownership.files.append(disk.lock(path))
+        ownership.files.append((disk.lock(path), path))
         if new:
             disk.sync_directory(directory)  # before anything says that it is there
     except BlockingIOError:
@@ -108,12 +121,14 @@ def _say(place: Directories, directory: str, file: int, text: bytes) -> None:
     try:
         place.disk.rewrite(file, text)
     except OSError as error:
-        raise _unusable(place.name, directory, error) from error
+        if error.errno not in _FULL:  # it only helps people, and what is in the channel can be read
+            raise _unusable(place.name, directory, error) from error
 
 
 def _unusable(name: str, directory: str, error: OSError) -> ChannelIOError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    advice = "free some space" if full else "give a directory that this user may write, or change its owner"
+    advice = (
+        "free some space" if error.errno in _FULL else "give a directory that this user may write, or change its owner"
+    )
     return ChannelIOError(name, f"{directory} cannot be used: {error}: {advice}", error.errno or 0)
 
 

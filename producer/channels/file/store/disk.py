@@ -13,47 +13,10 @@ import os
 import shutil
 from pathlib import Path
 
+from ....directory_lock import has_name, is_free, lock_alone, lock_directory
 from ....wording import counted
 
 _ZEROS = bytes(256 << 10)
-
-#: Whoever only looks at a lock has it for a few microseconds; so often it is tried again.
-_LOOKERS = 1000
-
-
-def _has_name(file: int, path: str) -> bool:
-    """Whether the open file is the one that ``path`` names."""
-    try:
-        named = os.stat(path)  # noqa: PTH116
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(named, os.fstat(file))
-
-
-def _lock_alone(file: int) -> None:
-    """Take the lock, past those who only look whether it is free: they have it for a moment, and share it.
-
-    :raises BlockingIOError: somebody has it.
-    """
-    for _ in range(_LOOKERS):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not _is_free(file):
-                raise
-        else:
-            return
-    raise BlockingIOError(errno.EWOULDBLOCK, "the lock is looked at all the time")
-
-
-def _is_free(file: int) -> bool:
-    """Whether nobody has the lock of an open file for himself."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    fcntl.flock(file, fcntl.LOCK_UN)
-    return True
 
 
 class Disk:
@@ -192,13 +155,24 @@ class Disk:
         """
         file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            _lock_alone(file)
-            if not _has_name(file, path):  # its owner removed it while it was opened here
+            lock_alone(file)
+            if not has_name(file, path):  # its owner removed it while it was opened here
                 raise BlockingIOError(errno.EWOULDBLOCK, "the lock file was removed", path)
         except BaseException:
             os.close(file)
             raise
         return file
+
+    def lock_directory(self, path: str) -> int | None:
+        """Lock a directory itself; None if its file system locks none.
+
+        :raises BlockingIOError: another process holds it.
+        """
+        return lock_directory(path)
+
+    def has_name(self, file: int, path: str) -> bool:
+        """True if the open file, or directory, is the one at ``path``."""
+        return has_name(file, path)
 
     def is_locked(self, path: str) -> bool:
         """Whether somebody has the lock; whoever wants it in this moment gets it all the same."""
@@ -207,7 +181,7 @@ class Disk:
         except FileNotFoundError:
             return False
         try:
-            return not _is_free(file)
+            return not is_free(file)
         finally:
             os.close(file)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ....clock import Clock
 from ....errors import ChannelKeyError
@@ -30,13 +30,20 @@ class Segments:
 
     :param directories: where new ones go, in turn.
     :param keys: for new ones, and for old ones that are encrypted; None for plain.
+    :param check_owned: raises if the directories are not the channel's any more; called before each new one.
     """
 
     def __init__(
-        self, disk: Disk, name: str, directories: Sequence[str], keys: KeyProvider | None, clock: Clock
+        self,
+        disk: Disk,
+        name: str,
+        directories: Sequence[str],
+        keys: KeyProvider | None,
+        clock: Clock,
+        check_owned: Callable[[], object] = lambda: None,
     ) -> None:
         self._disk, self._name, self._directories = disk, name, tuple(directories)
-        self._keys, self._clock = keys, clock
+        self._keys, self._clock, self._check_owned = keys, clock, check_owned
         self._next = 1  # guarded by the log's write lock
         self._lock = threading.Lock()  # guards _known
         self._known: dict[int, Segment] = {}
@@ -58,7 +65,9 @@ class Segments:
 
         :param went_past: and
         :param void_from: see :class:`~.format.SegmentHeader`.
+        :raises ChannelLockedError: the directories are not the channel's any more.
         """
+        self._check_owned()
         number = self._next
         self._next += 1
         key_id = self._current_key_id()

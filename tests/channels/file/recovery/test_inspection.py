@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from producer import directory_lock
 from producer.channels import FileChannel
 from producer.channels.file.recovery import inspection
 from producer.channels.file.recovery.inspection import examine
-from producer.channels.file.store import disk as disks
 from producer.channels.file.store.disk import Disk
 from producer.errors import ChannelFormatError, ChannelIOError
 from tests.channels.file.opening import (
@@ -87,14 +87,14 @@ def test_a_look_does_not_keep_anybody_from_the_lock(tmp_path: Path, monkeypatch:
     looker = os.open(path, os.O_RDONLY)
     fcntl.flock(looker, fcntl.LOCK_SH)
     assert not Disk().is_locked(path)
-    is_free = disks._is_free
+    is_free = directory_lock.is_free
 
     def look_and_end(file: int) -> bool:
         free = is_free(file)
         fcntl.flock(looker, fcntl.LOCK_UN)
         return free
 
-    monkeypatch.setattr(disks, "_is_free", look_and_end)
+    monkeypatch.setattr(directory_lock, "is_free", look_and_end)
     owner = Disk().lock(path)
     assert Disk().is_locked(path)
     with pytest.raises(BlockingIOError):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from producer.channels import FileChannel
-from producer.errors import ChannelFormatError, ChannelLockedError
+from producer.errors import ChannelClosedError, ChannelFormatError, ChannelLockedError
 from producer.testing import ManualClock
 from tests.channels.file.opening import DIRECTORY, names, open_channel, opened_channel
 from tests.channels.helpers import drained, put
@@ -158,9 +158,58 @@ def test_closing_gives_the_lock_file_back(tmp_path: Path) -> None:
     """It is open as long as the channel is, and not longer; closing again closes nothing of anybody else."""
     channel = FileChannel(tmp_path / "c", **REAL)
     files = list(channel._ownership.files)
-    assert len(files) == 1
+    assert [path for _, path in files] == [str(tmp_path / "c"), str(tmp_path / "c" / "LOCK")]
     channel.close()
     channel.close()
     assert channel._ownership.files == []
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(files[0])
+    for file, _ in files:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(file)
+
+
+SECOND = """
+import sys
+from producer.channels import FileChannel
+FileChannel(sys.argv[1], minimum_free_space=0, reserve=0)
+"""
+
+
+@pytest.mark.parametrize("what", ["segment", "checkpoint"])
+def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_the_channel(
+    tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another process is refused by the lock of the directory itself; the owner ends at its next segment or checkpoint,
+    says why, and all that it has committed is there.
+    """
+    directory = tmp_path / "c"
+    channel = FileChannel(directory, segment_size=4096, **REAL)
+    put(channel, "a")
+    (directory / "LOCK").unlink()
+    second = subprocess.run([sys.executable, "-c", SECOND, str(directory)], capture_output=True, text=True, check=False)
+    assert "ChannelLockedError" in second.stderr
+    assert not (directory / "LOCK").exists(), "the one that is refused has changed something"
+    if what == "segment":
+        with pytest.raises(ChannelLockedError, match="LOCK was removed or replaced: another process may use"):
+            put(channel, "x" * 4096)
+    else:
+        assert not channel.checkpoint()
+    with pytest.raises(ChannelClosedError, match="LOCK was removed or replaced"):
+        put(channel, "b")
+    channel.close()
+    assert caplog.text.count("another process may use the directory") >= 1
+    with FileChannel(directory, **REAL) as channel:
+        assert drained(channel) == ["a"]
+
+
+def test_another_lock_file_in_the_place_of_the_first_ends_the_channel() -> None:
+    """Where the file system locks no directories, another process may have made it and own the directory."""
+    disk = SimFS()
+    channel = open_channel(disk)
+    put(channel, "a")
+    disk.unlink(f"{DIRECTORY}/LOCK")
+    with opened_channel(disk) as other:
+        assert not channel.checkpoint(force=True)
+        with pytest.raises(ChannelClosedError, match="LOCK was removed or replaced"):
+            put(channel, "b")
+        channel.close()
+        assert drained(other) == ["a"]
