@@ -30,6 +30,7 @@ SOURCE_COUNTERS = (
     "UnreadableCount",
     "EventDroppedCount",
     "EventReadFail",
+    "SkippedNulCount",
     "ChannelWriteFail",
     "GenericProcessingFail",
     "InterceptionMicroseconds",

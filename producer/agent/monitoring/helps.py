@@ -20,6 +20,7 @@ HELPS: Mapping[str, str] = {
     "OpenConnectionCount": "Connections that are open now.",
     "UnreadableCount": "Files and directories that are there now and cannot be read.",
     "EventReadFail": "Failures to read: files, messages or requests, not events.",
+    "SkippedNulCount": "Bytes of NULs at the beginning of lines that were skipped, such as copytruncate leaves.",
     "ChannelWriteFail": "Failures of a required channel to take a batch: tries, not events.",
     "OptionalChannelWriteFail": "Failures of an optional channel to take a batch: tries, not events.",
     "OptionalChannelEventFailCount": "Events that an optional channel did not take.",

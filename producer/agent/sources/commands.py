@@ -20,6 +20,7 @@ from contextlib import suppress
 
 from ...errors import ProducerError
 from ...loggers import get_logger
+from ...wire.encodings import MARK
 
 _log = get_logger("producer.agent.exec")
 
@@ -50,6 +51,8 @@ class Lines:
         self._most = most
         utf8 = codecs.lookup(charset).name in ("utf-8", "ascii")
         self._decoder = None if utf8 else codecs.getincrementaldecoder(charset)(errors="replace")
+        #: What came first, as long as it may be a byte order mark.
+        self._begin: bytes | None = b""
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -57,6 +60,11 @@ class Lines:
         """The lines that are whole with these bytes; empty if none is."""
         if self._decoder is not None:
             data = self._decoder.decode(data).encode()
+        if self._begin is not None:
+            self._begin += data
+            if MARK.startswith(self._begin) and self._begin != MARK:
+                return b""
+            data, self._begin = self._begin.removeprefix(MARK), None
         end = data.rfind(b"\n") + 1
         self._parts.append(data[:end] if end else data)
         self._size += len(self._parts[-1])
@@ -70,7 +78,7 @@ class Lines:
     def rest(self) -> bytes:
         """The last line, if it has no end."""
         end = b"" if self._decoder is None else self._decoder.decode(b"", final=True).encode()
-        return b"".join([*self._parts, end])
+        return b"".join([self._begin or b"", *self._parts, end])
 
 
 class Command:

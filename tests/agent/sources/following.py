@@ -27,7 +27,7 @@ class Tail:
 
     def __init__(self, folder: Path, *paths: str, channels: int = 1, **options: Any) -> None:
         self.logs, self._state = folder / "logs", folder / "state"
-        self.logs.mkdir(exist_ok=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
         self.clock = ManualClock()
         self.stop = Stop(self.clock)
         given = {"paths": tuple(paths) or (str(self.logs / "*"),), "settle": 10.0, **options}

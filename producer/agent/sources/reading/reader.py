@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....file_identity import TAIL_BYTES, Key, Mark, head_of, holds_marks, marks_of
+from ....wire.encodings import HOLE, MARK, hole_end, in_order, is_utf8, last_line_end, line_end_of
 from ....wire.log_start import Logs, last_start
 from .cri import whole_end
 from .identity import HEAD_BYTES, FileName, Note, held_part, holds, open_quickly
@@ -29,16 +30,23 @@ class Block(NamedTuple):
     """Whole lines of a file.
 
     :ivar data: they.
-    :ivar start: their first byte in the file.
+    :ivar start: their first byte in the file, or the first one of the hole before them.
+    :ivar hole: NULs before them, which are skipped.
     """
 
     data: bytes
     start: int
+    hole: int = 0
 
     @property
     def end(self) -> int:
         """The byte after the last one."""
-        return self.start + len(self.data)
+        return self.start + self.hole + len(self.data)
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes as the file has them, but for the first ones of a large hole."""
+        return b"\0" * min(self.hole, HEAD_BYTES) + self.data if self.hole else self.data
 
 
 class Rules(NamedTuple):
@@ -49,6 +57,8 @@ class Rules(NamedTuple):
     :ivar settle: seconds without a write that end a last line.
     :ivar log_settle: that end an event of several lines.
     :ivar cri: whether lines are those of containers, of which several parts may be one event.
+    :ivar encoding: of the files.
+    :ivar final: True if files are complete: NULs at their end are skipped, and nothing is expected behind them.
     """
 
     logs: Logs | None
@@ -56,6 +66,8 @@ class Rules(NamedTuple):
     settle: float
     log_settle: float
     cri: bool = False
+    encoding: str = "utf-8"
+    final: bool = False
 
 
 class FileReader:
@@ -96,6 +108,7 @@ class FileReader:
         self._tried: tuple[int, bool, bool] | None = None
         self._descriptor: int | None = None
         self._held: tuple[int, float] | None = None
+        self._encoding: str | None = None
         #: Sizes beyond the position, and when each was seen first: the oldest and the newest.
         self._behind: tuple[tuple[int, float], ...] = ()
 
@@ -228,25 +241,63 @@ class FileReader:
         :raises ContentChangedError: it was cut or replaced.
         """
         descriptor, known, rested = self.open(), len(self._tail), self._rested(now)
-        stop = self.stops[0] - self.position if self.stops else None
+        start, stop = self.position, self.stops[0] - self.position if self.stops else None
         want = BLOCK_BYTES if stop is None else min(stop, BLOCK_BYTES)
         while True:
-            data = os.pread(descriptor, known + want, self.position - known)
-            if not data.startswith(self._tail) or not data.startswith(self._head[:want], known):
+            data = os.pread(descriptor, known + want, start - known)
+            if start == self.position and not (
+                data.startswith(self._tail) and data.startswith(self._head[:want], known)
+            ):
                 raise ContentChangedError
+            if start == self.position and data.startswith(HOLE, known) and self._is_utf8:
+                end = hole_end(descriptor, start)
+                if end is None:
+                    return self._nothing_behind(len(data) - known, rested, now)
+                if stop is not None:
+                    stop = max(1, stop - (end - start))
+                    want = min(stop, BLOCK_BYTES)
+                start, known = end, 0
+                continue
             whole = len(data) < known + want  # the file has no more
-            self._see(self.position + len(data) - known, now)
+            self._see(start + len(data) - known, now)
             cut = self._cut(data, known, rested if whole else (False, False), now)
             if cut == known and want == stop:
                 cut = len(data)
             if cut == known and not whole and want >= self._rules.max_line:
-                cut = data.rfind(b"\n", known) + 1 or len(data)
+                cut = self._line_end(data, known) or len(data)
             if cut > known:
-                return Block(data[known:cut], self.position)
+                return Block(data[known : _before_hole(data, known, cut)], self.position, start - self.position)
             if whole:
-                self._tried = (self.position + len(data) - known, *rested)
+                self._tried = (start + len(data) - known, *rested)
                 return None
             want = min(2 * want, self._rules.max_line, stop or self._rules.max_line)
+
+    def _nothing_behind(self, size: int, rested: tuple[bool, bool], now: float) -> Block | None:
+        """There are NULs up to the end: a file that was laid out for what is still to be written."""
+        end = max(self.size, self.position + size)
+        self._see(end, now)
+        self._tried = (end, *rested)
+        return Block(b"", self.position, end - self.position) if self._rules.final else None
+
+    @property
+    def encoding(self) -> str:
+        """The encoding of the file, with its byte order.
+
+        :raises OSError: the file cannot be read.
+        """
+        if self._encoding is None:
+            self._encoding = in_order(self._rules.encoding, os.pread(self.open(), len(HOLE), 0))
+        return self._encoding
+
+    @property
+    def _is_utf8(self) -> bool:
+        return is_utf8(self._rules.encoding)
+
+    def _line_end(self, data: bytes, known: int) -> int:
+        """The byte after the last line end; 0 if there is none."""
+        if self._is_utf8:
+            return data.rfind(b"\n", known) + 1
+        return last_line_end(data, known, line_end_of(self.encoding))
 
     def _see(self, size: int, now: float) -> None:
         """The file is so large, at least."""
@@ -258,9 +309,11 @@ class FileReader:
         """It was put."""
         self.position = block.end
         self.size = max(self.size, block.end)
-        data = block.data if len(block.data) >= TAIL_BYTES else self._tail + block.data
+        raw = block.raw
+        before = self._tail + b"\0" * min(block.end - block.start - len(raw), TAIL_BYTES)
+        data = raw if len(raw) >= TAIL_BYTES else before + raw
         if not self.short:  # it has those of the whole
-            self._marks = marks_of(self._tail, block.data, block.end, self._marks)
+            self._marks = marks_of(before[-TAIL_BYTES:], raw, block.end, self._marks)
         self._tail, self._head = data[-TAIL_BYTES:], b""
         self._behind = tuple(each for each in self._behind if each[0] > self.position)
         while self.stops and self.stops[0] <= self.position:
@@ -295,10 +348,12 @@ class FileReader:
         logs = self._rules.logs
         if logs is not None and not rested[1]:
             return known + last_start(data[known:], logs.start, at_line=True)
-        cut = data.rfind(b"\n", known) + 1
+        cut = self._line_end(data, known)
         if self._rules.cri and cut and not rested[1]:
             return self._whole_cut(data, known, cut, now)
-        return cut or (len(data) if rested[0] else known)
+        if cut or not rested[0] or (data == MARK and self.position == 0 and not self._rules.final):
+            return cut or known
+        return len(data) - (len(data) - known) % (1 if self._is_utf8 else len(line_end_of(self.encoding)))
 
     def _whole_cut(self, data: bytes, known: int, cut: int, now: float) -> int:
         """Of containers' lines: before the first part whose last one is missing, unless that is missing for long, and
@@ -313,6 +368,12 @@ class FileReader:
         elif now - self._held[1] >= self._rules.log_settle:
             return cut
         return end
+
+
+def _before_hole(data: bytes, known: int, cut: int) -> int:
+    """Where lines end before a hole; ``cut`` if there is none among them."""
+    hole = data.find(b"\n" + HOLE, known, cut) if b"\0" in data else -1
+    return hole + 1 if hole >= 0 else cut
 
 
 def begins_alike(one: int, other: int, size: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator, Mapping
 
+from ....wire.encodings import MARK
 from ...batch import EventBatch, Position
 from ..reading.reader import BLOCK_BYTES
 from .options import SpoolDirectoryOptions
@@ -20,13 +21,16 @@ class EventMaker:
         self._errors = _ERRORS[options.decode_error_policy]
         self._keeps = options.is_utf8 and options.decode_error_policy == "KEEP"
 
-    def lines(self, block: bytes, headers: Mapping[str, str], position: Position) -> EventBatch:
+    def lines(self, block: bytes, headers: Mapping[str, str], position: Position, *, first: bool) -> EventBatch:
         """The events of whole lines.
 
+        :param first: the block begins the file, and may have a byte order mark.
         :raises UnicodeDecodeError: they are no text, and shall be.
         """
         if not self._keeps and not (block.isascii() and self._options.is_utf8):
             block = block.decode(self._options.input_charset, self._errors).encode()
+        if first:
+            block = block.removeprefix(MARK)
         return self._cut(EventBatch.of_lines(block, headers, position))
 
     def decoded(self, data: bytes, headers: Mapping[str, str], position: Position) -> Iterator[EventBatch]:
@@ -34,7 +38,7 @@ class EventMaker:
 
         :raises UnicodeDecodeError: as :meth:`lines`.
         """
-        text = codecs.decode(data, self._options.input_charset, self._errors).encode()
+        text = codecs.decode(data, self._options.input_charset, self._errors).removeprefix("\ufeff").encode()
         start = 0
         while start < len(text):
             end = text.rfind(b"\n", start, start + BLOCK_BYTES) + 1 or text.find(b"\n", start) + 1 or len(text)

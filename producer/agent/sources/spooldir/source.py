@@ -11,6 +11,7 @@ from ....loggers import get_logger
 from ...batch import EventBatch, Position
 from ...interfaces import Context, Lag, Outlet, Stop
 from ..reading.identity import FileName, is_compressed, parse_name
+from ..reading.notices import Notices
 from ..reading.reader import Block, ContentChangedError, FileReader, Rules
 from .directory import SpoolDirectory, Waiting
 from .events import EventMaker
@@ -76,7 +77,8 @@ class Spooler:
         self._options, self._context, self._outlet, self._stop = options, context, outlet, stop
         self._directory = SpoolDirectory(options)
         self._maker = EventMaker(options)
-        self._rules = Rules(None, options.max_line_bytes, 0.0, 0.0)
+        self._rules = Rules(None, options.max_line_bytes, 0.0, 0.0, final=True)
+        self._notices = Notices(_log, context.counters, options.input_charset, "input_charset")
         self._seen: dict[Key, _Seen] = {}
         self._unsafe: dict[str, FileReader] = {}
         self._behind: dict[str, os.stat_result] = {}
@@ -183,7 +185,7 @@ class Spooler:
         """Put a file to its end; False if ``stop`` came before."""
         reader.look(now)
         for block, batch in self._batches(reader, now):
-            if not self._outlet.put_until(batch, self._stop):
+            if batch.count and not self._outlet.put_until(batch, self._stop):
                 return False
             reader.take(block)
         return not self._stop.is_set()
@@ -212,7 +214,9 @@ class Spooler:
 
     def _lines(self, reader: FileReader, now: float) -> Iterator[tuple[Block, EventBatch]]:
         while (block := reader.read(now)) is not None:
-            yield block, self._maker.lines(block.data, reader.headers, self._position(reader, block))
+            self._notices.look(reader.place, reader.key, block)
+            position = self._position(reader, block)
+            yield block, self._maker.lines(block.data, reader.headers, position, first=block.end == len(block.data))
 
     def _blobs(self, reader: FileReader) -> Iterator[tuple[Block, EventBatch]]:
         while data := os.pread(reader.open(), self._options.max_blob_length, reader.position):
@@ -232,7 +236,7 @@ class Spooler:
     def _position(self, reader: FileReader, block: Block) -> Position:
         if reader.name is None:
             # Its time of change tells it from a file that had its inode and its first bytes before.
-            name = reader.name_by(block.data, os.fstat(reader.open()).st_mtime_ns)
+            name = reader.name_by(block.raw, os.fstat(reader.open()).st_mtime_ns)
             self._names[reader.key] = name
             self._given.add(name)
         return Position(str(reader.name), block.end, reader.place)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from ....wire.encodings import MARK, is_utf8, to_utf8
 from ....wire.log_start import SEEN_BYTES, Logs
 from ...batch import EventBatch, Position
 from ..reading.cri import events_of
@@ -18,6 +19,8 @@ class _Block(Protocol):
     def data(self) -> bytes: ...
     @property
     def start(self) -> int: ...
+    @property
+    def hole(self) -> int: ...
     @property
     def end(self) -> int: ...
 
@@ -35,25 +38,36 @@ class BatchMaker:
     byte_offset: bool
     cri: bool = False
 
-    def batch(self, block: _Block, headers: Mapping[str, str], name: str, place: str = "") -> EventBatch:
+    def batch(
+        self, block: _Block, headers: Mapping[str, str], name: str, place: str = "", encoding: str = "utf-8"
+    ) -> EventBatch:
         """The events of a block.
 
         :param place: the file's path.
+        :param encoding: of the file, with its byte order.
         """
-        position = Position(name, block.end, place)
+        position, data = Position(name, block.end, place), _text(block, encoding)
         if self.cri:
-            return events_of(block.data, headers, position)
+            return events_of(data, headers, position)
         if self.logs is None:
-            batch = EventBatch.of_lines(block.data, headers, position)
+            batch = EventBatch.of_lines(data, headers, position)
             starts = batch.offsets() if self.byte_offset else []
         else:
-            starts = list(_starts(block.data, self.logs))
-            ends = [*starts[1:], len(block.data)]
-            bodies = [_without_end(block.data[start:end]) for start, end in zip(starts, ends, strict=True)]
+            starts = list(_starts(data, self.logs))
+            ends = [*starts[1:], len(data)]
+            bodies = [_without_end(data[start:end]) for start, end in zip(starts, ends, strict=True)]
             batch = EventBatch.of_bodies(bodies, headers, position=position)
         if self.byte_offset:
-            batch = batch.with_column(BYTE_OFFSET_HEADER, [str(block.start + start) for start in starts])
+            first = block.end - len(data)
+            batch = batch.with_column(BYTE_OFFSET_HEADER, [str(first + start) for start in starts])
         return batch
+
+
+def _text(block: _Block, encoding: str) -> bytes:
+    """The lines in UTF-8, without the mark at the beginning of the file."""
+    if not is_utf8(encoding):
+        return to_utf8(block.data, encoding, first=block.start == 0)
+    return block.data.removeprefix(MARK) if block.start == block.hole == 0 else block.data
 
 
 def _starts(data: bytes, logs: Logs) -> Iterator[int]:

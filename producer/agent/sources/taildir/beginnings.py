@@ -45,6 +45,7 @@ class Beginnings:
             options.settle,
             options.multiline_timeout,
             options.line_format == "cri",
+            options.encoding,
         )
         self._flumes = read_flume_positions(options.position_file) if known.first_start else {}
         self._skipping = known.first_start and options.skip_to_end

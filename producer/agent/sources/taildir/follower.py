@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from ....loggers import get_logger
 from ...interfaces import Context, Lag, Outlet, Stop
+from ..reading.notices import Notices
 from ..reading.reader import ContentChangedError, FileReader
 from .batches import BatchMaker
 from .beginnings import Beginnings
@@ -43,6 +44,7 @@ class Follower:
             self._known.close()
             raise
         self._finder = Finder(options.groups(), self._readers, self._known, self._beginnings, context.clock, stop)
+        self._notices = Notices(_log, context.counters, options.encoding, "encoding")
         self._troubled: set[FileReader] = set()
         self._unreadable = -1
         self._looked = self._clock.monotonic()
@@ -113,7 +115,7 @@ class Follower:
                 break
             with suppress(OSError, ContentChangedError):  # its turn tells what is wrong with it
                 if reader.name is None and reader.look(now) and (block := reader.read(now)) is not None:
-                    self._beginnings.give_name(reader, block.data)
+                    self._beginnings.give_name(reader, block.raw)
                     begun.append(reader)
         if begun:
             self._known.begin(begun)
@@ -134,7 +136,8 @@ class Follower:
                 break
             if reader.name is None:
                 return  # it was written just now: next time
-            batch = self._maker.batch(block, reader.headers, str(reader.name), reader.place)
+            self._notices.look(reader.place, reader.key, block)
+            batch = self._maker.batch(block, reader.headers, str(reader.name), reader.place, reader.encoding)
             if not self._outlet.put_until(batch, self._stop):
                 return
             reader.take(block)

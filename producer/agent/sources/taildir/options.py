@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import ConfigError
+from ....wire.encodings import is_utf8
 from ....wire.log_start import Logs, compile_start
 from ...options import option
 from .groups import Group, file_group, glob_group
@@ -51,6 +52,7 @@ class TaildirOptions:
         choices=("plain", "cri"),
         doc="cri: lines of Kubernetes' container runtimes; their parts are joined, time and stream become headers",
     )
+    encoding: str = option("utf-8", doc="of the files; another than UTF-8 is converted to it")
     max_line_bytes: int = option(
         4 << 20, least=1024, unit="bytes", doc="a longer line, or event of several, comes in parts"
     )
@@ -74,11 +76,24 @@ class TaildirOptions:
             raise ConfigError(
                 "line_format", "cri goes without multiline_start and byte_offset_header", self.line_format
             )
+        self._check_encoding()
         self.groups()
         self.logs()
         for group in self.headers:
             if group not in self.file_groups and group != "paths":
                 raise ConfigError("headers", f"must name a file group: {', '.join(self.file_groups) or 'paths'}", group)
+
+    def _check_encoding(self) -> None:
+        try:
+            utf8 = is_utf8(self.encoding)
+        except LookupError as error:
+            raise ConfigError("encoding", "must be an encoding of text that Python knows", self.encoding) from error
+        if not utf8 and (self.multiline_start is not None or self.line_format == "cri" or self.byte_offset_header):
+            raise ConfigError(
+                "encoding",
+                "other than utf-8 goes without multiline_start, byte_offset_header and line_format = cri",
+                self.encoding,
+            )
 
     def groups(self) -> list[Group]:
         """What is followed, in order: a file belongs to the first group that has it.

@@ -1,0 +1,100 @@
+r"""What the first bytes of a file say of its encoding, and what a hole of NULs is.
+
+A **mark** (byte order mark) at the beginning of a file is no part of its first line. A **hole** is a run of four NULs
+or more at the beginning of a line: a program that does not append goes on at its old place after its file was cut
+(``copytruncate``), and leaves one before its next line.
+
+Example: a file that begins with ``b"\xff\xfea\0"`` looks like ``utf-16``.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+
+MARK = codecs.BOM_UTF8
+#: Fewer NULs may be a character of UTF-32.
+HOLE = b"\0" * 4
+
+# That of UTF-32 first: it begins with that of UTF-16.
+_MARKS = (
+    *((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32")),
+    *((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")),
+)
+#: Bytes that are looked at, and how many of them at least.
+SEEN_BYTES, _LEAST = 1024, 8
+_PIECE_BYTES = 1 << 20
+_ORDERED = {"utf-16": codecs.BOM_UTF16_BE, "utf-32": codecs.BOM_UTF32_BE}
+
+
+def looks_like(head: bytes) -> str | None:
+    """The encoding that the first bytes of a file look like, if it is another than UTF-8 that is seen for sure."""
+    for mark, name in _MARKS:
+        if head.startswith(mark):
+            return name
+    seen = head[: min(len(head), SEEN_BYTES) // 2 * 2]
+    first, second = seen[::2].count(0), seen[1::2].count(0)
+    if len(seen) < _LEAST or HOLE in seen or max(first, second) < len(seen) // 4:
+        return None
+    return ("utf-16-le" if second else "utf-16-be") if min(first, second) == 0 else None
+
+
+def is_utf8(encoding: str) -> bool:
+    """Whether the bytes of lines stay as they are.
+
+    :raises LookupError: there is no such encoding of text.
+    """
+    "".encode(encoding)
+    return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii")
+
+
+def in_order(encoding: str, head: bytes) -> str:
+    """The encoding with its byte order, if a mark at the beginning of the file tells it."""
+    name = codecs.lookup(encoding).name
+    if name not in _ORDERED:
+        return name
+    return f"{name}-{'be' if head.startswith(_ORDERED[name]) else 'le'}"
+
+
+def line_end_of(encoding: str) -> bytes:
+    """The bytes of a line end, in an encoding with its byte order."""
+    return "\n".encode(encoding)
+
+
+def to_utf8(data: bytes, encoding: str, *, first: bool) -> bytes:
+    """Whole lines in UTF-8; what is no text in the encoding becomes U+FFFD.
+
+    :param first: the data begin the file, and may have a mark.
+    """
+    text = data.decode(encoding, errors="replace")
+    return (text.removeprefix("\ufeff") if first else text).encode(errors="replace")
+
+
+def last_line_end(data: bytes, start: int, line_end: bytes) -> int:
+    """The byte after the last line end; 0 if there is none.
+
+    :param start: of the first character in the data.
+    """
+    at = data.rfind(line_end, start)
+    while at >= 0 and (at - start) % len(line_end):
+        at = data.rfind(line_end, start, at + len(line_end) - 1)
+    return at + len(line_end) if at >= 0 else 0
+
+
+def hole_end(descriptor: int, start: int) -> int | None:
+    """The first byte behind a hole of a file; None if there is none yet: what is behind it may still be written.
+
+    :raises OSError: the file cannot be read.
+    """
+    while True:
+        try:
+            start = os.lseek(descriptor, start, os.SEEK_DATA)
+        except OSError:
+            return None  # no data up to the end of the file
+        data = os.pread(descriptor, _PIECE_BYTES, start)
+        if not data:
+            return None
+        rest = data.lstrip(b"\0")
+        start += len(data) - len(rest)
+        if rest:
+            return start

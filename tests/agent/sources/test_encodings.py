@@ -1,0 +1,113 @@
+"""taildir and spooldir: byte order marks, encodings, and holes of NULs."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producer.agent import AgentConfigError
+
+from .following import Tail, Writer
+from .test_spooldir import Spool
+
+
+@pytest.fixture
+def tail(tmp_path: Path) -> Iterator[Tail]:
+    tail = Tail(tmp_path)
+    yield tail
+    tail.close()
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tail: Tail, tmp_path: Path) -> None:
+    """A file that begins with UTF-8's mark has it in no event, and one that has only the mark has no event."""
+    a = Writer(tail.logs / "a.log")
+    a.append(codecs.BOM_UTF8)
+    assert tail.seen(60) == []
+    a.append(b"one\n" + codecs.BOM_UTF8 + b"two\n")
+    assert tail.seen() == [b"one", codecs.BOM_UTF8 + b"two"]
+
+    spool = Spool(tmp_path / "spool")
+    spool.write("a", codecs.BOM_UTF8 + b"one\n")
+    spool.write("b", codecs.BOM_UTF8)
+    spool.look()
+    assert spool.lines() == [b"one"]
+    assert spool.done() == ["a.COMPLETED", "b.COMPLETED"]
+    spool.close()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32-le", "latin-1", "gb18030"])
+def test_files_of_another_encoding_become_utf8(tmp_path: Path, encoding: str) -> None:
+    """With encoding, lines arrive as UTF-8, also those written later, half a character at a time."""
+    tail = Tail(tmp_path, encoding=encoding)
+    a = Writer(tail.logs / "a.log")
+    text = (
+        "eins \u00fc\n\u010a \u0a0a zwei\nu" if "utf" in encoding or encoding == "gb18030" else "eins \u00fc\nzwei\nu"
+    )
+    raw = text.encode(encoding)
+    a.append(raw[:-1])
+    assert tail.seen() == [line.encode() for line in text.split("\n")[:-1]]
+    a.append(raw[-1:] + "v\n".encode(encoding).removeprefix(codecs.BOM_UTF16))
+    assert tail.seen() == [b"uv"]
+    tail.close()
+
+
+def test_an_encoding_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    """There must be such an encoding of text, and options that look at bytes go without it."""
+    for options in ({"encoding": "utf-17"}, {"encoding": "rot13"}, {"encoding": "utf-16", "byte_offset_header": True}):
+        with pytest.raises(AgentConfigError, match="encoding"):
+            Tail(tmp_path, **options)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_that_looks_like_another_encoding_is_told_once(
+    tail: Tail, tmp_path: Path, encoding: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The warning names the file and the option; ordinary files give none."""
+    Writer(tail.logs / "a.log").append("INFO something\n".encode(encoding) * 9)
+    Writer(tail.logs / "b.log").append(b"INFO \xff something\n" * 9)
+    spool = Spool(tmp_path / "spool")
+    spool.write("c", "INFO something\n".encode(encoding) * 9)
+    tail.look(), tail.look(), spool.look()
+    (first, second) = [record.getMessage() for record in caplog.records if "looks like" in record.message]
+    assert "a.log looks like utf-16" in first
+    assert "set encoding =" in first
+    assert "set input_charset =" in second
+    spool.close()
+
+
+def _hole(path: Path, size: int) -> None:
+    os.truncate(path, 0)
+    os.truncate(path, size)
+
+
+def test_a_hole_that_copytruncate_leaves_is_skipped(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
+    """200 MiB of NULs cost no memory and are no event: they are counted, and told once; the line behind them comes."""
+    a = Writer(tail.logs / "a.log")
+    lines = a.lines(3)
+    assert tail.seen() == lines
+    _hole(tail.logs / "a.log", 200 << 20)
+    assert tail.seen() == []
+    assert tail.seen(60) == []  # what is behind it may still be written
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    a.append(b"behind\n" + b"\0" * 5000 + b"again\nand \0\0\0\0\0 in a line\n\0\0\0short\n")
+    assert tail.seen() == [b"behind", b"again", b"and \0\0\0\0\0 in a line", b"\0\0\0short"]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 << 10
+    assert tail.counters.snapshot()["SkippedNulCount"] == (200 << 20) + 5000
+    assert [record.message for record in caplog.records if "NUL" in record.message] == [caplog.messages[-1]]
+    a.append(b"more\n")
+    assert tail.seen() == [b"more"]
+
+
+def test_a_complete_file_with_holes_is_completed(tmp_path: Path) -> None:
+    """spooldir skips NULs at the beginning of lines, and at the end of a file, too."""
+    spool = Spool(tmp_path)
+    spool.write("a", b"\0" * 5000 + b"one\n" + b"\0" * 10 + b"two\n" + b"\0" * 100)
+    spool.look()
+    assert spool.lines() == [b"one", b"two"]
+    assert spool.done() == ["a.COMPLETED"]
+    spool.close()
