@@ -357,15 +357,20 @@ class Producer:
         await on_a_thread(partial(self.close, timeout), f"{self.name}-aclose")
 
     def close(self, timeout: float | None = None) -> None:
-        """End in order: refuse ``send``, let retries go on for ``drain_timeout_ms`` (or half of ``timeout``), give
-        every batch that then waits for a retry one last attempt at once, wait for all deliveries and callbacks, end
-        the threads. May be called any number of times, from any thread, in callbacks too.
+        """Shut down gracefully: refuse ``send``, keep retrying for half of the time, give every batch that then waits
+        for a retry one last attempt at once, wait for deliveries and callbacks, end the threads. May be called any
+        number of times, from any thread, in callbacks too.
+
+        Without ``timeout`` the time ends ``drain_timeout_ms`` after the last acknowledgement. At its end attempts in
+        flight are cut off, and what was left fails with code ``ProducerClosed``: records of such an attempt may have
+        been stored (``may_have_been_stored``). The log gives their number.
 
         With a channel, what the retries could not deliver stays there for the next producer on it: its futures fail
         with code ``LeftInChannel``, and the log and :meth:`stats` say how much it is. The channels are closed last.
 
-        :param timeout: seconds, one budget for everything; None waits as long as it takes.
-        :raises CloseTimeoutError: it took longer; what was left is failed (code ``ProducerClosed``).
+        :param timeout: seconds, one budget for everything, callbacks included; None waits for callbacks as long as they
+            take.
+        :raises CloseTimeoutError: ``timeout`` was too short; what was left is failed (code ``ProducerClosed``).
         :raises ProducerError: called by a sink, a channel, a strategy for retries or a credentials provider, on the
             producer's thread: it would wait for itself.
 

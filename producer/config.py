@@ -256,8 +256,9 @@ class ProducerConfig(_Options):
     :ivar on_unencodable: what happens to a log with a value or a name that still cannot be sent: ``raise`` refuses
         the log, ``repr`` sends the ``repr`` of what cannot be sent.
     :ivar processor: name of an ingest processor of the service; None is none.
-    :ivar drain_timeout_ms: how long the exit of the interpreter waits for deliveries, and how long ``close`` lets
-        retries go on, milliseconds; 0 does not wait.
+    :ivar drain_timeout_ms: how long the exit of the interpreter waits for deliveries, and ``close`` without a timeout
+        for the next acknowledgement, milliseconds; retries take half of it. 0: the exit does not wait, and ``close``
+        retries nothing.
     :ivar http: how requests travel.
     :ivar retry_policy: strategies of tenacity in place of the built-in rules.
     :ivar stats_interval_ms: how often ``stats()`` is logged, as one line of JSON (logger ``producer.stats``,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
-from .clock import Clock
+from .clock import Clock, Deadline
 from .config import ProjectConfig
 from .credentials import Credentials
 from .errors import InvalidArgumentError
@@ -165,6 +165,13 @@ class Sink(Protocol):
 
         :raises AttemptError: it failed; the class of the error says whether another attempt makes sense, and
             ``may_have_been_stored`` whether this one may have succeeded all the same.
+        """
+
+    def hurry(self, deadline: Deadline) -> None:
+        """End every attempt at the deadline, in flight or to come; called when the producer closes.
+
+        The attempt raises its error then. Without this method it ends by its own limit, on a thread that ``close`` does
+        not wait for.
         """
 
     def close(self) -> None:

@@ -1,16 +1,17 @@
 """The ordered end of a pipeline behind a channel, under one absolute deadline.
 
-``send`` raises from now on; those that have begun are waited for. They, feeding, deliveries and retries go on for
-``drain_timeout_ms``, or half of the time if that is less; then the feeder ends, nothing new is sent, and what is with
-the server at that moment gets the rest of the time. Whatever is not settled then stays in the channel, and its futures
-say so. In order: feeder → accumulator → retry queue → mover → IO pool → acks → handlers → sink → channels.
+``send`` raises from now on; those that have begun are waited for. They, feeding, deliveries and retries go on for half
+of the time, which without a timeout is :attr:`.Pipeline.patience`; then the feeder ends, nothing new is sent, and what
+is with the server at that moment gets the rest. Then attempts in flight are cut off, whatever is not settled stays in
+the channel, and its futures say so. In order: feeder → accumulator → retry queue → mover → IO pool → acks → handlers →
+sink → channels.
 """
 
 from __future__ import annotations
 
 from ..clock import Deadline
 from ..loggers import get_logger
-from ..pipeline.shutdown import GRACE, graceful, join_handlers
+from ..pipeline.shutdown import CUT_GRACE, GRACE, cut_off, graceful, join_handlers, network_deadline, retry_phase
 from ..pipeline.threads import undisturbed
 from ..reentry import refuse_reentry
 from ..wording import counted
@@ -38,9 +39,10 @@ class DurableCloser:
         durable = self._durable
         refuse_reentry()
         self.begin()
+        network = network_deadline(durable.pipeline, deadline)
         if durable.running:
-            self._drain(deadline)
-        stuck = self._end_deliveries(deadline)
+            self._drain(network)
+        stuck = self._end_deliveries(network)
         durable.acks.stop()
         if not durable.acks.thread.join(durable.clock, graceful(durable.clock, deadline)):
             stuck.append(durable.acks.thread.name)
@@ -56,9 +58,7 @@ class DurableCloser:
 
     def _drain(self, deadline: Deadline) -> None:
         durable, pipeline = self._durable, self._durable.pipeline
-        left = deadline.remaining(durable.clock)
-        patience = pipeline.drain_timeout if left is None else min(pipeline.drain_timeout, left / 2)
-        phase = Deadline.after(durable.clock, patience)
+        phase = retry_phase(pipeline, deadline)
         durable.wait_put(phase)
         durable.feeder.wait_fed(durable.put, phase)
         pipeline.accumulator.wait_settled(pipeline.submit_open(), phase)
@@ -72,12 +72,13 @@ class DurableCloser:
         # It may have begun to wait for an event a moment ago.
         patient = graceful(clock, deadline, PATIENCE + GRACE)
         stuck = [] if durable.feeder.thread.join(clock, patient) else [durable.feeder.thread.name]
-        undisturbed(durable.leave_futures)  # of what was not fed: what is with the server may take as long as it likes
+        undisturbed(durable.leave_futures)  # of what was not fed: what is with the server may take all of the time
         pipeline.accumulator.wait_settled(undisturbed(pipeline.leave_unsent), deadline)
         undisturbed(self._abandon_rest)
+        cut_off(pipeline, Deadline.after(clock, 0.0))
         if not pipeline.mover.thread.join(clock, graceful(clock, deadline)):
             stuck.append(pipeline.mover.thread.name)
-        return stuck + pipeline.io_pool.join(graceful(clock, deadline))
+        return stuck + pipeline.io_pool.join(graceful(clock, Deadline.after(clock, 0.0), CUT_GRACE))
 
     def _abandon_rest(self) -> None:
         pipeline = self._durable.pipeline

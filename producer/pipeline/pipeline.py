@@ -36,6 +36,9 @@ from .settling.settlement import Settlement
 from .snapshot import snapshot
 from .threads import StageThread
 
+#: Seconds: with ``drain_timeout_ms=0`` ``close`` retries nothing, and waits for the attempts in flight.
+LEAST_PATIENCE = 0.5
+
 _log = get_logger("producer.pipeline")
 _stats_log = get_logger("producer.stats")
 
@@ -107,6 +110,7 @@ class Pipeline:
             submit=self.submit,
             keep=self.abandon if keeps else None,
         )
+        self._task = task
         self.io_pool = IOThreadPool(
             name,
             config.io_thread_count,
@@ -140,6 +144,8 @@ class Pipeline:
         self._last = False  # nobody will close this pipeline: each send is complete when it returns
         self._leaving = False  # what waits behind another batch of its stream will not be sent any more
         self.drain_timeout = config.drain_timeout_ms / 1000
+        #: How long ``close`` without a timeout waits without an acknowledgement, seconds.
+        self.patience = max(self.drain_timeout, LEAST_PATIENCE)
         #: Asked for, or the interpreter would not start threads any more: whoever waits does the work itself.
         self.threadless = threadless
 
@@ -275,6 +281,11 @@ class Pipeline:
             timestamp_ms=int(self.clock.time() * 1000),
             may_have_been_stored=error.may_have_been_stored,
         )
+
+    @property
+    def accepted_at(self) -> float:
+        """When the sink acknowledged a batch last, monotonic seconds."""
+        return self._task.accepted_at
 
     def on_handler_thread(self) -> bool:
         """Whether the caller is a callback."""

@@ -1,8 +1,11 @@
 """The ordered end of a pipeline, under one absolute deadline.
 
-It follows the data: accumulator (``send`` raises from now on) → retry queue (retries go on for ``drain_timeout_ms``,
-then every batch that waits gets one last attempt at once) → mover → IO pool → success handler → failure handler →
-sink. What is left at the deadline is failed by name, never silently.
+It follows the data: accumulator (``send`` raises from now on) → retry queue (retries go on for half of the time, then
+every batch that waits gets one last attempt at once) → mover → IO pool → success handler → failure handler → sink. What
+is left at the deadline is failed by name, never silently, and the attempts in flight are cut off.
+
+``close`` without a timeout ends :attr:`.Pipeline.patience` after the last acknowledgement: a server that is slow gets
+the time that it needs, and one that says nothing gets no more than at the interpreter's exit.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ _log = get_logger("producer.shutdown")
 #: What each stage's threads get to end, seconds, even if the deadline has passed: a thread that has nothing to do ends
 #: within this, so that only those are named that really hang.
 GRACE = 0.05
+#: The same for an IO thread whose attempt was cut off: it may be waiting for a resolver.
+CUT_GRACE = 0.3
 
 
 class Closer(Protocol):
@@ -109,8 +114,8 @@ class Shutdown:
     def close(self, timeout: float | None) -> None:
         """Close, or wait for the one who does, and take over from him if he is interrupted.
 
-        :param timeout: seconds; None waits for ever.
-        :raises CloseTimeoutError: it took longer; what was left is failed.
+        :param timeout: seconds; None is :attr:`.Pipeline.patience` without an acknowledgement.
+        :raises CloseTimeoutError: it took longer than ``timeout``; what was left is failed.
         :raises ProducerError: a sink, a channel or a strategy calls it on a thread that it would wait for.
         """
         self._pipeline.must_not_work("close", self._threads)
@@ -131,8 +136,10 @@ class Shutdown:
                 refused = self._release()
         finally:  # an interrupt leaves the rest to the next one who closes
             self._step_down(performer)
-        if not self._ended or failed or stuck:
-            raise CloseTimeoutError(timeout or 0.0, failed, stuck) from refused
+        if timeout is not None and (not self._ended or failed or stuck):
+            raise CloseTimeoutError(timeout, failed, stuck) from refused
+        if stuck:
+            _log.warning("%s: closed; threads that did not end: %s", self._pipeline.name, ", ".join(stuck))
         if refused is not None:
             raise refused
 
@@ -191,6 +198,10 @@ def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[s
 
     :returns: how many records were failed because of the deadline, and the threads that did not end.
     """
+    begun = pipeline.clock.monotonic()
+    if pipeline.threadless:
+        deadline = network_deadline(pipeline, deadline)
+        cut_off(pipeline, deadline)  # the attempts are made on this thread
     if not pipeline.drain_timeout:  # before an attempt of what is open can fail, which would be made again
         pipeline.retry_queue.refuse()
     begin(pipeline)
@@ -201,20 +212,47 @@ def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[s
     if pipeline.threadless:
         pipeline.work_inline(deadline)
     serial = pipeline.submit_open()
-    pipeline.accumulator.wait_settled(serial, deadline)
+    _wait_delivered(pipeline, serial, deadline, begun)
     abandoned = undisturbed(lambda: _abandon_rest(pipeline))
     pipeline.io_pool.stop()
+    cut_off(pipeline, Deadline.after(pipeline.clock, 0.0))
     return abandoned, _join(pipeline, deadline)
 
 
-def _retry_for_a_while(pipeline: Pipeline, deadline: Deadline) -> None:
-    """Let retries go on as ever for ``drain_timeout_ms``, or half of the time if that is less.
+def network_deadline(pipeline: Pipeline, deadline: Deadline) -> Deadline:
+    """Return the deadline, or without one the end of the pipeline's patience."""
+    return deadline if deadline.at is not None else Deadline.after(pipeline.clock, pipeline.patience)
+
+
+def retry_phase(pipeline: Pipeline, deadline: Deadline) -> Deadline:
+    """Return until when retries go on as ever: for ``drain_timeout_ms``, or half of the time if that is less.
 
     Else one refusal, of a busy server for instance, would fail whatever is sent last.
     """
-    left = deadline.remaining(pipeline.clock)
-    patience = pipeline.drain_timeout if left is None else min(pipeline.drain_timeout, left / 2)
-    phase = Deadline.after(pipeline.clock, patience)
+    left = network_deadline(pipeline, deadline).remaining(pipeline.clock) or 0.0
+    return Deadline.after(pipeline.clock, min(pipeline.drain_timeout, left / 2))
+
+
+def cut_off(pipeline: Pipeline, deadline: Deadline) -> None:
+    """Have the sink end its attempts at the deadline. A batch that is settled before is not settled again."""
+    try:
+        pipeline.sink.hurry(deadline)
+    except Exception:  # noqa: BLE001  # a sink is a user's class; its attempts end by their own limits
+        _log.exception("%s: the sink could not cut off its attempts", pipeline.name)
+
+
+def _wait_delivered(pipeline: Pipeline, serial: int, deadline: Deadline, begun: float) -> None:
+    """Wait for the batches below ``serial``: until the deadline, or without one as long as batches are acknowledged."""
+
+    def end() -> Deadline:
+        return deadline if deadline.at is not None else Deadline(max(begun, pipeline.accepted_at) + pipeline.patience)
+
+    while pipeline.accumulator.wait_settled(serial, end()) and not end().expired(pipeline.clock):
+        pass
+
+
+def _retry_for_a_while(pipeline: Pipeline, deadline: Deadline) -> None:
+    phase = retry_phase(pipeline, deadline)
     serial = pipeline.submit_open()
     if pipeline.threadless:
         pipeline.work_inline(phase)
@@ -242,7 +280,7 @@ def _join(pipeline: Pipeline, deadline: Deadline) -> tuple[str, ...]:
     clock = pipeline.clock
     mover = pipeline.mover.thread
     stuck = [] if mover.join(clock, graceful(clock, deadline)) else [mover.name]
-    stuck += pipeline.io_pool.join(graceful(clock, deadline))
+    stuck += pipeline.io_pool.join(graceful(clock, Deadline.after(clock, 0.0), CUT_GRACE))
     return (*stuck, *join_handlers(pipeline, deadline))
 
 

@@ -100,7 +100,7 @@ def test_batches_that_wait_for_a_retry_get_one_last_attempt_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("drain_timeout_ms", "timeout", "patience"), [(60_000, 10.0, 5.0), (3_000, 10.0, 3.0), (3_000, None, 3.0)]
+    ("drain_timeout_ms", "timeout", "patience"), [(60_000, 10.0, 5.0), (3_000, 10.0, 3.0), (4_000, None, 2.0)]
 )
 def test_close_lets_retries_go_on_for_the_drain_timeout_or_half_of_its_own(
     drain_timeout_ms: int, timeout: float | None, patience: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -158,7 +158,7 @@ def test_a_call_that_is_undisturbed_goes_on_when_the_wait_for_it_is_interrupted(
         return 5
 
     with monkeypatch.context() as patch:
-        patch.setattr(threads, "SimpleQueue", Interrupted)
+        patch.setattr(threads, "queue", SimpleNamespace(SimpleQueue=Interrupted))
         with pytest.raises(KeyboardInterrupt):
             undisturbed(call)
     assert begun.wait(PATIENCE)

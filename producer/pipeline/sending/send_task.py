@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ...clock import Clock
@@ -47,6 +48,7 @@ class SendTask:
     :param sequencer: numbers the batches of idempotent streams.
     :param submit: takes the halves of a split batch.
     :param keep: takes batches that would be tried again, if the producer did not close; None fails them.
+    :ivar accepted_at: when the sink acknowledged a batch last, monotonic seconds.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class SendTask:
         self._keep = keep
         self._failures = FailureLog(clock)
         self._outages = OutageLog(clock)
+        self.accepted_at = -math.inf
 
     def run(self, turn: Turn) -> Report:
         """Make one attempt for the batch whose turn it is, which the caller gives away.
@@ -131,6 +134,7 @@ class SendTask:
             receipt, already_written = Receipt(refusal.request_id, refusal.http_status), True
         else:
             seconds = self._clock.monotonic() - asked
+        self.accepted_at = asked + seconds
         self._note(batch, timestamp_ms, started, receipt=receipt, already_written=already_written)
         if self._outages.any:
             for place in (there.destination, there):

@@ -17,7 +17,7 @@ from urllib3.util.connection import allowed_gai_family
 from ...forks import Stage, call_in_child
 
 #: Who waits looks so often whether his time is over, for it may be cut short, seconds.
-_LOOK_AGAIN = 0.5
+_LOOK_AGAIN = 0.1
 #: How long addresses are kept that came when nobody waited for them any more, seconds: else a resolver that is slower
 #: than a connection may be would be asked in vain again and again.
 _KEPT = 60.0

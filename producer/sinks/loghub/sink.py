@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
 
-from ...clock import Clock
+from ...clock import Clock, Deadline
 from ...config import ProducerConfig, ProjectConfig
 from ...credentials import Credentials
 from ...errors import (
@@ -272,6 +272,10 @@ class LogHubSink(Sink):
             _log.warning("%s: the server's clock differs by %.0f s; taken into account", project.config.project, offset)
             project.clock_offset = offset
         return error
+
+    def hurry(self, deadline: Deadline) -> None:
+        """See :class:`~producer.interfaces.Sink`; the connections are shut down."""
+        self._transport.hurry(deadline)
 
     def close(self) -> None:
         """See :class:`~producer.interfaces.Sink`."""

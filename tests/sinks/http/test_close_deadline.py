@@ -1,0 +1,164 @@
+"""``close`` ends within its time, whatever the network does: real sockets, TLS, proxies and names."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer import FileChannel, HttpConfig, Producer, ProducerConfig, ProjectConfig, SendFuture
+from producer.errors import CloseTimeoutError
+from tests.support.waiting import eventually
+
+from . import hostile_server as hostile
+from .hostile_server import Behaviour, answer, serve
+
+#: Seconds that ``close`` has, and that a promise adds to it.
+DRAIN, MORE = 0.6, 1.0
+#: Where a producer sends, and its options of HTTP.
+Way = tuple[str, dict[str, Any]]
+
+
+def to_server(behave: Behaviour) -> Callable[[pytest.MonkeyPatch], AbstractContextManager[Way]]:
+    """Straight to a server."""
+
+    @contextmanager
+    def way(_: pytest.MonkeyPatch) -> Iterator[Way]:
+        with serve(behave) as port:
+            yield f"http://127.0.0.1:{port}", {}
+
+    return way
+
+
+@contextmanager
+def handshake_that_hangs(_: pytest.MonkeyPatch) -> Iterator[Way]:
+    """A server that never begins TLS."""
+    with serve(hostile.hang) as port:
+        yield f"https://127.0.0.1:{port}", {}
+
+
+@contextmanager
+def proxy_that_hangs(_: pytest.MonkeyPatch) -> Iterator[Way]:
+    """A proxy that never opens its tunnel."""
+    with serve(hostile.drip_tunnel) as port:
+        yield "https://loghub.invalid", {"proxies": {"https": f"http://127.0.0.1:{port}"}}
+
+
+@contextmanager
+def connect_that_hangs(_: pytest.MonkeyPatch) -> Iterator[Way]:
+    """A server whose queue of connections is full: the kernel answers no SYN."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):
+            yield f"http://127.0.0.1:{port}", {}
+
+
+@contextmanager
+def resolver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
+    """A resolver that never answers."""
+    gate = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: gate.wait(30))
+    yield "http://loghub.invalid", {}
+    gate.set()
+
+
+WAYS = {
+    "silent": to_server(hostile.hang),
+    "dripping": to_server(hostile.drip_headers),
+    "slow reader": to_server(hostile.read_slowly),
+    "TLS": handshake_that_hangs,
+    "proxy": proxy_that_hangs,
+    "connect": connect_that_hangs,
+    "resolver": resolver_that_hangs,
+}
+
+
+def new_producer(endpoint: str, drain_ms: float, http: dict[str, Any], channel: FileChannel | None = None) -> Producer:
+    project = ProjectConfig("p", endpoint=endpoint, access_key_id="a", access_key_secret="s")
+    options = {"connect_timeout_ms": 30_000, "read_timeout_ms": 30_000, "proxies": {}} | http
+    config = ProducerConfig(name="ends", linger_ms=1, drain_timeout_ms=int(drain_ms), http=HttpConfig(**options))
+    return Producer(project, config=config, channel=channel)
+
+
+def in_flight(producer: Producer) -> SendFuture:
+    """Send what fills every buffer, and wait until its attempt has begun."""
+    future = producer.send("p", "l", {"k": "v" * 5_000_000})
+    eventually(lambda: any(each.in_flight for each in producer.stats().destinations))
+    return future
+
+
+def check_failed(future: SendFuture, code: str = "ProducerClosed") -> None:
+    """It failed at the deadline, and may have been stored for all that is known."""
+    error = future.exception(0)
+    assert error is not None
+    assert error.result.attempts[-1].error_code == code
+    assert error.result.may_have_been_stored
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_the_end_of_the_block_comes_in_time(
+    way: Callable[[pytest.MonkeyPatch], AbstractContextManager[Way]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The attempt is cut off, its thread ends, its batch fails as one that may have been stored, and the log counts
+    it.
+    """
+    with way(monkeypatch) as (endpoint, http):
+        with new_producer(endpoint, DRAIN * 1000, http) as producer:
+            future = in_flight(producer)
+            began = time.monotonic()
+        took = time.monotonic() - began
+        assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("ends-io")]
+    assert DRAIN * 0.9 <= took <= DRAIN + MORE
+    check_failed(future)
+    assert "closed at its deadline: 1 record was not delivered and failed" in caplog.text
+
+
+def test_a_timeout_and_aclose_cut_off_too() -> None:
+    """``close(timeout)`` raises with the count, and names no thread: none is left."""
+    with serve(hostile.hang) as port:
+        producer = new_producer(f"http://127.0.0.1:{port}", 60_000, {})
+        future, began = in_flight(producer), time.monotonic()
+        with pytest.raises(CloseTimeoutError, match=r"not done within 0\.3\d* s; 1 record was failed$"):
+            asyncio.run(producer.aclose(0.3))
+    assert time.monotonic() - began <= 0.3 + MORE
+    check_failed(future)
+
+
+def test_behind_a_channel_the_record_stays_and_the_end_comes_in_time(tmp_path: Path) -> None:
+    """The next producer on the channel delivers it."""
+    with serve(hostile.hang) as port:
+        endpoint, channel = f"http://127.0.0.1:{port}", FileChannel(tmp_path)
+        with new_producer(endpoint, DRAIN * 1000, {}, channel) as producer:
+            future, began = in_flight(producer), time.monotonic()
+    assert time.monotonic() - began <= DRAIN + MORE
+    check_failed(future, "LeftInChannel")
+    with serve(answer) as port, new_producer(f"http://127.0.0.1:{port}", 5000, {}, FileChannel(tmp_path)) as producer:
+        producer.flush(10)
+        assert producer.stats().delivered == 1
+
+
+def test_a_server_that_is_slow_and_answers_gets_the_time_that_it_needs() -> None:
+    """``close`` without a timeout goes on as long as something is acknowledged within ``drain_timeout_ms``."""
+
+    def slow(connection: socket.socket, stop: threading.Event) -> None:
+        while hostile.read_request(connection):
+            stop.wait(0.2)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nx-log-requestid: slow\r\nContent-Length: 0\r\n\r\n")
+
+    with serve(slow) as port:
+        project = ProjectConfig("p", endpoint=f"http://127.0.0.1:{port}", access_key_id="a", access_key_secret="s")
+        config = ProducerConfig(drain_timeout_ms=500, io_thread_count=1, batch_count_threshold=1)
+        with Producer(project, config=config) as producer:
+            futures = [producer.send("p", "l", {"n": str(number)}) for number in range(6)]
+    assert all(future.exception(0) is None for future in futures)
