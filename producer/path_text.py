@@ -30,6 +30,14 @@ def one_line(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
+def message(text: str) -> str:
+    """A message of any number of lines, each as :func:`shown`; lines behind the first are indented: a newline in
+    foreign text begins no message of its own.
+    """
+    first, *others = map(shown, text.split("\n"))
+    return "\n".join([first, *(line if line.startswith(" ") or not line else f"  {line}" for line in others)])
+
+
 def shown(text: str) -> str:
     r"""``text``, :func:`readable` and in :func:`one_line`: a name with a newline is no second line."""
     return one_line(readable(text))

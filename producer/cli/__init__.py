@@ -103,10 +103,13 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
 
     from ..errors import ConfigError, InvalidArgumentError, ProducerError  # noqa: PLC0415
     from .exit_codes import ExitCode  # noqa: PLC0415
+    from .log_lines import FORM, LogLines  # noqa: PLC0415
     from .output import tell_error  # noqa: PLC0415
     from .profiles import UsageError  # noqa: PLC0415
 
-    logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogLines(FORM))
+    logging.basicConfig(level=args.log_level, handlers=[handler])
     try:
         _check_output()
         code = command.run(args)

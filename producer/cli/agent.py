@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from ..agent.surroundings import missing
 from ..agent.units import unit
 from .agent_program import STORY, Program
 from .arguments.agent import add_arguments
+from .output import say, tell
 
 __all__ = ["add_arguments", "run"]
 
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         return actions[args.action](args)
     except AgentConfigError as error:
-        print(f"producer agent: {error}", file=sys.stderr)
+        tell(f"producer agent: {error}")
         return _WRONG
 
 
@@ -78,10 +78,10 @@ def _heard() -> Iterator[None]:
 def _check(args: argparse.Namespace) -> int:
     config = _load(args)
     blueprint = draw(config)
-    print("\n".join(_tree(blueprint)))
+    say(*_tree(blueprint))
     lacks = missing(blueprint)
     for note in (*blueprint.notes, *told(blueprint), *(f"on this machine, {problem}" for problem in lacks)):
-        print(f"producer agent: {note}", file=sys.stderr)
+        tell(f"producer agent: {note}")
     return _FAILED if lacks else _OK
 
 
@@ -91,7 +91,7 @@ def _convert(args: argparse.Namespace) -> int:
     text, notes, problems = convert(Path(args.flume), args.name)
     print(text, end="")
     for note in (*notes, *problems):
-        print(f"producer agent: {note}", file=sys.stderr)
+        tell(f"producer agent: {note}")
     return _FAILED if problems else _OK
 
 
@@ -117,7 +117,7 @@ def _own_state(config: str | None) -> str | None:
 
 
 def _usage(message: str) -> int:
-    print(f"producer agent: {message}", file=sys.stderr)
+    tell(f"producer agent: {message}")
     return _WRONG
 
 
@@ -147,7 +147,7 @@ def _load(args: argparse.Namespace) -> AgentConfig:
     if args.monitoring is not None:
         config = dataclasses.replace(config, monitoring=args.monitoring)
     for note in config.notes:
-        print(f"producer agent: {note}", file=sys.stderr)
+        tell(f"producer agent: {note}")
     return _with_monitoring_checked(config, None if args.monitoring else config.lines.get("monitoring"))
 
 

@@ -13,7 +13,6 @@ import os
 import resource
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -30,6 +29,7 @@ from ..loggers import get_logger
 from ..signal_handlers import Requests, call_former, handling
 from ..signal_wakeup import wake_for
 from ..wording import counted
+from .output import tell
 
 _log = get_logger("producer.agent")
 #: What whoever looks on wants to know of its life; in the log at any level but the highest ones.
@@ -144,7 +144,7 @@ class Program:
         try:
             changes = agent.reload(self._load())
         except ProducerError as error:
-            _log.error("agent %s goes on as it was: %s", name, error)
+            _log.error("agent %s goes on as it was: %s", name, " ".join(str(error).split()))  # one line, whatever it is
             agent.reloads.failed(words_of(error))
             self._again = error.is_over if isinstance(error, UndeliveredError) else None
             return
@@ -336,4 +336,4 @@ def _notify(message: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
             notifying.sendto(message.encode(), f"\0{address[1:]}" if address.startswith("@") else address)
     except OSError as error:
-        print(f"producer agent: cannot tell systemd: {error}", file=sys.stderr)
+        tell(f"producer agent: cannot tell systemd: {error}")

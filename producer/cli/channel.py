@@ -11,7 +11,6 @@ import argparse
 import dataclasses
 import json
 import os
-import sys
 import time
 from collections.abc import Sequence
 from itertools import islice
@@ -27,7 +26,7 @@ from .arguments.channel import add_arguments
 from .channel_logs import FIRST, batched, logs_of
 from .drain import drain
 from .drain_all import drain_all
-from .output import tell, tell_error, writer
+from .output import say, tell, tell_error, writer
 from .profiles import resolve
 from .progress import Progress
 
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         return actions[args.action](args)
     except KeyboardInterrupt:
-        print(f"interrupted: {_AFTER_INTERRUPT.get(args.action, 'nothing was changed')}", file=sys.stderr)
+        tell(f"interrupted: {_AFTER_INTERRUPT.get(args.action, 'nothing was changed')}")
         return _INTERRUPTED
     except ChannelKeyError as error:
         tell_error(f"channel {args.action}", f"{error} (--key-file FILE)")
@@ -87,9 +86,9 @@ def _directory(args: argparse.Namespace) -> str:
 def _inspect(args: argparse.Namespace) -> int:
     report, agents = _examine(args), _agents(args)
     if args.output == "json":
-        print(_as_json(report, agents))
+        say(_as_json(report, agents))
     else:
-        print("\n".join(_told(report, agents)))
+        say(*_told(report, agents))
     return _OK
 
 
@@ -97,10 +96,10 @@ def _verify(args: argparse.Namespace) -> int:
     report, agents = _examine(args), _agents(args)
     damage = [*_damage(report), *(agent_batches.damage(agents) if agents else ())]
     if args.output == "json":
-        print(_as_json(report, agents))
+        say(_as_json(report, agents))
     else:
         batches = f", {agent_batches.sums(agents, ' of an agent')}" if agents else ""
-        print("\n".join(damage) or f"{report.directory}: every record checks out{batches}")
+        say(*(damage or [f"{report.directory}: every record checks out{batches}"]))
     if report.damaged or (agents is not None and agents.unreadable):
         return _FAILED
     return _USAGE if report.unchecked else _OK
@@ -207,20 +206,20 @@ def _repair(args: argparse.Namespace) -> int:
     done = repair(directory, data_directories=_data(args), keys=_keys(args), give_up_missing=args.give_up_missing)
     for path, size in done.mended.items():
         taken = counted(size, "damaged byte was", "damaged bytes were")
-        print(f"mended {path}: {taken} taken out; the file as it was is {done.copies[path]}")
+        say(f"mended {path}: {taken} taken out; the file as it was is {done.copies[path]}")
     if done.given_up:
         numbers = ", ".join(map(str, done.given_up))
-        print(f"gave up the missing segments {numbers}; the checkpoints that knew them are in {directory}/quarantine")
+        say(f"gave up the missing segments {numbers}; the checkpoints that knew them are in {directory}/quarantine")
     if done.lost_events:
-        print(_lost(done.lost_events))
+        say(_lost(done.lost_events))
     for failure in done.failures:
-        print(f"failed: {failure}")
+        say(f"failed: {failure}")
     if not done.mended and not done.failures:
-        print(f"{directory}: no segment had to be mended")
-    print("\n".join(_told(done.after, _agents(args))))
+        say(f"{directory}: no segment had to be mended")
+    say(*_told(done.after, _agents(args)))
     failed = bool(done.failures or done.after.damaged)
     if done.mended or failed:
-        print("not everything could be mended" if failed else "what could be mended is mended")
+        say("not everything could be mended" if failed else "what could be mended is mended")
     return _FAILED if failed else _OK
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -42,6 +41,7 @@ from ..metrics import Stats
 from ..sinks.loghub.sink import LogHubSink
 from ..wording import CREATED_BY_A_WRITE, counted
 from .channel_logs import OF_AN_AGENT
+from .output import say, tell
 from .profiles import Settings
 
 #: Seconds between two lines of progress, and between two looks at whether it has to stop.
@@ -220,7 +220,7 @@ class _Sink(LogHubSink):
         words = _words(project, logstore, error)
         if isinstance(error, PermanentError | UnauthorizedError):
             raise DrainRefusedError(f"nothing was taken from the channel: {words}") from error
-        print(f"could not ask before the drain, going on: {words}", file=sys.stderr)
+        tell(f"could not ask before the drain, going on: {words}")
         return False
 
     def _failure(self, project: str, logstore: str) -> AttemptError | None:
@@ -271,7 +271,7 @@ def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig, 
             sink.put_project(settings.project_config(name))
         size = channel.stats().size
         of = f", of {', '.join(projects)}" if projects else ""
-        print(f"{counted(size, 'event')} to deliver{of}", flush=True)
+        say(f"{counted(size, 'event')} to deliver{of}", flush=True)
         sink.end_at(end)
         sink.check(destinations)
         sink.end_at(None if end is None else end + _GRACE)
@@ -331,7 +331,7 @@ def drain(
     outcome = _outcome(producer.stats(), dead_letters.refused)
     _tell_outcome(outcome, directory, letters)
     if sink.stopped:
-        print(f"stopped: {sink.stopped}; what was not delivered is still in the channel", file=sys.stderr)
+        tell(f"stopped: {sink.stopped}; what was not delivered is still in the channel")
     if interrupted:
         raise KeyboardInterrupt
     return outcome
@@ -393,14 +393,14 @@ def _outcome(stats: Stats, refused: int) -> Outcome:
 
 
 def _tell_outcome(outcome: Outcome, directory: str, letters: str) -> None:
-    print(
+    say(
         f"{counted(outcome.delivered, 'event')} delivered, {outcome.refused} refused for good, "
         f"{outcome.damaged} damaged, {outcome.left} left in the channel"
     )
     if outcome.refused:
-        print(f"those refused are in {letters}, with the reasons")
+        say(f"those refused are in {letters}, with the reasons")
     if outcome.damaged:
-        print(f"those damaged are lost; the log says what became of their segments: look into {directory}/quarantine")
+        say(f"those damaged are lost; the log says what became of their segments: look into {directory}/quarantine")
 
 
 def _wait(producer: Producer, sink: _Sink, end: float | None) -> None:
@@ -415,6 +415,6 @@ def _wait(producer: Producer, sink: _Sink, end: float | None) -> None:
                 return
             if now - told >= _PROGRESS:
                 told = now
-                print(f"{counted(producer.stats().stored, 'event')} left", flush=True)
+                say(f"{counted(producer.stats().stored, 'event')} left", flush=True)
         else:
             return

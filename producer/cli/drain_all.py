@@ -13,7 +13,7 @@ from ..errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelKe
 from ..wording import counted
 from .agent_batches import look_at_batches
 from .drain import DrainRefusedError, drain
-from .output import tell_error
+from .output import say, tell_error
 from .profiles import Settings
 
 
@@ -41,7 +41,7 @@ def drain_all(
     end = None if timeout is None else time.monotonic() + timeout
     emptied = 0
     for number, directory in enumerate(directories, 1):
-        print(f"{number} of {len(directories)}: {directory}", flush=True)
+        say(f"{number} of {len(directories)}: {directory}", flush=True)
         left = None if end is None else end - time.monotonic()
         if left is not None and left <= 0:
             tell_error("channel", f"{directory} was not begun: the time is over")
@@ -52,7 +52,7 @@ def drain_all(
             tell_error("channel", error)
         else:
             emptied += outcome.complete
-    print(f"{emptied} of {counted(len(directories), 'directory is', 'directories are')} delivered")
+    say(f"{emptied} of {counted(len(directories), 'directory is', 'directories are')} delivered")
     return emptied == len(directories)
 
 

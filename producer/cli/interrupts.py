@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 from ..signal_handlers import Requests
+from .output import tell
 
 # What a command says that the signal has ended. A terminal that is closed, or whose connection is lost, sends SIGHUP.
 _WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "ended with its terminal (SIGHUP)"}
@@ -58,5 +58,5 @@ class Interrupts:
     def tell(self, who: str) -> int:
         """Say what has ended it, in one line; the exit code."""
         with suppress(OSError):  # a terminal that is gone
-            print(f"{who}: {_WORDS[signal.Signals(self._number).name]}", file=sys.stderr)
+            tell(f"{who}: {_WORDS[signal.Signals(self._number).name]}")
         return self.exit_code

@@ -15,8 +15,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, Protocol
 
-from ..path_text import one_line
-from .times import is_part_of_a_second, shown
+from ..path_text import message, one_line, shown
+from .times import is_part_of_a_second
+from .times import shown as time_shown
 
 #: Characters of a value in a table at most.
 _WIDEST = 100
@@ -67,24 +68,25 @@ def styled(text: str, style: str, stream: IO[str]) -> str:
     return f"{style}{text}{_PLAIN}" if has_colours(stream) else text
 
 
-def tell(message: str) -> None:
-    """Something beside the rows, on the standard error."""
-    print(_harmless(message), file=sys.stderr, flush=True)
+def say(*lines: str, flush: bool = False) -> None:
+    """Print lines on the standard output, each as one, whatever names and foreign words are in it."""
+    for line in lines:
+        print(shown(line), flush=flush)
 
 
-def tell_error(who: str, message: object) -> None:
-    """What is wrong, on the standard error; on a terminal it is red."""
-    print(f"producer {who}: {styled(_harmless(message), _RED, sys.stderr)}", file=sys.stderr)
+def tell(text: object) -> None:
+    """Print something beside the rows, on the standard error."""
+    print(message(str(text)), file=sys.stderr, flush=True)
+
+
+def tell_error(who: str, error: object) -> None:
+    """Print what is wrong on the standard error; on a terminal it is red."""
+    print(f"producer {who}: {styled(message(str(error)), _RED, sys.stderr)}", file=sys.stderr)
 
 
 def plain(value: object) -> str:
     """A value in one line, with nothing in it that a terminal obeys."""
     return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-
-
-def _harmless(message: object) -> str:
-    """A message of any number of lines, as :func:`plain` shows each."""
-    return "\n".join(map(plain, str(message).split("\n")))
 
 
 def _json_of(row: Row, out: IO[str]) -> str:
@@ -109,7 +111,7 @@ def _with_time(row: Row) -> Row:
         return row
     part = str(row.get(_PART, ""))
     rest = {name: value for name, value in row.items() if name != _PART or not is_part_of_a_second(part)}
-    return {**rest, "__time__": shown(str(row["__time__"]), part)}
+    return {**rest, "__time__": time_shown(str(row["__time__"]), part)}
 
 
 def _names(rows: Iterable[Row], first: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from ..reading.errors import LogHubReadError
 from ..wording import LOGSTORE_RULE, is_logstore_name
 from .exit_codes import ExitCode
 from .loghub import LogHub
-from .output import tell, writer
+from .output import say, tell, writer
 from .profiles import UsageError, resolve
 
 _OF_A_PROJECT = ("projectName", "region", "status", "description", "createTime")
@@ -87,7 +87,7 @@ def check(args: argparse.Namespace) -> int:
     settings = resolve(args, os.environ)
     project = settings.project_config()
     with Producer(project, config=settings.producer_config()) as producer:
-        print(producer.check(project.project, settings.logstore, timeout=args.timeout))
+        say(*producer.check(project.project, settings.logstore, timeout=args.timeout).split("\n"))
     return ExitCode.OK
 
 

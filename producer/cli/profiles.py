@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -28,6 +27,7 @@ from typing import Any
 from ..config import ProducerConfig, ProjectConfig
 from ..errors import ProducerError
 from .local_key import local_key
+from .output import tell
 from .parsing import did_you_mean
 
 _LOCAL = {"endpoint": "http://127.0.0.1:9170"}
@@ -184,7 +184,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is no TOML: {str(error).partition(':')[0]}") from error
     _check_shape(content, path)
     if others and any(set(_OF_THE_KEY) & each.keys() for each in content.get("profiles", {}).values()):
-        print(f"warning: others can read the secrets in {path}: chmod 600 {path}", file=sys.stderr)
+        tell(f"warning: others can read the secrets in {path}: chmod 600 {path}")
     return content
 
 

@@ -18,7 +18,7 @@ from ..signal_wakeup import wake_for
 from ..system_user import user_name
 from .exit_codes import ExitCode
 from .local_key import LocalKeyError, local_key
-from .output import tell_error
+from .output import say, tell_error
 from .parsing import set_examples, whole_number
 from .profiles import config_path
 
@@ -157,17 +157,21 @@ def _announce(server: LogHubServer, args: argparse.Namespace) -> None:
     # The key is for the eyes of the user in front of a terminal, not for a file or a journal.
     key = {"key": server.access_key_id, "secret": server.access_key_secret}
     opened = f"#{urlencode(key)}" if is_local and sys.stdout.isatty() else ""
-    sys.stdout.write(
+    say(
         f"LogHub of user {user_name()} listens on {server.endpoint} ({signs}); data {kept};"
-        f" console {server.endpoint}/console{opened}; end it with Ctrl-C\n"
+        f" console {server.endpoint}/console{opened}; end it with Ctrl-C",
+        flush=True,
     )
-    sys.stdout.flush()
 
 
 def _open_access_log(path: str) -> logging.Handler:
     import logging  # noqa: PLC0415  # the help needs none of it
 
-    return logging.StreamHandler() if path == "-" else logging.FileHandler(path, encoding="utf-8")
+    from .log_lines import LogLines  # noqa: PLC0415
+
+    handler = logging.StreamHandler() if path == "-" else logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(LogLines())
+    return handler
 
 
 @contextmanager

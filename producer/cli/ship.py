@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from rich.console import Console
 
 from ..config import ProjectConfig
 from ..errors import ConfigError, ProducerError
+from ..path_text import message
 from ..ship.command import ship
 from ..ship.dry_run import dry_run
 from ..ship.errors import InputError
@@ -39,6 +41,10 @@ _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
 
 class _Console(Console):
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as rich does; names and foreign words in texts forge no lines."""
+        super().print(*(message(each) if isinstance(each, str) else each for each in objects), **options)
+
     def on_broken_pipe(self) -> None:
         """Leave it to the command line, whose exit code tells it apart; rich would end the process with 1."""
         raise BrokenPipeError

@@ -126,10 +126,10 @@ def test_a_program_gets_csv_as_it_is(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_no_message_commands_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a server, or a file, puts into an error is shown with backslashes; its lines stay lines."""
+    """What a server, or a file, puts into an error is shown with backslashes; its lines stay lines, indented."""
     tell("one\x1b[31m\ntwo")
     tell_error("sql", "three\x9b\nfour")
-    assert capsys.readouterr().err == "one\\x1b[31m\ntwo\nproducer sql: three\\x9b\nfour\n"
+    assert capsys.readouterr().err == "one\\x1b[31m\n  two\nproducer sql: three\\x9b\n  four\n"
 
 
 def test_csv_tells_of_columns_that_come_too_late(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,7 @@
 """Blacks out what must not leave the machine: in bodies, and in headers that are named.
 
-Known kinds are ``email``, ``ipv4``, ``card`` (13 to 19 digits whose check digit is right), ``bearer`` (tokens behind
-``Bearer``) and ``password`` (the value behind ``password=``, ``passwd:``, ``secret=``, ``token=``, ``api_key=`` and
-their like). Of an own pattern with groups only the groups are blacked out.
+Known kinds, such as ``card`` and ``password``, are defined in :mod:`.kinds`. Of an own pattern with groups only the
+groups are blacked out.
 """
 
 from __future__ import annotations
@@ -15,20 +14,11 @@ from ...errors import ConfigError
 from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
+from .kinds import KINDS
 from .patterns import compiled, slow_notes
 from .texts import texts, with_texts
 
 _Redact = Callable[[str], str]
-
-#: Each begins with a class of characters, so that the search passes quickly over all others.
-_KINDS = {
-    "email": r"[\w.+-](?<![\w.+-].)[\w.+-]*+@[\w-]++(?:\.[\w-]++)++",
-    "ipv4": r"\d(?<![\d.]\d)\d{0,2}+(?:\.\d{1,3}+){3}(?!\.?\d)",
-    "card": r"\d(?<![\d-]\d)(?:[ -]?\d){12,18}(?![\d-])",
-    "bearer": r"(?i:bearer\s++)([\w.~+/-]++=*+)",
-    "password": r"(?i:(?:pass(?:word|wd|phrase)?|pwd|secret|token|api[_-]?key)[\"']?\s*+[=:]\s*+)"
-    r"(\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'|[^\s,;&]++)",
-}
 
 
 class RedactInterceptor:
@@ -38,27 +28,27 @@ class RedactInterceptor:
     class Options:
         """What is blacked out."""
 
-        kinds: tuple[str, ...] = option((), doc=f"known kinds: {', '.join(_KINDS)}")
+        kinds: tuple[str, ...] = option((), doc=f"known kinds: {', '.join(KINDS)}")
         patterns: tuple[str, ...] = option((), doc="regular expressions of one's own")
         headers: tuple[str, ...] = option((), doc="headers in which it is looked for, too")
         replacement: str = option("***", doc="what is put in its place")
 
         def __post_init__(self) -> None:
             for kind in self.kinds:
-                if kind not in _KINDS:
-                    raise ConfigError("kinds", f"must be some of {', '.join(_KINDS)}", kind)
+                if kind not in KINDS:
+                    raise ConfigError("kinds", f"must be some of {', '.join(KINDS)}", kind)
             if not (self.kinds or self.patterns):
                 raise ConfigError("kinds", "must name what is blacked out, or patterns must", "")
             self.expressions()
 
-        def expressions(self) -> list[tuple[str, re.Pattern[str]]]:
-            """All that is looked for, and of what kind it is."""
-            known = [(kind, compiled("kinds", _KINDS[kind])) for kind in self.kinds]
-            return known + [("", compiled("patterns", pattern)) for pattern in self.patterns]
+        def expressions(self) -> list[re.Pattern[str]]:
+            """The user's own."""
+            return [compiled("patterns", pattern) for pattern in self.patterns]
 
     def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
         self._headers = options.headers
-        self._steps = [_step(kind, pattern, options.replacement) for kind, pattern in options.expressions()]
+        self._steps = [_known(kind, options.replacement) for kind in options.kinds]
+        self._steps += [_own(pattern, options.replacement) for pattern in options.expressions()]
 
     @staticmethod
     def notes(options: Options, given: Collection[str]) -> list[str]:  # noqa: ARG004  # as all of them
@@ -89,15 +79,15 @@ class RedactInterceptor:
         return list(bodies)
 
 
-def _step(kind: str, pattern: re.Pattern[str], replacement: str) -> _Redact:
+def _known(kind: str, replacement: str) -> _Redact:
+    find = KINDS[kind]
+    return lambda text: find(text, replacement)
+
+
+def _own(pattern: re.Pattern[str], replacement: str) -> _Redact:
     def replaced(match: re.Match[str]) -> str:
-        is_one = _CHECKS.get(kind)
-        if is_one is not None and not is_one(match[0]):
-            return match[0]
         return _without_groups(match, replacement) if pattern.groups else replacement
 
-    if kind == "email":  # what most lines do not have is told without a search
-        return lambda text: pattern.sub(replaced, text) if "@" in text else text
     return lambda text: pattern.sub(replaced, text)
 
 
@@ -110,16 +100,3 @@ def _without_groups(match: re.Match[str], replacement: str) -> str:
             parts += [match.string[at:start], replacement]
             at = end
     return "".join([*parts, match.string[at : match.end()]])
-
-
-def _is_card(text: str) -> bool:
-    """Whether the last digit is the check digit of those before it (Luhn)."""
-    digits = [int(character) for character in text if character.isdigit()][::-1]
-    return sum(digits[0::2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2]) in range(0, 200, 10)
-
-
-def _is_address(text: str) -> bool:
-    return all(int(number) <= 255 for number in text.split("."))
-
-
-_CHECKS: dict[str, Callable[[str], bool]] = {"card": _is_card, "ipv4": _is_address}
