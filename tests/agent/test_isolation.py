@@ -17,7 +17,9 @@ from producer.agent.processors import FailoverProcessor
 from producer.agent.sink_runner import SinkRunner
 from producer.testing import ManualClock
 
+from .components import made
 from .doubles import RecordingSink, context, file_channel, memory_channel, opened, taken
+from .sources.listeners import serving
 
 _BAD = b"bad"
 _ERRORS: list[Callable[[], Exception]] = [
@@ -168,3 +170,21 @@ def test_a_group_of_sinks_that_all_fail_for_one_event_delivers_the_others(
     group = FailoverProcessor(FailoverProcessor.Options(maxpenalty=0), given, {"a": first, "b": second})
     assert _runner(channel, group, letters).deliver(0)  # type: ignore[arg-type]
     assert (first.bodies, second.bodies, taken(letters)) == ([b"1", b"2"], [], [b"bad"])
+
+
+@pytest.mark.parametrize("kind", ["avro", "thrift", "forward"])
+def test_an_event_larger_than_receivers_take_keeps_no_other_up(
+    kind: str, letters: BatchChannel, tmp_path: Path
+) -> None:
+    """The receiver breaks the connection for it, and says no more; large headers alone make no call too large."""
+    option = "host" if kind == "forward" else "hostname"
+    with serving(kind) as served, opened(memory_channel(tmp_path)) as channel:
+        made_sink = made("sinks", kind, **{option: "127.0.0.1", "port": served.address[1]})
+        channel.put(EventBatch.of_bodies([b"x" * (17 << 20)]))
+        channel.put(EventBatch.of_bodies([b"%d" % n for n in range(20)], {"h": "x" * (1 << 20)}))
+        runner = _runner(channel, made_sink, letters)
+        assert not runner.deliver(0)  # it came alone: nothing else has shown yet that the receiver is there
+        while channel.held:
+            assert runner.deliver(0)
+        made_sink.close()
+        assert (letters.held, len(served.outlet.bodies)) == (1, 20)

@@ -57,6 +57,9 @@ class AvroSink(CallSink):
     def _events(self, batch: EventBatch, bodies: Sequence[bytes]) -> Sequence[bytes]:
         return events_of(batch, bodies)
 
+    def _size(self, event: bytes, body: bytes) -> int:  # noqa: ARG002  # it is in the event
+        return len(event)
+
     def _line_to(self, peer: Peer, deadline: Deadline) -> _Line:
         line = _Line(peer, self._level)
         match, server = avro.read_greeting(self._said(line, avro.greeting_call(), deadline))

@@ -14,7 +14,7 @@ from ..batch import EventBatch
 from ..flume_keys import without_needless
 from ..interfaces import Context, SinkError
 from ..options import option
-from .peers import Peer, PeerOptions
+from .peers import FRAME, OversizedError, Peer, PeerOptions
 
 _FLUMES_BATCH = "100"
 
@@ -26,7 +26,7 @@ class CallSinkOptions(PeerOptions):
     hostname: str = option(doc="the receiver")
     port: int = option(least=1, most=65535, doc="its port")
     batch_size: int = option(10_000, flume="batch-size", least=1, doc="events of a call, at most")
-    most_bytes: int = option(4 << 20, least=1, doc="bytes of bodies, likewise; Flume takes frames of up to 16 MB")
+    most_bytes: int = option(4 << 20, least=1, doc="bytes of these, likewise; Flume takes frames of up to 16 MB")
     connect_timeout: float = option(20.0, flume="connect-timeout", scale=0.001, least=0.001, doc="seconds")
     request_timeout: float = option(
         20.0, flume="request-timeout", scale=0.001, least=0.001, doc="seconds that a call may take"
@@ -51,11 +51,13 @@ class Call(NamedTuple):
     :ivar events: as :meth:`CallSink._events` gives them.
     :ivar done: so many batches of the delivery are whole with it.
     :ivar part: so many events of the next one the receiver has with it, too.
+    :ivar size: bytes, with headers; more than ``most_bytes`` only of a single event.
     """
 
     events: Sequence[Any]
     done: int
     part: int
+    size: int
 
 
 class CallSink(ABC):
@@ -86,6 +88,10 @@ class CallSink(ABC):
         """
 
     @abstractmethod
+    def _size(self, event: Any, body: bytes) -> int:
+        """The bytes of an event with its headers."""
+
+    @abstractmethod
     def _ask(self, line: Any, events: Sequence[Any], deadline: Deadline) -> IntEnum:
         """Say these; the status.
 
@@ -104,10 +110,11 @@ class CallSink(ABC):
         calls = self._calls(batches)
         if not calls:
             return
-        done = 0
+        done, size = 0, 0
         try:
             line = self._connected()
             for call in calls:
+                size = call.size
                 status = self._ask(line, call.events, Deadline.after(self._clock, self._limits.request_timeout))
                 if status.name != "OK":
                     raise SinkError(f"{self._name}: it has not taken them: {status.name}", batches[done:])
@@ -116,6 +123,8 @@ class CallSink(ABC):
         except (OSError, ValueError) as error:
             self._counters.add(ConnectionFailedCount=1)
             self.close()
+            if size > FRAME:
+                raise OversizedError(self._name, size, error) from error
             raise SinkError(f"{self._name}: {error}", batches[done:]) from error
 
     def _calls(self, batches: Sequence[EventBatch]) -> Sequence[Call]:
@@ -125,12 +134,13 @@ class CallSink(ABC):
             bodies, begun = batch.bodies(), self._acknowledged_of(batch)
             events = enumerate(zip(self._events(batch, bodies), bodies, strict=True))
             for part, (event, body) in islice(events, begun, None):
-                left -= len(body)
+                size = self._size(event, body)
+                left -= size
                 if waiting and (left < 0 or len(waiting) == self.most_events):
-                    calls.append(Call(waiting, done, part))
-                    waiting, left = [], self.most_bytes - len(body)
+                    calls.append(Call(waiting, done, part, self.most_bytes - left - size))
+                    waiting, left = [], self.most_bytes - size
                 waiting.append(event)
-        return [*calls, Call(waiting, len(batches), 0)] if waiting else calls
+        return [*calls, Call(waiting, len(batches), 0, self.most_bytes - left)] if waiting else calls
 
     def _acknowledged_of(self, batch: EventBatch) -> int:
         """So many of its first events the receiver has, from a delivery that failed behind them.

@@ -20,9 +20,11 @@ from ...clock import NO_DEADLINE, Deadline
 from ..batch import EventBatch
 from ..interfaces import Context, SinkError
 from ..options import option
-from .peers import Peer, PeerOptions
+from .peers import FRAME, OversizedError, Peer, PeerOptions
 
 _MOST_ANSWER = 1 << 20
+#: Bytes of a message's entries, with headers, unless a single event has more.
+_MOST_MESSAGE = 8 << 20
 
 
 class ForwardSink:
@@ -54,6 +56,8 @@ class ForwardSink:
         self._tls = options.renewed_tls(f"sink {context.name}", context)
         self._receiver: _Receiver | None = None
         self._end = NO_DEADLINE
+        #: Bytes of the entries of the largest message of a delivery.
+        self._largest = 0
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
@@ -69,6 +73,8 @@ class ForwardSink:
         except (OSError, ValueError) as error:
             self._counters.add(ConnectionFailedCount=1)
             self.close()
+            if self._largest > FRAME:
+                raise OversizedError(self._address, self._largest, error) from error
             raise SinkError(f"{self._address}: {error}") from error
 
     def give_up(self, deadline: Deadline) -> None:
@@ -100,25 +106,35 @@ class ForwardSink:
         return self._receiver
 
     def _messages(self, batches: Sequence[EventBatch]) -> dict[str, bytes]:
-        """One for each tag, by its chunk."""
+        """Those of each tag, by their chunks."""
         from ..protocols.forward import packed  # noqa: PLC0415
 
         entries = defaultdict[str, bytearray](bytearray)  # objects of short events would need many times their bytes
         counts = Counter[str]()
-        now = round(self._clock.time() * 1000)
+        found: dict[str, bytes] = {}
+        now, self._largest = round(self._clock.time() * 1000), 0
         for batch in batches:
             for headers, body in batch.events():
-                tag = headers.get(self._options.tag_header) or self._options.tag
-                entries[tag] += packed(self._entry(headers, body, now))
+                tag, entry = headers.get(self._options.tag_header) or self._options.tag, self._entry(headers, body, now)
+                data = packed(entry)
+                if tag in entries and len(entries[tag]) + len(data) > _MOST_MESSAGE:
+                    found |= self._message(tag, entries.pop(tag), counts.pop(tag))
+                entries[tag] += data
                 counts[tag] += 1
-        found: dict[str, bytes] = {}
-        for tag, data in entries.items():
-            chunk = b64encode(os.urandom(16)).decode()
-            more: dict[str, Any] = {"size": counts[tag], "chunk": chunk}
-            if self._options.compress:
-                more["compressed"] = "gzip"
-            found[chunk] = packed([tag, gzip.compress(data, 1) if self._options.compress else data, more])
+        for tag, packed_entries in entries.items():
+            found |= self._message(tag, packed_entries, counts[tag])
         return found
+
+    def _message(self, tag: str, entries: bytearray, count: int) -> dict[str, bytes]:
+        """A message with entries of one tag, by its chunk."""
+        from ..protocols.forward import packed  # noqa: PLC0415
+
+        self._largest = max(self._largest, len(entries))
+        chunk = b64encode(os.urandom(16)).decode()
+        more: dict[str, Any] = {"size": count, "chunk": chunk}
+        if self._options.compress:
+            more["compressed"] = "gzip"
+        return {chunk: packed([tag, gzip.compress(entries, 1) if self._options.compress else entries, more])}
 
     def _entry(self, headers: Mapping[str, str], body: bytes, now: int) -> list[Any]:
         from ..protocols.forward import event_time  # noqa: PLC0415

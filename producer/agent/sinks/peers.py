@@ -22,6 +22,17 @@ _READ = 1 << 16
 _LOOK = 0.2
 
 
+#: Bytes that receivers take at once: frames of Flume, and of sources of this agent (``max_frame``).
+FRAME = 16 << 20
+
+
+class OversizedError(ValueError):
+    """A receiver broke the connection while it was sent an event of more bytes than receivers take: it may be why."""
+
+    def __init__(self, name: str, size: int, error: Exception) -> None:
+        super().__init__(f"{name}: {error}; an event of {size} bytes is more than receivers take ({FRAME} bytes)")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerOptions:
     """Of every sink that connects."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, ClassVar
 
 from ...clock import Deadline
@@ -51,10 +51,19 @@ class ThriftSink(CallSink):
     def __init__(self, options: Options, context: Context) -> None:
         super().__init__(options, context, options.connection_reset_interval)
         self._protocol = options.protocol
+        #: Of the last event that was counted, and their size.
+        self._headers: Mapping[str, str] = {}
+        self._head = 0
 
     def _events(self, batch: EventBatch, bodies: Sequence[bytes]) -> Iterable[tuple[Mapping[str, str], bytes]]:
         """Headers and bodies; headers that all events share are one object."""
         return zip(batch.headers() if batch.columns else repeat(batch.shared), bodies, strict=False)
+
+    def _size(self, event: tuple[Mapping[str, str], bytes], body: bytes) -> int:
+        headers = event[0]
+        if headers is not self._headers:
+            self._headers, self._head = headers, sum(map(len, chain(*headers.items())))
+        return self._head + len(body)
 
     def _ask(self, line: Peer, events: Sequence[tuple[Mapping[str, str], bytes]], deadline: Deadline) -> Status:
         from ..protocols.thrift import batch_call, read_answer  # noqa: PLC0415  # thrift is an extra
