@@ -129,9 +129,15 @@ def test_a_region_that_is_not_the_endpoints() -> None:
 
 
 def test_a_clock_that_differs_and_plain_http_behind_https(server: LogHubServer) -> None:
-    """Both are said; the offset is learned by the question, so that the next one passes."""
-    server.clock_offset = 3600
+    """Both are said, however far the clock is off; the offset is learned by the question, so that the next one passes,
+    also of a reader.
+    """
+    server.clock_offset = 50 * 366 * 86_400
     producer = producer_for(server)
+    where = target_of("shop", server.endpoint)
+    (project,) = producer._sink.project_configs()
+    with SignedClient(project, where, "shop", names={}) as reader:
+        reader.json("ListLogstores", Question("/logstores"), str)
     with pytest.raises(TargetError, match="this machine's clock is not the server's"):
         producer.check("shop", "app-log")
     assert "answers" in producer.check("shop", "app-log")

@@ -13,7 +13,6 @@ import queue
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -29,6 +28,7 @@ from ..pipeline.sending.retry_rules import wait_backoff
 from ..sinks.http.authorities import check_authorities
 from ..sinks.http.failures import CERTIFICATE, PLAIN_HTTP, PROXY_AUTHENTICATION, page_of
 from ..sinks.http.proxies import through
+from ..sinks.http.server_time import clock_offset
 from ..sinks.http.transport import Answer, Transport
 from ..sinks.http.transport import Target as HttpTarget
 from ..sinks.loghub.classify import BAD_RESPONSE, error_of_answer
@@ -39,8 +39,6 @@ from .errors import LogHubReadError
 
 _T = TypeVar("_T")
 
-# A Date further away than ten years is nonsense.
-_LARGEST_OFFSET_SECONDS = 10 * 366 * 86_400.0
 
 #: What an answer that makes no sense has whoever reads it raise.
 _SENSELESS = (ValueError, LookupError, TypeError, CompressionError)
@@ -219,7 +217,7 @@ class SignedClient:
         if isinstance(error, UnauthorizedError):
             self._credentials.refused(credentials)
         elif isinstance(error, ClockSkewError):
-            self._clock_offset = _offset(headers.get("Date"), self._clock.time()) or self._clock_offset
+            self._clock_offset = clock_offset(headers.get("Date"), self._clock.time()) or self._clock_offset
         return error
 
     def _way(self) -> str:
@@ -264,14 +262,6 @@ class _Attempts:
         error = cast("AttemptError", cast("Any", state.outcome).exception())
         most = self._most if error.max_consecutive is None else min(self._most, error.max_consecutive + 1)
         return self.made >= self._most or self._of_kind.get(type(error), 0) >= most
-
-
-def _offset(date: str | None, now: float) -> float | None:
-    try:
-        offset = parsedate_to_datetime(date or "").timestamp() - now
-    except (ValueError, OverflowError, TypeError, OSError):
-        return None
-    return offset if abs(offset) < _LARGEST_OFFSET_SECONDS else None
 
 
 def _senseless(answer: Answer, error: Exception) -> ServerError:

@@ -18,7 +18,6 @@ import ssl
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -34,6 +33,7 @@ from ...loggers import get_logger
 from ...sinks.http.authorities import file_of_authorities, trust_authorities
 from ...sinks.http.failures import elsewhere, error_of_proxy, page_of
 from ...sinks.http.proxies import through
+from ...sinks.http.server_time import clock_offset
 from ...sinks.http.transport import Answer, Transport
 from ..aside import ASIDE_BYTES
 from ..batch import EventBatch
@@ -263,7 +263,7 @@ class HttpSink:
         if pause is None:
             pause = not taken and options.default_backoff
         if pause:
-            self._not_before = self._clock.monotonic() + self._pause(headers.get("Retry-After"))
+            self._not_before = self._clock.monotonic() + self._pause(headers)
         if back:
             raise SinkError(said)
         return False
@@ -278,16 +278,15 @@ class HttpSink:
         body = body[:_SHOWN]
         return f"{self._url}{way} answered {status}{elsewhere(status, headers)}: {body!r}"
 
-    def _pause(self, retry_after: str | None) -> float:
-        """Seconds, by the server's wish if it has one."""
-        text = (retry_after or "").strip()
+    def _pause(self, headers: Mapping[str, str]) -> float:
+        """Seconds, by the server's wish if it has one; a date counts from that of the answer, by the same clock."""
+        text, now = (headers.get("Retry-After") or "").strip(), self._clock.time()
         if text.isdecimal():
             return min(float(text), _LONGEST_RETRY_AFTER)
-        try:
-            wanted = parsedate_to_datetime(text).timestamp() - self._clock.time()
-        except (ValueError, OverflowError):  # the latter of numbers that no date has
+        wanted = clock_offset(text, now)
+        if wanted is None:
             return _BACKOFF
-        return min(max(wanted, 0.0), _LONGEST_RETRY_AFTER)
+        return min(max(wanted - (clock_offset(headers.get("Date"), now) or 0.0), 0.0), _LONGEST_RETRY_AFTER)
 
 
 def check_request_options(endpoint: str, user: str | None, token: str | None, refused: Sequence[str]) -> None:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
 
 from ...clock import Clock, Deadline
@@ -34,6 +33,7 @@ from ...wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
 from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
 from ..http.authorities import check_authorities
 from ..http.proxies import through
+from ..http.server_time import clock_offset
 from ..http.transport import Answer, Target, Transport, head_of, target_of
 from .classify import error_of_answer, is_acknowledgement
 from .codec import Codec
@@ -42,10 +42,8 @@ from .probe import question, sentence
 
 _log = get_logger("producer.loghub")
 
-# A Date further away than ten years is nonsense, seconds.
 _SHOWN = 10  # projects in a message
 _MOST_PREPARED = 1024  # requests of a project
-_LARGEST_OFFSET = 10 * 366 * 86_400.0
 
 
 @dataclass(slots=True, repr=False)  # proxies may hold a password
@@ -261,15 +259,23 @@ class LogHubSink(Sink):
         if isinstance(error, UnauthorizedError):
             project.credentials.refused(credentials)
         elif isinstance(error, ClockSkewError):
-            offset = _offset(headers.get("Date"), self._clock.time())
+            date = headers.get("Date")
+            offset = clock_offset(date, self._clock.time())
             if offset is None:
+                said = f"its Date is none: {date!r}" if date else "the answer has no Date"
                 return RejectedError(
                     error.code,
-                    f"{error.message} (and the answer has no Date to learn the server's time from)",
+                    f"{error.message} (the server's time cannot be learned: {said}; set this machine's clock)",
                     http_status=error.http_status,
                     request_id=error.request_id,
                 )
-            _log.warning("%s: the server's clock differs by %.0f s; taken into account", project.config.project, offset)
+            _log.warning(
+                "%s: this machine's clock is %.0f s %s the server's: requests are corrected, logs keep this machine's "
+                "time; set the clock",
+                project.config.project,
+                abs(offset),
+                "behind" if offset > 0 else "ahead of",
+            )
             project.clock_offset = offset
         return error
 
@@ -288,13 +294,3 @@ def unknown_project(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names[:_SHOWN])}" if names else "it has none"
     return f"the producer has no ProjectConfig for {name!r} ({hint}): pass one, or call put_project_config"
-
-
-def _offset(date: str | None, now: float) -> float | None:
-    if date is None:
-        return None
-    try:
-        offset = parsedate_to_datetime(date).timestamp() - now
-    except (ValueError, OverflowError, TypeError, OSError):
-        return None
-    return offset if abs(offset) < _LARGEST_OFFSET else None

@@ -177,7 +177,7 @@ def test_a_redirect_is_not_followed(server: LogHubServer) -> None:
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("seconds", [3600.0, -3600.0])
+@pytest.mark.parametrize("seconds", [3600.0, -3600.0, 50 * 366 * 86_400.0])
 def test_a_wrong_clock_is_corrected_from_the_server_and_remembered(server: LogHubServer, seconds: float) -> None:
     """The first record costs one more request; after that the offset is known."""
     server.clock_offset = seconds
