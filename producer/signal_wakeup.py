@@ -47,11 +47,16 @@ def wake_for(signals: Collection[int]) -> None:
     _listen()
 
 
+def threads_are_greenlets() -> bool:
+    """Whether threads were replaced by the greenlets of gevent or eventlet."""
+    return not isinstance(_thread.start_new_thread, types.BuiltinFunctionType)
+
+
 def _possible() -> bool:
     if not (hasattr(signal, "pthread_kill") and hasattr(signal, "SIGURG")):
         return False
-    if not isinstance(_thread.start_new_thread, types.BuiltinFunctionType):
-        return False  # threads that were replaced by greenlets: one that reads would stop all
+    if threads_are_greenlets():
+        return False  # one that reads would stop all
     return signal.getsignal(signal.SIGURG) in (signal.SIG_DFL, _answer)
 
 

@@ -11,6 +11,9 @@ the signal met it at such a place. Then it goes on for a moment, until the signa
     thread: close every producer, each in its drain_timeout_ms ──► the handler that was there before
 
 A second signal does not wait for the rest.
+
+Where threads are greenlets, the signal may meet their hub, which must not wait: the handler returns, and a greenlet
+drains and calls the previous handler.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from typing import Any
 from . import lifecycle
 from .errors import InvalidArgumentError
 from .forks import Stage, call_in_child
-from .signal_wakeup import ECHO, wake_for
+from .signal_wakeup import ECHO, threads_are_greenlets, wake_for
 
 #: Modules in whose code the main thread may hold what the other threads need.
 _HOLDING = ("producer.", "logging", "threading", "queue")
@@ -60,6 +63,14 @@ class _Drain:
             while not self.over and self.parked_at is None:
                 self._signal_again()
 
+    def run_in_greenlet(self, frame: FrameType | None) -> None:
+        """In a greenlet: drain, and do what the signal did before."""
+        try:
+            lifecycle.drain_open()
+        finally:
+            if not self.over:
+                _end(self, frame)
+
     def _signal_again(self) -> None:
         time.sleep(_AGAIN)
         if self.parked_at is None and not self.over:
@@ -86,7 +97,7 @@ def install_signal_handlers(signals: Iterable[int] = (signal.SIGTERM, signal.SIG
 
     :raises InvalidArgumentError: not called on the main thread, or no signal that can be handled.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not _may_handle_signals():
         raise InvalidArgumentError("install_signal_handlers: only the main thread of a process can handle signals")
     if not isinstance(signals, Iterable):
         raise InvalidArgumentError(f"signals: must be a list of signals, got {signals!r}")
@@ -102,6 +113,17 @@ def install_signal_handlers(signals: Iterable[int] = (signal.SIGTERM, signal.SIG
     wake_for(_previous)
 
 
+def _may_handle_signals() -> bool:
+    """Whether this is the main thread, whatever ``threading`` says where eventlet has replaced it."""
+    if not threads_are_greenlets():
+        return threading.current_thread() is threading.main_thread()
+    try:
+        signal.signal(signal.SIGURG, signal.getsignal(signal.SIGURG))  # refused elsewhere; changes nothing
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
 def drain_at_sigterm() -> None:
     """Let SIGTERM drain all producers where it would end the process at once; done for every integration.
 
@@ -110,7 +132,7 @@ def drain_at_sigterm() -> None:
     action back at their end and raise the signal again, so ``signal.raise_signal`` drains first. Off the main thread
     nothing is done.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not _may_handle_signals():
         return
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         install_signal_handlers([signal.SIGTERM])
@@ -132,11 +154,17 @@ def _handle(number: int, frame: FrameType | None) -> None:
     drain = _current
     if drain is None:
         drain = _current = _Drain(number)
+        if threads_are_greenlets():
+            drain.parked_at = time.monotonic()
+            _thread.start_new_thread(drain.run_in_greenlet, (frame,))
+            return
         # Not a Thread of threading: its start takes locks that the main thread may hold.
         _thread.start_new_thread(drain.run, ())
     if drain.parked_at is not None:
         if time.monotonic() - drain.parked_at > ECHO:  # or it is one of those that were sent again, or an echo
             drain.hurried = True
+            if threads_are_greenlets():
+                _end(drain, frame)
         return
     if not drain.done:
         if _holds(frame):

@@ -25,7 +25,14 @@ from tests.support.waiting import PATIENCE, eventually
 
 #: An application whose records would wait for a minute.
 APP = """
-import logging.config, os, signal, sys, threading, time
+import sys
+if "gevent" in sys.argv:
+    import gevent.monkey
+    gevent.monkey.patch_all()
+if "eventlet" in sys.argv:
+    import eventlet
+    eventlet.monkey_patch()
+import logging.config, os, signal, threading, time
 
 def configure():
     loghub = {{
@@ -109,6 +116,8 @@ def run(tmp_path: Path, logstore: str) -> Callable[..., tuple[int, str]]:
     [
         pytest.param([sys.executable, "app.py"], -signal.SIGTERM, [], id="script"),
         pytest.param([sys.executable, "app.py", "uvicorn"], -signal.SIGTERM, ["shut down"], id="configured-first"),
+        pytest.param([sys.executable, "app.py", "gevent"], -signal.SIGTERM, [], id="gevent"),
+        pytest.param([sys.executable, "app.py", "eventlet"], -signal.SIGTERM, [], id="eventlet"),
         pytest.param(UVICORN, -signal.SIGTERM, ["shut down"], id="uvicorn"),
         pytest.param(GUNICORN, 0, [], id="gunicorn"),
         pytest.param(PRELOADED, 0, [], id="preloaded"),
