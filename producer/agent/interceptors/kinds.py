@@ -55,22 +55,25 @@ _LOOK_BACK = 40
 _AN_OPTION = re.compile(r"(?<![\w-])--?[\w-]*\Z", re.ASCII)
 _NAME = (
     r"(?i:(?P<word>pass(?:word|wd|phrase|code)|pass|pwd|secret|token|key|credentials?|identified\s+by)"
-    r"(?:[_-]?(?:\d{1,3}|confirm(?:ation)?|value|plain|text))?)"
+    r"(?:[_-]?(?:\d{1,3}|confirm(?:ation)?|value|plain|text|hash|base))?)"
 )
 _QUOTED = r"(?:[bBuUrRfF]{1,2}(?=[\"']))?(?:\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|`[^`]*+(?:`|\Z))"
 #: In quotes with backslashes before them; what has more backslashes is inside.
 _ESCAPED = r"(?P<quote{n}>\\+[\"'])(?:[^\\]|(?!(?P=quote{n}))\\++[\"']?)*+(?:(?P=quote{n})|\Z)"
+#: In quotes as HTML, URLs and JSON write them.
+_MARK = r"&quot;|&\#0?39;|%22|%27|\\+u0022|\\+u0027"
+_ENCODED = rf"(?P<mark{{n}}>{_MARK})(?:(?!(?P=mark{{n}})).)*+(?:(?P=mark{{n}})|\Z)"
 _BARE = r"(?!(?i:null|none|nil|true|false|undefined)(?![^\s,;&)}}\]\"'\\<]))(?![\[{{]\s*+(?:\\*+[\"'\[{{]|[\]}}]))"
 _BARE += r"[^\s,;&\"'<>\\]++(?:(?:\(\\*+[\"']|[\"'<>\\]++)(?![:}}\])])[^\s,;&\"'<>\\]++)*+"
 
 
 def _value(n: int) -> str:
-    return f"(?:{_QUOTED}|{_ESCAPED.format(n=n)}|{_BARE.format()})"
+    return f"(?:{_QUOTED}|{_ESCAPED.format(n=n)}|{_ENCODED.format(n=n)}|{_BARE.format()})"
 
 
 _SECRET = re.compile(
     rf"{_NAME}(?:(?:\s[^<>]{{0,200}}+)?>(?P<tag>[^<]++)(?=</)"
-    rf"|(?:\\*+[\"'`])?\]?\s*+(?:=>|:=|->|==?|:|%3[ADad])\s*+(?P<pair>{_value(1)})"
+    rf"|(?:\\*+[\"'`]|{_MARK})?\]?\s*+(?:=>|:=|->|==?|:|%3[ADad])\s*+(?P<pair>{_value(1)})"
     rf"|\s++(?P<stated>{_QUOTED})|\s++(?!-)(?P<option>{_value(2)}))",
     re.DOTALL | re.ASCII,
 )

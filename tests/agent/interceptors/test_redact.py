@@ -58,9 +58,9 @@ def test_no_line_takes_for_ever(kind: str, piece: str) -> None:
 
 
 def _seconds(made: Any, line: str) -> float:
-    begun = time.perf_counter()
+    begun = time.thread_time()
     made.intercept(EventBatch.of_bodies([line.encode()]))
-    return time.perf_counter() - begun
+    return time.thread_time() - begun
 
 
 def test_of_a_pattern_with_groups_only_the_groups_go():
