@@ -191,9 +191,9 @@ class PortionSender:
 
     def _records(self, split: Split) -> Iterator[Block | Line]:
         """What becomes records: the lines of a range without a header."""
-        for lines in read_split(split, self._job.max_line_bytes, self._log_start):
+        for number, lines in enumerate(read_split(split, self._job.max_line_bytes, self._log_start)):
             rest: Block | Line | None = lines
-            if self._job.has_headers and lines.offset == 0 and isinstance(lines, Block):
+            if self._job.has_headers and number == split.start == 0 and isinstance(lines, Block):
                 rest = lines.after_first() if self._header(split.file) else lines
             if rest is not None:
                 yield rest

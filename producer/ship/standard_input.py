@@ -19,7 +19,7 @@ from ..client import Producer
 from ..errors import ProducerError
 from .figures import Figures
 from .job import ShipJob
-from .lines.line import READ_BYTES, Block, Line, blocks_of
+from .lines.line import READ_BYTES, Block, Line, blocks_of, without_mark
 from .lines.log_start import start_pattern
 from .report import Shipment, progress_bar
 from .sending import PortionSender
@@ -95,8 +95,8 @@ class Pipe(io.BufferedIOBase):
 
 def _lines(pipe: Pipe, job: ShipJob, settle: float) -> Iterator[Block | Line]:
     if job.multiline_start is None:
-        return blocks_of(pipe, 0, None, limit=None, max_line_bytes=job.max_line_bytes)
-    return _logs(pipe, job, settle)
+        return without_mark(blocks_of(pipe, 0, None, limit=None, max_line_bytes=job.max_line_bytes))
+    return without_mark(_logs(pipe, job, settle))
 
 
 def _logs(pipe: Pipe, job: ShipJob, settle: float) -> Iterator[Block | Line]:

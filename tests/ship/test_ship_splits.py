@@ -48,7 +48,8 @@ def ship_path(path: Path, job: ShipJob, *, partition_bytes: int = 1 << 20) -> Fi
         pytest.param(b"one\n\n\ntwo\n", ["one", "", "", "two"], id="empty lines"),
         pytest.param(b"one\ntwo", ["one", "two"], id="no end at the end"),
         pytest.param(b"", [], id="an empty file"),
-        pytest.param(b"\xef\xbb\xbfone\n", ["\ufeffone"], id="a byte order mark"),
+        pytest.param(b"\xef\xbb\xbfone\n", ["one"], id="a byte order mark"),
+        pytest.param(b"\0" * 5_000_000 + b"one\n\0\0\0\0two\n\0\0\0\0", ["one", "two"], id="holes"),
         pytest.param("日本 é\n".encode(), ["日本 é"], id="UTF-8"),
         pytest.param(b"nul \0 byte\n", ["nul \0 byte"], id="a NUL"),
         pytest.param(b"caf\xe9\n", ["caf\\xe9"], id="bytes that are not UTF-8"),
@@ -63,6 +64,32 @@ def test_lines_arrive_as_documented(
     figures = ship_path(file, make_job(parser="text"))
     assert contents(server) == expected
     assert (figures.lines, figures.records) == (len(expected), len(expected))
+
+
+@pytest.mark.parametrize("parser", ["json", "delimited", "syslog"])
+@pytest.mark.parametrize("pattern", [None, r"[{a<]"])
+def test_a_mark_keeps_no_parser_from_the_first_line(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, parser: str, pattern: str | None
+) -> None:
+    """Behind a compressed file's byte order mark, the first line is parsed, or is the header, as any other."""
+    lines = {"json": '{"a":1}', "delimited": "a\n1", "syslog": "<13>Oct 11 22:14:15 box a: 1"}[parser]
+    file = tmp_path / "a.log.gz"
+    file.write_bytes(gzip.compress(f"\ufeff{lines}\n".encode()))
+    figures = ship_path(file, make_job(parser=parser, multiline_start=pattern if parser != "delimited" else None))
+    (fields,) = held(server)
+    assert fields.get("a", fields.get("program")) in {"1", "a"}
+    assert figures.unparsed == 0
+
+
+def test_a_hole_before_a_log_of_several_lines_is_skipped(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
+    """At the beginning of a file, also where the hole is longer than a range."""
+    file = tmp_path / "a.log"
+    file.write_bytes(b"\0" * 3_000_000 + b"1 a\n b\n2 c\n")
+    figures = ship_path(file, make_job(parser="text", multiline_start=r"\d"), partition_bytes=1_000_000)
+    assert sorted(contents(server)) == ["1 a\n b", "2 c"]
+    assert figures.lines == 2
 
 
 def test_line_of_a_megabyte_arrives_whole(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:

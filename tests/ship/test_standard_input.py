@@ -71,6 +71,15 @@ def ship(make_job: MakeJob) -> Iterator[Callable[..., Shipping]]:
         each.end()
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
+    """Also where it comes byte by byte."""
+    shipping = ship(parser="text")
+    for byte in "\ufeffone\n".encode():
+        shipping.send(bytes([byte]))
+    shipping.end()
+    assert contents(server) == ["one"]
+
+
 def test_lines_arrive_while_the_input_goes_on(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
     """Whole lines are sent after the linger, without waiting for more; what has no end waits for it, or for the end."""
     shipping = ship(parser="text")

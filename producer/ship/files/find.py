@@ -30,6 +30,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ...wire.compressed_heads import compression_of
+from ...wire.encodings import HOLE, hole_end
 from ..errors import InputError
 from .remote.address import SCHEMES, scheme_of, shown
 from .remote.look import look_at, remote_addresses
@@ -325,10 +326,20 @@ def _collect_walked(path: str, exclude: _Exclusion, files: dict[str, LogFile], s
     except (OSError, InputError) as error:
         skipped[path] = str(getattr(error, "strerror", None) or error)
         return
-    if file.compression is None and b"\0" in head:
+    if file.compression is None and b"\0" in head and _is_binary(head, path):
         skipped[path] = "binary"
     else:
         files[path] = file
+
+
+def _is_binary(head: bytes, path: str) -> bool:
+    """Whether the first bytes are no text, but for a hole before it, or NULs behind its last line."""
+    if head.startswith(HOLE):
+        with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
+            begin = hole_end(file.fileno(), 0)
+            head = head if begin is None else os.pread(file.fileno(), _SNIFF_BYTES, begin)
+    text = head.rstrip(b"\0")
+    return b"\0" in text or not (text == head or text.endswith(b"\n"))
 
 
 def _collect_remote(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped: dict[str, str]) -> None:

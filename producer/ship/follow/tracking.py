@@ -34,6 +34,7 @@ from typing import NotRequired, TypedDict
 
 from ...file_identity import head_of, marks_at
 from ...wire.compressed_heads import compression_of
+from ...wire.encodings import HOLE
 from ...wire.log_start import Logs, last_start
 from ..errors import InputError
 from ..files.find import Found, LogFile, find_files, is_excluded, open_file
@@ -217,7 +218,7 @@ def _taken(
     begin, generation = (0, 0) if known is None else (known["end"], known["generation"])
     if file.compression is not None and begin not in {0, file.size} and not _begins_member(descriptor, begin):
         begin, generation = 0, generation + 1  # what was taken ended within a member, and all of it is read again
-    if now - os.fstat(descriptor).st_mtime >= settle:
+    if now - os.fstat(descriptor).st_mtime >= settle and not _ends_in_hole(descriptor, file):
         end = file.size
     elif file.compression is not None:
         end = begin
@@ -233,6 +234,11 @@ def _taken(
         tail=tail,
         generation=generation,
     )
+
+
+def _ends_in_hole(descriptor: int, file: LogFile) -> bool:
+    """Whether NULs are at the end of a plain file, in place of what may still be written."""
+    return file.compression is None and os.pread(descriptor, len(HOLE), max(0, file.size - len(HOLE))) == HOLE
 
 
 def _begins_member(descriptor: int, at: int) -> bool:

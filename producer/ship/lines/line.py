@@ -3,6 +3,8 @@ r"""Bytes to blocks of whole lines, by the rules that a person expects of a log 
 * A line ends at ``\n`` or ``\r\n``; neither is part of it. A lone ``\r`` is an ordinary byte.
 * A last line without an end is a line; the empty rest after a final ``\n`` is not.
 * An empty line is a line.
+* A byte order mark at the beginning of a file is no part of its first line.
+* Four NULs or more at the beginning of a line are a hole (:mod:`producer.wire.encodings`), and are skipped.
 * A line longer than ``max_line_bytes`` comes in pieces, cut between two UTF-8 characters, so that memory stays bounded
   and no byte is lost. The pieces carry the offset of their line and count from 1.
 
@@ -13,13 +15,17 @@ they are cut. Where a range is known to begin a line, though no line end lies be
 from __future__ import annotations
 
 import io
-from collections.abc import Generator, Iterator, Sequence
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from ...wire.encodings import HOLE, MARK
 from ...wire.measure_lines import LineFigures
 from ...wire.speed import measure_lines
+
+_NULS = re.compile(rb"\0*+")
 
 #: How much is read from a file at a time, bytes; about as much is a block.
 READ_BYTES = 1 << 20
@@ -44,6 +50,10 @@ class Line(NamedTuple):
     def text_bytes(self) -> int:
         """Its bytes without the line end."""
         return len(self.data)
+
+    def without_first(self, size: int) -> Line | None:
+        """All but the first bytes."""
+        return Line(self.offset + size, self.part, self.data[size:])
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,10 @@ class Block:
             offset += len(data) + 1
         if last:
             yield Line(offset, 0, last)
+
+    def without_first(self, size: int) -> Block | None:
+        """All but the first bytes; None if there is nothing else."""
+        return Block(self.offset + size, self.data[size:]) if size < len(self.data) else None
 
     def after_first(self) -> Block | None:
         """All lines but the first one; None if there is but one."""
@@ -182,8 +196,57 @@ def read_some(file: io.BufferedIOBase, position: int, limit: int | None) -> byte
     return file.read1(wanted) if wanted > 0 else b""
 
 
+def without_mark(read: Iterable[Block | Line]) -> Iterator[Block | Line]:
+    """Leave out a byte order mark, with which a file may begin.
+
+    :param read: the lines of a range.
+    """
+    marked = False
+    for number, lines in enumerate(read):
+        kept: Block | Line | None = lines
+        if number == 0 and lines.offset == 0 and lines.data.startswith(MARK):
+            marked, kept = True, lines.without_first(len(MARK))
+        elif marked and isinstance(lines, Line) and lines.offset == 0:  # a piece of the first line
+            kept = lines._replace(offset=len(MARK))
+        if kept is not None:
+            yield kept
+
+
+def skip_hole(file: io.BufferedIOBase, position: int, limit: int | None) -> tuple[int, bytes]:
+    """Where a line begins behind a hole, if one is there, and what was read from there on."""
+    chunk = rest = read_some(file, position, limit)
+    if chunk.startswith(HOLE):
+        while chunk and not (rest := chunk.lstrip(b"\0")):
+            position += len(chunk)
+            chunk = rest = read_some(file, position, limit)
+    return position + len(chunk) - len(rest), rest
+
+
+def _between_holes(data: bytes, *, in_hole: bool) -> Iterator[tuple[int, int]]:
+    """Where lines that have no hole between them begin, and end.
+
+    :param in_hole: the data begin in a hole.
+    """
+    if HOLE not in data and not in_hole:
+        yield 0, len(data)
+        return
+    at = 0
+    while at < len(data):
+        nuls = _NULS.match(data, at)
+        if nuls is not None and (in_hole or nuls.end() - at >= len(HOLE)):
+            at = nuls.end()
+        hole, in_hole = data.find(b"\n" + HOLE, at), False
+        end = hole + 1 if hole >= 0 else len(data)
+        if at < end:
+            yield at, end
+        at = end
+
+
 class _Splitter:
-    """Cuts a file into blocks, holding at most one chunk and the unfinished line or piece before it."""
+    """Cuts a file into blocks, holding at most one chunk and the unfinished line or piece before it.
+
+    A line begins for its range where the hole before it does: so a line behind a hole belongs to one range.
+    """
 
     def __init__(self, file: io.BufferedIOBase, position: int, limit: int | None, max_line_bytes: int) -> None:
         self._file = file
@@ -191,6 +254,7 @@ class _Splitter:
         self._limit = limit
         self._max = max_line_bytes
         self._line_start = position
+        self._skipped = 0  # NULs before the line that is being read
         self._parts = 0  # pieces given of the line that is being read
 
     def blocks(self, end: int | None) -> Iterator[Block | Line]:
@@ -206,11 +270,23 @@ class _Splitter:
                 yield from self._lines(b"".join((rest, memoryview(chunk)[:whole])))
                 rest = b""
             # One byte more than the maximum may still be a line end's "\r".
-            rest += chunk[whole:]
+            rest = self._behind_hole(rest + chunk[whole:])
             if self._is_before(end):
                 rest = yield from self._cut(rest, self._max + 1)
         if self._is_before(end) and (rest or self._parts):
             yield from self._finish(rest)
+
+    def _behind_hole(self, data: bytes) -> bytes:
+        """What is left of a line without an end."""
+        if self._parts or not (self._skipped or data.startswith(HOLE)):
+            return data
+        rest = data.lstrip(b"\0")
+        self._skipped += len(data) - len(rest)
+        return rest
+
+    @property
+    def _text_start(self) -> int:
+        return self._line_start + self._skipped
 
     def _is_before(self, end: int | None) -> bool:
         return end is None or self._line_start < end
@@ -222,7 +298,7 @@ class _Splitter:
             return data
         yield from self._finish(data[:found].removesuffix(b"\r"))
         data = data[found + 1 :]
-        self._line_start = self._position - len(data)
+        self._line_start, self._skipped = self._position - len(data), 0
         return data
 
     def _whole(self, chunk: bytes, end: int | None) -> int:
@@ -237,6 +313,15 @@ class _Splitter:
 
     def _lines(self, data: bytes) -> Iterator[Block | Line]:
         """Whole lines as blocks; the long ones among them in pieces."""
+        base, in_hole = self._text_start, self._skipped > 0
+        self._skipped = 0
+        for start, end in _between_holes(data, in_hole=in_hole):
+            self._line_start = base + start
+            yield from self._blocks(data[start:end] if end - start < len(data) else data)
+        self._line_start = base + len(data)
+
+    def _blocks(self, data: bytes) -> Iterator[Block | Line]:
+        """Lines without holes."""
         base, begun, at = self._line_start, 0, 0
         # No line is longer than all of them.
         while len(data) > self._max and at < len(data):
@@ -251,15 +336,14 @@ class _Splitter:
             at = line_end + 1
         if begun < len(data):
             yield Block(base + begun, data[begun:])
-        self._line_start = base + len(data)
 
     def _finish(self, data: bytes) -> Iterator[Block | Line]:
         """The line is complete: yield it, or the pieces of it that remain."""
         data = yield from self._cut(data, self._max)
         if self._parts:
-            yield Line(self._line_start, self._parts + 1, data)
+            yield Line(self._text_start, self._parts + 1, data)
         else:
-            yield Block(self._line_start, data)
+            yield Block(self._text_start, data)
         self._parts = 0
 
     def _cut(self, data: bytes, allowed: int) -> Generator[Line, None, bytes]:
@@ -267,7 +351,7 @@ class _Splitter:
         while len(data) > allowed:
             size = character_boundary(data, self._max)
             self._parts += 1
-            yield Line(self._line_start, self._parts, data[:size])
+            yield Line(self._text_start, self._parts, data[:size])
             data = data[size:]
         return data
 

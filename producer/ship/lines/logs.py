@@ -28,7 +28,7 @@ import numpy as np
 
 from ...wire.first_characters import first_bytes
 from ...wire.log_start import SEEN_BYTES
-from .line import Block, Line, character_boundary, read_some, seek_to_line
+from .line import Block, Line, character_boundary, read_some, seek_to_line, skip_hole
 
 #: Places in bytes.
 Places: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
@@ -67,6 +67,13 @@ class LogBlock(Block):
         """Each log of it."""
         for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
             yield Line(self.offset + start, 0, self.data[start:end])
+
+    def without_first(self, size: int) -> Block | None:
+        """All but the first bytes, which are of the first log; None if there is nothing else."""
+        if size == len(self.data):
+            return None
+        starts, ends = np.maximum(self.starts - size, 0), self.ends - size
+        return LogBlock(self.offset + size, self.data[size:], starts, ends)
 
     def part(self, first: int, last: int) -> LogBlock:
         """Some of the logs: from the place of one to the place behind another."""
@@ -121,9 +128,16 @@ def logs_of(
     """
     position = file.seek(start) if begins_log and start else seek_to_line(file, start, limit)
     if position is not None:
-        splitter = LogSplitter(position, max_log_bytes, pattern, end, in_log=begins_log or start == 0)
-        while not splitter.ended and (chunk := read_some(file, splitter.read_to, limit)):
+        begin, chunk = skip_hole(file, position, limit)
+        # The log behind a hole begins for its range where the hole does.
+        if end is not None and position < end:
+            end = max(end, begin + 1)
+        splitter = LogSplitter(begin, max_log_bytes, pattern, end, in_log=begins_log or start == 0)
+        while chunk:
             yield from splitter.add(chunk)
+            if splitter.ended:
+                break
+            chunk = read_some(file, splitter.read_to, limit)
         yield from splitter.finish()
 
 

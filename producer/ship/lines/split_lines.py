@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterator
 
 from ...spark.errors import SparkJobError
+from ...wire.encodings import MARK
 from ...wording import counted
 from ..errors import FileChangedError, FileUnreadableError
 from ..files.compressed import DAMAGE, decompressing
 from ..files.find import LogFile, open_file
 from ..files.plan import Split
 from ..files.remote.reader import RemoteFile
-from .line import Block, Line, blocks_of
+from .line import Block, Line, blocks_of, without_mark
 
 _HEAD_BYTES = 64 << 10
 
@@ -33,9 +34,9 @@ def read_split(split: Split, max_line_bytes: int, log_start: re.Pattern[bytes] |
             compression = split.file.compression
             if compression is None:
                 planned = _AsPlanned(file, split) if isinstance(file, io.BufferedReader) else file
-                yield from _blocks(planned, split, max_line_bytes, log_start)
+                yield from without_mark(_blocks(planned, split, max_line_bytes, log_start))
             else:
-                yield from _decompressed_blocks(file, split, max_line_bytes, log_start)
+                yield from without_mark(_decompressed_blocks(file, split, max_line_bytes, log_start))
             if isinstance(file, RemoteFile):
                 file.check_unchanged()
     except OSError as error:
@@ -66,7 +67,7 @@ def first_line(file: LogFile, most: int) -> bytes | None:
                 head += more
     except (*DAMAGE, SparkJobError):
         return None  # which is told when the file is read
-    line = head.partition(b"\n")[0].removesuffix(b"\r")
+    line = head.partition(b"\n")[0].removesuffix(b"\r").removeprefix(MARK)
     return line if len(line) <= most else None
 
 

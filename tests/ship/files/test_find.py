@@ -296,3 +296,12 @@ def test_overlapping_directories_are_walked_once(tmp_path: Path) -> None:
     assert sorted(files) == expected
     assert search.found_bytes == 3 * len("line\n")
     assert (str(tmp_path / "a" / "to-hidden"), f"link to {hidden / 'x.log'}") in search.skipped
+
+
+def test_a_log_with_a_hole_at_its_beginning_is_not_binary(tmp_path: Path) -> None:
+    """NULs that copytruncate left in front do not hide a file of a directory; one of NULs alone is binary."""
+    (tmp_path / "a.log").write_bytes(b"\0" * 50_000 + b"line\n")
+    (tmp_path / "b.bin").write_bytes(b"\0" * 50_000)
+    (tmp_path / "c.bin").write_bytes(b"\0" * 50_000 + b"x\0y")
+    found = find_files([str(tmp_path)])
+    assert [file.path for file in found.files] == [str(tmp_path / "a.log")]

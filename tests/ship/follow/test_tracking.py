@@ -112,6 +112,19 @@ def test_unfinished_line_of_a_file_that_rests_is_taken(tmp_path: Path) -> None:
     assert follower.texts(settle=0) == ["one\ntw"]
 
 
+def test_nuls_at_the_end_wait_for_what_is_written_in_their_place(tmp_path: Path) -> None:
+    """A file that is laid out ahead, and has rested, is taken up to its last line; later lines are not lost."""
+    follower = Follower(tmp_path)
+    write(tmp_path / "a.log", "a\nb\n" + "\0" * 100)
+    (first,) = follower.take(settle=0)
+    assert records_of(first, partition_bytes=1000) == [(0, "a"), (2, "b")]
+    with (tmp_path / "a.log").open("r+b") as file:
+        file.seek(4)
+        file.write(b"c\n")
+    (second,) = follower.take(settle=0)
+    assert records_of(second, partition_bytes=1000) == [(4, "c")]
+
+
 def test_bytes_added_to_a_line_that_had_settled_are_a_line_of_their_own(tmp_path: Path) -> None:
     """What is added after an unfinished line was taken is read from its first byte on, with its own offset."""
     follower = Follower(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import itertools
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from producer.ship.lines import line as lines
-from producer.ship.lines.line import Block, Line, blocks_of
+from producer.ship.lines.line import Block, Line, blocks_of, without_mark
 
 _CONTENT = st.lists(
     st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"word", b"\xff", "é".encode(), "日本".encode(), b"\0", b""]),
@@ -144,3 +145,41 @@ def test_bytes_after_the_limit_are_not_there() -> None:
 def test_block_knows_whether_a_line_is_longer(content: bytes, size: int) -> None:
     """It looks from line end to line end, and finds what a look at each line finds."""
     assert Block(0, content).has_longer(size) == any(len(each) > size for each in content.split(b"\n"))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 3, 4, 5, 30]), st.binary(max_size=9)), max_size=8),
+    st.sampled_from([1, 2, 5, 7, 1 << 20]),
+    st.integers(1, 40),
+)
+def test_a_hole_before_a_line_is_skipped_wherever_the_file_is_cut(
+    written: list[tuple[int, bytes]], read_bytes: int, cut: int
+) -> None:
+    """NULs at the beginning of a line, four or more, are in no line; each line is in one range, with its own offset."""
+    content, expected = b"", []
+    for nuls, raw in written:
+        text = raw.replace(b"\n", b"").replace(b"\0", b"").replace(b"\r", b"")
+        kept = b"\0" * nuls if nuls < 4 else b""
+        expected.append((len(content) + nuls - len(kept), kept + text))
+        content += b"\0" * nuls + text + b"\n"
+    content += b"\0" * 9
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "READ_BYTES", read_bytes)
+        found = [
+            each
+            for start in range(0, len(content), cut)
+            for each in read(content, start, min(start + cut, len(content)))
+        ]
+    assert [(each.offset, each.data) for each in found] == expected
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+    """It is left out of a block, and of a line in pieces; a file that has nothing else has no line."""
+    mark = codecs.BOM_UTF8
+    assert list(without_mark([Block(0, mark + b"a\n"), Block(5, mark)])) == [
+        Block(3, b"a\n"),
+        Block(5, mark),
+    ]
+    pieces = [Line(0, 1, mark + b"a"), Line(0, 2, b"b"), Line(6, 0, mark)]
+    assert list(without_mark(pieces)) == [Line(3, 1, b"a"), Line(3, 2, b"b"), Line(6, 0, mark)]
+    assert list(without_mark([Block(0, mark)])) == []
