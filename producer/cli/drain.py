@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +29,7 @@ from ..durable.event_format import IDENT_SIZE
 from ..errors import (
     AttemptError,
     ChannelError,
+    CloseTimeoutError,
     ConfigError,
     FlushTimeoutError,
     MisconfiguredError,
@@ -324,7 +325,7 @@ def drain(
             )
             interrupted = False
             try:
-                with producer:
+                with _ended(producer):
                     _wait(producer, sink, end)
             except KeyboardInterrupt:
                 interrupted = True
@@ -401,6 +402,16 @@ def _tell_outcome(outcome: Outcome, directory: str, letters: str) -> None:
         say(f"those refused are in {letters}, with the reasons")
     if outcome.damaged:
         say(f"those damaged are lost; the log says what became of their segments: look into {directory}/quarantine")
+
+
+@contextmanager
+def _ended(producer: Producer) -> Iterator[None]:
+    """Close the producer behind a block; requests in flight get :data:`_GRACE`."""
+    try:
+        yield
+    finally:
+        with suppress(CloseTimeoutError):
+            producer.close(timeout=_GRACE)
 
 
 def _wait(producer: Producer, sink: _Sink, end: float | None) -> None:

@@ -22,7 +22,7 @@ from producer.cli.drain_all import drain_all
 from producer.cli.profiles import Settings
 from producer.errors import UnauthorizedError
 from producer.server import LogHubServer
-from producer.server.faults import ApiRequest, Cut, answer, clock_offset, cut
+from producer.server.faults import ApiRequest, Cut, answer, clock_offset, cut, delay
 from producer.sinks.loghub.sink import LogHubSink
 from producer.testing import RecordingSink
 
@@ -124,6 +124,16 @@ def test_a_clock_that_differs_is_learned_before_the_drain(run: Run, tmp_path: Pa
         server.faults.add(clock_offset(7200))
         code, out, err = run("drain", tmp_path / "logs")
     assert (code, err, "1 event delivered" in out) == (0, "", True), out
+
+
+def test_a_request_in_flight_at_the_timeout_gets_a_while_longer(run: Run, tmp_path: Path, target: Target) -> None:
+    """Its answer counts: cut off, the events would stay in the channel and be stored twice."""
+    leave_event(tmp_path / "logs", "app-log", 1)
+    with LogHubServer() as server:
+        target(server)
+        server.faults.add(delay(1.5, stored=True), operation="PutLogs", times=1)
+        code, out, _ = run("drain", tmp_path / "logs", "--timeout", "0.5")
+    assert (code, "1 event delivered" in out) == (0, True), out
 
 
 def test_an_agent_s_events_behind_a_producer_s_are_not_drained(run: Run, tmp_path: Path, target: Target) -> None:
