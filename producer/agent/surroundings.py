@@ -20,14 +20,15 @@ def missing(blueprint: Blueprint) -> list[Problem]:
     Options of which something may be missing have a method ``missing``, which yields a :class:`ConfigError` for each.
     """
     found = []
-    for where, component, options in _components(blueprint):
+    for where, component, options in components(blueprint):
         for error in getattr(options, "missing", tuple)():
             value = "" if error.value is None else f", got {str(error.value)!r}"
             found.append(placed(Problem(where, error.name, f"{error.rule}{value}"), component))
     return sorted(found, key=lambda problem: problem.line or 0)
 
 
-def _components(blueprint: Blueprint) -> Iterable[tuple[str, ComponentConfig, Any]]:
+def components(blueprint: Blueprint) -> Iterable[tuple[str, ComponentConfig, Any]]:
+    """Every component, by its name in messages, with its options."""
     config = blueprint.config
     for name, source in blueprint.sources.items():
         yield f"sources.{name}", config.sources[name], source.source.options

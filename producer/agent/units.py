@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path, PurePosixPath
 
@@ -25,7 +26,7 @@ RestartSec=5
 # A configuration that is wrong stays wrong.
 RestartPreventExitStatus=2
 # More than the agent's stop_timeout.
-TimeoutStopSec=60
+TimeoutStopSec={grace}
 # Group adm may read most logs.
 DynamicUser=yes
 SupplementaryGroups=adm
@@ -45,7 +46,8 @@ WantedBy=multi-user.target
 """
 
 _CONTAINER = """\
-# docker build -t loghub-agent . && docker run -v /var/log:/var/log:ro -v agent-state:/var/lib/loghub-agent loghub-agent
+# docker build -t loghub-agent .
+# docker run --stop-timeout {grace} -v /var/log:/var/log:ro -v agent-state:/var/lib/loghub-agent loghub-agent
 FROM python:3.13-slim
 # The wheel: `make wheels` in a clone puts it into dist; copy it beside this file.
 COPY loghub_producer-*.whl /tmp/
@@ -83,7 +85,7 @@ spec:
         prometheus.io/port: "9171"
     spec:
       # More than the agent's stop_timeout.
-      terminationGracePeriodSeconds: 60
+      terminationGracePeriodSeconds: {grace}
       tolerations:
         - operator: Exists
       containers:
@@ -159,22 +161,48 @@ spec:
 UNITS = {"systemd": _SYSTEMD, "container": _CONTAINER, "kubernetes": _KUBERNETES}
 _STATE = "/var/lib/loghub-agent"
 _DEFAULT_CONFIG = "/etc/loghub-agent/agent.toml"
+_MORE_SECONDS = 30
+#: What PrivateTmp replaces.
+_PRIVATE = ("/tmp/", "/var/tmp/")  # noqa: S108
 
 
-def unit(kind: str, config: str | None = None, state: str | None = None) -> str:
+def unit(kind: str, config: str | None = None, state: str | None = None, stop_timeout: float = 30.0) -> str:
     """The text of a file.
 
     :param kind: one of ``UNITS``.
-    :param config: the agent's file, as the service will see it.
+    :param config: the agent's file. A relative path is one of this directory for systemd, and elsewhere of the
+        directory in the container into which the file is copied.
     :param state: the directory that the file names for its state; systemd's own if it names none.
+    :param stop_timeout: seconds that the agent's orderly end may take; the service has 30 more.
     """
-    path = PurePosixPath(config or _DEFAULT_CONFIG)
+    path = _where(kind, config)
     options = f" --state {_STATE}" if state is None else ""
     writes = "" if state is None else f" {state}"
-    command = _command()
     return UNITS[kind].format(
-        config=path, name=path.name, folder=path.parent, options=options, writes=writes, command=command
+        config=path,
+        name=path.name,
+        folder=path.parent,
+        options=options,
+        writes=writes,
+        command=_command(),
+        grace=math.ceil(stop_timeout) + _MORE_SECONDS,
     )
+
+
+def hidden_by(kind: str, config: str | None, state: str | None) -> list[str]:
+    """The paths that a service of this kind does not see, since it has directories of its own for temporary files."""
+    named = [str(_where(kind, config)), _command(), *([] if state is None else [state])]
+    return [path for path in named if kind == "systemd" and path.startswith(_PRIVATE)]
+
+
+def _where(kind: str, config: str | None) -> PurePosixPath:
+    default = PurePosixPath(_DEFAULT_CONFIG)
+    if config is None:
+        return default
+    if kind == "systemd":
+        return PurePosixPath(Path(config).absolute())
+    path = PurePosixPath(config)
+    return path if path.is_absolute() else default.with_name(path.name)
 
 
 def _command() -> str:

@@ -1,8 +1,8 @@
 """The command ``producer agent``: runs an agent, and checks, converts and explains what one is made of.
 
-Exit codes: 0, all is well, or it was told to end and ended in order; 1, a channel cannot be opened, something had
-not ended in time, or ``check`` finds that this machine lacks what is named; 2, something is wrong with the
-configuration or the arguments; 130 and 143, it was told to end twice.
+Exit codes: 0, all is well, or it was told to end and ended in order; 1, a channel cannot be opened, something had not
+ended in time, or ``check`` finds that this machine lacks what is named, or that a peer does not answer; 2, something
+is wrong with the configuration or the arguments; 130 and 143, it was told to end twice.
 """
 
 from __future__ import annotations
@@ -16,20 +16,24 @@ from pathlib import Path
 
 from ..agent.blueprint import Blueprint, SinkPart, draw
 from ..agent.config import AgentConfig, read_properties, read_toml
+from ..agent.connections import answer, peers
 from ..agent.convert import convert
 from ..agent.explain import explain, overview
 from ..agent.former_channels import told
 from ..agent.monitoring import address_of
 from ..agent.options import AgentConfigError, Problem
 from ..agent.surroundings import missing
-from ..agent.units import unit
+from ..agent.units import hidden_by, unit
 from .agent_program import STORY, Program
 from .arguments.agent import add_arguments
 from .output import say, tell
+from .own_init import leave_process_1
 
 __all__ = ["add_arguments", "run"]
 
 _OK, _FAILED, _WRONG = 0, 1, 2
+#: Seconds that a peer has to answer ``check --connect``.
+_ANSWER_SECONDS = 10.0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     path = _path(args)
+    if args.ends_process:
+        leave_process_1()
     program = Program(
         lambda: _load(args),
         path,
@@ -82,7 +88,25 @@ def _check(args: argparse.Namespace) -> int:
     lacks = missing(blueprint)
     for note in (*blueprint.notes, *told(blueprint), *(f"on this machine, {problem}" for problem in lacks)):
         tell(f"producer agent: {note}")
-    return _FAILED if lacks else _OK
+    answers = _connected(blueprint, ask=args.connect)
+    return _OK if answers and not lacks else _FAILED
+
+
+def _connected(blueprint: Blueprint, *, ask: bool) -> bool:
+    """Ask all that the agent would connect to, or say what was not asked; True if nothing is wrong."""
+    found = list(peers(blueprint))
+    if found and not ask:
+        names = ", ".join(dict.fromkeys(peer.where for peer in found))
+        say(f"not asked: whether anything answers, and takes the access key, at {names}; --connect asks")
+    if not ask:
+        return True
+    answers = [answer(peer, _ANSWER_SECONDS) for peer in found]
+    for said, is_wrong in answers:
+        if is_wrong:
+            tell(f"producer agent: {said}")
+        else:
+            say(said)
+    return not any(is_wrong for _, is_wrong in answers)
 
 
 def _convert(args: argparse.Namespace) -> int:
@@ -104,15 +128,19 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _unit(args: argparse.Namespace) -> int:
-    print(unit(args.kind, args.config, _own_state(args.config)), end="")
+    known = read_toml(Path(args.config)) if args.config is not None and Path(args.config).is_file() else None
+    state = None if known is None else _own_state(args.config, known)
+    print(unit(args.kind, args.config, state, 30.0 if known is None else known.stop_timeout), end="")
+    for path in hidden_by(args.kind, args.config, state):
+        tell(
+            f"producer agent: {path} lies in a directory of temporary files, of which the service sees an empty one of "
+            "its own (PrivateTmp): move it elsewhere, or take PrivateTmp out of the unit"
+        )
     return _OK
 
 
-def _own_state(config: str | None) -> str | None:
-    """The state directory that the file names, if it is here and names one."""
-    if config is None or not Path(config).is_file():
-        return None
-    read = read_toml(Path(config))
+def _own_state(config: str, read: AgentConfig) -> str | None:
+    """The state directory that the file names; None if it names none."""
     return str(Path(config).absolute().parent / read.state) if "state" in read.lines else None
 
 

@@ -37,7 +37,7 @@ STORY = "producer.agent.program"
 _story = get_logger(STORY)
 
 #: Seconds between two looks at the file.
-LOOK = 2.0
+LOOK = 0.4
 #: And whether all is delivered, once no source has anything left to do.
 SOON = 0.05
 #: Descriptors, at most: programs of ``exec`` that close all that there may be have not too many.
@@ -305,7 +305,8 @@ def _state_held(directory: Path) -> Iterator[DirectoryLock]:
         holder = owner_of(directory / "lock")
         raise StateInUseError(
             f"{holder or 'another agent'} works with the state directory {directory.absolute()}: end it first;"
-            " or, for an agent that reads something else, give this one a state directory of its own"
+            " or, for an agent that reads something else, give this one a state directory of its own (agent.state, or"
+            " --state DIR)"
         ) from error
     except OSError as error:
         advice = "free some space" if error.errno == errno.ENOSPC else "name another one (agent.state, or --state DIR)"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from producer.agent import units
 from producer.agent.units import UNITS, unit
 from producer.cli import main
 from tests.programs import need
@@ -101,3 +102,47 @@ def test_kubernetes_gets_one_agent_a_node() -> None:
     assert container["ports"] == [{"name": "monitoring", "containerPort": "9171"}]
     paths = {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}
     assert paths == {"/health/live", "/health/ready"}
+
+
+def test_a_relative_path_of_the_configuration_is_made_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """systemd starts it elsewhere, and in a container it lies where the file is copied to."""
+    monkeypatch.chdir(tmp_path)
+    for kind, expected in (
+        ("systemd", f"--config {tmp_path}/web.toml"),
+        ("container", "COPY web.toml /etc/loghub-agent/web.toml"),
+        ("kubernetes", "mountPath: /etc/loghub-agent\n"),
+    ):
+        assert main(["agent", "unit", kind, "--config", "web.toml"]) == 0
+        assert expected in capsys.readouterr().out
+
+
+def test_what_a_service_with_temporary_files_of_its_own_does_not_see_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The configuration, its state, and the environment that ``producer`` is in."""
+    monkeypatch.setattr(units, "_PRIVATE", (f"{tmp_path}/",))
+    monkeypatch.setattr(units, "_command", lambda: f"{tmp_path}/venv/bin/producer")
+    path = tmp_path / "agent.toml"
+    path.write_text('[agent]\nstate = "kept"\n')
+    assert main(["agent", "unit", "systemd", "--config", str(path)]) == 0
+    said = capsys.readouterr().err
+    for hidden in (path, tmp_path / "venv/bin/producer", tmp_path / "kept"):
+        assert f"producer agent: {hidden} lies in a directory of temporary files" in said
+    assert main(["agent", "unit", "container", "--config", str(path)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_service_is_given_more_time_to_end_than_its_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """30 seconds more than ``stop_timeout``, whatever that is."""
+    path = tmp_path / "agent.toml"
+    for written, seconds in (("", 60), ("stop_timeout = 90.5\n", 121)):
+        path.write_text(f"[agent]\n{written}")
+        for kind, given in (
+            ("systemd", f"TimeoutStopSec={seconds}\n"),
+            ("kubernetes", f"terminationGracePeriodSeconds: {seconds}\n"),
+            ("container", f"--stop-timeout {seconds} "),
+        ):
+            assert main(["agent", "unit", kind, "--config", str(path)]) == 0
+            assert given in capsys.readouterr().out

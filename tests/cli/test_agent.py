@@ -31,6 +31,7 @@ from producer.channels import FileChannel
 from producer.cli import agent as agent_cli
 from producer.cli import agent_program, main
 from producer.cli.agent_program import Program, _Watched
+from producer.server import LogHubServer
 
 from ..agent.parts import Hub, plug_in, until
 
@@ -335,7 +336,7 @@ def test_a_state_directory_is_one_agents(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().err == (
         f"producer agent: process {os.getpid()} on {socket.gethostname()} works with the state directory"
         f" {tmp_path}/state: end it first; or, for an agent that reads something else, give this one a state directory"
-        " of its own\n"
+        " of its own (agent.state, or --state DIR)\n"
     )
     assert main(["agent", "--config", path, "--state", str(tmp_path / "agent.toml/x")]) == 1
     assert "cannot use the state directory" in (told := capsys.readouterr().err)
@@ -788,3 +789,45 @@ def test_an_agent_may_have_as_many_files_open_as_the_system_lets_it() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 65_536), hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_check_says_what_it_did_not_ask_and_asks_with_connect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong key and a dead endpoint are no mistakes of the file; with --connect each is told, and fails."""
+    path = tmp_path / "agent.toml"
+    with LogHubServer() as server, socket.socket() as dead:
+        dead.bind(("127.0.0.1", 0))
+        sinks = "".join(
+            f"""[sinks.{name}]
+type = "loghub"
+channel = "c"
+project = "my-project"
+logstore = "app-log"
+endpoint = "{server.endpoint}"
+access_key_id = "{server.access_key_id}"
+access_key_secret = "{secret}"
+"""
+            for name, secret in (("good", server.access_key_secret), ("bad", "wrong"))
+        )
+        path.write_text(
+            f"""[sources.s]
+type = "stress"
+channels = ["c"]
+[channels.c]
+type = "memory"
+{sinks}[sinks.dead]
+type = "http"
+channel = "c"
+endpoint = "http://127.0.0.1:{dead.getsockname()[1]}/"
+"""
+        )
+        assert main(["agent", "check", "--config", str(path)]) == 0
+        said = capsys.readouterr().out
+        assert "not asked: whether anything answers" in said
+        assert "sinks.good (loghub), sinks.bad (loghub), sinks.dead (http); --connect asks" in said
+        assert main(["agent", "check", "--config", str(path), "--connect"]) == 1
+    said = capsys.readouterr()
+    assert "sinks.good (loghub): " in said.out
+    assert "producer agent: sinks.bad (loghub): " in said.err
+    assert re.search(r"producer agent: sinks.dead \(http\): .*127.0.0.1:\d+ does not answer", said.err)

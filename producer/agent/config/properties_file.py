@@ -20,6 +20,7 @@ from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, Source
 from .properties_text import Properties, parse_properties
 from .references import References
 
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 _KINDS = ("sources", "channels", "sinks", "sinkgroups")
 _TOML = re.compile(r"^[ \t]*\[\[?(?:agent|sources|channels|sinks|groups)[\].]", re.MULTILINE)
 _MIXED_UP = {
@@ -105,6 +106,7 @@ class _Reader:
             {name: self._channel(name) for name in names["channels"]},
             {name: self._sink(name) for name in names["sinks"]},
             {name: self._group(name) for name in names["sinkgroups"]},
+            state=Path(f"loghub-agent-{_NOT_IN_NAMES.sub('_', self._name)}"),  # the next agent of the file has its own,
             origin=self._origin,
             problems=tuple(self._problems),
             hidden=self._known.hidden,

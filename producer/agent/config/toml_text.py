@@ -12,8 +12,8 @@ from ..limits import Limits
 from ..options import fields_of
 from .model import AgentConfig, ComponentConfig
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _DEFAULT_STATE = Path("loghub-agent")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def write_toml(config: AgentConfig, comments: Iterable[str] = ()) -> str:

@@ -135,7 +135,8 @@ def _sinks(agent: Agent, part: SinkPart) -> list[dict[str, Any]]:
     def row(name: str, kind: str, of: str | None, state: str) -> dict[str, Any]:
         counted = _counted(agent.counters.get(f"sinks.{name}"), SINK_COUNTERS)
         delivers = agent.trouble(name) is None
-        return {"name": name, "type": kind, "group": of, "state": state, "delivers": delivers, **common, **counted}
+        known = {"name": name, "type": kind, "group": of, "is_group": name in agent.config.groups}
+        return {**known, "state": state, "delivers": delivers, **common, **counted}
 
     if group is None:
         return [row(part.name, agent.config.sinks[part.name].type, None, state)]

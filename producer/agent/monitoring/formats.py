@@ -20,8 +20,9 @@ def flume_json(figures: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """As Flume's ``/metrics``: a table for each component, whose values are texts."""
     started = str(int(figures["started"] * 1000))
     found: dict[str, dict[str, str]] = {}
-    for kind, rows in (("SOURCE", "sources"), ("CHANNEL", "channels"), ("SINK", "sinks")):
+    for known, rows in (("SOURCE", "sources"), ("CHANNEL", "channels"), ("SINK", "sinks")):
         for row in figures[rows]:
+            kind = "SINK_GROUP" if row.get("is_group") else known
             values = {name: str(value) for name, value in row["counters"].items()}
             more = _of_channel(row) if kind == "CHANNEL" else {}
             found[f"{kind}.{row['name']}"] = {
@@ -58,7 +59,9 @@ def prometheus(figures: Mapping[str, Any]) -> str:
     for kind in ("source", "sink"):
         for row in figures[f"{kind}s"]:
             labels = {**agent, kind: row["name"], "type": row["type"]}
-            _counters(series, kind, labels, row["counters"])
+            # A group's own have another name: its members have counted the same events.
+            named = {**agent, "sink_group": row["name"], "type": row["type"]} if row.get("is_group") else labels
+            _counters(series, "sink_group" if row.get("is_group") else kind, named, row["counters"])
             if row.get("group") is None:
                 help_text = f"Whether the {kind} works, or has nothing left to do."
                 works = row["state"] in ("running", "finished") and row.get("delivers", True)

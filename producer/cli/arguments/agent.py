@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions, instead of running the agent")
     check = add_action(actions, "check", "list what would run, or all mistakes; start nothing")
     _add_file(check, argparse.SUPPRESS)
+    check.add_argument("--connect", action="store_true", help="also ask every LogHub and peer whether it answers")
     turn = add_action(actions, "convert", "translate a Flume file to TOML, on standard output")
     turn.add_argument("--flume", metavar="FILE", default=argparse.SUPPRESS, help="a properties file")
     turn.add_argument("--name", metavar="AGENT", default=argparse.SUPPRESS, help="the agent's name in it")
@@ -26,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = add_action(actions, "unit", "print a file that runs it as a service")
     text.add_argument("kind", choices=UNITS, help="the kind of service")
     text.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="the agent's configuration")
-    set_examples(check, "producer agent check --config agent.toml")
+    checked = "producer agent check --config agent.toml"
+    set_examples(check, checked, f"{checked} --connect")
     set_examples(turn, "producer agent convert --flume flume.properties --name a1 > agent.toml")
     set_examples(tell, "producer agent explain", "producer agent explain taildir")
     set_examples(text, "producer agent unit systemd --config /etc/loghub-agent.toml")

@@ -91,7 +91,7 @@ def test_flumes_json_has_all_of_flumes_counters_as_texts(watched: Watched) -> No
     until(lambda: watched.a.delivered == [b"one", b"two"])
     until(lambda: watched.agent.counters["sinks.g<b>"].get("EventDrainSuccessCount") == 2)
     found = watched.json("/metrics.json")
-    assert found.keys() == {"SOURCE.r1", "CHANNEL.c1", "CHANNEL.dead", "SINK.g<b>", "SINK.k1", "SINK.k2"}
+    assert found.keys() == {"SOURCE.r1", "CHANNEL.c1", "CHANNEL.dead", "SINK_GROUP.g<b>", "SINK.k1", "SINK.k2"}
     assert watched.json("/metrics", Accept="application/json").keys() == found.keys()
     assert all(isinstance(value, str) for table in found.values() for value in table.values())
     assert set(SOURCE_COUNTERS) <= found["SOURCE.r1"].keys()
@@ -101,7 +101,7 @@ def test_flumes_json_has_all_of_flumes_counters_as_texts(watched: Watched) -> No
     assert found["SOURCE.r1"]["Type"] == "SOURCE"
     assert found["CHANNEL.c1"]["EventPutSuccessCount"] == found["CHANNEL.c1"]["EventTakeSuccessCount"] == "2"
     assert (found["CHANNEL.c1"]["ChannelSize"], found["CHANNEL.c1"]["ChannelCapacity"]) == ("0", "100")
-    assert found["SINK.k1"]["EventDrainSuccessCount"] == found["SINK.g<b>"]["EventDrainSuccessCount"] == "2"
+    assert found["SINK.k1"]["EventDrainSuccessCount"] == found["SINK_GROUP.g<b>"]["EventDrainSuccessCount"] == "2"
 
 
 def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_seconds(watched: Watched) -> None:
@@ -118,6 +118,9 @@ def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_second
     assert float(samples[f"producer_agent_channel_bytes{channel}"]) > 10
     assert float(samples[f"producer_agent_channel_oldest_seconds{channel}"]) >= 0
     assert samples[f"producer_agent_channel_fill_ratio{channel}"] == "0.03"
+    sinks = {sample for sample in samples if sample.startswith("producer_agent_sink_event_drain_attempt_total")}
+    assert {re.search('sink="(.*?)"', sample)[1] for sample in sinks} == {"k1", "k2"}, "sums would count a group twice"  # type: ignore[index]
+    assert 'producer_agent_sink_group_event_drain_attempt_total{agent="web <1>",sink_group="g<b>"' in text
     source = '{agent="web <1>",source="r1",type="feed"}'
     assert samples[f"producer_agent_source_event_accepted_total{source}"] == "3"
     assert samples[f"producer_agent_source_lag_seconds{source}"] == "1.5"

@@ -1,0 +1,38 @@
+"""Process 1 of a container: orphans do not stay zombies, signals arrive, and the status is the agent's."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import eventually
+
+#: Adopts orphans as process 1 does; the child leaves one that ends, and waits for a signal.
+PROGRAM = """
+import ctypes, os, signal, subprocess, sys, time
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+from producer.cli.own_init import go_on_in_child
+go_on_in_child()
+signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+subprocess.run(["/bin/sh", "-c", "sleep 0.01 &"])
+print(os.getppid(), flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no process that adopts orphans")
+def test_process_1_collects_orphans_passes_signals_on_and_ends_as_the_agent_did() -> None:
+    """The agent is its only child: what the commands of the agent leave is collected."""
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        parent = int(process.stdout.readline())
+        assert parent == process.pid
+        children = Path(f"/proc/{parent}/task/{parent}/children")
+        eventually(lambda: len(children.read_text().split()) == 1, "the orphan is collected")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 7
