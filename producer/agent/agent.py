@@ -30,6 +30,7 @@ from .changes import Changes, compare
 from .channel import BatchChannel
 from .channels import EVENTS
 from .config.model import AgentConfig
+from .counted_sink import CountedSink
 from .counters import Counters
 from .delivered_positions import DeliveredPositions
 from .former_channels import FormerChannel, rename, renamed_channels, told_left, told_read_again
@@ -41,7 +42,7 @@ from .options import Problem
 from .positions import Positions
 from .reloads import Reloads
 from .routing import SourceOutlet
-from .sink_runner import CountedSink, SinkRunner
+from .sink_runner import SinkRunner
 from .supervisor import State, Supervised
 
 _log = get_logger("producer.agent")

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from producer.agent.batch import EventBatch
+from producer.agent.counted_sink import CountedSink
 from producer.agent.counters import Counters
 from producer.agent.health import FAILING, FORGOTTEN, HANGING, Health
 from producer.agent.interfaces import RefusedError, SinkError
 from producer.agent.processors import FailoverProcessor
-from producer.agent.sink_runner import CountedSink, SinkRunner
+from producer.agent.sink_runner import SinkRunner
 from producer.testing import ManualClock
 
 from .doubles import RecordingSink, context, memory_channel, opened

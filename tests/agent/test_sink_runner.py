@@ -14,10 +14,11 @@ from producer.agent import Agent, AgentConfig, ComponentConfig, SinkConfig, Sour
 from producer.agent.agent import _patience
 from producer.agent.batch import EventBatch, Position
 from producer.agent.channel import BatchChannel
+from producer.agent.counted_sink import CountedSink
 from producer.agent.counters import Counters
 from producer.agent.health import Health
 from producer.agent.interfaces import Patience, RefusedError, SinkError, Stop
-from producer.agent.sink_runner import CountedSink, SinkRunner
+from producer.agent.sink_runner import SinkRunner
 from producer.testing import ManualClock
 from tests.support.waiting import Call, eventually
 
