@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from producer.path_text import readable
-from producer.ship.files.find import LogFile
+from producer.ship.files.log_file import LogFile
 from producer.ship.lines.record import content_bytes
 from producer.ship.report import counted
 

@@ -29,7 +29,7 @@ from ..ship.lines.log_start import start_pattern
 from ..ship.lines.names import MAX_NAME_BYTES
 from ..ship.lines.parsers import make_parser
 from ..ship.lines.parsers.delimited import checked_delimiter, column_names
-from ..ship.report import Shipment, fates, summary
+from ..ship.report import Shipment, counted, fates, summary
 from ..ship.standard_input import STANDARD_INPUT
 from ..wording import LOGSTORE_RULE, is_logstore_name
 from .arguments.ship import add_arguments
@@ -68,9 +68,13 @@ def run(args: argparse.Namespace) -> int:
     for line in [*fates(shipment), *_of_another_start(args, shipment)]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     # The same sentence may be both.
-    reasons = dict.fromkeys([*shipment.figures.lost, *filter(None, [shipment.failure])])
+    unread = [] if args.allow_unread else [f"{path}: {reason}" for path, reason in shipment.unread]
+    reasons = dict.fromkeys([*shipment.figures.lost, *filter(None, [shipment.failure]), *unread])
     for reason in reasons:
         errors.print(f"error: {reason}", style="red", markup=False, highlight=False)
+    if unread:
+        advice = "Mend that, leave it out with --exclude, or let it be with --allow-unread"
+        errors.print(f"{counted(len(unread), 'path')} could not be read. {advice}", highlight=False)
     return _FAILED if reasons else _OK
 
 
@@ -99,7 +103,15 @@ def _after_interrupt(checkpoint: str | None) -> str:
 
 def _dry_run(args: argparse.Namespace, console: Console) -> bool:
     job = job_of(args, os.environ)
-    return dry_run(job, args.paths, exclude=args.exclude, following=_follow_options(args), console=console)
+    return dry_run(
+        job,
+        args.paths,
+        exclude=args.exclude,
+        allow_links_to=args.allow_links_to,
+        allow_unread=args.allow_unread,
+        following=_follow_options(args),
+        console=console,
+    )
 
 
 def _ship(args: argparse.Namespace, console: Console) -> Shipment:
@@ -107,6 +119,8 @@ def _ship(args: argparse.Namespace, console: Console) -> Shipment:
         job_of(args, os.environ),
         args.paths,
         exclude=args.exclude,
+        allow_links_to=args.allow_links_to,
+        allow_unread=args.allow_unread,
         following=_follow_options(args),
         engine=args.engine,
         master=args.master,
@@ -215,6 +229,8 @@ def _follow_options(args: argparse.Namespace) -> FollowOptions | None:
     return FollowOptions(
         paths=paths,
         exclude=args.exclude,
+        allow_links_to=args.allow_links_to,
+        allow_unread=args.allow_unread,
         checkpoint=checkpoint_directory(args.checkpoint, paths),
         follow=args.follow,
         once=args.once,

@@ -21,7 +21,7 @@ from ..spark.numbering_check import uses_up_numbers
 from ..spark.target_check import fault_of
 from ..wire.slow_patterns import slow_note
 from .errors import InputError
-from .files.find import EXCLUDED, Found, Search, find_files
+from .files.find import EXCLUDED, Found, Search, Skipped, find_files
 from .files.plan import plan
 from .follow.checkpoint import claim_checkpoint
 from .follow.local import follow_locally
@@ -54,9 +54,6 @@ _ARGUMENTS: dict[str, tuple[str, Callable[[ShipJob], str] | None]] = {
     "securityToken": ("--security-token or LOGHUB_SECURITY_TOKEN", None),
 }
 
-# What would be told about each file is too much for a directory of thousands.
-_SKIPPED_SHOWN = 10
-
 
 def default_engine() -> str:
     """Spark where it is installed."""
@@ -68,6 +65,8 @@ def ship(
     paths: Sequence[str],
     *,
     exclude: Sequence[str],
+    allow_links_to: Sequence[str] = (),
+    allow_unread: bool = False,
     following: FollowOptions | None,
     engine: str | None,
     master: str | None,
@@ -81,6 +80,8 @@ def ship(
     :param job: where to, and how.
     :param paths: files, directories or globs.
     :param exclude: glob patterns to leave out.
+    :param allow_links_to: directories below which links may lead, besides those that are named.
+    :param allow_unread: True if a path that is named may not be readable.
     :param following: how to follow, and what; None ships what is there and ends.
     :param engine: one of :data:`ENGINES`; Spark where it is installed if left out.
     :param master: a Spark master URL; every core of this machine if left out.
@@ -103,11 +104,11 @@ def ship(
         _check_numbering(job)
         with only_user(following.checkpoint) as lock:
             return _ship_with_checkpoint(job, following, engine, master, workers, console, lock)
-    search = Search(paths, exclude=exclude)
+    search = Search(paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread)
     search.go_on(files=FIRST_FILES)
     told = search.ended
     if told:
-        tell_skipped(search.skipped, console)
+        tell_skipped((*search.skipped, *_unread(search)), console)
         check_something_is_left(search.waiting, search.skipped, paths)
     check_target(job)
     if told and not search.waiting:
@@ -115,8 +116,12 @@ def ship(
     with _running(engine, master, workers) as ready:
         shipment = ship_search(ready, search, job, console=console, partition_bytes=partition_bytes)
     if not told:
-        tell_skipped(search.skipped, console)
-    return shipment
+        tell_skipped((*search.skipped, *_unread(search)), console)
+    return replace(shipment, unread=_unread(search))
+
+
+def _unread(found: Search | Found) -> Skipped:
+    return (*found.unread, *found.absent)
 
 
 def _ship_with_checkpoint(
@@ -146,15 +151,21 @@ def _ship_once(
     with PlanFile(options.checkpoint) as plan_file:
         portions = plan_file.read()
         if portions is None:
-            found = find_files(options.paths, exclude=options.exclude, exclude_directory=options.checkpoint)
-            tell_skipped(found.skipped, console)
+            found = find_files(
+                options.paths,
+                exclude=options.exclude,
+                exclude_directory=options.checkpoint,
+                allow_links_to=options.allow_links_to,
+                lenient=options.allow_unread,
+            )
+            tell_skipped((*found.skipped, *_unread(found)), console)
             check_something_is_left(len(found.files), found.skipped, options.paths)
             _check_versions(found)
             ranges = plan(found.files, partition_bytes=options.partition_bytes)
             portions = [
                 Portion(splits, run=options.exactly_once, number=number) for number, splits in enumerate(ranges)
             ]
-            plan_file.write(portions)
+            plan_file.write(portions, _unread(found))
         with _running(engine, master, workers) as ready:
             return ship_plan(ready, plan_file, portions, job, console=console)
 
@@ -250,9 +261,10 @@ def tell_slow_patterns(job: ShipJob, console: Console) -> None:
 
 
 def tell_skipped(skipped: Sequence[tuple[str, str]], console: Console) -> None:
-    """Tell what a walk of directories left out, and why."""
-    for path, reason in skipped[:_SKIPPED_SHOWN]:
-        console.print(shown(f"skipped {path}: {reason}"), markup=False, highlight=False, soft_wrap=True)
-    if len(skipped) > _SKIPPED_SHOWN:
-        more = counted(len(skipped) - _SKIPPED_SHOWN, "more file")
-        console.print(f"skipped {more} (binary, hidden, unreadable, excluded, or links)")
+    """Tell what is left out, and why; of what the user has excluded how many."""
+    for path, reason in skipped:
+        if reason != EXCLUDED:
+            console.print(shown(f"skipped {path}: {reason}"), markup=False, highlight=False, soft_wrap=True)
+    excluded = sum(reason == EXCLUDED for _, reason in skipped)
+    if excluded:
+        console.print(f"skipped by --exclude: {counted(excluded, 'path')}", highlight=False)

@@ -20,7 +20,8 @@ from ..records import LogItem
 from .command import check_something_is_left, check_target, tell_skipped, tell_slow_patterns
 from .errors import InputError
 from .figures import Figures
-from .files.find import LogFile, find_files
+from .files.find import find_files
+from .files.log_file import LogFile
 from .follow.options import FollowOptions
 from .job import ShipJob
 from .report import counted
@@ -31,27 +32,37 @@ _CHARACTERS_SHOWN = 500
 
 
 def dry_run(
-    job: ShipJob, paths: Sequence[str], *, exclude: Sequence[str], following: FollowOptions | None, console: Console
+    job: ShipJob,
+    paths: Sequence[str],
+    *,
+    exclude: Sequence[str],
+    allow_links_to: Sequence[str] = (),
+    allow_unread: bool = False,
+    following: FollowOptions | None,
+    console: Console,
 ) -> bool:
     """Tell what would be shipped, and send nothing.
 
+    :param allow_links_to: directories below which links may lead, besides those that are named.
+    :param allow_unread: True if a path that is named or found may not be readable.
     :param following: refused: what is there already, only the checkpoint knows.
     :param console: where it is told.
-    :return: whether all files that were looked into can be read.
+    :return: True if all that was named or found can be read.
     :raises ProducerError: something that was asked for cannot be done.
     """
     if following is not None or STANDARD_INPUT in paths:
         raise InputError("--dry-run tells of files that are there now: leave out --follow, --exactly-once and -")
     tell_slow_patterns(job, console)
-    found = find_files(paths, exclude=exclude)
-    tell_skipped(found.skipped, console)
+    found = find_files(paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread)
+    unread = (*found.unread, *found.absent)
+    tell_skipped((*found.skipped, *unread), console)
     check_something_is_left(len(found.files), found.skipped, paths)
     check_target(job)
     with Producer(job.project, config=job.config) as producer:
         sender = PortionSender(producer, job)
         readable_ones = [_tell(sender, file, console) for file in found.files]
     _print(console, f"{counted(len(found.files), 'file')}, {decimal(found.size)}, to {job.target}: nothing was sent")
-    return all(readable_ones)
+    return all(readable_ones) and (allow_unread or not unread)
 
 
 def _tell(sender: PortionSender, file: LogFile, console: Console) -> bool:

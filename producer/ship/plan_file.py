@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from .errors import InputError
-from .files.find import LogFile
+from .files.log_file import LogFile
 from .files.plan import Split
 from .files.whole import read_checked, write_checked
 from .portions import Portion

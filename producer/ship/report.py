@@ -16,6 +16,7 @@ from .. import wording
 from ..path_text import shown
 from .account import FileFate
 from .figures import Figures
+from .files.find import Skipped
 
 counted = partial(wording.counted, form=",")
 
@@ -32,6 +33,7 @@ class Shipment:
     :ivar complete_files: how many others were shipped completely before it failed.
     :ivar complete_lines: the lines of those.
     :ivar unsearched: whether it failed before all files were found.
+    :ivar unread: (path, reason) of what was named or found and not read.
     """
 
     figures: Figures
@@ -42,6 +44,7 @@ class Shipment:
     complete_files: int = 0
     complete_lines: int = 0
     unsearched: bool = False
+    unread: Skipped = ()
 
 
 class ProgressBar:

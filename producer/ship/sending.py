@@ -29,7 +29,7 @@ from .delivery import Delivery, File
 from .errors import FileChangedError, LinesRefusedError
 from .exact_delivery import ExactDelivery, range_key
 from .figures import Figures
-from .files.find import LogFile
+from .files.log_file import LogFile
 from .files.plan import Split
 from .job import ShipJob
 from .lines.line import Block, Line

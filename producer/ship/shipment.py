@@ -12,7 +12,8 @@ from rich.console import Console
 from .account import Account, FileFate
 from .errors import InputError
 from .figures import Figures
-from .files.find import Found, LogFile
+from .files.find import Found
+from .files.log_file import LogFile
 from .files.plan import PARTITION_BYTES, partition_size, plan
 from .job import ShipJob
 from .plan_file import PlanFile
@@ -235,7 +236,7 @@ def ship_plan(
     ended = plan_file.ended()
     left = [portion for portion in portions if portion.number not in ended]
     if not left:
-        return Shipment(Figures(), time.monotonic() - began)
+        return Shipment(Figures(), time.monotonic() - began, unread=plan_file.unread)
     run = engine.start(left, job)
 
     def remember() -> None:
@@ -256,7 +257,8 @@ def ship_plan(
         except InputError as error:  # of the checkpoint, and lines were sent
             unwritten = str(error)
     failure = run.failure or unwritten or next(iter(run.figures.lost), None)
-    return Shipment(run.figures, time.monotonic() - began, run.failed_attempts, failure)
+    seconds = time.monotonic() - began
+    return Shipment(run.figures, seconds, run.failed_attempts, failure, unread=plan_file.unread)
 
 
 def _watch(run: Run, look: Callable[[], None]) -> None:

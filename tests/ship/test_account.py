@@ -19,7 +19,8 @@ from producer.server.faults import Action, ApiRequest, Cut, Refuse, answer
 from producer.ship import spark_engine
 from producer.ship.account import Account, FileFate, Stored
 from producer.ship.figures import Figures
-from producer.ship.files.find import LogFile, find_files
+from producer.ship.files.find import find_files
+from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import Split
 from producer.ship.job import ShipJob
 from producer.ship.lines.line import Block, Line

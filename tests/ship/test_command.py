@@ -303,6 +303,47 @@ def test_an_empty_file_is_said_to_have_no_line(
     assert "sends all of this again" not in out
 
 
+@pytest.mark.usefixtures("on_test_session")
+@pytest.mark.parametrize(
+    "mode",
+    [
+        ["--engine=local"],
+        ["--engine=spark"],
+        ["--engine=local", "--exactly-once"],
+        ["--engine=local", "--follow", "--once"],
+        ["--dry-run"],
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_read_makes_the_exit_code_say_so(
+    mode: list[str], tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In every mode, and each time: everything else is shipped, all that is not is named, and an option allows it."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "a.log").write_text("line\n")
+    for number in range(11):
+        (logs / f"{number}.log").symlink_to(f"{number}.log")
+    more = [f"--checkpoint={tmp_path / 'c'}", "--settle=0.001"] if len(mode) > 1 else []
+    arguments = ship_arguments(server, logs, *mode, *more)
+    for _ in range(2):
+        assert cli.run(parse_ship(arguments)) == 1
+        shown = capsys.readouterr()
+        for number in range(11):
+            assert f"{logs / str(number)}.log: cannot be read: Too many levels" in shown.out + shown.err
+    assert cli.run(parse_ship([*arguments, "--allow-unread"])) == 0
+    assert set(contents(server)) == (set() if mode == ["--dry-run"] else {"line"})
+
+
+def test_a_path_that_is_not_there_is_no_success_of_a_run_that_ends(
+    tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job of cron that follows a name with a mistake in it does not say that nothing is new."""
+    arguments = ["--engine=local", "--follow", "--once", f"--checkpoint={tmp_path / 'c'}"]
+    assert cli.run(parse_ship(ship_arguments(server, tmp_path / "aap.log", *arguments))) == 1
+    assert "aap.log: cannot be read: No such file or directory" in capsys.readouterr().err
+
+
 def test_a_dry_run_shows_the_first_record_of_each_file_and_sends_nothing(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,7 +26,8 @@ from producer.server import LogHubServer
 from producer.server.faults import ApiRequest, Fault, Refuse, answer, delay, drop_answer
 from producer.ship import plan_file as plan_files
 from producer.ship.exact_delivery import range_key
-from producer.ship.files.find import LogFile, find_files
+from producer.ship.files.find import find_files
+from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import Split, plan
 from producer.ship.follow.source import FilesReader
 from producer.ship.job import ShipJob

@@ -22,7 +22,8 @@ from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import answer, delay
 from producer.ship import local_engine, shipment
-from producer.ship.files.find import Found, LogFile, Search, find_files
+from producer.ship.files.find import Found, Search, find_files
+from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import Split, plan
 from producer.ship.job import ShipJob
 from producer.ship.local_engine import ATTEMPTS, LocalEngine, LocalRun, _can_fork, _Task

@@ -18,7 +18,8 @@ from producer.path_text import readable
 from producer.server import LogHubServer
 from producer.ship.command import tell_skipped
 from producer.ship.errors import FileChangedError
-from producer.ship.files.find import LogFile, find_files
+from producer.ship.files.find import find_files
+from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import Split, plan
 from producer.ship.follow.options import FollowOptions
 from producer.ship.follow.query import follow

@@ -91,6 +91,18 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
         help="file names or paths to leave out; may be repeated",
     )
     group.add_argument(
+        "--allow-links-to",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="follow links that lead below this directory, too; may be repeated; default: only below the paths",
+    )
+    group.add_argument(
+        "--allow-unread",
+        action="store_true",
+        help="end with exit code 0 though something that was named or found cannot be read",
+    )
+    group.add_argument(
         "--file-offset",
         action="store_true",
         help="add each record's position: the field __file_offset__, and the file's inode as a tag",

@@ -8,17 +8,18 @@ a glob (``*``, ``?``, ``[``)  each match by the two rules above; ``**`` crosses 
 ``s3://…``, ``https://…``    elsewhere (:mod:`.remote`): a file, a directory that can be listed, or a glob of one
 ==========================  ===============================================================================
 
-Files come sorted by path and once each, also when two arguments name the same one. What a directory walk leaves out is
-returned with its reason, never dropped without a word.
+Files come sorted by path and once each, also when two arguments name the same one. A link that a walk or a glob finds
+is followed by the rules of :mod:`producer.link_targets`. What a directory walk leaves out is returned with its reason,
+never dropped without a word: what is no log by the rules above, and, apart from that, what cannot be read.
+
+The file has more than 400 lines, so that the rules for all kinds of paths stand together.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fnmatch
 import glob
-import io
 import itertools
 import math
 import os
@@ -29,16 +30,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from ...link_targets import LinkTargets, named_directory, not_followed
 from ...wire.compressed_heads import compression_of
 from ...wire.encodings import HOLE, hole_end
 from ..errors import InputError
+from .log_file import LogFile
 from .remote.address import SCHEMES, scheme_of, shown
 from .remote.look import look_at, remote_addresses
-from .remote.seen import RemoteError, Seen
+from .remote.seen import RemoteError
 
 #: Why a file is not among those found: a pattern of those to leave out.
 EXCLUDED = "excluded"
-#: Why a directory walk left out a link to a directory: it may lead in a circle, or to what is found anyway.
+#: Why a directory walk left out a link to a directory: it may lead in a circle.
 LINK_TO_DIRECTORY = "a link to a directory, which is not entered: name it as well to ship what it holds"
 
 # A NUL byte this early means that the file is not text: the rule of grep and git.
@@ -47,38 +50,8 @@ _SNIFF_BYTES = 8192
 _LOOK = 64
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
-    """A file to ship, as it was when it was found.
-
-    :ivar path: its absolute path, as the driver and every worker sees it.
-    :ivar size: its size then, bytes; what is appended later is not part of this job.
-    :ivar compression: by its first bytes (:func:`~producer.wire.compressed_heads.compression_of`), None for plain text.
-    :ivar device: the number of the file system on the host that found it.
-    :ivar inode: its number there, which a rename keeps.
-    :ivar address: of a remote file: by which it is read. Its path is that without secrets.
-    :ivar version: of a remote file: what changes with it.
-    :ivar ranged: whether it can be read from anywhere.
-    """
-
-    path: str
-    size: int
-    compression: str | None
-    device: int = 0
-    inode: int = 0
-    address: str = ""
-    version: str = ""
-    ranged: bool = True
-
-    @property
-    def whole(self) -> bool:
-        """Whether it can only be read from its beginning."""
-        return self.compression is not None or not self.ranged
-
-    @property
-    def seen(self) -> Seen:
-        """It, as those see it who read remote files."""
-        return Seen(self.address, self.size, self.version, self.ranged)
+#: Paths, and why they are left out.
+Skipped = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +59,15 @@ class Found:
     """What a search for files came to.
 
     :ivar files: the files to ship, sorted by path.
-    :ivar skipped: (path, reason) of what directories held besides.
+    :ivar skipped: (path, reason) of what directories held besides, and is no log.
+    :ivar unread: (path, reason) of what was named or found and cannot be read.
+    :ivar absent: (path, reason) of what was named and is not there.
     """
 
     files: tuple[LogFile, ...]
-    skipped: tuple[tuple[str, str], ...]
+    skipped: Skipped
+    unread: Skipped = ()
+    absent: Skipped = ()
 
     @property
     def size(self) -> int:
@@ -112,6 +89,15 @@ class _Exclusion:
         return self.directory is not None and lies_in(path, self.directory)
 
 
+class _Left:
+    """What a search leaves out: reasons by path, as in :class:`Found`."""
+
+    def __init__(self) -> None:
+        self.skipped: dict[str, str] = {}
+        self.unread: dict[str, str] = {}
+        self.absent: dict[str, str] = {}
+
+
 def is_excluded(path: str, patterns: Iterable[str]) -> bool:
     """Whether a path, or its last part, matches one of the glob patterns to leave out."""
     name = Path(path).name
@@ -123,16 +109,31 @@ def lies_in(path: str, directory: str) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
 
 
-def find_files(paths: Iterable[str], *, exclude: Iterable[str] = (), exclude_directory: str | None = None) -> Found:
+def find_files(
+    paths: Iterable[str],
+    *,
+    exclude: Iterable[str] = (),
+    exclude_directory: str | None = None,
+    allow_links_to: Iterable[str] = (),
+    lenient: bool = False,
+) -> Found:
     """Resolve ``paths`` to the files to ship.
 
     :param paths: files, directories, globs or ``file:`` URIs; addresses of remote ones.
     :param exclude: glob patterns of file names or whole paths to leave out.
     :param exclude_directory: a directory of which nothing is taken: a checkpoint.
+    :param allow_links_to: directories below which links may lead, besides those that are named.
+    :param lenient: True if a path that cannot be shipped is in ``unread`` or ``absent``, and no error.
     :raises InputError: a path does not exist, a glob matches nothing, a named file cannot be read, or nobody knows the
         scheme.
     """
-    search = Search(paths, exclude=exclude, exclude_directory=exclude_directory)
+    search = Search(
+        paths,
+        exclude=exclude,
+        exclude_directory=exclude_directory,
+        allow_links_to=allow_links_to,
+        lenient=lenient,
+    )
     search.go_on()
     return search.take()
 
@@ -148,33 +149,74 @@ class Search:
     """
 
     def __init__(
-        self, paths: Iterable[str], *, exclude: Iterable[str] = (), exclude_directory: str | None = None
+        self,
+        paths: Iterable[str],
+        *,
+        exclude: Iterable[str] = (),
+        exclude_directory: str | None = None,
+        allow_links_to: Iterable[str] = (),
+        lenient: bool = False,
     ) -> None:
         self.ended = False
+        self._lenient = lenient
         self._exclusion = _Exclusion(tuple(exclude), exclude_directory)
         self._files: dict[str, LogFile] = {}  # not taken yet
-        self._skipped: dict[str, str] = {}
-        directories: list[str] = []
+        self._left = _Left()
+        matches: list[tuple[str, bool]] = []
+        roots = [*allow_links_to]
         for path in paths:
             if scheme_of(path) is not None:
-                _collect_remote(path, self._exclusion, self._files, self._skipped)
+                with self._leniency(path):
+                    _collect_remote(path, self._exclusion, self._files, self._left)
                 continue
-            for match in _matches(local_path(path)):
-                if os.path.isdir(match):  # noqa: PTH112  (Path raises where it may not look; likewise the next ones)
-                    _check_listed(match)
-                    directories.append(str(Path(match).absolute()))
-                else:
-                    _collect(match, self._exclusion, self._files, self._skipped)
+            local = local_path(path)
+            with self._leniency(local):
+                found = _matches(local)
+                globbed = found != [local]
+                matches += [(str(Path(match).absolute()), globbed) for match in found]
+                roots.append(named_directory(local) if globbed else local)
+        self._links_to = LinkTargets(roots)
+        walked: list[str] = []
+        for match, globbed in matches:
+            with self._leniency(match):
+                self._take_match(match, walked, globbed=globbed)
         # Of a million files that are walked by none is remembered: they come once each, and where they lie is known.
-        self._directories = _apart(directories)
+        self._directories = _apart(walked)
         self._walk = itertools.chain.from_iterable(
-            _walk(directory, self._exclusion, self._skipped) for directory in self._directories
+            _walk(directory, self._exclusion, self._left, self._links_to) for directory in self._directories
         )
         # Whether a link leads to a file that is found anyway is known when all are.
         self._links: dict[str, LogFile] = {}
         self._hold_links(list(self._files))
         self._named = frozenset(self._files)
         self._found_bytes = sum(file.size for file in self._files.values())
+
+    def _take_match(self, path: str, walked: list[str], *, globbed: bool) -> None:
+        """Find what a path leads to.
+
+        :param walked: gets it, if it is a directory.
+        :param globbed: False if the path was named as it is, so that a link is meant.
+        """
+        if globbed and _leads_out(path, self._links_to, self._left):
+            return
+        if os.path.isdir(path):  # noqa: PTH112  (Path raises where it may not look; likewise the next ones)
+            _check_listed(path)
+            walked.append(path)
+        elif self._exclusion.matches(path):
+            self._left.skipped[path] = EXCLUDED
+        else:
+            self._files[path] = _named(path)
+
+    @contextlib.contextmanager
+    def _leniency(self, path: str) -> Iterator[None]:
+        """Note that a path that was named cannot be shipped, or raise it."""
+        try:
+            yield
+        except InputError as error:
+            if not self._lenient:
+                raise
+            left = self._left.unread if os.path.lexists(path) else self._left.absent
+            left[path] = str(error).removeprefix(f"{path}: ")
 
     @property
     def found_bytes(self) -> int:
@@ -188,7 +230,7 @@ class Search:
             some = list(itertools.islice(self._walk, _LOOK))
             for path in some:
                 if path not in self._named:
-                    _collect_walked(path, self._exclusion, self._files, self._skipped)
+                    _collect_walked(path, self._exclusion, self._files, self._left, self._links_to)
             self._hold_links(some)
             self._found_bytes += sum(self._files[path].size for path in some if path in self._files)
             if not some:
@@ -200,14 +242,25 @@ class Search:
         return len(self._files)
 
     @property
-    def skipped(self) -> tuple[tuple[str, str], ...]:
-        """(path, reason) of what was left out so far, sorted."""
-        return tuple(sorted((path, why) for path, why in self._skipped.items() if path not in self._named))
+    def skipped(self) -> Skipped:
+        """(path, reason) of what was left out so far and is no log, sorted."""
+        return tuple(sorted((path, why) for path, why in self._left.skipped.items() if path not in self._named))
+
+    @property
+    def unread(self) -> Skipped:
+        """(path, reason) of what cannot be read, as far as is known, sorted."""
+        return tuple(sorted((path, why) for path, why in self._left.unread.items() if path not in self._named))
+
+    @property
+    def absent(self) -> Skipped:
+        """(path, reason) of what was named and is not there, sorted."""
+        return tuple(sorted(self._left.absent.items()))
 
     def take(self) -> Found:
         """The files that were found since the last time, sorted; what was left out is told at the end."""
         files, self._files = self._files, {}
-        return Found(tuple(files[path] for path in sorted(files)), self.skipped if self.ended else ())
+        found = tuple(files[path] for path in sorted(files))
+        return Found(found, self.skipped, self.unread, self.absent) if self.ended else Found(found, ())
 
     def _hold_links(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -221,11 +274,11 @@ class Search:
         for path, file in self._links.items():
             target = os.path.realpath(path)
             if self._is_found(target):
-                self._skipped[path] = f"link to {target}"
+                self._left.skipped[path] = f"link to {target}"
             else:
                 self._files[path] = file
                 self._found_bytes += file.size
-                self._skipped.pop(path, None)
+                self._left.skipped.pop(path, None)
 
     def _is_found(self, path: str) -> bool:
         """Whether a file is among those that were found."""
@@ -235,7 +288,8 @@ class Search:
         while path not in self._directories and path != os.path.dirname(path):  # noqa: PTH120
             below.append(path)
             path = os.path.dirname(path)  # noqa: PTH120
-        return path in self._directories and not any(part in self._skipped for part in below)
+        left = self._left.skipped.keys() | self._left.unread.keys() if below else ()
+        return path in self._directories and not any(part in left for part in below)
 
 
 def _apart(directories: Iterable[str]) -> dict[str, None]:
@@ -290,46 +344,55 @@ def _check_listed(directory: str) -> None:
         raise InputError(f"{directory}: cannot be listed: {error.strerror}") from error
 
 
-def _collect(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped: dict[str, str]) -> None:
-    absolute = str(Path(path).absolute())
-    if exclude.matches(absolute):
-        skipped[absolute] = EXCLUDED
-    else:
-        files[absolute] = _named(absolute)
-
-
-def _walk(directory: str, exclude: _Exclusion, skipped: dict[str, str]) -> Iterator[str]:
+def _walk(directory: str, exclude: _Exclusion, left: _Left, links_to: LinkTargets) -> Iterator[str]:
     def unreadable(error: OSError) -> None:
-        skipped[str(error.filename)] = f"cannot be listed: {error.strerror}"
+        left.unread[str(error.filename)] = f"cannot be listed: {error.strerror}"
 
     for folder, folders, names in os.walk(directory, onerror=unreadable):
         for name in sorted(folders):
             path = os.path.join(folder, name)  # noqa: PTH118  (os.walk deals in strings)
             if name.startswith("."):
-                skipped[path] = "hidden"
+                left.skipped[path] = "hidden"
             elif os.path.islink(path):  # noqa: PTH114
-                skipped[path] = EXCLUDED if exclude.matches(path) else LINK_TO_DIRECTORY
+                _leave_link(path, exclude, left, links_to)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             yield os.path.join(folder, name)  # noqa: PTH118
 
 
-def _collect_walked(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped: dict[str, str]) -> None:
+def _leave_link(path: str, exclude: _Exclusion, left: _Left, links_to: LinkTargets) -> None:
+    """Leave out a link to a directory: what it holds may be found anyway."""
     if exclude.matches(path):
-        skipped[path] = EXCLUDED
+        left.skipped[path] = EXCLUDED
+    else:
+        inside = links_to.allow(os.path.realpath(path))
+        (left.skipped if inside else left.unread)[path] = LINK_TO_DIRECTORY
+
+
+def _collect_walked(
+    path: str, exclude: _Exclusion, files: dict[str, LogFile], left: _Left, links_to: LinkTargets
+) -> None:
+    if exclude.matches(path):
+        left.skipped[path] = EXCLUDED
         return
     if Path(path).name.startswith("."):
-        skipped[path] = "hidden"
+        left.skipped[path] = "hidden"
+        return
+    if os.path.islink(path) and _leads_out(path, links_to, left):  # noqa: PTH114
         return
     try:
         file, head = _open(path)
-    except (OSError, InputError) as error:
-        skipped[path] = str(getattr(error, "strerror", None) or error)
-        return
-    if file.compression is None and b"\0" in head and _is_binary(head, path):
-        skipped[path] = "binary"
+    except InputError:
+        left.skipped[path] = "not a regular file"
+    except FileNotFoundError as error:  # gone since it was listed, or a link to nothing
+        left.skipped[path] = str(error.strerror)
+    except OSError as error:
+        left.unread[path] = f"cannot be read: {error.strerror}"
     else:
-        files[path] = file
+        if file.compression is None and b"\0" in head and _is_binary(head, path):
+            left.skipped[path] = "binary"
+        else:
+            files[path] = file
 
 
 def _is_binary(head: bytes, path: str) -> bool:
@@ -342,21 +405,30 @@ def _is_binary(head: bytes, path: str) -> bool:
     return b"\0" in text or not (text == head or text.endswith(b"\n"))
 
 
-def _collect_remote(path: str, exclude: _Exclusion, files: dict[str, LogFile], skipped: dict[str, str]) -> None:
+def _leads_out(path: str, links_to: LinkTargets, left: _Left) -> bool:
+    """Return True if a path leads by links to what must not be read, and note it."""
+    target = os.path.realpath(path)
+    out = os.path.exists(target) and not links_to.allow(target)  # noqa: PTH110
+    if out:
+        left.unread[path] = not_followed(target, "--allow-links-to")
+    return out
+
+
+def _collect_remote(path: str, exclude: _Exclusion, files: dict[str, LogFile], left: _Left) -> None:
     """Find remote files; many are looked at at a time."""
     found = remote_addresses(path)
     reasons = {address: _why_not(address, path, exclude, walked=walked) for address, walked in found.items()}
-    skipped |= {shown(address): reason for address, reason in reasons.items() if reason}
+    left.skipped |= {shown(address): reason for address, reason in reasons.items() if reason}
     for address, seen in look_at([address for address, reason in reasons.items() if not reason], _SNIFF_BYTES):
         name = shown(address)
         if isinstance(seen, RemoteError):
             if not found[address]:
                 raise InputError(str(seen)) from seen
-            skipped[name] = str(seen).removeprefix(f"{name}: ")
+            left.unread[name] = str(seen).removeprefix(f"{name}: ")
             continue
         compression = compression_of(seen.head)
         if found[address] and compression is None and b"\0" in seen.head:
-            skipped[name] = "binary"
+            left.skipped[name] = "binary"
         else:
             files[name] = LogFile(name, seen.size, compression, 0, 0, address, seen.version, seen.ranged)
 
@@ -385,31 +457,3 @@ def _open(path: str) -> tuple[LogFile, bytes]:
         head = file.read(_SNIFF_BYTES)
         status = os.fstat(file.fileno())
     return LogFile(path, status.st_size, compression_of(head), status.st_dev, status.st_ino), head
-
-
-def open_file(file: LogFile) -> io.BufferedReader:
-    """Open the very file that was found, also when it was renamed since, as rotation does.
-
-    :raises FileNotFoundError: it is neither under its name nor under another one in its folder.
-    """
-    for path in itertools.chain([file.path], _renamed(file)):
-        with contextlib.suppress(FileNotFoundError):
-            opened = open(path, "rb")  # noqa: PTH123, SIM115  (the caller closes it)
-            if _is_same(os.fstat(opened.fileno()), file):
-                return opened
-            opened.close()
-    raise FileNotFoundError(errno.ENOENT, "it was deleted or replaced by another file", file.path)
-
-
-def _is_same(status: os.stat_result, file: LogFile) -> bool:
-    # Another device means another host, which may hold a copy of the file under the same name.
-    return status.st_dev != file.device or status.st_ino == file.inode
-
-
-def _renamed(file: LogFile) -> Iterator[str]:
-    """Other names of the file in its folder, looked up only when asked for."""
-    folder = Path(file.path).parent
-    if folder.is_dir() and folder.stat().st_dev == file.device:
-        with os.scandir(folder) as entries:
-            names = [entry.path for entry in entries if entry.inode() == file.inode]
-        yield from names

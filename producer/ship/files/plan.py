@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .find import LogFile
+from .log_file import LogFile
 
 #: What a partition holds if not told otherwise, bytes on disk.
 PARTITION_BYTES = 64 << 20

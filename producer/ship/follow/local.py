@@ -20,7 +20,7 @@ from ..lines.log_start import logs_that_start
 from ..local_engine import LocalEngine, LocalRun
 from ..report import ProgressBar, Shipment, progress_bar
 from ..stopping import stopping_on_signals
-from .looks import Looks
+from .looks import Looks, unread_of
 from .losses import Losses
 from .options import FollowOptions
 from .progress import Progress, read_progress, write_progress
@@ -54,7 +54,8 @@ def follow_locally(
             following.run.cancel()
         run = following.run
         failure = run.failure or unwritten or following.losses.last
-    return Shipment(run.figures, time.monotonic() - began, run.failed_attempts, failure)
+    seconds = time.monotonic() - began
+    return Shipment(run.figures, seconds, run.failed_attempts, failure, unread=unread_of(options))
 
 
 class _Following:
@@ -87,6 +88,7 @@ class _Following:
             options.exclude,
             checkpoint=options.checkpoint,
             settle=options.settle,
+            allow_links_to=options.allow_links_to,
             logs=logs_that_start(job.multiline_start, job.max_line_bytes),
         )
 

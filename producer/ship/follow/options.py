@@ -19,6 +19,8 @@ class FollowOptions:
 
     :ivar paths: directories, files or globs.
     :ivar exclude: glob patterns of files to leave out.
+    :ivar allow_links_to: directories below which links may lead, besides those that are named.
+    :ivar allow_unread: True if it is no failure that a path cannot be read.
     :ivar checkpoint: the directory that remembers how far each file was shipped; never followed itself.
     :ivar exactly_once: names the checkpoint, so that each line is stored once; empty if the last batch may come twice.
     :ivar once: ship what is there and end.
@@ -32,6 +34,8 @@ class FollowOptions:
 
     paths: Sequence[str]
     exclude: Sequence[str] = ()
+    allow_links_to: Sequence[str] = ()
+    allow_unread: bool = False
     checkpoint: str
     exactly_once: str = ""
     once: bool = False

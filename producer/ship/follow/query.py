@@ -22,6 +22,7 @@ from ..job import ShipJob
 from ..report import ProgressBar, Shipment, progress_bar
 from ..spark_engine import NOTHING, ShipBatches, figures_accumulator
 from ..stopping import stopping_on_signals
+from .looks import unread_of
 from .losses import Losses
 from .options import FollowOptions
 
@@ -49,7 +50,9 @@ def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, conso
         with progress_bar(console, None) as bar:
             watch = _Watch(figures, bar)
             failure = watch.until_end(query, stop, options.stop_timeout)
-        return Shipment(figures.value, time.monotonic() - began, failure=failure or watch.losses.last)
+        seconds = time.monotonic() - began
+        failure = failure or watch.losses.last
+        return Shipment(figures.value, seconds, failure=failure, unread=unread_of(options))
 
 
 def _start(
@@ -67,6 +70,7 @@ def _start(
         session.readStream.format(FILES)
         .option("paths", json.dumps(list(options.paths)))
         .option("exclude", json.dumps(list(options.exclude)))
+        .option("allowLinksTo", json.dumps(list(options.allow_links_to)))
         .option("checkpoint", options.checkpoint)
         .option("settle", str(options.settle))
         .option("maxBytes", str(options.batch_bytes))

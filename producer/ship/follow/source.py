@@ -36,9 +36,9 @@ _BATCHES = "#"
 class FilesSource(DataSource):
     """Followed directories as a stream of portions.
 
-    Options: ``paths`` and ``exclude`` (JSON lists), ``checkpoint`` (never followed), ``settle`` (seconds), ``maxBytes``
-    (of a micro-batch), ``partitionBytes`` (the most of a portion), ``parallelism`` (tasks that run at a time);
-    ``exactlyOnce`` (the name of the checkpoint);
+    Options: ``paths``, ``exclude`` and ``allowLinksTo`` (JSON lists), ``checkpoint`` (never followed), ``settle``
+    (seconds), ``maxBytes`` (of a micro-batch), ``partitionBytes`` (the most of a portion), ``parallelism`` (tasks that
+    run at a time); ``exactlyOnce`` (the name of the checkpoint);
     ``logStart`` and ``maxLogBytes`` of logs of several lines.
     """
 
@@ -62,6 +62,7 @@ class FilesSource(DataSource):
             int(self.options["partitionBytes"]),
             int(self.options["parallelism"]),
             exactly_once=self.options.get("exactlyOnce", ""),
+            allow_links_to=json.loads(self.options.get("allowLinksTo", "[]")),
             logs=logs_that_start(self.options.get("logStart"), int(self.options.get("maxLogBytes", 0))),
         )
 
@@ -93,8 +94,11 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         *,
         logs: Logs | None = None,
         exactly_once: str = "",
+        allow_links_to: Sequence[str] = (),
     ) -> None:
-        self._looks = Looks(paths, exclude, checkpoint=checkpoint, settle=settle, logs=logs)
+        self._looks = Looks(
+            paths, exclude, checkpoint=checkpoint, settle=settle, logs=logs, allow_links_to=allow_links_to
+        )
         self._exactly_once = exactly_once
         self._max_bytes = max_bytes
         self._partition_bytes = partition_bytes

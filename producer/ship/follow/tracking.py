@@ -28,7 +28,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NotRequired, TypedDict
 
@@ -37,7 +37,8 @@ from ...wire.compressed_heads import compression_of
 from ...wire.encodings import HOLE
 from ...wire.log_start import Logs, last_start
 from ..errors import InputError
-from ..files.find import Found, LogFile, find_files, is_excluded, open_file
+from ..files.find import Found, find_files, is_excluded
+from ..files.log_file import LogFile, open_file
 
 # The first bytes tell whether two looks at an inode saw the same file; a log's first line nearly always has a time.
 _HEAD_BYTES = 256
@@ -93,6 +94,7 @@ def scan(
     checkpoint: str | None = None,
     look: Callable[[Found], object] = lambda _found: None,
     logs: Logs | None = None,
+    allow_links_to: Iterable[str] = (),
 ) -> Offset:
     """The offset after everything that can be taken now. Files that are gone drop out of it; those that are only not
     found, since a directory cannot be listed or a file not be opened at this moment, stay as they were.
@@ -104,11 +106,16 @@ def scan(
     :param now: the time, seconds since the epoch.
     :param checkpoint: a directory that is never followed: each batch writes there, and so would make another.
     :param logs: how logs of several lines begin; None if each line is one.
-    :param look: is shown what each path came to, with what was left out.
+    :param look: is shown what the paths came to, with what was left out.
+    :param allow_links_to: directories below which links may lead, besides those that are named.
     """
     latest: Offset = {}
     names = _Names(known)
-    for file in _present_files(paths, exclude, checkpoint, look):
+    found = find_files(
+        paths, exclude=exclude, exclude_directory=checkpoint, allow_links_to=allow_links_to, lenient=True
+    )
+    look(found)
+    for file in found.files:
         with contextlib.suppress(OSError), open_file(file) as opened:  # deleted, or unreadable, since it was listed
             descriptor = opened.fileno()
             name, before = names.of(file, descriptor, latest)
@@ -197,19 +204,6 @@ def ranges(start: Offset, end: Offset, exclude: Iterable[str] = ()) -> list[Rang
         if _begin(start.get(key), taken) < taken["end"] and not is_excluded(taken["path"], patterns)
     ]
     return sorted(found, key=lambda each: each.file.path)
-
-
-def _present_files(
-    paths: Iterable[str], exclude: Iterable[str], checkpoint: str | None, look: Callable[[Found], object]
-) -> Iterator[LogFile]:
-    patterns = tuple(exclude)
-    for path in paths:
-        try:
-            found = find_files([path], exclude=patterns, exclude_directory=checkpoint)
-        except InputError:
-            continue  # not there yet, or not any more
-        look(found)
-        yield from found.files
 
 
 def _taken(

@@ -13,7 +13,7 @@ from ...wire.encodings import MARK
 from ...wording import counted
 from ..errors import FileChangedError, FileUnreadableError
 from ..files.compressed import DAMAGE, decompressing
-from ..files.find import LogFile, open_file
+from ..files.log_file import LogFile, open_file
 from ..files.plan import Split
 from ..files.remote.reader import RemoteFile
 from .line import Block, Line, blocks_of, without_mark

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from producer.ship.errors import InputError
-from producer.ship.files.find import LINK_TO_DIRECTORY, Search, find_files, open_file
+from producer.ship.files.find import LINK_TO_DIRECTORY, Search, find_files
+from producer.ship.files.log_file import open_file
 
 
 def paths_of(*arguments: Path | str, exclude: list[str] | None = None) -> list[str]:
@@ -58,7 +59,7 @@ def test_file_named_twice_is_found_once(tmp_path: Path) -> None:
 
 
 def test_link_to_a_file_that_is_found_anyway_is_left_out(tmp_path: Path) -> None:
-    """``current.log -> app.log`` does not ship app.log twice; a link to somewhere else is a file like others."""
+    """``current.log -> app.log`` does not ship app.log twice; a link to another allowed place is a file like others."""
     outside = tmp_path / "outside"
     outside.write_text("line\n")
     logs = tmp_path / "logs"
@@ -66,9 +67,56 @@ def test_link_to_a_file_that_is_found_anyway_is_left_out(tmp_path: Path) -> None
     (logs / "app.log").write_text("line\n")
     (logs / "current.log").symlink_to(logs / "app.log")
     (logs / "other.log").symlink_to(outside)
-    found = find_files([str(logs)])
+    found = find_files([str(logs)], allow_links_to=[str(tmp_path)])
     assert [file.path for file in found.files] == [str(logs / "app.log"), str(logs / "other.log")]
     assert found.skipped == ((str(logs / "current.log"), f"link to {logs / 'app.log'}"),)
+
+
+@pytest.mark.parametrize("path", ["logs", "logs/*.log", "lo*/*.log"])
+def test_link_out_of_the_named_directories_is_not_followed(tmp_path: Path, path: str) -> None:
+    """Who may write there cannot have a file read by a link that only the reader may read."""
+    secret, logs = tmp_path / "secret", tmp_path / "logs"
+    for folder in (secret, logs):
+        folder.mkdir()
+        (folder / "a.log").write_text("line\n")
+    (logs / "b.log").symlink_to(secret / "a.log")
+    (logs / "linked").symlink_to(secret)
+    given = [str(tmp_path / path)]
+    if path.startswith("lo*"):  # the glob names the directory above, but for what its links lead to
+        (tmp_path.parent / "secret").mkdir(exist_ok=True)
+        (tmp_path.parent / "secret" / "a.log").write_text("line\n")
+        (logs / "b.log").unlink()
+        (logs / "b.log").symlink_to(tmp_path.parent / "secret" / "a.log")
+    found = find_files(given)
+    assert [file.path for file in found.files] == [str(logs / "a.log")]
+    assert (str(logs / "b.log"), "a link to") in [(each, reason[:9]) for each, reason in found.unread]
+    allowed = find_files(given, allow_links_to=[str(tmp_path.parent)])
+    assert str(logs / "b.log") in [file.path for file in allowed.files]
+    assert paths_of(logs / "b.log") == [str(logs / "b.log")]  # it is named itself
+
+
+def test_links_of_containers_lead_to_their_pods(tmp_path: Path) -> None:
+    """As the kubelet makes them: /var/log/containers is shipped as it is."""
+    pod, containers = tmp_path / "pods" / "web" / "app", tmp_path / "containers"
+    pod.mkdir(parents=True)
+    containers.mkdir()
+    (pod / "0.log").write_text("line\n")
+    (containers / "web_app.log").symlink_to(pod / "0.log")
+    for path in (containers, containers / "*.log"):
+        assert paths_of(path) == [str(containers / "web_app.log")]
+
+
+def test_a_lenient_search_tells_what_is_named_and_cannot_be_read(tmp_path: Path) -> None:
+    """What another glob or path matches is found all the same; a path that is not there is told apart."""
+    (tmp_path / "a.log").write_text("line\n")
+    (tmp_path / "loop.log").symlink_to("loop.log")
+    found = find_files([f"{tmp_path}/*.log", f"{tmp_path}/none", f"{tmp_path}/*.txt"], lenient=True)
+    assert [file.path for file in found.files] == [str(tmp_path / "a.log")]
+    assert found.unread == ((f"{tmp_path}/loop.log", "cannot be read: Too many levels of symbolic links"),)
+    assert found.absent == (
+        (f"{tmp_path}/*.txt", "no file matches this pattern"),
+        (f"{tmp_path}/none", "cannot be read: No such file or directory"),
+    )
 
 
 def test_directory_leaves_out_what_is_no_log_and_says_why(tmp_path: Path) -> None:
@@ -87,7 +135,7 @@ def test_directory_leaves_out_what_is_no_log_and_says_why(tmp_path: Path) -> Non
         str(tmp_path / ".hidden"): "hidden",
         str(tmp_path / "dangling"): "No such file or directory",
         str(tmp_path / "old.bak"): "excluded",
-        str(tmp_path / "pipe"): f"{tmp_path / 'pipe'}: not a regular file",
+        str(tmp_path / "pipe"): "not a regular file",
         str(tmp_path / "wtmp"): "binary",
     }
 
@@ -107,8 +155,8 @@ def test_link_to_a_directory_is_told_and_not_entered(tmp_path: Path) -> None:
         str(logs / ".hidden"): "hidden",
         str(logs / "circle"): LINK_TO_DIRECTORY,
         str(logs / "left-out"): "excluded",
-        str(logs / "linked"): LINK_TO_DIRECTORY,
     }
+    assert found.unread == ((str(logs / "linked"), LINK_TO_DIRECTORY),)  # what it holds is found nowhere else
     assert paths_of(logs / "linked") == [str(logs / "linked" / "a.log")]
 
 
@@ -128,7 +176,7 @@ def test_search_can_be_gone_on_with(tmp_path: Path) -> None:
     outside.write_text("line\n")
     (tmp_path / "001-link").symlink_to(outside)
     (tmp_path / "binary").write_bytes(b"\0")
-    search = Search([str(tmp_path / "299"), str(tmp_path)])
+    search = Search([str(tmp_path / "299"), str(tmp_path)], allow_links_to=[str(tmp_path.parent)])
     parts = []
     while not search.ended:
         search.go_on(files=100)
@@ -191,7 +239,7 @@ def test_place_where_one_may_not_look_is_told(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Path, "lstat", lambda path: refused(path, follow_symlinks=False))
     found = find_files([str(tmp_path)])
     assert [file.path for file in found.files] == [str(tmp_path / "a.log")]
-    assert found.skipped == ((str(tmp_path / "inner"), "cannot be listed: Permission denied"),)
+    assert found.unread == ((str(tmp_path / "inner"), "cannot be listed: Permission denied"),)
     with pytest.raises(InputError, match="inner: cannot be listed: Permission denied"):
         find_files([str(tmp_path / "inner")])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.ship.files.find import LogFile
+from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import PARTITION_BYTES, Split, cut, pack, partition_size, plan
 
 _FILES = st.lists(st.tuples(st.integers(0, 500), st.sampled_from([None, "gzip"])), max_size=12).map(

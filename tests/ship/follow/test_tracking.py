@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from producer.ship.errors import InputError
-from producer.ship.files.find import Found, LogFile, find_files
+from producer.ship.files.find import Found, find_files
+from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import cut
 from producer.ship.follow import tracking
 from producer.ship.follow.tracking import Offset, Range, advance, ranges, scan
@@ -312,7 +313,7 @@ def test_batch_planned_again_after_a_restart_is_the_same_though_the_file_was_ren
     write(log, "successor\n")
     (found,) = follower.move_to(target)
     assert not found.lost
-    from producer.ship.files.find import open_file
+    from producer.ship.files.log_file import open_file
 
     with open_file(found.file) as opened:
         assert opened.read(found.file.size) == b"one\n"
