@@ -94,6 +94,17 @@ def drain_all() -> None:
             return
 
 
+def say_pending(event: str) -> None:
+    """Log how many records each open producer has not delivered, before the process may end without a drain."""
+    with _lock:
+        producers = list(_draining.items())
+    for shutdown, (name, _) in producers:
+        records = shutdown.pending_records
+        if records:
+            words = counted(records, "record was not delivered", "records were not delivered")
+            _log.error("%s: %s when %s", name, words, event)
+
+
 def drain_open() -> None:
     """Close every open producer, as :func:`drain_all`, and let the process go on."""
     started = time.monotonic()

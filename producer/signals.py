@@ -177,6 +177,8 @@ def _end(drain: _Drain, frame: FrameType | None) -> None:
     """Do what the signal did before."""
     global _current
     drain.over, _current = True, None
+    if not drain.done:
+        lifecycle.say_pending("a second signal came")
     before = _previous.get(drain.number)
     if callable(before):
         before(drain.number, frame)

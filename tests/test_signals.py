@@ -72,8 +72,8 @@ def test_a_main_thread_that_waits_in_flush_is_not_in_the_way(handled: Handled) -
     one.close()
 
 
-def test_a_second_signal_does_not_wait(handled: Handled) -> None:
-    """Where a server hangs, the next signal has the previous handler called at once."""
+def test_a_second_signal_does_not_wait(handled: Handled, caplog: pytest.LogCaptureFixture) -> None:
+    """Where a server hangs, the next signal has the previous handler called at once, and the log says what is lost."""
     sink = GatedSink()
     one = Producer(sink=sink, config=config(linger_ms=100, drain_timeout_ms=60_000))
     one.send("p", "l", {"k": "v"})
@@ -88,6 +88,7 @@ def test_a_second_signal_does_not_wait(handled: Handled) -> None:
     pressing = Call(press)
     eventually(lambda: handled)
     pressing.result()
+    assert "1 record was not delivered when a second signal came" in caplog.text
     sink.gate.set()
     one.close()
 

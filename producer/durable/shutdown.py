@@ -25,7 +25,7 @@ class DurableCloser:
     """Ends a pipeline behind a channel, one part after the other, by one deadline."""
 
     #: What is not delivered is in the channel, or was told by the dead letters or the log.
-    lost_records = 0
+    lost_records = pending_records = 0
 
     def __init__(self, durable: DurablePipeline) -> None:
         self._durable = durable

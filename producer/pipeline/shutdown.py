@@ -49,6 +49,10 @@ class Closer(Protocol):
     def lost_records(self) -> int:
         """Records that were given up so far, and are nowhere else."""
 
+    @property
+    def pending_records(self) -> int:
+        """Records that would be lost if the process ended now."""
+
 
 class PlainCloser:
     """Closes a pipeline whose records exist only in it."""
@@ -72,6 +76,11 @@ class PlainCloser:
     def lost_records(self) -> int:
         """See :class:`Closer`."""
         return self._pipeline.counters["failed"]
+
+    @property
+    def pending_records(self) -> int:
+        """See :class:`Closer`."""
+        return sum(batch.log_count for batch in self._pipeline.accumulator.incomplete())
 
 
 class Shutdown:
@@ -172,6 +181,11 @@ class Shutdown:
     def failed_records(self) -> int:
         """Records that were given up so far, and are nowhere else."""
         return self._closer.lost_records
+
+    @property
+    def pending_records(self) -> int:
+        """Records that would be lost if the process ended now."""
+        return self._closer.pending_records
 
     def begin(self) -> None:
         """Do the beginning of :meth:`close`, which waits for nothing; for one who has several to close."""
