@@ -102,11 +102,11 @@ with Producer(project, channel={channel}) as producer:
 
 def test_the_server_imports_nothing_of_the_client() -> None:
     """A mistake of the client cannot agree with itself: what the embedded server loads is its own, the wire, the base
-    of all errors, the registry of forks, the lock of a directory and the words that both sides use; and its package
-    alone loads nothing that an extra brings.
+    of all errors, the registry of forks, the lock of a directory, and the words, addresses and users of both sides; and
+    its package alone loads nothing that an extra brings.
     """
-    below = ("producer.directory_lock", "producer.errors", "producer.forks", "producer.wording")
-    shared = ("producer.server", "producer.wire", *below)
+    below = ("addresses", "directory_lock", "errors", "forks", "system_user", "wording")
+    shared = ("producer.server", "producer.wire", *(f"producer.{name}" for name in below))
     modules = imported("from producer.server import LogHubServer")
     foreign = {name for name in modules if name.startswith("producer.") and not name.startswith(shared)}
     assert foreign == set()

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ...errors import ChannelError
 from ...loggers import get_logger
+from ...whole_file import sync_directory
 from ..batch import EventBatch
 from ..flume_keys import in_small_letters, serializer_of
 from ..interfaces import Context, SinkError
@@ -158,7 +159,7 @@ class FileRollSink:
                 if not path.exists():
                     file = _OpenFile(options.directory / f"{self._hidden}{path.name}", path, self._clock.monotonic())
                     if options.fsync:
-                        _sync_directory(options.directory)
+                        sync_directory(options.directory)
                     return file
 
     def _stamp(self) -> str:
@@ -280,7 +281,7 @@ def _finish(file: _OpenFile, sync: bool) -> None:
         else:
             file.hidden.rename(_free(file.path))
         if sync:
-            _sync_directory(file.path.parent)
+            sync_directory(file.path.parent)
     finally:
         file.close()
 
@@ -292,11 +293,3 @@ def _free(path: Path) -> Path:
         number += 1
         free = path.with_name(f"{path.stem}.{number}{path.suffix}")
     return free
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -22,6 +22,7 @@ from ...clock import Clock
 from ...loggers import get_logger
 from ...reading.consumer_group import ConsumerGroup
 from ...reading.errors import LogHubReadError
+from ...whole_file import write_whole
 from ..interfaces import Stop
 
 _log = get_logger("producer.agent.source.loghub")
@@ -176,7 +177,5 @@ def consumer_name(state: Path, prefix: str) -> str:
             return kept
     state.mkdir(parents=True, exist_ok=True)
     name = f"{prefix}-{uuid.uuid4().hex[:12]}"
-    written = state / "consumer.new"
-    written.write_text(name + "\n", encoding="utf-8")
-    written.replace(file)
+    write_whole(file, f"{name}\n".encode(), state / "consumer.new")
     return name

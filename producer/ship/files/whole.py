@@ -10,11 +10,11 @@ The checksum is CRC-32 of the object without it, as ``json.dumps`` writes it wit
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from pathlib import Path
 from typing import Any
 
+from ... import whole_file
 from ..errors import InputError
 
 
@@ -23,18 +23,8 @@ def write_whole(file: Path, text: str) -> None:
 
     :raises InputError: it cannot be written.
     """
-    temporary = file.with_name(f".{file.name}")
     try:
-        with temporary.open("w", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        temporary.replace(file)
-        descriptor = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        whole_file.write_whole(file, text.encode(), file.with_name(f".{file.name}"))
     except OSError as error:
         raise InputError(f"the checkpoint cannot be written: {file}: {error.strerror}") from error
 

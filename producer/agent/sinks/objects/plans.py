@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ....loggers import get_logger
+from ....whole_file import write_whole
 from ...batch import EventBatch
 
 _log = get_logger("producer.agent.sink.objects")
@@ -77,13 +77,8 @@ class Plans:
         if list(plans) == self._plans and list(hidden) == self.hidden:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._path.with_name(f"{_FILE}~")
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump({"plans": plans, "hidden": hidden}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._path)
-        sync_directory(self._path.parent)
+        text = json.dumps({"plans": plans, "hidden": hidden})
+        write_whole(self._path, text.encode(), self._path.with_name(f"{_FILE}~"))
         self._plans, self.hidden = list(plans), list(hidden)
 
     def _groups(self, batches: Sequence[EventBatch], known: dict[tuple[str, int], Plan]) -> Iterator[list[EventBatch]]:
@@ -120,12 +115,3 @@ class Plans:
             return
         except (OSError, ValueError, KeyError, TypeError) as error:
             _log.warning("%s cannot be read, what it names may be written twice: %s", self._path, error)
-
-
-def sync_directory(directory: Path) -> None:
-    """Have the names in a directory on the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from ....errors import ConfigError
 from ....installing import how_to_install
-from .plans import sync_directory
+from ....whole_file import sync_directory, write_whole
 
 #: Stores in which an object appears as a whole.
 _WHOLE = ("s3", "s3a", "oss", "gs", "gcs", "abfs", "abfss", "az", "adl")
@@ -137,12 +137,7 @@ class _Disk:
     def _put(self, target: Path, data: bytes) -> None:
         draft = Path(_hidden(str(target)))
         _make(target.parent)
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(target)
-        sync_directory(target.parent)
+        write_whole(target, data, draft)
 
     def remove(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from ....errors import ProducerError
 from ....loggers import get_logger
+from ....whole_file import sync_directory, write_whole
 from .options import SpoolDirectoryOptions
 
 _log = get_logger("producer.agent.spooldir")
@@ -139,7 +139,7 @@ class SpoolDirectory:
         if target != path + suffix:
             _log.warning("%s: its name was used before: it becomes %s", path, target)
         os.rename(path, target)  # noqa: PTH104
-        _sync_directory(os.path.dirname(path))  # noqa: PTH120
+        sync_directory(Path(path).parent)
         return target
 
     # -- marks in a directory beside
@@ -152,13 +152,7 @@ class SpoolDirectory:
         mark, status = self._mark_of(path), os.stat(path)  # noqa: PTH116
         mark.parent.mkdir(parents=True, exist_ok=True)
         said = {"inode": status.st_ino, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-        part = mark.with_name(f".{mark.name}")
-        with part.open("w") as file:
-            json.dump(said, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(mark)
-        _sync_directory(str(mark.parent))
+        write_whole(mark, json.dumps(said).encode(), mark.with_name(f".{mark.name}"))
         self._marked[path] = said
 
     def _is_marked(self, entry: os.DirEntry[str]) -> bool:
@@ -194,14 +188,3 @@ def _read_mark(mark: Path) -> dict[str, int]:
         return said
     _log.warning("%s says nothing that is understood: the file of its name is taken to be completed", mark)
     return {}
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that has no need of it
-            raise
-    finally:
-        os.close(descriptor)
