@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..clock import Deadline
 from ..loggers import get_logger
-from ..pipeline.shutdown import CUT_GRACE, GRACE, cut_off, graceful, join_handlers, network_deadline, retry_phase
+from ..pipeline.shutdown import CUT_GRACE, GRACE, graceful, join_handlers, network_deadline, retry_phase
 from ..pipeline.threads import undisturbed
 from ..reentry import refuse_reentry
 from ..wording import counted
@@ -75,7 +75,7 @@ class DurableCloser:
         undisturbed(durable.leave_futures)  # of what was not fed: what is with the server may take all of the time
         pipeline.accumulator.wait_settled(undisturbed(pipeline.leave_unsent), deadline)
         undisturbed(self._abandon_rest)
-        cut_off(pipeline, Deadline.after(clock, 0.0))
+        pipeline.cut_off(Deadline.after(clock, 0.0))
         if not pipeline.mover.thread.join(clock, graceful(clock, deadline)):
             stuck.append(pipeline.mover.thread.name)
         return stuck + pipeline.io_pool.join(graceful(clock, Deadline.after(clock, 0.0), CUT_GRACE))

@@ -241,6 +241,13 @@ class Pipeline:
         """Let a stopped stream go on: what is sent from now on is."""
         self.accumulator.resume(key)
 
+    def cut_off(self, deadline: Deadline) -> None:
+        """Have the sink end its attempts at the deadline. A batch that is settled before is not settled again."""
+        try:
+            self.sink.hurry(deadline)
+        except Exception:  # noqa: BLE001  # a sink is a user's class; its attempts end by their own limits
+            _log.exception("%s: the sink could not cut off its attempts", self.name)
+
     def freeze(self) -> None:
         """Let no batch go any more that waits behind another one of its stream: the one before it will be failed."""
         self._leaving = True
@@ -360,6 +367,7 @@ class Pipeline:
                     pass
 
     def _deliver_now(self) -> None:
+        self.cut_off(Deadline.after(self.clock, self.drain_timeout))
         try:
             self.flush(self.drain_timeout)
         except FlushTimeoutError:

@@ -215,7 +215,7 @@ def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[s
     begun = pipeline.clock.monotonic()
     if pipeline.threadless:
         deadline = network_deadline(pipeline, deadline)
-        cut_off(pipeline, deadline)  # the attempts are made on this thread
+        pipeline.cut_off(deadline)  # the attempts are made on this thread
     if not pipeline.drain_timeout:  # before an attempt of what is open can fail, which would be made again
         pipeline.retry_queue.refuse()
     begin(pipeline)
@@ -229,7 +229,7 @@ def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[s
     _wait_delivered(pipeline, serial, deadline, begun)
     abandoned = undisturbed(lambda: _abandon_rest(pipeline))
     pipeline.io_pool.stop()
-    cut_off(pipeline, Deadline.after(pipeline.clock, 0.0))
+    pipeline.cut_off(Deadline.after(pipeline.clock, 0.0))
     return abandoned, _join(pipeline, deadline)
 
 
@@ -245,14 +245,6 @@ def retry_phase(pipeline: Pipeline, deadline: Deadline) -> Deadline:
     """
     left = network_deadline(pipeline, deadline).remaining(pipeline.clock) or 0.0
     return Deadline.after(pipeline.clock, min(pipeline.drain_timeout, left / 2))
-
-
-def cut_off(pipeline: Pipeline, deadline: Deadline) -> None:
-    """Have the sink end its attempts at the deadline. A batch that is settled before is not settled again."""
-    try:
-        pipeline.sink.hurry(deadline)
-    except Exception:  # noqa: BLE001  # a sink is a user's class; its attempts end by their own limits
-        _log.exception("%s: the sink could not cut off its attempts", pipeline.name)
 
 
 def _wait_delivered(pipeline: Pipeline, serial: int, deadline: Deadline, begun: float) -> None:

@@ -28,7 +28,7 @@ from .connections import FollowedAdapter, Outgoing, Sent
 from .failures import error_of_exception, error_of_limit, request_id_of
 from .proxies import place_of, proxies_for, through
 from .silence import Silence
-from .watchdog import Watchdog
+from .watchdog import Watchdog, unwatched
 
 if TYPE_CHECKING:
     from ...config import HttpConfig
@@ -230,8 +230,9 @@ class Transport:
             if connection.is_closed:
                 self._connect(route, connection)
             whole = b"%b%b\r\nContent-Length: %d" % (route.head, head, len(body))
+            timeout = min(self._read_timeout, unwatched())
             received: Received = connection.exchange(
-                method, route.prefix + target, whole, body, self._read_timeout, self._most_bytes
+                method, route.prefix + target, whole, body, timeout, self._most_bytes
             )
         except BaseException:
             connection.close()
@@ -239,7 +240,7 @@ class Transport:
         return connection, received
 
     def _connect(self, route: _Route, connection: Any) -> None:
-        connection.timeout = self._connect_timeout
+        connection.timeout = min(self._connect_timeout, unwatched())
         if self._tls is not None and (route.pool.proxy is None or route.pool.proxy.scheme != "https"):
             _use(connection, self._tls())
         try:

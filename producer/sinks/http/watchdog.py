@@ -26,6 +26,9 @@ from .silence import PATIENCE, Silence
 
 _log = get_logger("producer.watchdog")
 
+#: A socket's timeout of 0 would mean another thing, seconds.
+_LEAST = 0.001
+
 # The attempt that this thread makes at the moment; or this greenlet, of gevent's, also where it patched late.
 _here: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
@@ -96,6 +99,12 @@ def time_left() -> float:
     return math.inf if watch is None else watch.watchdog.time_left(watch)
 
 
+def unwatched() -> float:
+    """Return how long one call of this attempt's socket may wait, seconds: without end, unless no thread watches it."""
+    watch = _here.get()
+    return math.inf if watch is None or watch.watchdog.watches else max(_LEAST, watch.watchdog.time_left(watch))
+
+
 class Watchdog:
     """See the module. Its thread starts with the first attempt, and ends after :meth:`close` and the last one.
 
@@ -120,6 +129,11 @@ class Watchdog:
         """To watch the attempt that this thread makes within a ``with`` block."""
         end = self._clock.monotonic() + self._limit
         return Watch(self, end if end < self._end else self._end)
+
+    @property
+    def watches(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread is not None
 
     def time_left(self, watch: Watch) -> float:
         """How long an attempt may still take, seconds."""
@@ -180,9 +194,9 @@ class Watchdog:
         try:
             thread.start()
         except RuntimeError as error:
-            # The interpreter is exiting, which has a time limit of its own, or there are too many threads: the record
-            # is worth more than the limit, and the next attempt tries again.
-            _log.debug("%s: cannot start (%s): the attempt has no limit", self._thread_name, error)
+            # The interpreter is exiting, or there are too many threads: the record is worth more than a limit on what
+            # drips, and the next attempt tries again. Each call of the socket ends by the limit: see `unwatched`.
+            _log.debug("%s: cannot start (%s): only silence ends the attempt", self._thread_name, error)
             with self._lock:
                 self._thread = None
 

@@ -82,10 +82,14 @@ WAYS = {
 }
 
 
-def new_producer(endpoint: str, drain_ms: float, http: dict[str, Any], channel: FileChannel | None = None) -> Producer:
+def new_producer(
+    endpoint: str, drain_ms: float, http: dict[str, Any], channel: FileChannel | None = None, linger_ms: int = 1
+) -> Producer:
     project = ProjectConfig("p", endpoint=endpoint, access_key_id="a", access_key_secret="s")
     options = {"connect_timeout_ms": 30_000, "read_timeout_ms": 30_000, "proxies": {}} | http
-    config = ProducerConfig(name="ends", linger_ms=1, drain_timeout_ms=int(drain_ms), http=HttpConfig(**options))
+    config = ProducerConfig(
+        name="ends", linger_ms=linger_ms, drain_timeout_ms=int(drain_ms), http=HttpConfig(**options)
+    )
     return Producer(project, config=config, channel=channel)
 
 
@@ -133,6 +137,29 @@ def test_a_timeout_and_aclose_cut_off_too() -> None:
             asyncio.run(producer.aclose(0.3))
     assert time.monotonic() - began <= 0.3 + MORE
     check_failed(future)
+
+
+def test_where_no_thread_can_be_started_the_end_comes_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at the interpreter's exit: the thread that closes makes the attempt itself, and no watchdog cuts it off."""
+
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name.startswith("ends"):
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+        start(thread)
+
+    with serve(hostile.hang) as port:
+        producer = new_producer(f"http://127.0.0.1:{port}", DRAIN * 1000, {}, linger_ms=60_000)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refused)
+            future = producer.send("p", "l", {"k": "v"})
+            began = time.monotonic()
+            producer.close()
+        assert time.monotonic() - began <= DRAIN + MORE
+    error = future.exception(0)
+    assert error is not None
+    assert error.result.may_have_been_stored
 
 
 def test_behind_a_channel_the_record_stays_and_the_end_comes_in_time(tmp_path: Path) -> None:
