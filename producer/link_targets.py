@@ -32,6 +32,17 @@ class LinkTargets:
         return any(_is_below(target, root) for directory in self._directories for root in _roots(directory))
 
 
+def opened_path(descriptor: int, path: str) -> str:
+    """Return the real path of a file that was opened: a link may lead elsewhere by now.
+
+    :param path: by which it was opened; it decides where the system does not tell.
+    """
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
+    except OSError:
+        return os.path.realpath(path)
+
+
 def not_followed(target: str, option: str) -> str:
     """Say why a link is not followed.
 

@@ -464,6 +464,18 @@ def test_what_cannot_be_looked_at_keeps_nothing_else_up(spool: Spool, caplog: py
     assert spool.counters.get("UnreadableCount") == 0
 
 
+def test_a_link_out_of_the_spool_directory_is_not_followed(
+    spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who may write there cannot have the agent read what only the agent may read. It is said once."""
+    (tmp_path / "secret").write_bytes(b"secret\n")
+    (spool.logs / "link").symlink_to(tmp_path / "secret")
+    spool.write("good", b"good\n")
+    assert spool.seen() + spool.seen(60) == [b"good"]
+    (record,) = caplog.records
+    assert f"a link to {tmp_path}/secret, below no directory that was named" in record.message
+
+
 def test_what_was_put_and_is_not_safe_is_bounded(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that wait for their delivery are held: of a directory of a million only so many are read ahead."""
     monkeypatch.setattr(source, "_MOST_UNSAFE", 2)

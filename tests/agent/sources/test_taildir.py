@@ -272,20 +272,48 @@ def test_events_of_several_lines_begin_with_a_match(tmp_path: Path) -> None:
     tail.close()
 
 
-def test_a_link_is_followed_and_its_file_read_once(tail: Tail, tmp_path: Path) -> None:
-    """As below /var/log/containers: the link is what the pattern has; when it leads elsewhere, that is read, too."""
-    elsewhere = tmp_path / "pods"
+def test_a_link_is_followed_and_its_file_read_once(tmp_path: Path) -> None:
+    """As below /var/log/containers, whose links lead to the directory pods beside it: the link is what the pattern has;
+    when it leads elsewhere, that is read, too.
+    """
+    elsewhere, containers = tmp_path / "pods", tmp_path / "containers"
     elsewhere.mkdir()
+    containers.mkdir()
+    tail = Tail(tmp_path, f"{containers}/*.log")
     one = Writer(elsewhere / "0.log", "one")
     first = one.lines(3)
-    (tail.logs / "a.log").symlink_to(one.path)
-    (tail.logs / "b.log").symlink_to(one.path)
+    (containers / "a.log").symlink_to(one.path)
+    (containers / "b.log").symlink_to(one.path)
     assert tail.seen() == first
     late = one.lines(1)
     one.path.rename(elsewhere / "0.log.1")
     second = Writer(elsewhere / "0.log", "two").lines(2)
 
     assert sorted(tail.seen(1) + tail.seen(1)) == sorted(late + second)
+    tail.close()
+
+
+@pytest.mark.parametrize("pattern", ["*.log", "*/*.log"])
+def test_a_link_out_of_the_named_directories_is_not_followed(
+    tmp_path: Path, pattern: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who may write there cannot have the agent read what only the agent may read, neither by a link to a file nor by
+    one to a directory. It is said once; an option allows it.
+    """
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    lines = Writer(secret / "a.log").lines(1)
+    for allowed in (False, True):
+        folder = tmp_path / str(allowed)
+        folder.mkdir()
+        more = {"allow_links_to": (str(secret),)} if allowed else {}
+        tail = Tail(folder, f"{folder}/logs/{pattern}", **more)
+        link = tail.logs / "a.log" if pattern == "*.log" else tail.logs / "linked"
+        link.symlink_to(secret / "a.log" if pattern == "*.log" else secret)
+        assert tail.seen() + tail.seen(40) == (lines if allowed else [])
+        tail.close()
+    (record,) = [each for each in caplog.records if "a link to" in each.message]
+    assert f"a link to {secret}/a.log, below no directory that was named" in record.message
 
 
 def test_directories_of_a_glob_come_and_go(tmp_path: Path) -> None:

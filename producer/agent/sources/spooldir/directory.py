@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ....errors import ProducerError
+from ....link_targets import LinkTargets, not_followed
 from ....loggers import get_logger
 from ....whole_file import sync_directory, write_whole
 from .options import SpoolDirectoryOptions
@@ -46,6 +48,7 @@ class SpoolDirectory:
     def __init__(self, options: SpoolDirectoryOptions) -> None:
         self._options = options
         self._root = str(options.spool_directory)
+        self._links_to = LinkTargets([self._root, *options.allow_links_to])
         # A name may have line ends.
         self._include, self._ignore = (
             re.compile(text, re.DOTALL) for text in (options.include_pattern, options.ignore_pattern)
@@ -123,7 +126,19 @@ class SpoolDirectory:
             if self._options.recursive_directory_search and Path(entry.path) != self._options.marks:
                 yield from self._files(entry.path)
         elif self._is_wanted(entry) and not self._is_marked(entry):
-            yield Waiting(entry.path, entry.stat())
+            yield Waiting(entry.path, self._status(entry))
+
+    def _status(self, entry: os.DirEntry[str]) -> os.stat_result:
+        """The status of the file that is to be read.
+
+        :raises OSError: it cannot be looked at, or is a link that must not be followed.
+        """
+        if not entry.is_symlink():
+            return entry.stat()
+        target = os.path.realpath(entry.path)
+        if not self._links_to.allow(target):
+            raise OSError(errno.EPERM, not_followed(target, "allow_links_to"))
+        return os.stat(target, follow_symlinks=False)  # noqa: PTH116  (the link may lead elsewhere by now)
 
     def _is_wanted(self, entry: os.DirEntry[str]) -> bool:
         name = entry.name

@@ -34,6 +34,7 @@ class SpoolDirectoryOptions:
     include_pattern: str = option("^.*$", doc="regular expression: only files with such names")
     ignore_pattern: str = option("^$", doc="regular expression: no files with such names")
     consume_order: str = option("oldest", choices=("oldest", "youngest", "random"), doc="which file is the next")
+    allow_links_to: tuple[str, ...] = option((), doc="directories below which links may lead, besides this one")
     recursive_directory_search: bool = option(False, doc="whether directories in it are looked into")
     poll_delay: float = option(0.5, scale=0.001, least=0.001, doc="seconds between two looks")
     settle: float = option(5.0, least=0, doc="seconds without a write, after which a file is taken to be complete")

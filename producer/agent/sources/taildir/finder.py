@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ....clock import Clock
 from ....file_identity import Key
+from ....link_targets import LinkTargets, not_followed, opened_path
 from ....loggers import get_logger
 from ...interfaces import Stop
 from ..reading.identity import is_compressed, open_quickly
@@ -46,6 +47,7 @@ class Finder:
     """See the module.
 
     :param stop: ends a look at very many new files before all were found; there is none after it.
+    :param links_to: says which links are followed.
     :ivar _met: by path: the inode in the directory, and which reader has the file; None if none shall.
     """
 
@@ -57,7 +59,9 @@ class Finder:
         beginnings: Beginnings,
         clock: Clock,
         stop: Stop,
+        links_to: LinkTargets,
     ) -> None:
+        self._links_to = links_to
         self._directories, self._stop = Directories(groups), stop
         self._readers, self._known, self._beginnings, self._clock = readers, known, beginnings, clock
         self._copies = Copies(readers)
@@ -205,6 +209,11 @@ class Finder:
         try:
             descriptor = open_quickly(path)
             try:
+                target = opened_path(descriptor, path)
+                if not self._links_to.allow(target):
+                    self._waiting.pop(path, None)
+                    self._tell_once(path, not_followed(target, "allow_links_to"))
+                    return None
                 return self._sort_in(path, descriptor, group, now)
             finally:
                 os.close(descriptor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
+from ....link_targets import LinkTargets
 from ....loggers import get_logger
 from ...interfaces import Context, Lag, Outlet, Stop
 from ..reading.notices import Notices
@@ -43,7 +44,10 @@ class Follower:
         except BaseException:
             self._known.close()
             raise
-        self._finder = Finder(options.groups(), self._readers, self._known, self._beginnings, context.clock, stop)
+        groups = options.groups()
+        links_to = LinkTargets([*(group.named_directory for group in groups), *options.allow_links_to])
+        known, beginnings = self._known, self._beginnings
+        self._finder = Finder(groups, self._readers, known, beginnings, context.clock, stop, links_to)
         self._notices = Notices(_log, context.counters, options.encoding, "encoding")
         self._troubled: set[FileReader] = set()
         self._unreadable = -1

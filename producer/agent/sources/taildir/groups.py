@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....errors import ConfigError
+from ....link_targets import named_directory
 
 #: A directory is read again after so many seconds, also if its time of change says that nothing changed.
 _FORCED = 30.0
@@ -32,6 +33,11 @@ class Group:
     wild: bool
     names: re.Pattern[str]
     headers: Mapping[str, str]
+
+    @property
+    def named_directory(self) -> str:
+        """The directory below which all of it lies, but for what links lead to."""
+        return named_directory(self.directory) if self.wild else self.directory
 
     def directories(self) -> list[str]:
         """Those that there are now."""

@@ -28,6 +28,9 @@ class TaildirOptions:
     file_groups: Mapping[str, str] = option(
         {}, flume="filegroups", doc="by a name of yours: a directory, a slash, and a regular expression for file names"
     )
+    allow_links_to: tuple[str, ...] = option(
+        (), doc="directories below which links may lead, besides those of the files, and pods beside containers"
+    )
     headers: Mapping[str, Mapping[str, str]] = option({}, doc="by file group: headers of its events")
     file_header: bool = option(False, doc="whether events have a header with the path of their file")
     file_header_key: str = option("file", doc="the name of that header")
