@@ -31,6 +31,7 @@ from ..ship.lines.parsers import make_parser
 from ..ship.lines.parsers.delimited import checked_delimiter, column_names
 from ..ship.report import Shipment, counted, fates, summary
 from ..ship.standard_input import STANDARD_INPUT
+from ..wire.encodings import is_utf8
 from ..wording import LOGSTORE_RULE, is_logstore_name
 from .arguments.ship import add_arguments
 from .profiles import Settings, UsageError, resolve
@@ -156,6 +157,7 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
         exactly_once=args.exactly_once,
         file_offset=args.file_offset,
         line_time=_line_times(args),
+        encoding=_encoding(args),
         max_line_bytes=args.max_line_bytes,
         producer=settings.producer_options() | _options(args.producer_option),
         ack_timeout=args.ack_timeout,
@@ -187,6 +189,21 @@ def _delimited(args: argparse.Namespace) -> tuple[str, tuple[str, ...] | None]:
     if column_names(names) is None:
         raise InputError(f"--columns: a name has more than {MAX_NAME_BYTES} bytes, in {args.columns!r}")
     return delimiter, names
+
+
+def _encoding(args: argparse.Namespace) -> str:
+    """The encoding that files are converted from; empty if they are UTF-8."""
+    try:
+        if is_utf8(args.encoding):
+            return ""
+    except LookupError as error:
+        raise InputError(f"--encoding {args.encoding!r} is no encoding of text that Python knows") from error
+    if args.follow or args.exactly_once or STANDARD_INPUT in args.paths:
+        raise InputError(
+            "--encoding is for files that are shipped once: leave out --follow, --exactly-once and -, or convert the "
+            f"text first, as with: iconv -f {args.encoding} -t UTF-8 | producer ship -"
+        )
+    return str(args.encoding)
 
 
 def _line_times(args: argparse.Namespace) -> LineTimes | None:

@@ -104,7 +104,7 @@ def ship(
         _check_numbering(job)
         with only_user(following.checkpoint) as lock:
             return _ship_with_checkpoint(job, following, engine, master, workers, console, lock)
-    search = Search(paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread)
+    search = Search(paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread, encoding=job.encoding)
     search.go_on(files=FIRST_FILES)
     told = search.ended
     if told:

@@ -53,7 +53,9 @@ def dry_run(
     if following is not None or STANDARD_INPUT in paths:
         raise InputError("--dry-run tells of files that are there now: leave out --follow, --exactly-once and -")
     tell_slow_patterns(job, console)
-    found = find_files(paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread)
+    found = find_files(
+        paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread, encoding=job.encoding
+    )
     unread = (*found.unread, *found.absent)
     tell_skipped((*found.skipped, *unread), console)
     check_something_is_left(len(found.files), found.skipped, paths)

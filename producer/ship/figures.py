@@ -19,6 +19,7 @@ class Figures:
     :ivar batches: requests that were acknowledged.
     :ivar attempts: requests that those took.
     :ivar retries: requests beyond the first of each batch.
+    :ivar skipped_nuls: NULs between lines that were skipped.
     :ivar memory_wait_ms: how long was waited for the producer's memory, milliseconds.
     :ivar already_stored: records of them that an earlier request had stored.
     :ivar failed_attempts: attempts at portions that failed.
@@ -37,6 +38,7 @@ class Figures:
     batches: int = 0
     attempts: int = 0
     retries: int = 0
+    skipped_nuls: int = 0
     memory_wait_ms: int = 0
     already_stored: int = 0
     failed_attempts: int = 0

@@ -38,6 +38,7 @@ class ShipJob:
     :ivar exactly_once: whether a job that is started again with its checkpoint stores each line once.
     :ivar file_offset: whether each record tells where in the file its line begins.
     :ivar line_time: how lines tell the time that their records have; None, and a line that tells none: that of sending.
+    :ivar encoding: of the files, if it is another than UTF-8; else empty.
     :ivar max_line_bytes: longer lines, or logs of several lines, are shipped in pieces.
     :ivar producer: options of the producer, as text.
     :ivar ack_timeout: how long a task waits for the next acknowledgement, seconds.
@@ -55,6 +56,7 @@ class ShipJob:
     exactly_once: bool = False
     file_offset: bool = False
     line_time: LineTimes | None = None
+    encoding: str = ""
     max_line_bytes: int = MAX_LINE_BYTES
     producer: Mapping[str, str] = field(default_factory=dict)
     ack_timeout: float = ACK_TIMEOUT

@@ -98,6 +98,8 @@ def summary(shipment: Shipment) -> Table:
     }
     if figures.unparsed:
         rows["in no known format (sent as text)"] = f"{figures.unparsed:,}"
+    if figures.skipped_nuls:
+        rows["NULs skipped (of copytruncate)"] = f"{figures.skipped_nuls:,}"
     if figures.already_stored:
         rows["of them stored before"] = f"{figures.already_stored:,}"
     if figures.long_lines:

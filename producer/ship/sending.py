@@ -34,6 +34,7 @@ from .files.plan import Split
 from .job import ShipJob
 from .lines.line import Block, Line
 from .lines.log_start import start_pattern
+from .lines.oddities import Oddities
 from .lines.parsers import Parser, Values, make_parser
 from .lines.parsers.delimited import column_names, header_names
 from .lines.record import to_record
@@ -70,6 +71,7 @@ class PortionSender:
         self._producer = producer
         self._job = job
         self._log_start = None if job.multiline_start is None else start_pattern(job.multiline_start)
+        self._oddities = Oddities()
         # Neighbouring files tell the same columns.
         self._parsing = lru_cache(maxsize=64)(self._make_parsing)
         self._host = socket.gethostname()
@@ -90,7 +92,7 @@ class PortionSender:
         :raises FileChangedError: it cannot be read.
         """
         of = self._file(file)
-        lines = next(self._records(Split(file, 0, file.size, begins_line=True)), None)
+        lines = next(self._records(Split(file, 0, file.size, begins_line=True), figures), None)
         return [] if lines is None else self._items(of, lines, figures)
 
     def ship(self, portion: Portion) -> tuple[Figures, Account]:
@@ -125,7 +127,7 @@ class PortionSender:
         :raises FileUnreadableError: a file cannot be read at this moment; :class:`~.files.remote.seen.RemoteError`
             likewise.
         """
-        figures.files = figures.file_bytes = 0
+        figures.files = figures.file_bytes = figures.skipped_nuls = 0
         figures.lost = portion.lost
         delivery = Delivery(self._producer, self._job, figures, account, self._send)
         waited = self._producer.stats().memory_wait_seconds
@@ -157,7 +159,7 @@ class PortionSender:
             self._ship_once(run, split, figures, account, stored)
             return
         of = self._file(split.file)
-        for lines in self._records(split):
+        for lines in self._records(split, figures):
             if stored.has(of.name, lines):
                 account.store(account.begin(of.name, lines), records_of(lines))
             else:
@@ -171,7 +173,7 @@ class PortionSender:
             return self._encode(of, lines, figures)
 
         delivery = ExactDelivery(of.stream, self._job, encode, figures, account, path=of.path, name=of.name)
-        delivery.ship(self._records(split), stored)
+        delivery.ship(self._records(split, figures), stored)
 
     def _encode(self, of: File, lines: Block | Line, figures: Figures) -> tuple[bytes, int]:
         """The records of lines, one behind the other, and how many they are."""
@@ -189,9 +191,10 @@ class PortionSender:
         items = self._items(of, lines, figures)
         return b"".join([encode_log(item, now) for item in items]), len(items)
 
-    def _records(self, split: Split) -> Iterator[Block | Line]:
+    def _records(self, split: Split, figures: Figures) -> Iterator[Block | Line]:
         """What becomes records: the lines of a range without a header."""
-        for number, lines in enumerate(read_split(split, self._job.max_line_bytes, self._log_start)):
+        read = read_split(split, self._job.max_line_bytes, self._log_start)
+        for number, lines in enumerate(self._oddities.watch(read, split, figures)):
             rest: Block | Line | None = lines
             if self._job.has_headers and number == split.start == 0 and isinstance(lines, Block):
                 rest = lines.after_first() if self._header(split.file) else lines

@@ -197,6 +197,8 @@ def test_command_tells_what_it_leaves_out(
         (["--parser=regex"], "--parser regex needs --pattern"),
         (["--pattern=(?P<a>.*)"], "--pattern belongs to --parser regex, and the parser is auto"),
         (["--delimiter=;"], "--delimiter belongs to --parser delimited, and the parser is auto"),
+        (["--encoding=utf-17"], "--encoding 'utf-17' is no encoding of text"),
+        (["--encoding=utf-16", "--follow", "--checkpoint=c"], "--encoding is for files that are shipped once"),
         (["--parser=delimited", "--delimiter=;;"], "--delimiter must be one ASCII character"),
         (["--parser=delimited", f"--columns={'x' * 129}"], "--columns: a name has more than 128 bytes"),
         (["--multiline-start=("], "--multiline-start '(' is not a regular expression"),

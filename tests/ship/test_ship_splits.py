@@ -278,3 +278,31 @@ def test_counts_tell_batches_and_attempts(tmp_path: Path, server: LogHubServer, 
     assert figures.records == 1000
     assert (figures.attempts, figures.retries) == (len(puts), 2)
     assert figures.batches == len(puts) - 2
+
+
+@pytest.mark.parametrize("name", ["a.log", "a.log.gz"])
+def test_files_of_another_encoding_become_utf8(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, name: str
+) -> None:
+    """With --encoding also files that look binary are found and converted, however large the ranges are."""
+    text = "".join(f"eins {number} \u00fc\u010a\n" for number in range(200)).encode("utf-16")
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    figures = Figures()
+    for partition in plan(find_files([str(tmp_path)], encoding="utf-16").files, partition_bytes=1000):
+        figures += ship_splits(partition, make_job(parser="text"))
+    assert contents(server) == [f"eins {number} \u00fc\u010a" for number in range(200)]
+
+
+def test_odd_files_are_told_once_and_holes_are_counted(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning names the file that looks like UTF-16, and the one with a hole; NULs that were skipped are counted."""
+    (tmp_path / "a.log").write_bytes("INFO x\n".encode("utf-16") * 5)
+    (tmp_path / "b.log").write_bytes(b"\0" * 5000 + b"one\n" + b"\0" * 5000 + b"two\n")
+    figures = Figures()
+    for file in ("a.log", "b.log"):
+        figures += ship_path(tmp_path / file, make_job(parser="text"))
+    first, second = [record.getMessage() for record in caplog.records if record.name == "producer.ship"]
+    assert "a.log looks like utf-16, and is read as UTF-8: use --encoding utf-16" in first
+    assert "b.log: 5000 NUL bytes before a line are skipped" in second
+    assert figures.skipped_nuls == 10_000

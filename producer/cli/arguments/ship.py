@@ -103,6 +103,12 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
         help="end with exit code 0 though something that was named or found cannot be read",
     )
     group.add_argument(
+        "--encoding",
+        default="utf-8",
+        metavar="NAME",
+        help="of the files, such as utf-16 or gb18030; converted to UTF-8; not with --follow; default: %(default)s",
+    )
+    group.add_argument(
         "--file-offset",
         action="store_true",
         help="add each record's position: the field __file_offset__, and the file's inode as a tag",

@@ -26,7 +26,7 @@ import os
 import stat
 import time
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -79,6 +79,8 @@ class Found:
 class _Exclusion:
     patterns: tuple[str, ...]
     directory: str | None
+    #: Files of another encoding look like binary ones.
+    binary_too: bool = False
 
     def matches_name(self, path: str) -> bool:
         return is_excluded(path, self.patterns)
@@ -116,6 +118,7 @@ def find_files(
     exclude_directory: str | None = None,
     allow_links_to: Iterable[str] = (),
     lenient: bool = False,
+    encoding: str = "",
 ) -> Found:
     """Resolve ``paths`` to the files to ship.
 
@@ -124,6 +127,7 @@ def find_files(
     :param exclude_directory: a directory of which nothing is taken: a checkpoint.
     :param allow_links_to: directories below which links may lead, besides those that are named.
     :param lenient: True if a path that cannot be shipped is in ``unread`` or ``absent``, and no error.
+    :param encoding: of the files, if it is another than UTF-8.
     :raises InputError: a path does not exist, a glob matches nothing, a named file cannot be read, or nobody knows the
         scheme.
     """
@@ -133,6 +137,7 @@ def find_files(
         exclude_directory=exclude_directory,
         allow_links_to=allow_links_to,
         lenient=lenient,
+        encoding=encoding,
     )
     search.go_on()
     return search.take()
@@ -156,10 +161,11 @@ class Search:
         exclude_directory: str | None = None,
         allow_links_to: Iterable[str] = (),
         lenient: bool = False,
+        encoding: str = "",
     ) -> None:
         self.ended = False
-        self._lenient = lenient
-        self._exclusion = _Exclusion(tuple(exclude), exclude_directory)
+        self._lenient, self._encoding = lenient, encoding
+        self._exclusion = _Exclusion(tuple(exclude), exclude_directory, bool(encoding))
         self._files: dict[str, LogFile] = {}  # not taken yet
         self._left = _Left()
         matches: list[tuple[str, bool]] = []
@@ -259,7 +265,7 @@ class Search:
     def take(self) -> Found:
         """The files that were found since the last time, sorted; what was left out is told at the end."""
         files, self._files = self._files, {}
-        found = tuple(files[path] for path in sorted(files))
+        found = tuple(replace(files[path], encoding=self._encoding) for path in sorted(files))
         return Found(found, self.skipped, self.unread, self.absent) if self.ended else Found(found, ())
 
     def _hold_links(self, paths: Iterable[str]) -> None:
@@ -389,7 +395,7 @@ def _collect_walked(
     except OSError as error:
         left.unread[path] = f"cannot be read: {error.strerror}"
     else:
-        if file.compression is None and b"\0" in head and _is_binary(head, path):
+        if file.compression is None and b"\0" in head and not exclude.binary_too and _is_binary(head, path):
             left.skipped[path] = "binary"
         else:
             files[path] = file
@@ -427,7 +433,7 @@ def _collect_remote(path: str, exclude: _Exclusion, files: dict[str, LogFile], l
             left.unread[name] = str(seen).removeprefix(f"{name}: ")
             continue
         compression = compression_of(seen.head)
-        if found[address] and compression is None and b"\0" in seen.head:
+        if found[address] and compression is None and b"\0" in seen.head and not exclude.binary_too:
             left.skipped[name] = "binary"
         else:
             files[name] = LogFile(name, seen.size, compression, 0, 0, address, seen.version, seen.ranged)

@@ -26,6 +26,7 @@ class LogFile:
     :ivar address: of a remote file: by which it is read. Its path is that without secrets.
     :ivar version: of a remote file: what changes with it.
     :ivar ranged: whether it can be read from anywhere.
+    :ivar encoding: of its text, if that is to be converted to UTF-8; else empty.
     """
 
     path: str
@@ -36,11 +37,12 @@ class LogFile:
     address: str = ""
     version: str = ""
     ranged: bool = True
+    encoding: str = ""
 
     @property
     def whole(self) -> bool:
         """Whether it can only be read from its beginning."""
-        return self.compression is not None or not self.ranged
+        return self.compression is not None or not self.ranged or bool(self.encoding)
 
     @property
     def seen(self) -> Seen:

@@ -13,6 +13,7 @@ from ...wire.encodings import MARK
 from ...wording import counted
 from ..errors import FileChangedError, FileUnreadableError
 from ..files.compressed import DAMAGE, decompressing
+from ..files.decoded import Decoded
 from ..files.log_file import LogFile, open_file
 from ..files.plan import Split
 from ..files.remote.reader import RemoteFile
@@ -62,6 +63,8 @@ def first_line(file: LogFile, most: int) -> bytes | None:
     try:
         with _opened(Split(file, 0, 0)) as opened:
             plain = opened if file.compression is None else decompressing(opened, file.compression)
+            if file.encoding:
+                plain = Decoded(plain, file.encoding, None)
             head = b""
             while b"\n" not in head and len(head) <= most and (more := plain.read1(_HEAD_BYTES)):
                 head += more
@@ -74,8 +77,10 @@ def first_line(file: LogFile, most: int) -> bytes | None:
 def _blocks(
     file: io.BufferedIOBase, split: Split, most: int, log_start: re.Pattern[bytes] | None
 ) -> Iterator[Block | Line]:
-    """What begins in the range, plain; of a compressed file that is all."""
+    """What begins in the range, plain; of a compressed file, or one of another encoding, that is all."""
     packed = split.file.compression is not None
+    if split.file.encoding:
+        file, packed = Decoded(file, split.file.encoding, None if packed else split.file.size), True
     start, end, limit = (0, None, None) if packed else (split.start, split.end, split.file.size)
     begins = split.begins_line
     if log_start is None:

@@ -1,0 +1,33 @@
+"""Reads a file of another encoding as UTF-8, from its first byte on."""
+
+from __future__ import annotations
+
+import codecs
+import io
+
+
+class Decoded(io.BufferedIOBase):
+    """The text of a file in UTF-8; what is no text in its encoding becomes U+FFFD.
+
+    :param file: the file, at its first byte.
+    :param encoding: of the file.
+    :param size: bytes of the file that are read; None for all.
+    """
+
+    def __init__(self, file: io.BufferedIOBase, encoding: str, size: int | None) -> None:
+        self._file, self._left = file, size
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        self._rest = b""
+        self._ended = False
+
+    def read1(self, size: int = io.DEFAULT_BUFFER_SIZE, /) -> bytes:
+        """The next bytes, some at least; none at the end."""
+        while not self._rest and not self._ended:
+            wanted = size if self._left is None else min(size, self._left)
+            data = self._file.read1(wanted) if wanted else b""
+            if self._left is not None:
+                self._left -= len(data)
+            self._ended = not data
+            self._rest = self._decoder.decode(data, final=self._ended).encode(errors="replace")
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
