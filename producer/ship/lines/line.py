@@ -227,7 +227,8 @@ def _between_holes(data: bytes, *, in_hole: bool) -> Iterator[tuple[int, int]]:
 
     :param in_hole: the data begin in a hole.
     """
-    if HOLE not in data and not in_hole:
+    # One byte is found a hundred times as fast as several.
+    if not in_hole and (b"\0" not in data or HOLE not in data):
         yield 0, len(data)
         return
     at = 0
