@@ -53,6 +53,7 @@ class Appender:
         self._disk, self._name, self._segments, self._space = disk, name, segments, space
         self._segment_size = segment_size
         self._waits, self._moved = waits, moved
+        self._holds = 0 if waits else HOLDS_ONCE_WRITTEN  # what each Commit says besides
         self._writers: list[SegmentWriter] = []  # those that are FULL, and at last the one that is ACTIVE
         self.next_sequence = self.next_transaction = 1
         self.owed: list[Run] = []
@@ -158,7 +159,7 @@ class Appender:
         run.transaction, run.first = self.next_transaction, self.next_sequence
         self._mark = run.transaction, writer, writer.size
         self.next_transaction += 1
-        data, place = self._encode(writer, run, synced)
+        data, place = encode_run(run, writer.segment, synced | self._holds, writer.size)
         try:
             if self._append(writer, data, essential=essential):
                 run.place = place
@@ -183,13 +184,9 @@ class Appender:
 
     def _append_owed(self, writer: SegmentWriter, run: Run, synced: int) -> Place:
         """Write a run that has its numbers to a segment that has no name yet."""
-        data, place = self._encode(writer, run, synced)
+        data, place = encode_run(run, writer.segment, synced | self._holds, writer.size)
         self._append(writer, data, essential=True)
         return place
-
-    def _encode(self, writer: SegmentWriter, run: Run, synced: int) -> tuple[bytes, Place]:
-        """Encode a run for the end of a segment; its Commit says if it holds before it is on the disk."""
-        return encode_run(run, writer.segment, synced if self._waits else synced | HOLDS_ONCE_WRITTEN, writer.size)
 
     def _append(self, writer: SegmentWriter, data: bytes, *, essential: bool) -> bool:
         try:

@@ -50,7 +50,7 @@ class Space:
         self._directories = tuple(dict.fromkeys(directories))
         self._minimum = minimum
         self._reserve = reserve
-        self._checkpoint = checkpoint
+        self._checkpoint, self._needed = checkpoint, minimum
         self._clock = clock
         self._path = f"{self._directories[0]}/{RESERVE_NAME}"
         self._free: int | None = None
@@ -64,7 +64,7 @@ class Space:
         now = self._clock.monotonic()
         if self._free is None or not 0 <= now - self._looked < FRESH:
             self._free, self._where = min((self._disk.free(path), path) for path in self._directories)
-            self._looked = now
+            self._looked, self._needed = now, max(self._minimum, self._checkpoint())
         return self._free
 
     def admit(self, size: int) -> None:
@@ -72,12 +72,12 @@ class Space:
 
         :raises DiskFullError: it may not.
         """
-        free, needed = self._free, max(self._minimum, self._checkpoint()) + size
-        if free is not None and free >= needed and 0 <= self._clock.monotonic() - self._looked < FRESH:
+        free = self._free
+        if free is not None and free >= self._needed + size and 0 <= self._clock.monotonic() - self._looked < FRESH:
             return
-        if self.free < needed:
+        if self.free < self._needed + size:
             self._free = None  # what was seen up to a second ago is no reason to refuse: look again, now and next time
-            if self.free < needed:
+            if self.free < self._needed + size:
                 self._free = None
                 raise self.full(size)
 
@@ -91,7 +91,7 @@ class Space:
             free = min(self._disk.free(path) for path in self._directories)
         except OSError:
             free = 0
-        return DiskFullError(self._name, free, max(self._minimum, self._checkpoint()) + size, self._where)
+        return DiskFullError(self._name, free, self._needed + size, self._where)
 
     def used(self, size: int) -> None:
         """So many bytes were written."""

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from producer.channels.file.store.disk import Disk
-from producer.channels.file.store.space import Space
+from producer.channels.file.store.space import FRESH, Space
 from producer.errors import DiskFullError
 from producer.testing import ManualClock
 
@@ -47,9 +47,10 @@ def test_who_is_refused_finds_at_once_what_was_freed() -> None:
 def test_puts_leave_free_what_a_checkpoint_takes_if_that_is_more() -> None:
     """A channel of many small events is not filled so far that no checkpoint of it can be written any more."""
     disk: Any = _Filling()
-    taking = iter([10, 71, 70])
-    checkpoint = lambda: next(taking)  # noqa: E731
-    space = Space(cast("Disk", disk), "c", ["/c"], minimum=30, reserve=0, checkpoint=checkpoint, clock=ManualClock())
+    taking, clock = [10], ManualClock()
+    space = Space(cast("Disk", disk), "c", ["/c"], minimum=30, reserve=0, checkpoint=lambda: taking[0], clock=clock)
     space.admit(30)
-    with pytest.raises(DiskFullError, match="100"):
+    taking[0] = 71
+    clock.advance(FRESH)
+    with pytest.raises(DiskFullError, match="101"):
         space.admit(30)
