@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import signal
@@ -81,6 +82,22 @@ def test_truncated_file_begins_anew(server: LogHubServer, logs: Path, run_once: 
     (logs / "a.log").write_text("new\n")
     assert run_once().failure is None
     assert sorted(contents(server)) == ["new", "one", "two"]
+
+
+def test_damaged_file_does_not_end_the_following_of_others(server: LogHubServer, logs: Path, run_once: Run) -> None:
+    """The run that meets it fails and ships what can be read, once; when the file is complete, it is read again."""
+    packed = gzip.compress(b"packed\n")
+    (logs / "a.gz").write_bytes(packed[:-4])
+    append(logs / "b.log", "one\n")
+    shipment = run_once(settle=0.001)
+    assert "a.gz: damaged or incomplete gzip data" in str(shipment.failure)
+    assert shipment.failed_attempts == 0
+    append(logs / "b.log", "two\n")
+    assert run_once(settle=0.001).failure is None
+    assert sorted(contents(server)) == ["one", "packed", "two"]
+    (logs / "a.gz").write_bytes(packed)
+    assert run_once(settle=0.001).failure is None
+    assert sorted(contents(server)) == ["one", "packed", "packed", "two"]
 
 
 def test_backlog_is_taken_in_batches_until_nothing_is_left(server: LogHubServer, logs: Path, run_once: Run) -> None:
