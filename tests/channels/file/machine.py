@@ -215,6 +215,7 @@ class ChannelMachine(Machine):
             assert self.disk.open_files == []
             self.disk.capacity = None
             self.channel = self._opened()
+        SEEN["opened to be read"] += self.channel._log._end.active is None
 
     def _learn(self, event: Event) -> None:
         number = number_of(event)
