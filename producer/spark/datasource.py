@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from .errors import WITHOUT_PACKAGE
+from .errors import WITHOUT_PACKAGE, said_in_the_first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,24 +41,28 @@ class LogHubSource(DataSource):
 
         return default_schema(without=CURSOR if "query" in self.options else "")
 
+    @said_in_the_first_line()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a batch."""
         from .writing.writers import LogHubWriter  # noqa: PLC0415
 
         return LogHubWriter(dict(self.options), schema, overwrite=overwrite)
 
+    @said_in_the_first_line()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  (Spark's name)
         """The writer of a streaming query."""
         from .writing.writers import LogHubStreamWriter  # noqa: PLC0415
 
         return LogHubStreamWriter(dict(self.options), schema, overwrite=overwrite)
 
+    @said_in_the_first_line()
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch."""
         from .reading import batch_reader  # noqa: PLC0415
 
         return batch_reader(dict(self.options), schema)
 
+    @said_in_the_first_line()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The reader of a streaming query."""
         from .reading import stream_reader  # noqa: PLC0415

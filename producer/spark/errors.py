@@ -10,6 +10,11 @@ that UTF-8 cannot carry would never arrive, and the driver would wait for it for
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ..errors import ProducerError
 from ..path_text import readable
 
@@ -37,3 +42,24 @@ class DeliveryFailedError(SparkJobError):
 
 class MalformedValueError(SparkJobError):
     """A field of a log is not of the type that the schema gives its column."""
+
+
+@contextmanager
+def said_in_the_first_line() -> Iterator[None]:
+    """Have Spark show the text of our errors at once, instead of under the lines of a traceback.
+
+    A worker writes the text of an exception to the driver, and ends. It leaves the traceback out where a variable of
+    its environment says so. Our errors say by themselves what is wrong; others keep their traceback.
+    """
+    try:
+        yield
+    except ProducerError:
+        if _is_worker():
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
+def _is_worker() -> bool:
+    """Return True in a process that Spark has started: ``python -m pyspark.daemon`` and its like."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name.startswith(("pyspark.", "producer."))

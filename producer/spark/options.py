@@ -155,7 +155,7 @@ def target_of(options: Mapping[str, str]) -> Target:
     for name in ("endpoint", "project", "logstore"):
         if not options.get(name, "").strip():
             hint = "" if options else f" ({_INSERT_HINT})"
-            raise ConfigError(name, f"is required: {TARGET_OPTIONS[name]}{hint}", options.get(name))
+            raise ConfigError(name, f"is required: {TARGET_OPTIONS[name]}{hint}", name)
     project = ProjectConfig(options["project"].strip(), endpoint=options["endpoint"], credentials=_provider_of(options))
     logstore = options["logstore"].strip()
     if not is_logstore_name(logstore):

@@ -10,6 +10,7 @@ import pyspark
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...errors import ConfigError
+from ..errors import said_in_the_first_line
 from ..logstore import LogstoreClient
 from .filters import conditions_of, times_of
 from .offsets import LATEST, parse_offsets
@@ -39,6 +40,7 @@ class LogHubReader(DataSourceReader):
         if plan.received_within is not None and not plan.push_filters:
             raise ConfigError("receivedWithin", "needs pushFilters=true", str(plan.received_within))
 
+    @said_in_the_first_line()
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges to read. Runs in the driver, once."""
         with self._plan.client() as client:

@@ -24,6 +24,7 @@ from ...wire.protobuf import delimited
 from ...wire.read_columns import read_groups
 from ...wire.read_log_group import Fields
 from ...wording import counted
+from ..errors import said_in_the_first_line
 from .arrow import Batches
 from .filters import kept, times_of
 from .offsets import seconds_of
@@ -68,6 +69,7 @@ class QueryReader(DataSourceReader):
         if self._begin >= self._end:
             raise ConfigError("startingTime", "must lie before endingTime", plan.since)
 
+    @said_in_the_first_line()
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges of time to read. Runs in the driver, once."""
         first, last = times_of(self._plan.conditions)
@@ -82,7 +84,8 @@ class QueryReader(DataSourceReader):
         """The record batches of one range. Runs in an executor."""
         # Spark makes up an empty partition where there is none.
         if isinstance(partition, QueryRange):
-            yield from self._read(Search(partition.begin, partition.end, self._plan.query or "*"))
+            with said_in_the_first_line():
+                yield from self._read(Search(partition.begin, partition.end, self._plan.query or "*"))
 
     def _read(self, wanted: Search) -> Iterator[Any]:
         plan = self._plan

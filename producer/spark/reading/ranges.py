@@ -13,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 
 from ...reading.errors import LogHubReadError
 from ...wire.cursors import position_of
+from ..errors import said_in_the_first_line
 from ..logstore import LogstoreClient, Pulled
 from .arrow import Batches
 from .filters import kept
@@ -108,6 +109,11 @@ def read_range(plan: ReadPlan, part: ShardRange) -> Iterator[Any]:
     :raises MalformedValueError: a value is not of its column's type, and ``mode`` is FAILFAST.
     """
     batches = Batches(plan.schema, part.shard, failfast=plan.failfast)
+    with said_in_the_first_line():
+        yield from _read_range(plan, part, batches)
+
+
+def _read_range(plan: ReadPlan, part: ShardRange, batches: Batches) -> Iterator[Any]:
     with plan.client() as client, closing(_pulls(client, part, plan.pull_count)) as pulls:
         for pulled in pulls:
             for batch in batches.add(pulled.groups, pulled.cursors, len(pulled.body)):

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from ...errors import ConfigError
+from ..errors import said_in_the_first_line
 from ..logstore import LogstoreClient
 from .admission import advance_by_rows, advance_by_seconds, in_turn
 from .offsets import LATEST, parse_offsets
@@ -52,6 +53,7 @@ class LogHubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Executors read with clients of their own.
         return self.__dict__ | {"_client": None}
 
+    @said_in_the_first_line()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's names)
         """Where a stream without a checkpoint begins."""
         client = self._connected()
@@ -65,6 +67,7 @@ class LogHubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Take what is there now, in as many micro-batches as it takes, and no more."""
         self._target = self._look()
 
+    @said_in_the_first_line()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far the next micro-batch goes."""
         client = self._connected()

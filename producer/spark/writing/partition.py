@@ -42,7 +42,7 @@ def write_partition(
     options = config if isinstance(config, WriteOptions) else WriteOptions.from_mapping(config)
     if options.guarantee is Guarantee.EXACTLY_ONCE and options.run_id is None:
         # In a foreachBatch there is a query, but who calls this does not know whether it is in one.
-        raise ConfigError("runId", "is required for deliveryGuarantee=exactlyOnce with write_partition", None)
+        raise ConfigError("runId", "is required for deliveryGuarantee=exactlyOnce with write_partition", "runId")
     return _WritePartition(options, uuid.uuid4().hex, metrics)
 
 

@@ -18,7 +18,7 @@ from ...clock import Clock, SystemClock
 from ...errors import ConfigError
 from ...loggers import get_logger
 from ...wording import counted
-from ..errors import SparkJobError
+from ..errors import SparkJobError, said_in_the_first_line
 from .metrics import WriteMetrics, report
 from .options import Guarantee, WriteOptions
 from .planning import check_schema
@@ -75,6 +75,7 @@ class LogHubWriter(DataSourceArrowWriter):
         # Of every attempt at every task of this write, for none of them is told which job it belongs to.
         self._run = uuid.uuid4().hex
 
+    @said_in_the_first_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMetrics:
         """Send the rows of a task."""
         from .task import write_rows  # noqa: PLC0415  (see the module)
@@ -112,12 +113,14 @@ class LogHubStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         self._options = plan(options, schema, overwrite=overwrite, streaming=True)
 
+    @said_in_the_first_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMetrics:
         """Send the rows of a task of a micro-batch."""
         from .task import write_rows  # noqa: PLC0415  (see the module)
 
         return write_rows(iterator, self._options, None)
 
+    @said_in_the_first_line()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
         """Every task of the micro-batch has ended well.
 
@@ -158,7 +161,8 @@ def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, str
     """
     if overwrite:
         what = "outputMode('complete')" if streaming else "mode('overwrite')"
-        raise ConfigError(what, "LogHub keeps what it has: use append", what)
+        instead = "outputMode('append')" if streaming else "mode('append')"
+        raise ConfigError(what, f"would delete what is stored, which LogHub does not do: use {instead}", what)
     checked = WriteOptions.from_mapping(options)
     check_schema(schema, checked.columns, checked.row_labels)
     if checked.dead_letter_path is not None:
