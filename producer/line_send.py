@@ -18,6 +18,7 @@ from .pipeline.sender import Sender
 from .records import LogItem, StreamKey
 from .results import Callback
 from .wire.log_group import encode_log
+from .wire.reserved import free_key
 from .wire.speed import encode_lines
 from .wire.text import time_of
 
@@ -38,7 +39,7 @@ class LineSender:
     ) -> None:
         self._pipeline, self._key, self._cut = pipeline, key, cut
         encode_log({field: ""}, now)  # to say what is wrong with the name
-        self._field = str.encode(field)  # the true characters of subclasses
+        self._field = free_key(str.encode(field))  # the true characters of subclasses
         self._time = time_of(LogItem({}, time=time), now)
 
     def send(self, block: Any, callback: Callback | None) -> list[SendFuture]:

@@ -16,11 +16,11 @@ from ..client import Producer
 from ..config import MAX_BATCH_SIZE_IN_BYTES
 from ..errors import InvalidArgumentError
 from ..results import Result
-from ..stream import Stream
 from .exit_codes import ExitCode
 from .output import tell
 from .profiles import Settings, UsageError, resolve
 from .progress import Progress
+from .read_back import ReadBack, Streams, read_back
 
 #: Lines that could not be sent, and reasons of failures, that are told one by one.
 _TOLD = 5
@@ -72,11 +72,10 @@ def run(args: argparse.Namespace) -> int:
     tally = _Tally()
     try:
         with _producer(settings, args.timeout) as producer:
-            stream = producer.stream(
-                settings.needed("project"), settings.needed("logstore"), topic=args.topic, source=args.source
-            )
+            place = settings.needed("project"), settings.needed("logstore")
+            streams = Streams(producer, place, args.topic, args.source)
             try:
-                _send(stream, _logs(args, tally), tally)
+                _send(streams, _logs(args, tally), tally)
                 producer.flush()
             except KeyboardInterrupt:
                 if producer.stats().pending:
@@ -102,17 +101,20 @@ def _producer(settings: Settings, timeout: float) -> Producer:
     return Producer(settings.project_config(), config=config)
 
 
-def _send(stream: Stream, logs: Iterable[tuple[int, Log]], tally: _Tally) -> None:
+def _send(streams: Streams, logs: Iterable[tuple[int, Log | ReadBack]], tally: _Tally) -> None:
     with Progress("logs", rows=False) as progress:
         for number, log in logs:
             try:
-                stream.send(log, callback=tally.settled)
+                if isinstance(log, ReadBack):
+                    streams.of(log).send(log.item, callback=tally.settled)
+                else:
+                    streams.plain.send(log, callback=tally.settled)
             except InvalidArgumentError as error:
                 tally.refuse(number, error)
             progress.add(1)
 
 
-def _logs(args: argparse.Namespace, tally: _Tally) -> Iterator[tuple[int, Log]]:
+def _logs(args: argparse.Namespace, tally: _Tally) -> Iterator[tuple[int, Log | ReadBack]]:
     """The number of each line, from 1, and its log."""
     named = args.line if args.line != ["-"] else []
     lines: Iterable[str] = named or _standard_input(newline="" if args.format == "csv" else "\n")
@@ -122,29 +124,37 @@ def _logs(args: argparse.Namespace, tally: _Tally) -> Iterator[tuple[int, Log]]:
     return _each(lines, read, tally)
 
 
-def _each(lines: Iterable[str], read: Callable[[str], Log], tally: _Tally) -> Iterator[tuple[int, Log]]:
+def _each(
+    lines: Iterable[str], read: Callable[[str], Log | ReadBack | None], tally: _Tally
+) -> Iterator[tuple[int, Log | ReadBack]]:
     for number, line in enumerate(lines, 1):
         text = line.rstrip("\r\n")
         if not text:
             continue
         try:
-            yield number, read(text)
+            log = read(text)
         except ValueError as error:
             tally.refuse(number, error)
+            continue
+        if log is not None:
+            yield number, log
 
 
 def _line(text: str) -> Log:
     return {"content": text}
 
 
-def _json(text: str) -> Log:
+def _json(text: str) -> Log | ReadBack | None:
+    """An object a line; None for a line that has only a bracket of the array that ``--output json`` writes."""
+    if text in ("[", "]", "[]"):
+        return None
     try:
-        log = json.loads(text)
+        log = json.loads(text.removesuffix(","))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(log, dict):
         raise ValueError(f"no object of JSON, but {type(log).__name__}")  # of the text
-    return log
+    return read_back(log)
 
 
 def _csv(lines: Iterable[str], tally: _Tally) -> Iterator[tuple[int, Log]]:

@@ -5,7 +5,7 @@ written before anybody sees them."""
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint8_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 
 cdef extern from "Python.h":
@@ -31,6 +31,22 @@ cdef inline object owned(PyObject* new):
     cdef object known = <object> new
     Py_DECREF(known)
     return known
+
+
+cdef inline int reserved(const uint8_t* name, size_t size) noexcept nogil:
+    """0 for a name that is free, 1 for one that gets an underscore behind it, 2 for one that gets it before it; see
+    `reserved.py`."""
+    if size < 8 or name[0] != 95 or name[1] != 95:
+        return 0
+    if memcmp(name, b"__tag__:", 8) == 0:
+        return 2
+    if size == 8:
+        return memcmp(name, b"__time__", 8) == 0
+    if size == 9:
+        return memcmp(name, b"__topic__", 9) == 0
+    if size == 10:
+        return memcmp(name, b"__source__", 10) == 0
+    return size == 16 and memcmp(name, b"__time_ns_part__", 16) == 0
 
 
 cdef inline size_t width(size_t number) noexcept nogil:

@@ -15,7 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport strcmp
 
-from ._bytes cimport Text, delimited, put_head, put_text, put_varint, text_of, width
+from ._bytes cimport Text, delimited, put_head, put_text, put_varint, reserved, text_of, width
 
 from .protobuf import delimited as delimited_bytes
 
@@ -326,7 +326,7 @@ cdef class Columns:
             return 0
         for entry in range(entries.places[row], entries.places[row + 1]):
             if find_inside(&entries.items, entry, &item, inside) and find_inside(&entries.keys, entry, &key, inside):
-                size += delimited(entry_size(key.size, item.size))
+                size += delimited(entry_size(key.size + (reserved(key.data, key.size) != 0), item.size))
         return size
 
     def write(self, memory, order, Py_ssize_t start, Py_ssize_t stop):
@@ -399,11 +399,17 @@ cdef class Columns:
         cdef const Entries* entries = &self._entries
         cdef Text key, item
         cdef int64_t entry
+        cdef int kind
         if entries.valid != NULL and not entries.valid[row]:
             return at
         for entry in range(entries.places[row], entries.places[row + 1]):
             if find(&entries.items, entry, &item) and find(&entries.keys, entry, &key):
-                at = put_head(at, 0x12, entry_size(key.size, item.size))
-                at = put_text(put_head(at, 0x0A, key.size), key)
+                kind = reserved(key.data, key.size)
+                at = put_head(at, 0x12, entry_size(key.size + (kind != 0), item.size))
+                at = put_head(at, 0x0A, key.size + (kind != 0))
+                at[0] = 95
+                at = put_text(at + (kind == 2), key)
+                at[0] = 95
+                at += kind == 1
                 at = put_text(put_head(at, 0x12, item.size), item)
         return at

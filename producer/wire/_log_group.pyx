@@ -11,7 +11,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy, strlen
 
 from ._bytes cimport (
-    PyBytes_AS_STRING, PyBytes_FromStringAndSize, Text, delimited, owned, put_head, put_text, put_varint, width,
+    PyBytes_AS_STRING, PyBytes_FromStringAndSize, Text, delimited, owned, put_head, put_text, put_varint, reserved, width,
 )
 
 from ..errors import InvalidArgumentError
@@ -91,7 +91,7 @@ cdef object simplified(dict log, fallback):
     if len(copy) > MOST_FIELDS:
         return None
     for name in copy:
-        if not scan_text(<PyObject*> name, &part):
+        if not scan_name(<PyObject*> name, &part):
             return None
     simple = {}
     for name, value in copy.items():
@@ -121,12 +121,36 @@ cdef bint scan(PyObject* log, Log* out) noexcept:
     while PyDict_Next(log, &place, &name, &value):
         if value == Py_None and PyUnicode_CheckExact(name):
             continue
-        if out.count == MOST_FIELDS or not scan_text(name, &pair.name) or not scan_value(value, &pair.value, out):
+        if out.count == MOST_FIELDS or not scan_name(name, &pair.name) or not scan_value(value, &pair.value, out):
             return False
         pair.content = delimited(pair.name.size) + delimited(pair.value.size)
         out.size += delimited(pair.content)
         out.count += 1
         pair += 1
+    return True
+
+
+cdef inline bint scan_name(PyObject* text, Part* part) noexcept:
+    """Look at a name; False also for one that is reserved, which the pure twin gives another name."""
+    if not scan_text(text, part):
+        return False
+    if part.text == NULL:
+        return not reserved(part.data, part.size)
+    return not begins_as_tag(text)
+
+
+cdef bint begins_as_tag(PyObject* text) noexcept:
+    """Whether a name that is not ASCII begins as that of a tag."""
+    cdef const char* prefix = b"__tag__:"
+    cdef const uint8_t* narrow = <const uint8_t*> PyUnicode_DATA(text)
+    cdef const uint16_t* wide = <const uint16_t*> narrow
+    cdef const uint32_t* widest = <const uint32_t*> narrow
+    cdef int kind = PyUnicode_KIND(text), place
+    if PyUnicode_GET_LENGTH(text) < 8:
+        return False
+    for place in range(8):
+        if (narrow[place] if kind == 1 else wide[place] if kind == 2 else widest[place]) != <uint8_t> prefix[place]:
+            return False
     return True
 
 

@@ -29,6 +29,7 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from ..records import LogItem
 from .protobuf import delimited, delimited_size, read_varint, varint
+from .reserved import free_key
 from .text import Default, Fallback, data_of, lenient_items, repr_of, time_of
 from .values import said
 
@@ -236,7 +237,7 @@ def _pairs_of(contents: Any) -> Iterable[tuple[str, Any]]:
 
 
 def encode_key(name: object) -> bytes:
-    """A field's name as it travels.
+    """A field's name as it travels: one that is reserved gets another.
 
     :raises InvalidArgumentError: it is not text, or not valid Unicode.
     """
@@ -245,6 +246,6 @@ def encode_key(name: object) -> bytes:
             f"a field's name must be text, got {repr_of(name)} of type {type(name).__qualname__}"
         )
     try:
-        return str.encode(name)  # type: ignore[arg-type]  # the true characters of subclasses
+        return free_key(str.encode(name))  # type: ignore[arg-type]  # the true characters of subclasses
     except UnicodeEncodeError as error:
         raise InvalidArgumentError(f"field name {name!r} is not valid Unicode: {error}") from error

@@ -1,7 +1,7 @@
 """LogGroups read back without the protobuf library: for tools, where ease of installation matters more than speed.
 
 Fields that this does not know are passed over, as the library does; names and values that are not UTF-8 appear with
-backslashes.
+backslashes. A field that another client has sent under a reserved name is shown under another one (:mod:`.reserved`).
 
 Source: LogHub protocol, Protobuf.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .protobuf import read_varint
+from .reserved import free_name
 
 _LOGS, _TOPIC, _SOURCE, _TAGS = 1, 3, 4, 6
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -72,7 +73,7 @@ def read_log(data: bytes) -> tuple[str, Fields]:
             time = str(value)
         elif number == 2 and isinstance(value, bytes):
             key, text = _pair(value)
-            fields[key] = text
+            fields[free_name(key)] = text
         elif number == 4 and isinstance(value, int):
             fields["__time_ns_part__"] = str(value)
     return time, fields

@@ -11,13 +11,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from producer import Producer, ProjectConfig
+from producer import LogItem, Producer, ProjectConfig
 from producer.cli import main
 from producer.cli.output import writer
 from producer.cli.search import _write
@@ -25,6 +26,10 @@ from producer.cli.times import shown, time_of
 from producer.reading.search import LogstoreSearch
 from producer.server import LogHubServer
 from producer.server.faults import answer
+from producer.server.store.log_groups import StoredLog
+from producer.wire.reserved import free_name
+from producer.wire.schema import LogGroup
+from tests.server.client import Client, log_group
 from tests.support.waiting import eventually
 
 Run = Callable[..., tuple[int, str, str]]
@@ -534,3 +539,59 @@ def test_times_are_relative_or_absolute() -> None:
     assert [int(now) - each for each in found[:6]] == [0, 30, 900, 7200, 604_800, 604_800]
     assert found[6] == 1_600_000_000
     assert time_of("2023-11-14T22:13:20Z", now) == time_of("2023-11-15T00:13:20+02:00", now) == 1_700_000_000
+
+
+def put_what_is_to_be_copied(server: LogHubServer, now: int) -> None:
+    """Logs of several topics, sources, tags and moments, and one of another client with reserved names as fields."""
+    with Producer(ProjectConfig("cli", **server.connection)) as producer:
+        for number, topic in enumerate(("", "web", "größe")):
+            tags = {"pod": f"p-{number}", "zone": "é"}
+            stream = producer.stream("cli", os.environ["LOGHUB_LOGSTORE"], topic=topic, source=f"s{number}", tags=tags)
+            stream.send(LogItem({"n": number, "text": 'a "b"\n\u2028日本'}, time=now, time_ns=number * 111))
+            stream.send(LogItem({"n": number, "__topic__": "forged"}, time=now + 1))
+    forged = log_group("x", time=now + 2, topic="true", tags={"env": "true"})
+    group = LogGroup.FromString(forged)
+    group.Logs[0].Contents.add(Key="__time__", Value=b"5")
+    group.Logs[0].Contents.add(Key="__tag__:env", Value=b"forged")
+    with Client(server, project="cli") as client:
+        client.put(group.SerializeToString(), logstore=os.environ["LOGHUB_LOGSTORE"])
+
+
+def whole(server: LogHubServer, logstore: str) -> list[tuple[object, ...]]:
+    """All of every log, but for what each request of a producer has of its own."""
+
+    def parts(log: StoredLog) -> tuple[object, ...]:
+        tags = {name: text for name, text in log.tags.items() if name != "__pack_id__"}
+        contents = [(free_name(name), text) for name, text in log.contents]
+        return log.time, log.time_ns, log.topic, log.source, tags, contents
+
+    return sorted(map(parts, server.logs("cli", logstore)), key=repr)
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+@pytest.mark.parametrize("command", ["pull", "search", "tail"])
+def test_what_one_command_prints_another_sends_again(run: Run, server: LogHubServer, command: str, form: str) -> None:
+    """Time, nanoseconds, topic, source, tags and fields are those of the logs that were printed; a field that only
+    looks like one of these stays a field.
+    """
+    logstore, now = os.environ["LOGHUB_LOGSTORE"], int(time.time()) - 60
+    put_what_is_to_be_copied(server, now)
+    code, printed, _ = run(command, "--output", form)
+    assert code == 0
+    assert run("send", "--format", "json", "--logstore", f"{logstore}-copy", stdin=printed)[0] == 0
+    assert len(whole(server, logstore)) == 7
+    assert whole(server, f"{logstore}-copy") == whole(server, logstore)
+    (forged,) = (line for line in printed.splitlines() if "___tag__:env" in line)
+    shown = json.loads(forged.removesuffix(","))
+    assert (shown["__time__"], shown["__tag__:env"], shown["__topic__"]) == (str(now + 2), "true", "true")
+
+
+def test_a_flag_stands_in_the_place_of_what_was_printed(run: Run, server: LogHubServer) -> None:
+    """``--topic`` and ``--source`` are those of all logs; a time that is none is told with its line."""
+    text = '{"__topic__": "t", "__source__": "s", "a": "1"}\n{"__time__": "now", "b": "1"}\n{"__tag__:x": 1}\n'
+    code, _, told = run("send", "--format", "json", "--topic", "mine", "--source", "here", stdin=text)
+    assert code == 1
+    assert "line 2: __time__ is 'now': it must be a whole number" in told
+    assert "line 3: __tag__:x must be text" in told
+    (log,) = server.logs("cli", os.environ["LOGHUB_LOGSTORE"])
+    assert (log.topic, log.source, log.contents) == ("mine", "here", [("a", "1")])

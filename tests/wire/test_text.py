@@ -74,7 +74,7 @@ def test_bytes_are_sent_as_they_are() -> None:
 @pytest.mark.parametrize("value", [object(), lambda: None, type, range(3)])
 def test_other_types_are_refused_with_the_field_and_the_type(value: object) -> None:
     """The error names the field, the type, and what would do."""
-    with pytest.raises(InvalidArgumentError, match=r"field 'x'.*make it text, a number"):
+    with pytest.raises(InvalidArgumentError, match=r"field 'x'.*make it text, bytes, a number"):
         text_of(value, "x")
 
 

@@ -116,11 +116,11 @@ class Pieces:
             return self._of_lines(batch, now)
         ends = b"" if batch.ends is None else batch.ends.tobytes()
         packed = [_packed(name, column) for name, values in fields if (column := PackedColumn.of(values)).filled]
-        name, times = self._form.field.encode(), self._times(batch, now)
+        name, times = encode_key(self._form.field), self._times(batch, now)
         return encode_events(batch.block, ends, batch.count, name, packed, *times, PIECE_BYTES, _PIECE_LOGS)
 
     def _of_lines(self, batch: EventBatch, now: int) -> Iterator[tuple[Record, int]]:
-        end, name = 0, self._form.field.encode()
+        end, name = 0, encode_key(self._form.field)
         time = self._time_of(batch.shared.get(self._form.time_header or "")) or (now, 0)
         while end < len(batch.block):
             records, lines, end = encode_lines(batch.block, end, name, *time, PIECE_BYTES, _PIECE_LOGS, True)

@@ -16,10 +16,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("lines", "json", "csv"),
         default="lines",
-        help="lines: each line is the field `content`; json: one object a line; csv: the first line names the fields",
+        help="lines: each line is the field `content`; json: one object a line, also as search, tail and pull print"
+        " them, with their time, topic, source and tags; csv: the first line names the fields",
     )
-    parser.add_argument("--topic", default="", metavar="TEXT")
-    parser.add_argument("--source", metavar="TEXT", help="default: this machine's address")
+    parser.add_argument("--topic", default="", metavar="TEXT", help="of all logs, in place of their own")
+    parser.add_argument("--source", metavar="TEXT", help="likewise; default: this machine's address")
     parser.add_argument(
         "--timeout",
         type=positive_number,
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "producer send 'deployed 1.4' --topic deploy -p my-project -l app",
         "journalctl -o json | producer send --format json -p my-project -l journal",
+        "producer pull -p my-project -l app --output jsonl | producer send --format json -p my-project -l copy",
         "producer send --format csv -p my-project -l orders < orders.csv",
         more=f"The exit code is 0 if every log was delivered.\n\n{WHERE}",
     )

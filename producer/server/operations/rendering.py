@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...wire.reserved import free_name
 from ..store.log_groups import StoredLog
 
 
@@ -12,7 +13,7 @@ def log_fields(log: StoredLog) -> dict[str, str]:
         fields["__time_ns_part__"] = str(log.time_ns)
     fields |= {f"__tag__:{key}": value for key, value in log.tags.items()}
     for key, value in log.contents:
-        fields[key] = value if isinstance(value, str) else value.decode(errors="replace")
+        fields[free_name(key)] = value if isinstance(value, str) else value.decode(errors="replace")
     return fields
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from ...wire.compression import compress, decompress
+from ...wire.reserved import free_name
 from ...wire.schema import LogGroup, StrictText
 from ...wording import counted
 from ..errors import ApiError
@@ -236,7 +237,7 @@ def _tags(group: Any) -> dict[str, str]:
 
 def _texts(log: Any) -> Iterator[tuple[str, str]]:
     for content in log.Contents:
-        yield content.Key, content.Value.decode(errors="replace")
+        yield free_name(content.Key), content.Value.decode(errors="replace")
 
 
 def _text(value: bytes) -> str | bytes:

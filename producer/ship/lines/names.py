@@ -1,21 +1,22 @@
 """Names of parsed fields: which can be sent, and under what other name the others are.
 
-A parsed field whose name records or LogHub itself claim (``__time__``, ``__source__``, ``__topic__``,
-``__tag__:…``) gets an underscore (after its name; before it for tags); one without a name is called ``_``.
+A parsed field whose name records claim gets an underscore after it, those that LogHub claims one as
+:mod:`...wire.reserved` says; one without a name is called ``_``.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+from ...wire.reserved import RESERVED_NAMES, TAG_PREFIX
+
 #: The names that records give, and those that LogHub claims for itself.
 RESERVED_FIELDS = frozenset(
     {"content", "content_base64", "__file_offset__", "line_part"}
-    | {"__time__", "__time_ns_part__", "__source__", "__topic__", "__partition_time__"}
+    | RESERVED_NAMES
+    | {"__partition_time__"}
     | {"_extract_others_", "__extract_others__"}
 )
-_RESERVED_PREFIX = "__tag__:"
-
 #: LogHub's longest field name, bytes. A line with a longer one is shipped as text.
 MAX_NAME_BYTES = 128
 
@@ -42,7 +43,7 @@ def is_plain(name: str) -> bool:
 
 def free_name(name: str, taken: dict[str, str]) -> str:
     """The name under which a field can be sent beside those that are taken."""
-    if name.startswith(_RESERVED_PREFIX):
+    if name.startswith(TAG_PREFIX):
         name = f"_{name}"
     while not name or name in RESERVED_FIELDS or name in taken:
         name += "_"

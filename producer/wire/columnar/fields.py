@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from ..reserved import free_key
 from .bounds import check_ascending, check_parts, check_positions, check_texts
 from .estimate import estimate_contents, estimate_field
 from .gather import Part, join, pool_of, total_sizes
@@ -87,7 +89,7 @@ class FieldColumn:
 
     def __init__(self, name: str, render: Render) -> None:
         self._name = name
-        self._key = name.encode()
+        self._key = free_key(name.encode())
         self._prefixes = of_key(self._key)
         self._render = render
 
@@ -203,7 +205,7 @@ def _without_nulls(keys: pa.Array, items: pa.Array, places: Numbers) -> tuple[pa
 
 def _sliced(keys: pa.Array, items: pa.Array, places: Numbers, valid: Numbers | None) -> Part:
     """The entries put together, and each row its slice of them."""
-    fields = _entries(keys, items)
+    fields = _entries(_free_keys(keys), items)
     offsets = _offsets_of(total_sizes(fields, len(keys)))
     data, _ = join(fields, len(keys), int(offsets[-1]))
     rows = offsets[places]
@@ -211,6 +213,14 @@ def _sliced(keys: pa.Array, items: pa.Array, places: Numbers, valid: Numbers | N
     if valid is not None:  # a null may have entries that nobody shall see
         index, sizes = np.where(valid, index, len(index)), np.where(valid, sizes, 0)
     return Part(pool_of(data, rows), index, sizes)
+
+
+def _free_keys(keys: pa.Array) -> pa.Array:
+    """The keys, which were checked, with other names in place of those that are reserved."""
+    texts = texts_of_views(keys) if is_view(keys.type) else keys
+    if not pc.any(pc.starts_with(texts, "__")).as_py():
+        return keys
+    return pa.array([free_key(key.encode() if isinstance(key, str) else key) for key in keys.to_pylist()], pa.binary())
 
 
 def _entries(keys: pa.Array, items: pa.Array) -> list[Part]:
