@@ -5,6 +5,8 @@ Source: protobuf.dev, Encoding.
 
 from __future__ import annotations
 
+_MOST_BITS = 63
+
 
 def varint(number: int) -> bytes:
     """``number`` (not negative) as a protobuf varint: seven bits a byte, lowest first."""
@@ -20,10 +22,11 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """The varint at ``position`` and the position behind it.
 
     :raises IndexError: the data ends inside it.
+    :raises ValueError: it has more than 70 bits: to read on would take a time that grows with their square.
     """
     number = shift = 0
     while True:
@@ -33,6 +36,8 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, position
         shift += 7
+        if shift > _MOST_BITS:
+            raise ValueError("a number of more than 70 bits")
 
 
 def delimited(tag: int, payload: bytes) -> bytes:

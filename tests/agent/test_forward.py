@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import socket
 import threading
 import tracemalloc
@@ -14,6 +15,7 @@ from typing import Any
 import msgpack
 import pytest
 import trustme
+import zstandard
 from fluent.sender import FluentSender
 
 from producer.agent.batch import EventBatch
@@ -149,7 +151,7 @@ def test_a_record_without_the_field_is_json() -> None:
     """And what is no text in it comes as it can."""
     with serving("forward", field="log") as served, served.connect() as peer:
         peer.sendall(packed(["t", None, {"b": b"\xff\x00", 7: 1.5}]))
-        served.got('{"b": "\ufffd\\u0000", "7": 1.5}'.encode())
+        served.got(rb'{"b": "\udcff\u0000", "7": 1.5}')
         assert served.outlet.events[0][0] == {"tag": "t"}
 
 
@@ -176,7 +178,7 @@ def test_a_message_may_come_in_pieces() -> None:
     [
         (b"\xc1", "no MessagePack"),
         (b"\x91" * 5000, "no MessagePack"),
-        (b"\xdd\x00\x02\x00\x01" + b"\xc0" * ((1 << 17) + 1), "no MessagePack"),
+        (b"\xdd\x00\x02\x00\x01" + b"\xc0" * ((1 << 17) + 1), "no message"),
         (packed({"not": "a message"}), "no message"),
         (packed([1, 2]), "no message"),
         (packed(["t", [[TIME]]]), "a time and a record"),
@@ -186,7 +188,9 @@ def test_a_message_may_come_in_pieces() -> None:
         (packed(["t", b"plain", {"compressed": "gzip"}]), "no gzip"),
         (packed(["t", gzip.compress(b"x" * 5000, mtime=0), {"compressed": "gzip"}]), "more than 4096 bytes, unpacked"),
         (packed(["t", gzip.compress(packed(*_ENTRIES), mtime=0)[:-9], {"compressed": "gzip"}]), "not whole"),
-        (packed(["t", b"", {"compressed": "zstd"}]), "gzip is understood"),
+        (packed(["t", b"", {"compressed": "zstd"}]), "not whole"),
+        (packed(["t", b"", {"compressed": "snappy"}]), "gzip and zstd are understood"),
+        (packed(["t", packed(_ENTRIES[0]), {"fluent_signal": 1}]), "it sends metrics"),
         (packed(["t", TIME, {"m": "x" * 5000}])[:-1], "more than 4096 bytes"),
         (b"\xdc\xff\xff" + packed(*range(100)) * 50, "more than 4096 bytes"),
     ],
@@ -202,34 +206,32 @@ def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pyt
         with served.connect() as other:
             other.sendall(packed(["t", TIME, {"m": "c"}, {"chunk": "d"}]))
             assert answers(other, 1) == [{"ack": "d"}]
-        eventually(lambda: served.source._budget.left == 128 << 20)
+        eventually(lambda: served.source._budget.left == 64 << 20)
 
 
-def test_events_that_are_not_packed_are_bounded_more_narrowly(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As objects they are many times as large; packed ones are taken apart one by one."""
-    monkeypatch.setattr("producer.agent.sources.forward._MOST_PLAIN", 1000)
-    with serving("forward", field="m") as served:
-        with served.connect() as peer:
-            peer.sendall(packed(["t", packed(*_ENTRIES) * 50, {"chunk": "c"}]))
+def test_an_event_that_becomes_too_large_is_refused_before_it_is_made(caplog: pytest.LogCaptureFixture) -> None:
+    """Empty maps become 72 times their bytes; texts of the same size are taken, packed or not."""
+    large = {"m": "x" * 300_000}
+    for content in ([[TIME, large]], packed([TIME, large])):
+        with serving("forward", field="m", max_memory=16 << 20) as served, served.connect() as peer:
+            peer.sendall(packed(["t", content, {"chunk": "c"}]))
             assert answers(peer, 1) == [{"ack": "c"}]
-        assert served.outlet.bodies == [b"a", b"b"] * 50
-    for message in (["t", _ENTRIES * 50], ["t", b"", {"x": [[]] * 1000}], {"t": [[]] * 1000}):
-        with serving("forward", field="m") as served, served.connect() as peer:  # each tells of a peer once
+            assert served.outlet.bodies == [b"x" * 300_000]
+    for message in (["t", [[TIME, {"a": [{}] * 100_000}]]], ["t", packed([TIME, {"a": [{}] * 100_000}])]):
+        with serving("forward", max_memory=16 << 20) as served, served.connect() as peer:  # each tells of a peer once
             peer.sendall(packed(message))
             assert all_of(peer) == b""
             assert served.outlet.bodies == []
-    assert caplog.text.count("more than 1000 bytes whose events are not packed") == 2
+    assert caplog.text.count("an event of it takes more than 4194304 bytes of memory (max_memory)") == 2
 
 
 def test_messages_that_do_not_come_whole_are_bounded_together(caplog: pytest.LogCaptureFixture) -> None:
     """In memory, and in time."""
-    with serving("forward", max_memory=1024, frame_timeout=0.05) as served:
+    with serving("forward", max_memory=2048, frame_timeout=0.05) as served:
         with served.connect() as peer:
             peer.sendall(packed(["t", TIME, {"m": "x" * 2000}])[:-1])
             assert all_of(peer) == b""
-        assert "more at a time than 1024 bytes (max_memory)" in caplog.text
+        assert "more at a time than 2048 bytes (max_memory)" in caplog.text
         for half in (packed(["t", TIME, {"m": "x" * 500}])[:-1], b"\xdd\xff\xff\xff\xff"):
             with served.connect() as slow:
                 slow.sendall(half)
@@ -241,7 +243,7 @@ def test_what_waits_for_a_channel_counts_and_who_finds_no_memory_waits(monkeypat
     """A message that came whole is held until it is put; another one that does not fit beside it loses nothing."""
     large = packed(["t", TIME, {"m": "x" * 700}, {"chunk": "c"}])
     with (
-        serving("forward", field="m", max_memory=2048) as served,
+        serving("forward", field="m", max_memory=4096) as served,
         served.connect() as first,
         served.connect() as second,
     ):
@@ -402,3 +404,79 @@ def test_events_travel_over_tls(tmp_path: Path) -> None:
         with sink(address, tmp_path, tls=True) as forward, pytest.raises(SinkError, match="certificate"):
             forward.write([EventBatch.of_lines(b"b\n")])
         served.got(b"a", b"a")
+
+
+_NANOS = msgpack.ExtType(0, (TIME).to_bytes(4, "big") + (123_000_000).to_bytes(4, "big"))
+
+
+def test_whatever_a_record_has_arrives() -> None:
+    """Names that are bytes, numbers or lists, names that repeat or are ours, numbers that JSON has not, texts that are
+    no UTF-8, extensions: each has its place, in headers as in JSON.
+    """
+    pairs: list[tuple[Any, Any]] = [
+        ("m", "body"),
+        (b"bytes", 2**64 - 1),
+        (7, float("nan")),
+        ("a", 1),
+        ("a", float("-inf")),
+        ("timestamp", "mine"),
+        ("tag", "mine"),
+        ("deep", {b"k": [float("inf"), b"\xff", msgpack.ExtType(5, b"x")]}),
+    ]
+    packer = msgpack.Packer(use_bin_type=True)
+    entry = packer.pack_array_header(2) + packer.pack(_NANOS) + packer.pack_map_pairs(pairs)
+    entry = entry.replace(packer.pack_map_pairs(pairs), packer.pack_map_pairs([*pairs, (["l"], "list")]))
+    with serving("forward", field="m") as served, serving("forward") as plain:
+        for each in (served, plain):
+            with each.connect() as peer:
+                peer.sendall(packed(["t", entry, {"chunk": "c"}]))
+                assert answers(peer, 1) == [{"ack": "c"}]
+        ((headers, body),) = served.outlet.events
+        assert (body, headers.pop("deep")) == (b"body", '{"k": ["Infinity", "\udcff", [5, "x"]]}')
+        ours = {"tag": "t", "timestamp": f"{TIME}123", "field_tag": "mine", "field_timestamp": "mine"}
+        assert headers == {
+            **ours,
+            "bytes": "18446744073709551615",
+            "7": "NaN",
+            "a": "1",
+            "a_2": "-Infinity",
+            '["l"]': "list",
+        }
+        ((_, body),) = plain.outlet.events
+        assert json.loads(body)["a_2"] == "-Infinity"
+        assert json.loads(body)["deep"]["k"][1] == "\udcff"
+
+
+def test_what_fluent_bit_says_beside_a_time_arrives() -> None:
+    """Version 5 sends ``[time, metadata]``, and marks of groups; times that are none are kept as they came."""
+    group = {"resource": {"attributes": {"service.name": "shop"}}}
+    entries = [
+        [[_NANOS, {}], {"m": "plain"}],
+        [[_NANOS, {"otlp": {"severity_number": 9}}], {"m": "with"}],
+        [[msgpack.ExtType(0, b"\xff\xff\xff\xff" + bytes(4)), {"schema": "otlp"}], group],
+        [[_NANOS, {}], {"m": "within"}],
+        [[msgpack.ExtType(0, b"\xff\xff\xff\xfe" + bytes(4)), {}], {}],
+        ["2026-01-01", {"m": "text"}],
+        [msgpack.Timestamp(TIME, 5_000_000), {"m": "new"}],
+    ]
+    with serving("forward", field="m") as served, served.connect() as peer:
+        peer.sendall(packed(["t", packed(*entries), {"chunk": "c", "fluent_signal": 0}]))
+        assert answers(peer, 1) == [{"ack": "c"}]
+        common = {"tag": "t", "timestamp": f"{TIME}123"}
+        assert served.outlet.events == [
+            (common, b"plain"),
+            ({**common, "metadata": '{"otlp": {"severity_number": 9}}'}, b"with"),
+            ({**common, "group": json.dumps({"metadata": {"schema": "otlp"}, **group})}, b"within"),
+            ({"tag": "t", "time": "2026-01-01"}, b"text"),
+            ({"tag": "t", "timestamp": f"{TIME}005"}, b"new"),
+        ]
+
+
+def test_packings_of_todays_senders_are_understood() -> None:
+    """gzip and zstd, of several members each."""
+    with serving("forward", field="m") as served, served.connect() as peer:
+        for kind, pack in (("gzip", gzip.compress), ("zstd", zstandard.compress)):
+            content = b"".join(pack(packed(entry)) for entry in _ENTRIES)
+            peer.sendall(packed(["t", content, {"chunk": kind, "compressed": kind}]))
+            assert answers(peer, 1) == [{"ack": kind}]
+        assert served.outlet.bodies == [b"a", b"b"] * 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 
 from producer.agent.batch import EventBatch
 from producer.agent.counters import Counters
 from producer.agent.interfaces import RefusedError, Sink
 from producer.agent.options import read_options
-from producer.agent.protocols.otlp import events_of, request_of_json, request_with
+from producer.agent.protocols.otlp import batches_of_protobuf, request_with
+from producer.agent.protocols.reckoning import Reckoning
 from producer.agent.sinks.otlp import OtlpSink
 from producer.errors import ConfigError
 from tests.agent.doubles import context
@@ -102,6 +105,20 @@ def post(
         connection.close()
 
 
+def as_protobuf(given: Any) -> bytes:
+    """A request in protobuf, whose ids are bytes."""
+    changed = json.loads(json.dumps(given))
+    for of_resource in changed["resourceLogs"]:
+        for record in (record for scope in of_resource["scopeLogs"] for record in scope["logRecords"]):
+            ids = {
+                name: b64encode(bytes.fromhex(record[name])).decode()
+                for name in ("traceId", "spanId")
+                if name in record
+            }
+            record.update(ids)
+    return ParseDict(changed, ExportLogsServiceRequest(), ignore_unknown_fields=True).SerializeToString()
+
+
 class TestSource(ListeningSourceConformance):
     """The rules of all sources."""
 
@@ -132,7 +149,7 @@ def test_the_specifications_json_is_understood() -> None:
 
 def test_protobuf_is_understood() -> None:
     """Packed or not; the answer is an empty response."""
-    body = request_of_json(json.dumps(REQUEST).encode()).SerializeToString()
+    body = as_protobuf(REQUEST)
     with serving("otlp") as served:
         assert post(served.address, body, PROTOBUF) == (200, b"", PROTOBUF["Content-Type"])
         assert ExportLogsServiceResponse.FromString(b"") == ExportLogsServiceResponse()
@@ -193,7 +210,7 @@ def test_events_come_through_both() -> None:
         ({**_SHARED, "timestamp": "soon", "trace_id": "abc", "odd": "\udcff"}, b"three"),
     ]
     request = request_with([EventBatch.of_events(events)], {"host": "h"})
-    (batch,) = events_of(ExportLogsServiceRequest.FromString(request.SerializeToString()))
+    (batch,) = batches_of_protobuf(request.SerializeToString(), Reckoning(lambda _size: None))
     found = list(batch.events())
     host = {"resource.host": "h"}
     assert found == [

@@ -35,6 +35,7 @@ def test_opentelemetrys_exporter_is_understood() -> None:
         provider.shutdown()
         ((headers, body),) = served.outlet.events
         assert body == b"sold out"
+        assert headers.pop("observed_timestamp").isdecimal()
         assert headers == {
             "resource.service.name": "shop",
             "scope": "checkout",

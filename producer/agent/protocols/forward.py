@@ -1,4 +1,4 @@
-"""Fluentd's forward protocol, version 1: times, handshakes, and a reader of messages that a stranger sends.
+"""Fluentd's forward protocol, versions 1 and 2: times, handshakes, and a reader of messages that a stranger sends.
 
 A message is an array of MessagePack::
 
@@ -7,23 +7,140 @@ A message is an array of MessagePack::
     [tag, bytes of time and record, …, option]  several, packed; with option["compressed"] packed once more
 
 ``option["chunk"]`` asks for an answer, ``{"ack": chunk}``, once the events are safe. A time is a whole number of
-seconds, or an extension of type 0: seconds and nanoseconds, 32 bits each.
+seconds, or an extension of type 0: seconds and nanoseconds, 32 bits each. In place of it Fluent Bit sends
+``[time, metadata]``; its times of -1 and -2 begin and end a group, whose record says what its events have in common.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from hashlib import sha512
 from typing import Any
 
 import msgpack
 
+from .fields import unique_names
+from .reckoning import SMALL, Reckoning, of_text
+
 #: Of an array, and of a record: memory for these is taken before they have come.
 _MOST_ITEMS, _MOST_FIELDS = 1 << 17, 1 << 14
 #: Bytes that an unpacker takes at first.
 _LEAST = 1 << 16
-_TIME = struct.Struct(">II")
+#: Bytes of Python's objects that a byte of MessagePack becomes at most: of an empty map.
+_OF_BYTE = 72
+_TIME, _SIGNED = struct.Struct(">II"), struct.Struct(">ii")
 _EVENT_TIME = 0
+#: Seconds that begin and end a group.
+_GROUP_BEGINS, _GROUP_ENDS = -1, -2
+#: First bytes of MessagePack's arrays and maps.
+_ARRAYS, _MAPS = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD)), frozenset((*range(0x80, 0x90), 0xDE, 0xDF))
+#: And of its bytes.
+_BYTES = frozenset((0xC4, 0xC5, 0xC6))
+
+
+class Values:
+    """Reads the values of some MessagePack one behind the other.
+
+    A window of 64 KiB is read at a time: what lies in it whole is made as it comes. Of a value that does not, the end
+    is looked for, and what it becomes is reckoned before it is made.
+
+    :raises msgpack.UnpackException, ValueError: by each method: it is none.
+    """
+
+    def __init__(self, data: bytes, reckoning: Reckoning) -> None:
+        self._data, self._reckoning = data, reckoning
+        self._start = self._at = 0
+        self._window: Any = None
+        self._look(0)
+
+    @property
+    def at(self) -> int:
+        """Where the next value begins."""
+        return int(self._start + self._at)
+
+    def __iter__(self) -> Iterator[Any]:
+        while self._start + self._at < len(self._data):
+            yield self.value()
+
+    def value(self) -> Any:
+        """Make the next value."""
+        try:
+            value = self._window.unpack()
+        except msgpack.OutOfData:
+            if not self._at:
+                return self._large_value()
+            self._look(self.at)
+            return self.value()
+        self._at = self._window.tell()
+        return value
+
+    def array(self) -> int:
+        """Begin an array; how many values it has."""
+        try:
+            count = int(self._window.read_array_header())
+        except msgpack.OutOfData:
+            if not self._at:
+                raise
+            self._look(self.at)
+            return self.array()
+        self._at = self._window.tell()
+        return count
+
+    @property
+    def begins_array(self) -> bool:
+        """True if the next value is an array."""
+        return self.at < len(self._data) and self._data[self.at] in _ARRAYS
+
+    def _look(self, start: int) -> None:
+        """Begin a window."""
+        self._start, self._at = start, 0
+        part = self._data if not start and len(self._data) <= _LEAST else self._data[start : start + _LEAST]
+        self._window = unpacker(_LEAST)
+        self._window.feed(part)
+
+    def _large_value(self) -> Any:
+        start = self._start
+        if len(self._data) - start <= _LEAST:
+            raise msgpack.OutOfData
+        size = _size_of(memoryview(self._data)[start:])
+        part = memoryview(self._data)[start : start + size]
+        self._reckoning.element(_cost_of(part))
+        value = msgpack.unpackb(part, **_AS)
+        self._look(start + size)
+        return value
+
+
+def _size_of(data: memoryview) -> int:
+    """Bytes of the value with which some MessagePack begins."""
+    ends, fed = unpacker(len(data)), 0
+    while True:
+        piece = data[fed : 2 * fed or _LEAST]
+        fed += len(piece)
+        ends.feed(piece)
+        try:
+            ends.skip()
+        except msgpack.OutOfData:
+            if not piece:
+                raise
+        else:
+            return int(ends.tell())
+
+
+def _cost_of(value: memoryview) -> int:
+    """Bytes of the objects of a value, at most: of one that is large the texts are told from the rest."""
+    if value[0] not in _ARRAYS and value[0] not in _MAPS:
+        return _OF_BYTE + (len(value) if value[0] in _BYTES else of_text(bytes(value)))
+    if len(value) <= SMALL:
+        return _OF_BYTE * len(value)
+    found = unpacker(len(value))
+    found.feed(value)
+    cost = 0
+    for _ in range(found.read_array_header() if value[0] in _ARRAYS else 2 * found.read_map_header()):
+        start = found.tell()
+        found.skip()
+        cost += _cost_of(value[start : found.tell()])
+    return cost
 
 
 def packed(value: Any) -> bytes:
@@ -32,17 +149,19 @@ def packed(value: Any) -> bytes:
     return data
 
 
+_AS: dict[str, Any] = {
+    "raw": False,
+    "unicode_errors": "surrogateescape",
+    "strict_map_key": False,
+    "object_pairs_hook": unique_names,
+    "max_array_len": _MOST_ITEMS,
+    "max_map_len": _MOST_FIELDS,
+}
+
+
 def unpacker(most_bytes: int) -> Any:
     """Reads values as they come; what is longer is refused (``msgpack.BufferFull``)."""
-    return msgpack.Unpacker(
-        raw=False,
-        unicode_errors="surrogateescape",
-        strict_map_key=False,
-        read_size=min(_LEAST, most_bytes),
-        max_buffer_size=most_bytes,
-        max_array_len=_MOST_ITEMS,
-        max_map_len=_MOST_FIELDS,
-    )
+    return msgpack.Unpacker(read_size=min(_LEAST, most_bytes), max_buffer_size=most_bytes, **_AS)
 
 
 def raw(value: Any) -> bytes:
@@ -61,9 +180,18 @@ def milliseconds(time: Any) -> int | None:
     if isinstance(time, msgpack.ExtType) and time.code == _EVENT_TIME and len(time.data) == _TIME.size:
         seconds, nanoseconds = _TIME.unpack(time.data)
         return int(seconds * 1000 + nanoseconds // 1_000_000)
+    if isinstance(time, msgpack.Timestamp):
+        return int(time.to_unix_nano() // 1_000_000)
     if isinstance(time, int | float) and not isinstance(time, bool) and abs(time) < 1e11:
         return int(time * 1000)
     return None
+
+
+def group_mark(time: Any) -> bool | None:
+    """True if a time begins a group, False if it ends one; None if it is that of an event."""
+    if isinstance(time, msgpack.ExtType) and time.code == _EVENT_TIME and len(time.data) == _TIME.size:
+        time = _SIGNED.unpack(time.data)[0]
+    return {_GROUP_BEGINS: True, _GROUP_ENDS: False}.get(time) if type(time) is int else None
 
 
 def key_digest(salt: bytes, host: str, nonce: bytes, key: str) -> str:

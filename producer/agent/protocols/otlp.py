@@ -1,8 +1,12 @@
 """OpenTelemetry's logs (OTLP) and events: what is a body, what is a header.
 
 The body of a log record is the event's body (as JSON, where it is no text), its attributes are headers, those of its
-resource with ``resource.`` before their names. ``timestamp`` (milliseconds), ``severity``, ``severity_number``,
-``trace_id``, ``span_id``, ``event_name`` and ``scope`` are headers of these names. The other way likewise.
+resource with ``resource.`` before their names, those of its scope with ``scope.``. ``timestamp`` (milliseconds),
+``severity``, ``severity_number``, ``trace_id``, ``span_id``, ``event_name`` and ``scope`` are headers of these names;
+so is what else a record has (``observed_timestamp``, ``flags``, ``dropped_attributes_count``, ``scope_version``,
+``schema_url``). An attribute of such a name is ``field_NAME``. The other way likewise.
+
+A request from a stranger is taken apart a record at a time (:mod:`.reckoning`): two bytes of protobuf may be a message.
 """
 
 from __future__ import annotations
@@ -10,71 +14,129 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from ..batch import EventBatch, Headers, batches_of
+from .fields import json_of, unique_names, with_own
+from .messages import MessageError, Parts, Schema
+from .reckoning import Reckoning, of_json, size_of
 
-_RESOURCE = "resource."
+_RESOURCE, _SCOPE = "resource.", "scope."
 _OWN = frozenset(
     {"timestamp", "severity", "severity_number", "trace_id", "span_id", "event_name", "scope"},
 )
 _MOST_DIGITS = 15
+#: Messages within the parts that are read whole, by the numbers of their fields.
+_ANY: Schema = {}
+_KEY_VALUE: Schema = {2: _ANY}
+_ANY |= {5: {1: _ANY}, 6: {1: _KEY_VALUE}}
+_ATTRIBUTES: Schema = {1: _KEY_VALUE}
+_RESOURCES: Schema = {1: _KEY_VALUE, 3: {}}
+_SCOPES: Schema = {3: _KEY_VALUE}
+_RECORDS: Schema = {5: _ANY, 6: _KEY_VALUE}
 
 
 class NoLogsError(Exception):
     """It is no request of OTLP's."""
 
 
-def request_of(body: bytes) -> Any:
-    """A request in protobuf.
+class _Group(NamedTuple):
+    """The records of one scope of one resource."""
+
+    resource: Any
+    scope: Any
+    schema: str
+    records: Iterable[Any]
+
+
+def batches_of_protobuf(body: bytes, reckoning: Reckoning) -> Iterator[EventBatch]:
+    """The events of a request in protobuf.
 
     :raises NoLogsError: it is none.
     """
     try:
-        return ExportLogsServiceRequest.FromString(body)
-    except DecodeError as error:
+        yield from batches_of(_events(_groups(memoryview(body), reckoning), reckoning))
+    except (DecodeError, MessageError) as error:
         raise NoLogsError(f"no request of OTLP: {error}") from error
 
 
-def request_of_json(body: bytes) -> Any:
-    """A request in OTLP's JSON, in which ids are hexadecimal.
+def batches_of_json(body: bytes, reckoning: Reckoning) -> Iterator[EventBatch]:
+    """The events of a request in OTLP's JSON, in which ids are hexadecimal.
 
     :raises NoLogsError: it is none.
     """
     try:
-        given = json.loads(body)
-        for record in _records(given):
-            for name in ("traceId", "spanId"):
-                if record.get(name):
-                    record[name] = b64encode(bytes.fromhex(record[name])).decode()
-        return ParseDict(given, ExportLogsServiceRequest(), ignore_unknown_fields=True)
+        text = body.decode(json.detect_encoding(body))
+        reckoning.need(of_json(text))
+        reckoning.settle()
+        yield from batches_of(_events(_groups_of_json(json.loads(text)), reckoning))
     except (ValueError, TypeError, AttributeError, ParseError, RecursionError) as error:
         raise NoLogsError(f"no request of OTLP: {error}") from error
 
 
-def _records(given: Any) -> Iterable[dict[str, Any]]:
-    return (
-        record
-        for resource in given.get("resourceLogs") or ()
-        for scope in resource.get("scopeLogs") or ()
-        for record in scope.get("logRecords") or ()
-    )
+def _groups(request: memoryview, reckoning: Reckoning) -> Iterator[_Group]:
+    parts = Parts(reckoning)
+
+    def read(kind: Any, found: Iterable[memoryview], schema: Schema) -> Any:
+        data = b"".join(found)  # of a message that comes in parts the fields are put together
+        parts.reckon(data, schema)
+        return kind.FromString(data)
+
+    for of_resource in parts.of(request, 1):
+        reckoning.count(1)
+        resource = read(Resource, parts.of(of_resource, 1), _RESOURCES)
+        schema = b"".join(parts.of(of_resource, 3))
+        for of_scope in parts.of(of_resource, 2):
+            reckoning.count(1)
+            scope = read(InstrumentationScope, parts.of(of_scope, 1), _SCOPES)
+            own = b"".join(parts.of(of_scope, 3)) or schema
+            records = (read(LogRecord, (record,), _RECORDS) for record in parts.of(of_scope, 2))
+            yield _Group(resource, scope, own.decode("utf-8", "backslashreplace"), records)
 
 
-def events_of(request: Any) -> Iterator[EventBatch]:
-    """The events of a request."""
-    events: list[tuple[Headers, bytes]] = []
-    for of_resource in request.resource_logs:
-        resource = {f"{_RESOURCE}{name}": text for name, text in _attributes(of_resource.resource.attributes)}
-        for of_scope in of_resource.scope_logs:
-            shared = resource | ({"scope": of_scope.scope.name} if of_scope.scope.name else {})
-            events += [(shared | _headers(record), _body(record.body)) for record in of_scope.log_records]
-    return batches_of(events)
+def _groups_of_json(given: Any) -> Iterator[_Group]:
+    for of_resource in given.get("resourceLogs") or ():
+        resource = _parsed(of_resource.get("resource"), Resource())
+        for of_scope in of_resource.get("scopeLogs") or ():
+            scope = _parsed(of_scope.get("scope"), InstrumentationScope())
+            schema = of_scope.get("schemaUrl") or of_resource.get("schemaUrl") or ""
+            yield _Group(resource, scope, str(schema), map(_record, of_scope.get("logRecords") or ()))
+
+
+def _record(given: dict[str, Any]) -> Any:
+    for name in ("traceId", "spanId"):
+        if given.get(name):
+            given[name] = b64encode(bytes.fromhex(given[name])).decode()
+    return _parsed(given, LogRecord())
+
+
+def _parsed(given: Any, message: Any) -> Any:
+    return message if given is None else ParseDict(given, message, ignore_unknown_fields=True)
+
+
+def _events(groups: Iterable[_Group], reckoning: Reckoning) -> Iterator[tuple[Headers, bytes]]:
+    for group in groups:
+        shared = _shared(group)
+        size = size_of(shared)
+        for record in group.records:
+            headers, body = _headers(record, shared), _body(record.body)
+            reckoning.event(headers, body, size)
+            yield headers, body
+    reckoning.settle()
+
+
+def _shared(group: _Group) -> dict[str, str]:
+    scope = group.scope
+    attributes = _attributes(group.resource.attributes, _RESOURCE) | _attributes(scope.attributes, _SCOPE)
+    own = {"scope": scope.name, "scope_version": scope.version, "schema_url": group.schema}
+    return with_own(attributes, {name: text for name, text in own.items() if text})
 
 
 def request_with(batches: Sequence[EventBatch], resource: Mapping[str, str]) -> Any:
@@ -109,19 +171,28 @@ def rejected(answer: bytes) -> tuple[int, str]:
     return said.rejected_log_records, said.error_message
 
 
-def _headers(record: Any) -> dict[str, str]:
-    headers = dict(_attributes(record.attributes))
-    nanoseconds = record.time_unix_nano or record.observed_time_unix_nano
-    if nanoseconds:
-        headers["timestamp"] = str(nanoseconds // 1_000_000)
+def _headers(record: Any, shared: Mapping[str, str]) -> dict[str, str]:
     own = {
+        "timestamp": _milliseconds(record.time_unix_nano or record.observed_time_unix_nano),
+        "observed_timestamp": _milliseconds(record.observed_time_unix_nano) if record.time_unix_nano else "",
         "severity": record.severity_text,
-        "severity_number": str(record.severity_number) if record.severity_number else "",
+        "severity_number": _if_any(record.severity_number),
         "trace_id": record.trace_id.hex(),
         "span_id": record.span_id.hex(),
         "event_name": getattr(record, "event_name", ""),
+        "flags": _if_any(record.flags),
+        "dropped_attributes_count": _if_any(record.dropped_attributes_count),
     }
-    return headers | {name: text for name, text in own.items() if text}
+    ours = {**shared, **{name: text for name, text in own.items() if text}}
+    return with_own(_attributes(record.attributes), ours)
+
+
+def _milliseconds(nanoseconds: int) -> str:
+    return str(nanoseconds // 1_000_000) if nanoseconds else ""
+
+
+def _if_any(number: int) -> str:
+    return str(number) if number else ""
 
 
 def _fill(record: Any, headers: Headers, body: bytes) -> None:
@@ -148,8 +219,9 @@ def _valid(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def _attributes(pairs: Iterable[Any]) -> Iterable[tuple[str, str]]:
-    return ((pair.key, _text(pair.value)) for pair in pairs)
+def _attributes(pairs: Iterable[Any], prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = unique_names([(prefix + pair.key, _text(pair.value)) for pair in pairs])
+    return found
 
 
 def _body(value: Any) -> bytes:
@@ -163,7 +235,7 @@ def _text(value: Any) -> str:
     if value.WhichOneof("value") == "string_value":
         return str(value.string_value)
     plain = _plain(value)
-    return "" if plain is None else json.dumps(plain, ensure_ascii=False)
+    return "" if plain is None else json_of(plain)
 
 
 def _plain(value: Any) -> Any:
@@ -174,7 +246,7 @@ def _plain(value: Any) -> Any:
     if kind == "array_value":
         return [_plain(each) for each in found.values]
     if kind == "kvlist_value":
-        return {pair.key: _plain(pair.value) for pair in found.values}
+        return unique_names([(pair.key, _plain(pair.value)) for pair in found.values])
     return b64encode(found).decode() if kind == "bytes_value" else found
 
 

@@ -1,24 +1,26 @@
 """Events of Fluentd, Fluent Bit and their libraries: the forward protocol over TCP, with TLS or without.
 
-All modes are understood: single messages, several, packed, packed with gzip. What is asked for an acknowledgement gets
-it once every required channel has the events. While a channel is full a connection waits, and so does its peer. A peer
-that sends anything else, or more at a time than ``max_frame``, loses its connection; what stood before that is taken.
+All modes are understood: single messages, several, packed, packed with gzip or zstd. What is asked for an
+acknowledgement gets it once every required channel has the events. While a channel is full a connection waits, and so
+does its peer. A peer that sends anything else, or more at a time than ``max_frame``, loses its connection; what stood
+before that is taken.
 
 A record's fields are the event's headers, but for ``field``, which is its body; without ``field``, or where a record
 has none of that name, the body is the whole record as JSON. The headers ``tag`` and ``timestamp`` (milliseconds) come
-with each. The file is long since every mode counts what it holds by the same rules.
+with each, and ``metadata``, ``group`` and ``time`` where a sender says more (:mod:`.forward_events`).
+
+Of ``max_memory`` half is for what has come, counted twice: as its bytes, and where its end is looked for. The other
+half is for the message that is taken apart, one at a time: unpacked, as an element's objects, and as events.
 """
 
 from __future__ import annotations
 
 import hmac
-import json
 import os
 import socket
 import threading
 import time
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,22 +29,22 @@ from typing import Any, ClassVar
 from ..batch import batches_of
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
+from ..protocols.reckoning import Reckoning, of_event
 from .budget import Budget, Holding
 from .intake import Intake
 from .listening import Connection, TcpOptions, TcpServer
+from .unpacking import UnpackingError
 
 _READ = 1 << 18
 #: Events of one batch.
 _MOST_EVENTS = 10_000
 #: What has come of a message is there so often: as its bytes, and where its end is looked for.
 _COPIES = 2
-#: Bytes of a message that is taken apart at once; of others one at a time.
+#: Bytes of a message that is taken apart at once; of others, and of packed ones, one at a time.
 _SMALL = 1 << 14
-#: Bytes of a message whose events are not packed, or of what stands behind packed ones: as objects they are up to 64
-#: times as large.
-_MOST_PLAIN = 4 << 20
-#: First bytes of MessagePack's bytes and long texts.
-_BYTES_AND_TEXTS = frozenset((0xC4, 0xC5, 0xC6, 0xD9, 0xDA, 0xDB))
+#: Of ``max_memory`` the shares of an element's objects, and of the events that are put at once, which are there twice
+#: then; and bytes at least.
+_OF_ELEMENT, _OF_EVENTS, _LEAST_SHARE = 4, 16, 4 << 20
 #: Seconds: who waits for a turn, or for memory, looks again so often.
 _LOOK = 0.5
 
@@ -71,7 +73,7 @@ class ForwardSource:
             128 << 20,
             least=1024,
             unit="bytes",
-            doc="bytes of messages that have not come whole, of all peers, each twice",
+            doc="bytes of all messages: half for those that come, each twice, half for the one taken apart",
         )
         frame_timeout: float = option(60.0, least=0.001, doc="seconds that a message may take to come")
 
@@ -81,7 +83,9 @@ class ForwardSource:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._counters = options, context.counters
-        self._budget, self._intake = Budget(options.max_memory, _COPIES * options.max_frame), Intake(context)
+        self._budget, self._intake = Budget(options.max_memory // 2, _COPIES * options.max_frame), Intake(context)
+        self._share = max(options.max_memory // _OF_ELEMENT, _LEAST_SHARE)
+        self._most_pending = max(options.max_memory // _OF_EVENTS, _LEAST_SHARE)
         self._turns = threading.BoundedSemaphore(1)
         self.server = TcpServer(options, [options.port], context, self._serve)
         self.listening = self.server.listening
@@ -142,7 +146,7 @@ class ForwardSource:
             try:
                 for event in self._events(frame, pending):
                     pending.events.append(event)
-                    if len(pending.events) >= _MOST_EVENTS:
+                    if len(pending.events) >= _MOST_EVENTS or pending.size > self._most_pending:
                         if not self._put(connection, pending):
                             return False
                         whole = 0
@@ -153,8 +157,8 @@ class ForwardSource:
 
     @contextmanager
     def _turn(self, frame: bytes) -> Iterator[None]:
-        """What is large is taken apart one at a time: it becomes far larger."""
-        if len(frame) < _SMALL:
+        """What is large, or packed, is taken apart one at a time: it becomes far larger."""
+        if not self._is_large(frame):
             yield
             return
         while not self._turns.acquire(timeout=_LOOK):
@@ -165,11 +169,16 @@ class ForwardSource:
         finally:
             self._turns.release()
 
+    @staticmethod
+    def _is_large(frame: bytes) -> bool:
+        return len(frame) >= _SMALL or b"compressed" in frame
+
     def _put(self, connection: Connection, pending: _Pending) -> bool:
         from ..protocols.forward import packed  # noqa: PLC0415
 
         batches = list(batches_of(pending.events))
         pending.events.clear()  # while a channel is waited for: as objects they are many times as large
+        pending.size = 0
         for batch in batches:
             if not self._intake.put_until(self._outlet, batch, self._stop):
                 return False
@@ -180,63 +189,30 @@ class ForwardSource:
 
     def _events(self, frame: bytes, pending: _Pending) -> Iterator[tuple[dict[str, str], bytes]]:
         """The events of a message; what it wants to be acknowledged follows in ``pending``."""
-        message = _value(frame)
-        if message is None:
-            return
-        if not isinstance(message, list) or not 2 <= len(message) <= 4 or not isinstance(message[0], str | bytes):
-            raise _BadMessageError("it sent something that is no message")
-        tag, content = _text(message[0]), message[1]
-        several = isinstance(content, list | str | bytes)
-        option = message[2 if several else 3] if len(message) > (2 if several else 3) else None
-        option = option if isinstance(option, dict) else {}
-        if isinstance(content, list):
-            entries: Iterable[Any] = content
-        elif several:
-            entries = self._entries(content, option)
-        else:
-            entries = [message[1:3]]
-        for entry in entries:
-            yield self._event(tag, entry)
-        if option.get("chunk") is not None:
-            pending.chunks.append(option["chunk"])
+        import msgpack  # noqa: PLC0415
 
-    def _entries(self, content: str | bytes, option: Mapping[Any, Any]) -> Iterator[Any]:
-        """Packed ones."""
-        from ..protocols.forward import raw, unpacker  # noqa: PLC0415
+        from .forward_events import BadEventError, Message  # noqa: PLC0415  # msgpack is an extra
 
-        data, most = raw(content), self._options.max_frame
-        compressed = option.get("compressed", "text")
-        if compressed not in ("text", "gzip"):
-            raise _BadMessageError(f"gzip is understood, no other packing: {str(compressed)[:20]!r}")
-        if compressed == "gzip":
-            data = _unzipped(data, most)
-        entries = unpacker(max(most, len(data)))
-        entries.feed(data)
-        end = 0
-        for entry, after in _read(entries):
-            yield entry
-            end = after
-        if end != len(data):
-            raise _BadMessageError("packed events are not whole")
+        message = Message(frame, self._options.max_frame, Reckoning(self._check_share))
+        counts = self._is_large(frame)
+        try:
+            for event in message.events(self._options.field, self._options.tag_header):
+                if counts:
+                    pending.size += of_event(*event)
+                yield event
+        except (BadEventError, UnpackingError) as error:
+            raise _BadMessageError(str(error)) from error
+        except (msgpack.UnpackException, ValueError, RecursionError, MemoryError) as error:
+            raise _no_msgpack(error) from error
+        if message.chunk is not None:
+            pending.chunks.append(message.chunk)
 
-    def _event(self, tag: str, entry: Any) -> tuple[dict[str, str], bytes]:
-        from ..protocols.forward import milliseconds  # noqa: PLC0415
-
-        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[1], dict):
-            raise _BadMessageError("an event is a time and a record")
-        stamp, record = milliseconds(entry[0]), entry[1]
-        field = self._options.field
-        if field is not None and field in record:
-            headers = {
-                _text(name): _text(value) for name, value in record.items() if name != field and value is not None
-            }
-            body = _text(record[field]).encode("utf-8", "surrogateescape")
-        else:
-            headers, body = {}, _json(record).encode("utf-8", "replace")
-        headers[self._options.tag_header] = tag
-        if stamp is not None:
-            headers["timestamp"] = str(stamp)
-        return headers, body
+    def _check_share(self, size: int) -> None:
+        """
+        :raises _BadMessageError: an element of a message would become too large.
+        """
+        if size > self._share:
+            raise _BadMessageError(f"an event of it takes more than {self._share} bytes of memory (max_memory)")
 
 
 class _Pending:
@@ -245,6 +221,7 @@ class _Pending:
     def __init__(self) -> None:
         self.events: list[tuple[dict[str, str], bytes]] = []
         self.chunks: list[Any] = []
+        self.size = 0
 
 
 class _Incoming:
@@ -292,7 +269,7 @@ class _Incoming:
         while self.more():
             for frame in self.frames():
                 self.settle()
-                return _value(frame)
+                return _greeting(frame)
         raise _BadMessageError("it went away")
 
     def settle(self) -> None:
@@ -331,80 +308,17 @@ class _Incoming:
         return int(self._ends.tell())
 
 
-def _value(frame: bytes) -> Any:
-    """What a message holds."""
+def _greeting(frame: bytes) -> Any:
+    """What a message of the handshake holds."""
     import msgpack  # noqa: PLC0415
 
-    from ..protocols.forward import unpacker  # noqa: PLC0415
-
-    values = unpacker(max(1, len(frame)))
-    values.feed(frame)
+    if len(frame) > _SMALL:
+        raise _BadMessageError("it did not say who it is")
     try:
-        if len(frame) > _MOST_PLAIN and len(frame) - _size_of_packed(frame) > _MOST_PLAIN:
-            raise _BadMessageError(f"it sent a message of more than {_MOST_PLAIN} bytes whose events are not packed")
-        return values.unpack()
-    except (msgpack.UnpackException, ValueError, RecursionError, MemoryError) as error:
+        return msgpack.unpackb(frame, unicode_errors="surrogateescape", strict_map_key=False)
+    except (msgpack.UnpackException, ValueError, TypeError, RecursionError) as error:
         raise _no_msgpack(error) from error
-
-
-def _size_of_packed(frame: bytes) -> int:
-    """Bytes of a message's second value, if that is bytes or text."""
-    from ..protocols.forward import unpacker  # noqa: PLC0415
-
-    values = unpacker(len(frame))
-    values.feed(frame)
-    values.read_array_header()
-    values.skip()
-    start = values.tell()
-    values.skip()
-    return values.tell() - start if frame[start] in _BYTES_AND_TEXTS else 0
 
 
 def _no_msgpack(error: BaseException) -> _BadMessageError:
     return _BadMessageError(f"it sent something that is no MessagePack: {type(error).__name__}")
-
-
-def _read(values: Any) -> Iterator[tuple[Any, int]]:
-    """Values that are whole, and where each ends."""
-    import msgpack  # noqa: PLC0415
-
-    try:
-        for value in values:
-            yield value, values.tell()
-    except (msgpack.UnpackException, ValueError, RecursionError, MemoryError) as error:
-        raise _no_msgpack(error) from error
-
-
-def _unzipped(data: bytes, most: int) -> bytes:
-    """However many members there are."""
-    found, left = [], most
-    try:
-        while data:
-            unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
-            piece = unpacker.decompress(data, left + 1)
-            left -= len(piece)
-            if left < 0:
-                raise _BadMessageError(f"more than {most} bytes, unpacked (max_frame)")
-            if not unpacker.eof:
-                raise _BadMessageError("packed events are not whole")
-            found.append(piece)
-            data = unpacker.unused_data
-    except zlib.error as error:
-        raise _BadMessageError(f"no gzip: {error}") from error
-    return b"".join(found)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
-    return _json(value)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_other, skipkeys=True)
-
-
-def _other(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -14,7 +14,7 @@ Any of them may be packed with gzip.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,6 +23,7 @@ from ..flume_keys import without_needless
 from ..interfaces import Context
 from ..options import option
 from ..protocols.batches import unpack
+from ..protocols.reckoning import OF_LINE, Reckoning, TooManyEventsError
 from .http_json import events_of_json
 from .http_requests import Request, RequestError
 from .posts import PostSource, RequestOptions
@@ -62,20 +63,32 @@ class HttpSource(PostSource):
         self._options = options
 
     def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
-        if self._options.format == "batches":
-            try:
-                return list(unpack(body, partial(self._limits.hold, request)))
-            except (ValueError, RecursionError) as error:
-                raise RequestError(400, f"no batches: {error}") from error
-        return [self._batch(request, body)]
+        hold = partial(self._limits.hold, request)
+        if self._options.format == "json":
+            return [events_of_json(body, hold)]
+        try:
+            return list(self._reckoned(self._read(request, body, hold), Reckoning(hold)))
+        except TooManyEventsError as error:
+            raise RequestError(413, str(error)) from error
+        except (ValueError, RecursionError) as error:
+            raise RequestError(400, f"no {self._options.format}: {error}") from error
 
-    def _batch(self, request: Request, body: bytes) -> EventBatch:
+    def _read(self, request: Request, body: bytes, hold: Callable[[int], None]) -> Iterable[EventBatch]:
+        if self._options.format == "batches":
+            return unpack(body, hold)
         if self._options.format == "lines":
-            return EventBatch.of_lines(body)
-        if self._options.format == "blob":
-            headers = request.parameters
-            missing = [name for name in self._options.mandatory_parameters if name not in headers]
-            if missing:
-                raise RequestError(400, f"parameters are missing: {', '.join(missing)}")
-            return EventBatch.of_bodies([body], headers)
-        return events_of_json(body, partial(self._limits.hold, request))
+            return [EventBatch.of_lines(body)]
+        headers = request.parameters
+        missing = [name for name in self._options.mandatory_parameters if name not in headers]
+        if missing:
+            raise RequestError(400, f"parameters are missing: {', '.join(missing)}")
+        return [EventBatch.of_bodies([body], headers)]
+
+    @staticmethod
+    def _reckoned(batches: Iterable[EventBatch], reckoning: Reckoning) -> Iterator[EventBatch]:
+        """What interceptors make of events is no part of their bytes."""
+        for batch in batches:
+            reckoning.count(batch.count)
+            reckoning.need(OF_LINE * batch.count)
+            yield batch
+        reckoning.settle()

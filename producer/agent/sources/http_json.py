@@ -1,41 +1,43 @@
 """Flume's JSON, ``[{"headers": {"a": "b"}, "body": "text"}, …]``, taken apart in bounded memory.
 
-What Python makes of JSON is up to 25 times as large as its text: ``{}`` are three bytes with a comma, and 72 as a dict.
-So one event is taken apart at a time, and one request at a time: meanwhile that takes at most 25 times ``max_body``, of
-an event that is nothing but brackets, and mostly far less. What an event becomes is compact, and is told to whoever
-counts memory before more is taken apart: its body, and a place in the column of each header. A request in which each
+One event is taken apart at a time, and one request at a time. Its text is decoded in windows of 64 Ki characters: a
+window that does not hold an event whole is doubled, and what a larger one may become is reckoned before. What an event
+becomes is compact, and is reckoned too: its body, and a place in the column of each header. A request in which each
 event has a header of its own would have columns of their number times their number.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from typing import Any
 
 from ..batch import EventBatch
+from ..protocols.fields import unique_names
+from ..protocols.reckoning import Reckoning, TooManyEventsError, of_json
 from .http_requests import RequestError, one_at_a_time
 
-#: Of one request.
-MOST_EVENTS = 500_000
 #: Bytes of a place in a column, of a body besides its own bytes, and of a header's value likewise.
 _PLACE, _OBJECT = 8, 56
-#: So many bytes are told at once.
-_TOLD = 1 << 16
+#: Bytes of a body that are decoded at once.
+_WINDOW = 1 << 16
 
-_decoder = json.JSONDecoder()
+_decoder = json.JSONDecoder(object_pairs_hook=unique_names)
 
 
 def events_of_json(body: bytes, hold: Callable[[int], None]) -> EventBatch:
-    """The events of a request.
+    """Make the events of a request.
 
     :param hold: is told how many bytes more are needed; may raise.
     :raises RequestError: it is no list of events.
     """
     with one_at_a_time:
         try:
-            return _Events(hold).read(body.decode(json.detect_encoding(body), "surrogatepass"))
+            return _Events(hold).read(body)
+        except TooManyEventsError as error:
+            raise RequestError(413, str(error)) from error
         except (ValueError, RecursionError) as error:
             raise RequestError(400, f"no JSON: {error}") from error
 
@@ -44,30 +46,26 @@ class _Events:
     """Events on their way from JSON to columns."""
 
     def __init__(self, hold: Callable[[int], None]) -> None:
-        self._hold, self._needed = hold, 0
+        self._reckoning = Reckoning(hold)
         self._bodies: list[bytes] = []
         self._columns: dict[str, list[str | None]] = {}
 
-    def read(self, text: str) -> EventBatch:
-        for given in _elements(text):
+    def read(self, body: bytes) -> EventBatch:
+        for given in _elements(_Window(body, self._reckoning)):
             self._add(given)
-            if len(self._bodies) > MOST_EVENTS:
-                raise RequestError(413, f"more than {MOST_EVENTS} events")
-        self._need(0, at_once=True)
+        self._reckoning.settle()
         return EventBatch.of_columns(self._bodies, self._columns)
 
     def _add(self, given: Any) -> None:
-        headers = (given.get("headers") or {}) if isinstance(given, dict) else None
-        body = (given.get("body") or "") if isinstance(given, dict) else None
-        if not isinstance(headers, dict) or not isinstance(body, str):
-            raise RequestError(400, "an event is an object of headers and a body that is text")
+        headers, body = _checked(given)
         count = len(self._bodies)
+        self._reckoning.count(1)
         for name, value in headers.items():
             if value is not None:
-                text = value if isinstance(value, str) else json.dumps(value)
-                self._need(_OBJECT + len(text))
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                self._reckoning.need(_OBJECT + len(text))
                 self._column(name, count).append(text)
-        self._need(_OBJECT + len(body) + _PLACE * len(self._columns))
+        self._reckoning.need(_OBJECT + len(body) + _PLACE * len(self._columns))
         self._bodies.append(body.encode(errors="replace"))
         if len(headers) < len(self._columns) or None in headers.values():
             for column in self._columns.values():
@@ -77,41 +75,88 @@ class _Events:
     def _column(self, name: str, count: int) -> list[str | None]:
         column = self._columns.get(name)
         if column is None:
-            self._need(_OBJECT + _PLACE * count)
+            self._reckoning.need(_OBJECT + len(name) + _PLACE * count)
             column = self._columns[name] = [None] * count
         return column
 
-    def _need(self, size: int, *, at_once: bool = False) -> None:
-        self._needed += size
-        if at_once or self._needed >= _TOLD:
-            self._hold(self._needed)
-            self._needed = 0
+
+def _checked(given: Any) -> tuple[Mapping[str, Any], str]:
+    """The headers and the body of an event.
+
+    :raises RequestError: it is none, or has more, which would be lost.
+    """
+    if not isinstance(given, dict):
+        raise RequestError(400, "an event is an object of headers and a body that is text")
+    headers, body = given.get("headers") or {}, given.get("body") or ""
+    if not isinstance(headers, dict) or not isinstance(body, str):
+        raise RequestError(400, "an event is an object of headers and a body that is text")
+    if unknown := given.keys() - {"headers", "body"}:
+        raise RequestError(400, f"an event has headers and a body, and no {min(unknown)[:50]!r}: it would be lost")
+    return headers, body
 
 
-def _elements(text: str) -> Iterator[Any]:
+class _Window:
+    """As much of a body as is decoded.
+
+    :ivar text: what is decoded and was not passed.
+    """
+
+    def __init__(self, body: bytes, reckoning: Reckoning) -> None:
+        self._body, self._reckoning, self._read = body, reckoning, 0
+        self._decoder = codecs.getincrementaldecoder(json.detect_encoding(body))("surrogatepass")
+        self.text = ""
+
+    def grow(self, at: int) -> bool:
+        """Decode more, and let go of what stands before a place; False if nothing is left.
+
+        :raises UnicodeDecodeError: it is none of JSON's encodings.
+        """
+        if self._read >= len(self._body):
+            return False
+        size = max(_WINDOW, len(self.text) - at)
+        piece = self._body[self._read : self._read + size]
+        self._read += size
+        self.text = self.text[at:] + self._decoder.decode(piece, final=self._read >= len(self._body))
+        if len(self.text) > 2 * _WINDOW:
+            self._reckoning.element(of_json(self.text))
+        return True
+
+
+def _elements(window: _Window) -> Iterator[Any]:
     """Those of a list.
 
     :raises ValueError: it is no JSON.
     :raises RequestError: it is no list.
     """
-    at = _passed(text, 0)
-    if text[at : at + 1] != "[":
-        json.loads(text[at : at + _TOLD])
+    first, at = _next(window, 0)
+    if first != "[":
+        json.loads(window.text[:_WINDOW])
         raise RequestError(400, "no list of events")
-    at = _passed(text, at + 1)
-    following = text[at : at + 1]
+    following, at = _next(window, at + 1)
     while following != "]":
-        element, at = _decoder.raw_decode(text, at)
+        try:
+            element, end = _decoder.raw_decode(window.text, at)
+        except json.JSONDecodeError:
+            if not window.grow(at):
+                raise
+            at = 0
+            continue
         yield element
-        at = _passed(text, at)
-        following = text[at : at + 1]
+        following, at = _next(window, end)
         if following == ",":
-            at = _passed(text, at + 1)
+            _, at = _next(window, at + 1)
         elif following != "]":
-            raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
-    if _passed(text, at + 1) != len(text):
-        raise json.JSONDecodeError("Extra data", text, at + 1)
+            raise json.JSONDecodeError("Expecting ',' delimiter", window.text, at)
+    if _next(window, at + 1)[0]:
+        raise json.JSONDecodeError("Extra data", window.text, at + 1)
 
 
-def _passed(text: str, at: int) -> int:
-    return int(WHITESPACE.match(text, at).end())
+def _next(window: _Window, at: int) -> tuple[str, int]:
+    """The next character that is no white space, and its place; none at the end."""
+    while True:
+        at = int(WHITESPACE.match(window.text, at).end())
+        if at < len(window.text):
+            return window.text[at], at
+        if not window.grow(at):
+            return "", at
+        at = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ import h11
 from ...wire.http_framing import ServerConnection, answer
 from .http_requests import Limits, Request, RequestError
 from .listening import Connection
+from .unpacking import PACKINGS, UnpackingError, unpacked
 
 #: Bytes of a request before its body, and of the trailers behind it.
 _LONGEST_HEAD = 1 << 15
@@ -55,8 +55,8 @@ class RequestReader:
         :raises RequestError: too large, not whole, packed in a way that is not known, or there is no memory for it now.
         """
         packing = request.headers.get("content-encoding", "identity").lower()
-        if packing not in ("identity", "gzip", "x-gzip"):
-            raise RequestError(415, f"a body packed with {packing[:50]!r}; gzip is understood")
+        if packing not in ("identity", *PACKINGS):
+            raise RequestError(415, f"a body packed with {packing[:50]!r}; {', '.join(PACKINGS)} are understood")
         self._check_length(request)
         if self._http.they_are_waiting_for_100_continue:
             self._connection.send(
@@ -64,7 +64,7 @@ class RequestReader:
             )
         pieces = self._pieces()
         found = bytearray()  # not a list: a peer may send byte by byte
-        for piece in pieces if packing == "identity" else self._unpacked(pieces):
+        for piece in pieces if packing == "identity" else self._unpacked(packing, pieces):
             self._check_size(len(found) + len(piece))
             self._limits.hold(request, len(piece), came=True)
             found += piece
@@ -102,28 +102,17 @@ class RequestReader:
 
     def _pieces(self) -> Iterator[bytes]:
         """The body as it was sent."""
+        size = 0
         while isinstance(event := self._event(), h11.Data):
+            size += len(event.data)
+            self._check_size(size)
             yield event.data
 
-    def _unpacked(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """Of gzip, however many members there are; a piece at a time, whatever a packed one holds."""
-        packed, unpacker = 0, zlib.decompressobj(zlib.MAX_WBITS | 16)
+    def _unpacked(self, kind: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
         try:
-            for data in pieces:
-                packed += len(data)
-                self._check_size(packed)
-                while data:
-                    if unpacker.eof:
-                        unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
-                    yield unpacker.decompress(data, _PIECE)
-                    data = unpacker.unconsumed_tail or unpacker.unused_data  # noqa: PLW2901  # what is left of it
-            while not unpacker.eof:
-                piece = unpacker.decompress(b"", _PIECE)
-                if not piece:
-                    raise RequestError(400, "a packed body that is not whole")
-                yield piece
-        except zlib.error as error:
-            raise RequestError(400, f"a body that is no gzip: {error}") from error
+            yield from unpacked(kind, pieces)
+        except UnpackingError as error:
+            raise RequestError(400, f"a packed body: {error}") from error
 
     def _event(self) -> Any:
         """What comes next of the request.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
+from ..protocols.fields import unique_names
 from .budget import Budget, Holding
 
 #: Held while a body, or another large message, is taken apart: for that time it is many times as large. No I/O then.
@@ -73,6 +74,6 @@ class Request:
         :raises RequestError: the target is none.
         """
         try:
-            return dict(parse_qsl(urlsplit(self.target).query, keep_blank_values=True))
+            return unique_names(parse_qsl(urlsplit(self.target).query, keep_blank_values=True))
         except ValueError as error:
             raise RequestError(400, f"no target: {error}") from error

@@ -7,22 +7,20 @@ such as traces, is 404. See :mod:`..protocols.otlp` for what becomes of a record
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 from urllib.parse import urlsplit
 
 from ..batch import EventBatch
 from ..interfaces import Context
 from ..options import option
-from .http_requests import Request, RequestError
+from ..protocols.reckoning import Reckoning, TooManyEventsError
+from .http_requests import Request, RequestError, one_at_a_time
 from .posts import PostSource, RequestOptions
 
 _PROTOBUF, _JSON = "application/x-protobuf", "application/json"
-
-
-#: Bytes of memory, about, for what begins with such a byte: a message, its fields, and the event that is made of it.
-_NEEDS = {_PROTOBUF: {b"\x12": 500, b"\x32": 100, b"\x0a": 100}, _JSON: {b"{": 500, b",": 40, b'"': 28}}
 
 
 class OtlpSource(PostSource):
@@ -49,11 +47,15 @@ class OtlpSource(PostSource):
             raise RequestError(415, f"only {_PROTOBUF} and {_JSON} are understood")
 
     def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
-        from ..protocols.otlp import NoLogsError, events_of, request_of, request_of_json  # noqa: PLC0415
+        from ..protocols.otlp import NoLogsError, batches_of_json, batches_of_protobuf  # noqa: PLC0415
 
-        self._limits.hold(request, _need_of(body, _NEEDS[_kind(request)]))
+        reckoning = Reckoning(partial(self._limits.hold, request))
+        read = batches_of_protobuf if _kind(request) == _PROTOBUF else batches_of_json
         try:
-            return events_of(request_of(body) if _kind(request) == _PROTOBUF else request_of_json(body))
+            with one_at_a_time:
+                return list(read(body, reckoning))
+        except TooManyEventsError as error:
+            raise RequestError(413, str(error)) from error
         except NoLogsError as error:
             raise RequestError(400, str(error)) from error
 
@@ -61,11 +63,6 @@ class OtlpSource(PostSource):
         """An empty response, in the form of the request."""
         kind = _kind(request)
         return kind, b"" if kind == _PROTOBUF else b"{}"
-
-
-def _need_of(body: bytes, needs: Mapping[bytes, int]) -> int:
-    """How much memory it takes to read a body, told from what is in it: two bytes may become a record."""
-    return sum(size * body.count(mark) for mark, size in needs.items())
 
 
 def _kind(request: Request) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from producer.agent.sources import http_json
+from producer.agent.protocols import reckoning
 from producer.agent.sources.budget import Budget
 from producer.agent.sources.http_json import events_of_json
 from producer.agent.sources.http_requests import Limits, Request, RequestError
@@ -105,13 +105,39 @@ def test_a_small_request_does_not_become_a_large_one(text: str) -> None:
 
 def test_a_request_has_a_bounded_number_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """More are refused: 413."""
-    monkeypatch.setattr(http_json, "MOST_EVENTS", 3)
+    monkeypatch.setattr(reckoning, "MOST_EVENTS", 3)
     assert events_of_json(b"[{},{},{}]", _Held()).count == 3
     with pytest.raises(RequestError, match="more than 3 events"):
         events_of_json(b"[{},{},{},{}]", _Held())
 
 
-def test_an_event_of_brackets_takes_what_is_said() -> None:
-    """25 times its text, and no more."""
+def test_an_event_of_brackets_is_reckoned_before_it_is_taken_apart() -> None:
+    """It becomes 25 times its text: where there is no memory for that it is refused, 413, and nothing was made."""
     text = b'[{"headers": {"a": [' + b"{}," * 100_000 + b"0]}}]"
-    assert _peak(lambda: events_of_json(text, _Held())) < 32 * len(text)
+    held = _Held()
+    assert _peak(lambda: events_of_json(text, held)) < held.size + len(text)
+
+    def act() -> None:
+        with pytest.raises(RequestError) as caught:
+            events_of_json(text, _Held(2 << 20))
+        assert caught.value.status == 413
+
+    assert _peak(act) < 4 << 20
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-32"])
+def test_an_event_may_be_larger_than_what_is_decoded_at_once(charset: str) -> None:
+    """Texts, brackets and characters that lie across the ends of what is decoded at once come whole."""
+    events = [{"headers": {"n": str(n)}, "body": "é" * size} for n, size in enumerate((1, 70_000, 3, 300_000, 65_530))]
+    text = json.dumps(events, ensure_ascii=False)
+    batch = events_of_json(text.encode(charset), _Held())
+    assert batch.bodies() == [event["body"].encode() for event in events]  # type: ignore[attr-defined]
+
+
+def test_what_would_be_lost_is_kept_or_refused() -> None:
+    """Of two headers with one name both come; an event with a key that has no place is refused, 400."""
+    batch = events_of_json(b'[{"headers": {"a": "1", "a": 2, "a": NaN, "b": 123456789012345678901234}}]', _Held())
+    assert next(batch.headers()) == {"a": "1", "a_2": "2", "a_3": "NaN", "b": "123456789012345678901234"}
+    with pytest.raises(RequestError, match="no 'time': it would be lost") as caught:
+        events_of_json(b'[{"headers": {}, "time": 1}]', _Held())
+    assert caught.value.status == 400
