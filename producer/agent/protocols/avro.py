@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from .avro_encoding import Reader, array, long, text
 from .calls import BadCallError
+from .reckoning import Reckoning
 
 _HEADER, _SIZE = struct.Struct(">II"), struct.Struct(">I")
 HEADER_BYTES, SIZE_BYTES = _HEADER.size, _SIZE.size
@@ -85,12 +86,13 @@ class Conversation:
     def __init__(self) -> None:
         self._agreed = False
 
-    def read(self, message: bytes) -> Call:
+    def read(self, message: bytes, reckoning: Reckoning) -> Call:
         """A call.
 
+        :param reckoning: is told of its events.
         :raises BadCallError: it is none.
         """
-        reader = Reader(message)
+        reader = Reader(message, reckoning)
         try:
             greeting = b"" if self._agreed else self._greeting(reader)
             return self._call(greeting, reader) if self._agreed else Call(greeting, None, None)

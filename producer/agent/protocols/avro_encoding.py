@@ -15,10 +15,13 @@ from typing import Any
 from ...wire.protobuf import varint
 from ..batch import EventBatch
 from .calls import BadCallError, valid_text
+from .reckoning import Reckoning
 
 #: Of one call: objects are many times as large as what they are made of.
 _MOST_EVENTS, _MOST_HEADERS = 1 << 17, 1 << 20
 _MOST_BITS = 63
+#: Bytes of an event besides its body, or of its headers' dict; and of a header.
+_OF_EVENT, _OF_HEADER = 120, 200
 #: Encodings of so many texts are kept while headers are written.
 _MOST_KEPT = 1 << 14
 
@@ -26,13 +29,15 @@ _MOST_KEPT = 1 << 14
 class Reader:
     """Takes a message apart.
 
+    :param reckoning: is told of each event, and of each header.
     :ivar at: how far it is.
     """
 
-    __slots__ = ("_data", "_head", "_headers", "_left", "at")
+    __slots__ = ("_data", "_head", "_headers", "_left", "_reckoning", "at")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, reckoning: Reckoning | None = None) -> None:
         self._data, self.at = data, 0
+        self._reckoning = reckoning or Reckoning(lambda _size: None)
         self._head, self._headers = b"", dict[str, str]()
         self._left = _MOST_HEADERS
 
@@ -102,7 +107,9 @@ class Reader:
 
     def events(self) -> list[tuple[dict[str, str], bytes]]:
         """An array of events; those with the same headers share one object."""
-        return [self.event() for _ in self.items(_MOST_EVENTS)]
+        found = [self.event() for _ in self.items(_MOST_EVENTS)]
+        self._reckoning.settle()
+        return found
 
     def event(self) -> tuple[dict[str, str], bytes]:
         """An event."""
@@ -112,12 +119,16 @@ class Reader:
             begin = self.at
             self._headers = self._map()
             self._head = self._data[begin : self.at]
-        return self._headers, self.data()
+        body = self.data()
+        self._reckoning.need(_OF_EVENT + len(body))
+        return self._headers, body
 
     def _map(self) -> dict[str, str]:
         found: dict[str, str] = {}
+        self._reckoning.need(_OF_EVENT)
         for _ in self.items(self._left):
             self._left -= 1
+            self._reckoning.need(_OF_HEADER)
             name = self.text()
             found[name] = self.text()
         return found

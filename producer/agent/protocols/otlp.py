@@ -33,6 +33,8 @@ _OWN = frozenset(
     {"timestamp", "severity", "severity_number", "trace_id", "span_id", "event_name", "scope"},
 )
 _MOST_DIGITS = 15
+#: A resource, or a scope, takes as much time as so many events.
+_AS_EVENTS = 10
 #: Messages within the parts that are read whole, by the numbers of their fields.
 _ANY: Schema = {}
 _KEY_VALUE: Schema = {2: _ANY}
@@ -90,11 +92,11 @@ def _groups(request: memoryview, reckoning: Reckoning) -> Iterator[_Group]:
         return kind.FromString(data)
 
     for of_resource in parts.of(request, 1):
-        reckoning.count(1)
+        reckoning.count(_AS_EVENTS)
         resource = read(Resource, parts.of(of_resource, 1), _RESOURCES)
         schema = b"".join(parts.of(of_resource, 3))
         for of_scope in parts.of(of_resource, 2):
-            reckoning.count(1)
+            reckoning.count(_AS_EVENTS)
             scope = read(InstrumentationScope, parts.of(of_scope, 1), _SCOPES)
             own = b"".join(parts.of(of_scope, 3)) or schema
             records = (read(LogRecord, (record,), _RECORDS) for record in parts.of(of_scope, 2))

@@ -103,8 +103,8 @@ def of_text(data: bytes) -> int:
 
 
 def of_json(text: str) -> int:
-    """Bytes of the objects of some JSON, at most: of its brackets, whether they are within texts or not."""
-    return OF_TEXT * len(text) + sum(size * text.count(mark) for mark, size in _OF_JSON.items())
+    """Bytes of some JSON and its objects, at most: of its brackets, whether they are within texts or not."""
+    return 2 * getsizeof(text) + sum(size * text.count(mark) for mark, size in _OF_JSON.items())
 
 
 def of_event(headers: Mapping[str, str], body: bytes) -> int:

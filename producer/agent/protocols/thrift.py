@@ -29,11 +29,14 @@ from thrift.Thrift import TApplicationException, TMessageType, TType
 from thrift.transport.TTransport import TMemoryBuffer, TTransportException
 
 from .calls import BadCallError, valid_headers
+from .reckoning import Reckoning
 
 _SIZE = struct.Struct(">I")
 HEADER_BYTES = _SIZE.size
-#: Of a list, and of a map: memory for these is taken before they have come.
-_MOST_ITEMS = 1 << 17
+#: Of a list, and of an event's headers: memory for these is taken before they have come.
+_MOST_ITEMS, _MOST_HEADERS = 1 << 17, 1 << 14
+#: Bytes of an event besides its body, and of a header.
+_OF_EVENT, _OF_HEADER = 300, 200
 _COMPACT, _BINARY = 0x82, 0x80
 _KINDS = {"compact": TCompactProtocolAccelerated, "binary": TBinaryProtocolAccelerated}
 
@@ -59,14 +62,6 @@ class ThriftFlumeEvent(TBase):  # type: ignore[misc]  # the runtime has no types
 
     def __init__(self, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> None:
         self.headers, self.body = headers, body
-
-
-class _Append(TBase):  # type: ignore[misc]  # the runtime has no types
-    __slots__ = ("event",)
-    thrift_spec = (None, (1, TType.STRUCT, "event", [ThriftFlumeEvent, ThriftFlumeEvent.thrift_spec], None))
-
-    def __init__(self) -> None:
-        self.event: ThriftFlumeEvent | None = None
 
 
 class _AppendBatch(TBase):  # type: ignore[misc]  # the runtime has no types
@@ -104,9 +99,10 @@ def size_of(header: bytes) -> int:
     return int(size)
 
 
-def read_call(frame: bytes) -> Call:
-    """A call.
+def read_call(frame: bytes, reckoning: Reckoning) -> Call:
+    """A call; its events are made one at a time.
 
+    :param reckoning: is told of each.
     :raises BadCallError: it is none.
     """
     kind = {_COMPACT: "compact", _BINARY: "binary"}.get(frame[0] if frame else 0)
@@ -115,17 +111,40 @@ def read_call(frame: bytes) -> Call:
     protocol = _protocol(kind, frame)
     try:
         name, _, number = protocol.readMessageBegin()
-        arguments = {"append": _Append, "appendBatch": _AppendBatch}.get(name)
-        if arguments is None:
+        if name not in ("append", "appendBatch"):
             return Call(kind, name, number, None)
-        given: Any = arguments()
-        given.read(protocol)
-        events = [given.event] if name == "append" else given.events
-        if events is None or any(each is None or each.headers is None or each.body is None for each in events):
-            raise BadCallError("an event without headers or a body")
-        return Call(kind, name, number, [(each.headers, each.body) for each in events])
+        return Call(kind, name, number, _events(protocol, _count(protocol, name), reckoning))
+    except AttributeError as error:
+        raise BadCallError("an event without headers or a body") from error
     except _FAILURES as error:
         raise BadCallError(f"no call: {error}") from error
+
+
+def _count(protocol: Any, name: str) -> int:
+    """How many events a call has; the protocol is before the first one then."""
+    protocol.readStructBegin()
+    _, kind, _ = protocol.readFieldBegin()
+    count = 1 if name == "append" else 0
+    if name != "append" and kind == TType.LIST:
+        kind, count = protocol.readListBegin()
+    elif name != "append":
+        kind = TType.STOP
+    if kind != TType.STRUCT:
+        raise BadCallError("no call: its events are without headers or a body")
+    return int(count)
+
+
+def _events(protocol: Any, count: int, reckoning: Reckoning) -> list[tuple[dict[str, str], bytes]]:
+    decode, fields = protocol._fast_decode, [ThriftFlumeEvent, ThriftFlumeEvent.thrift_spec]
+    protocol.container_length_limit = _MOST_HEADERS
+    found: list[tuple[dict[str, str], bytes]] = []
+    for _ in range(count):
+        event: Any = ThriftFlumeEvent.__new__(ThriftFlumeEvent)
+        decode(event, protocol, fields)
+        reckoning.need(_OF_EVENT + _OF_HEADER * len(event.headers) + len(event.body))
+        found.append((event.headers, event.body))
+    reckoning.settle()
+    return found
 
 
 def answer(call: Call, status: Status) -> bytes:

@@ -14,6 +14,7 @@ from ..flume_keys import without_needless
 from ..options import option
 from ..protocols import avro
 from ..protocols.calls import Deflater, Inflated, check_one_layer
+from ..protocols.reckoning import Reckoning
 from .calls import CallOptions, CallSource, Conversation, Incoming, Stream
 from .listening import Connection
 
@@ -83,8 +84,8 @@ class _AvroConversation(Conversation):
             buffers.append(incoming.exactly(size))
         return _Frame(number, b"".join(buffers))
 
-    def read(self, frame: _Frame) -> _Call:
-        return _Call(frame.number, self._avro.read(frame.message))
+    def read(self, frame: _Frame, reckoning: Reckoning) -> _Call:
+        return _Call(frame.number, self._avro.read(frame.message, reckoning))
 
     def answer(self, call: _Call, *, taken: bool) -> bytes:
         return avro.framed(call.number, avro.answer(call.call, avro.Status.OK if taken else avro.Status.FAILED))

@@ -12,6 +12,7 @@ from ..batch import EventBatch, batches_of
 from ..interfaces import Context, Outlet, Stop
 from ..options import option
 from ..protocols.calls import BadCallError
+from ..protocols.reckoning import Reckoning
 from .budget import Budget, Holding
 from .http_requests import one_at_a_time
 from .intake import Intake, NotTakenError
@@ -86,6 +87,14 @@ class Incoming:
         if not self._held.take(size):
             raise BadCallError(f"there is no memory for its call now: max_memory is {self._options.max_memory}")
 
+    def hold_made(self, size: int) -> None:
+        """So many bytes more are made of it.
+
+        :raises BadCallError: there are too many, of all calls; or ever, of this one.
+        """
+        if not self._held.take(size, within_share=False):
+            raise BadCallError(f"its events take more memory than there is: max_memory is {self._options.max_memory}")
+
     def exactly(self, size: int) -> bytes:
         """So many bytes.
 
@@ -116,9 +125,10 @@ class Conversation(ABC):
         """The frame of a call."""
 
     @abstractmethod
-    def read(self, frame: Any) -> Any:
+    def read(self, frame: Any, reckoning: Reckoning) -> Any:
         """The call in a frame; its ``events`` are to be put, and None if it brings none.
 
+        :param reckoning: is told of what events become, as they are made.
         :raises BadCallError: it is none.
         """
 
@@ -185,6 +195,6 @@ def _read(conversation: Conversation, incoming: Incoming) -> tuple[list[EventBat
     """
     frame = conversation.receive(incoming)
     with one_at_a_time:
-        call = conversation.read(frame)
+        call = conversation.read(frame, Reckoning(incoming.hold_made))
         batches = list(batches_of(call.events or ()))
     return batches, {taken: conversation.answer(call, taken=taken) for taken in (True, False)}

@@ -12,11 +12,12 @@ import codecs
 import json
 from collections.abc import Callable, Iterator, Mapping
 from json.decoder import WHITESPACE  # type: ignore[attr-defined]
+from sys import getsizeof
 from typing import Any
 
 from ..batch import EventBatch
 from ..protocols.fields import unique_names
-from ..protocols.reckoning import Reckoning, TooManyEventsError, of_json
+from ..protocols.reckoning import Reckoning, TooManyEventsError, of_json, of_text
 from .http_requests import RequestError, one_at_a_time
 
 #: Bytes of a place in a column, of a body besides its own bytes, and of a header's value likewise.
@@ -116,8 +117,12 @@ class _Window:
         size = max(_WINDOW, len(self.text) - at)
         piece = self._body[self._read : self._read + size]
         self._read += size
+        large = len(self.text) - at >= _WINDOW
+        if large:  # what there is, what is decoded, and both together, in the widest character of both
+            width = max(of_text(piece) // len(piece), getsizeof(self.text) // len(self.text))
+            self._reckoning.element(3 * width * (len(self.text) - at + len(piece)))
         self.text = self.text[at:] + self._decoder.decode(piece, final=self._read >= len(self._body))
-        if len(self.text) > 2 * _WINDOW:
+        if large:
             self._reckoning.element(of_json(self.text))
         return True
 

@@ -25,6 +25,7 @@ from ..batch import EventBatch, Position
 from ..flume_keys import renamed
 from ..interfaces import Context, Lag, Outlet, Stop
 from ..options import option
+from ..protocols.fields import unique_names, with_own
 from ..protocols.kafka import ClientLog, RenewedClient, check_settings, missing_files
 from ..repeated import RepeatedLog
 
@@ -37,6 +38,10 @@ _NEEDLESS = (
     *("backoffSleepIncrement", "maxBackoffSleep"),
     *(f"kafka.consumer.{each}" for each in ("key.deserializer", "max.poll.records", "value.deserializer")),
 )
+#: Messages that are asked for at once, and bytes of a batch, about.
+_AT_ONCE, _BATCH_BYTES = 16, 8 << 20
+#: KiB that the client keeps of what it has fetched, where its settings do not say.
+_QUEUED = 16 << 10
 #: Topic and number of a partition.
 _Place = tuple[str, int]
 
@@ -85,6 +90,7 @@ class KafkaSource:
                 "bootstrap.servers": self.bootstrap_servers,
                 "group.id": self.group_id,
                 "client.id": client,
+                "queued.max.messages.kbytes": _QUEUED,
                 "auto.offset.reset": "earliest",  # a group that is new reads what is there
                 **self.config,
                 "enable.auto.commit": False,
@@ -167,13 +173,26 @@ class _Reading:
 
     def look(self) -> bool:
         """Put what has come; False if it had to stop before."""
-        messages = self._consumer.consume(self._options.batch_size, timeout=self._options.batch_duration)
+        messages = self._messages()
         runs = self._runs(filter(self._is_message, messages))
         self.behind = self._unread()
         done = all(self._put(share, run) for share, run in runs)
         self.behind = self._unread()
         self._commit(self._shares)
         return done
+
+    def _messages(self) -> list[Any]:
+        """What has come, few at a time: a message may have megabytes, and a batch a thousand of them."""
+        found: list[Any] = []
+        size, until = 0, self._context.clock.monotonic() + self._options.batch_duration
+        while len(found) < self._options.batch_size and size < _BATCH_BYTES:
+            left = max(0.0, until - self._context.clock.monotonic())
+            more = self._consumer.consume(min(_AT_ONCE, self._options.batch_size - len(found)), timeout=left)
+            if not more:
+                break
+            found += more
+            size += sum(len(each.value() or b"") for each in more)
+        return found
 
     def _unread(self) -> int:
         """By what the brokers said with the last messages: nobody is asked."""
@@ -304,25 +323,23 @@ class _Reading:
                     self._shares[place].noted = end
 
     def _batch(self, messages: Sequence[Any], position: Position) -> EventBatch:
-        columns: dict[str, list[str | None]] = {
-            "partition": [str(message.partition()) for message in messages],
-            "offset": [str(message.offset()) for message in messages],
-            "timestamp": [_time_of(message) for message in messages],
-        }
+        return EventBatch.of_events([(self._headers(each), each.value() or b"") for each in messages], position)
+
+    def _headers(self, message: Any) -> dict[str, str]:
+        """Those of a message, and ours. What all of its batch have is a column's, or is not: see ``columns_of``."""
+        own = {"partition": str(message.partition()), "offset": str(message.offset())}
+        time, key = _time_of(message), message.key()
+        if time is not None:
+            own["timestamp"] = time
         if self._options.set_topic_header:
-            columns[self._options.topic_header] = [message.topic() for message in messages]
-        keys = [message.key() for message in messages]
-        if any(key is not None for key in keys):
-            columns["key"] = [None if key is None else key.decode(errors="backslashreplace") for key in keys]
-        names = dict.fromkeys(name for message in messages for name, _ in message.headers() or ())
-        for name in names:
-            if name not in columns:
-                columns[name] = [_header_of(message, name) for message in messages]
-        shared = {
-            name: values[0] for name, values in columns.items() if values[0] is not None and len(set(values)) == 1
-        }
-        rest = {name: values for name, values in columns.items() if name not in shared}
-        return EventBatch.of_bodies([message.value() or b"" for message in messages], shared, rest, position)
+            own[self._options.topic_header] = message.topic()
+        if key is not None:
+            own["key"] = key.decode(errors="backslashreplace")
+        given = message.headers()
+        if not given:
+            return own
+        named = unique_names([(name, value) for name, value in given if value is not None])
+        return with_own({name: value.decode(errors="backslashreplace") for name, value in named.items()}, own)
 
     def _is_message(self, message: Any) -> bool:
         """Whether it is one; an error that may pass is told.
@@ -387,8 +404,3 @@ def _partition(place: _Place, offset: int | None = None) -> Any:
 def _time_of(message: Any) -> str | None:
     kind, milliseconds = message.timestamp()
     return str(milliseconds) if kind else None
-
-
-def _header_of(message: Any, name: str) -> str | None:
-    values = [value for other, value in message.headers() or () if other == name]
-    return values[-1].decode(errors="backslashreplace") if values and values[-1] is not None else None

@@ -22,6 +22,8 @@ from .listening import Connection, TcpOptions, TcpServer
 from .syslog_events import FIELDS, SyslogParser
 from .syslog_frames import Frames, FramingError
 
+#: Messages that are put at once.
+_AT_ONCE = 1 << 14
 _PORT = "to listen on; 0 for any free one"
 _KEEP = "what stays in bodies: none, all, or some of " + " ".join(FIELDS)
 
@@ -109,6 +111,14 @@ class SyslogTcpSource:
         self._put(frames.end(), frames.cut, shared)
 
     def _put(self, messages: Sequence[bytes], cut: Sequence[int], shared: Mapping[str, str]) -> bool:
+        """Put messages, so many at a time: of two bytes each they become several hundred times as large."""
+        for start in range(0, len(messages), _AT_ONCE):
+            part = messages[start : start + _AT_ONCE]
+            if not self._put_part(part, [number - start for number in cut if 0 <= number - start < len(part)], shared):
+                return False
+        return True
+
+    def _put_part(self, messages: Sequence[bytes], cut: Sequence[int], shared: Mapping[str, str]) -> bool:
         plain = [message.removesuffix(b"\n").removesuffix(b"\r") for message in messages]
         if not all(plain):
             cut = [sum(map(bool, plain[:number])) for number in cut if plain[number]]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..flume_keys import without_needless
+from ..protocols.reckoning import Reckoning
 from .calls import CallOptions, CallSource, Conversation, Incoming
 
 if TYPE_CHECKING:
@@ -44,10 +45,10 @@ class _ThriftConversation(Conversation):
         incoming.expect(size)
         return incoming.exactly(size)
 
-    def read(self, frame: bytes) -> Call:
+    def read(self, frame: bytes, reckoning: Reckoning) -> Call:
         from ..protocols.thrift import read_call  # noqa: PLC0415
 
-        return read_call(frame)
+        return read_call(frame, reckoning)
 
     def answer(self, call: Call, *, taken: bool) -> bytes:
         from ..protocols.thrift import Status, answer  # noqa: PLC0415
