@@ -24,7 +24,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from ..batch import EventBatch, Headers, batches_of
-from .fields import json_of, unique_names, with_own
+from .fields import json_of, text_of, unique_names, with_own
 from .messages import MessageError, Parts, Schema
 from .reckoning import Reckoning, of_json, size_of
 
@@ -237,6 +237,8 @@ def _text(value: Any) -> str:
     if value.WhichOneof("value") == "string_value":
         return str(value.string_value)
     plain = _plain(value)
+    if isinstance(plain, float):
+        return text_of(plain)
     return "" if plain is None else json_of(plain)
 
 
