@@ -411,7 +411,7 @@ class _ProjectOptions:
                 raise _unknown(name, list(_OF_PROJECT), of_project=True)
         if (given or options) and "endpoint" not in options:
             rule = "must be given, such as endpoint='https://cn-hangzhou.log.aliyuncs.com'"
-            raise ConfigError("endpoint", rule, None)
+            raise ConfigError("endpoint", rule, "endpoint")
         return super().__new__(cls)
 
 
@@ -451,11 +451,11 @@ class ProjectConfig(_ProjectOptions):
                 "give either access_key_id and access_key_secret, or a provider: credentials=EnvironmentCredentials() "
                 "reads LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET"
             )
-            raise ConfigError("credentials", rule, "both" if static else None)
+            raise ConfigError("credentials", rule, "both" if static else "credentials")
         if static:
             for name, value in (("access_key_id", access_key_id), ("access_key_secret", access_key_secret)):
                 if value is None:
-                    raise ConfigError(name, "is missing: an access key is an id and a secret, give both", None)
+                    raise ConfigError(name, "is missing: an access key is an id and a secret, give both", name)
             key = Credentials(
                 access_key_id=cast("str", access_key_id),
                 access_key_secret=cast("str", access_key_secret),

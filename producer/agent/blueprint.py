@@ -341,7 +341,7 @@ class _Drawer:
         """What a class imports only when it works: by its package's name, and the extra that has it."""
         for package, extra in getattr(cls, "needs", {}).items():
             if not _is_installed(package):
-                message = f"{component.type} needs {package}: {how_to_install(extra)}"
+                message = f"type {component.type!r} needs the Python package {package}: {how_to_install(extra)}"
                 self._wrong(component, where, "type", message)
 
     def _must_be_channel(self, component: ComponentConfig, where: str, key: str, name: str) -> None:

@@ -163,7 +163,7 @@ class Program:
             agent.reloads.failed(words_of(error))
             return
         if agent.reloads.worked():
-            _log.warning("agent %s: its file is well again, and what it says is at work", name)
+            _story.info("agent %s: its configuration is valid again, and applied", name)
 
     def _monitor(self, agent: Agent | None) -> None:
         """Listen where the agent's configuration says, or nowhere.

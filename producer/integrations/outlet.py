@@ -333,7 +333,9 @@ def _of_the_environment() -> EnvironmentCredentials:
     try:
         credentials.get_credentials()
     except ConfigError as error:
-        raise ConfigError("access_key_id", f"must be given, or {error.name} be set in the environment", None) from None
+        raise ConfigError(
+            "access_key_id", f"must be given, or {error.name} be set in the environment", "access_key_id"
+        ) from None
     return credentials
 
 

@@ -174,7 +174,7 @@ def _provider_of(options: Mapping[str, str]) -> CredentialsProvider:
         return EnvironmentCredentials()
     if len(static) == 1:
         missing = "accessKeySecret" if static[0] == "accessKeyId" else "accessKeyId"
-        raise ConfigError(missing, f"must be given together with {static[0]}", None)
+        raise ConfigError(missing, f"must be given together with {static[0]}", missing)
     return StaticCredentials(
         credentials=Credentials(
             access_key_id=options["accessKeyId"],

@@ -600,7 +600,7 @@ def test_a_file_that_is_well_again_is_said_and_shown(
         until(lambda: "goes on as it was" in caplog.text)
         look(url)
         written(tmp_path, monitored, **HUB)
-        until(lambda: "agent web: its file is well again, and what it says is at work" in caplog.messages)
+        until(lambda: "agent web: its configuration is valid again, and applied" in caplog.messages)
         look(url)
         send(signal.SIGTERM)
 
@@ -636,7 +636,7 @@ def test_a_change_that_would_lose_events_is_tried_again_once_they_are_delivered(
         assert "read its configuration again" not in caplog.text
         hub.failing = False
         until(lambda: "read its configuration again; changed: channel c1, sink k1, source r1" in caplog.text)
-        until(lambda: "its file is well again" in caplog.text)
+        until(lambda: "its configuration is valid again" in caplog.text)
         send(signal.SIGTERM)
 
     with Beside(act):
@@ -659,7 +659,7 @@ def test_a_monitoring_that_could_not_listen_is_tried_again_by_sighup(
             written(tmp_path, ('name = "web"', f'name = "web"\nmonitoring = "127.0.0.1:{port}"'), **HUB)
             until(lambda: "monitoring cannot listen on" in caplog.text)
         send(signal.SIGHUP)
-        until(lambda: "its file is well again" in caplog.text)
+        until(lambda: "its configuration is valid again" in caplog.text)
         with urlopen(f"http://127.0.0.1:{port}/health/live", timeout=10) as answer:
             assert answer.status == 200
         send(signal.SIGTERM)

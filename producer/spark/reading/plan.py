@@ -142,7 +142,7 @@ def _readable(target: Target) -> Target:
         rule = (
             "must be given, or LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET be set where the driver runs as well"
         )
-        raise ConfigError("accessKeyId", rule, None)
+        raise ConfigError("accessKeyId", rule, "accessKeyId")
     return target
 
 

@@ -230,7 +230,7 @@ def test_a_package_that_is_not_there_is_told_before_anything_starts(
     """With the extra that has it, also where it is imported only when it is used."""
     monkeypatch.setattr(NullSink, "needs", {package: "extra"}, raising=False)
     told = [problem.partition(": ")[2] for problem in problems_of(DRAWN)]
-    wrong = f"type: null needs {package}: {how_to_install('extra')}"
+    wrong = f"type: type 'null' needs the Python package {package}: {how_to_install('extra')}"
     assert told == [f"sinks.{name}.{wrong}" for name in ("k1", "k2", "k3")]
 
 

@@ -97,8 +97,13 @@ def check_scheme(path: str) -> None:
 
         fsspec.get_filesystem_class(scheme)
     except (ImportError, ValueError) as error:
-        install = f"{how_to_install('s3')} has fsspec and S3's package"
-        raise ConfigError("path", f"cannot be used: {error} ({install})", path) from error
+        raise ConfigError("path", f"cannot be used: {error}; {_install(scheme)}", path) from error
+
+
+def _install(scheme: str) -> str:
+    if scheme in ("s3", "s3a"):
+        return how_to_install("s3")
+    return f"pip install fsspec and its package for {scheme}://, which fsspec's documentation names"
 
 
 def _hidden(path: str) -> str:
