@@ -44,7 +44,7 @@ ALL_TESTS := --numprocesses 4 --dist loadscope --max-worker-restart 0 $(if $(CI)
 LOWEST := .venv-lowest
 LOWEST_EXTRAS := arrow server sql encryption kafka forward otlp thrift structlog loguru opentelemetry prometheus
 LOWEST_PACKAGES := pandas pytest pytest-timeout hypothesis freezegun trustme fluent-logger
-LOWEST_TESTS := tests/test_lower_bounds.py tests/test_config.py tests/test_send_arrow.py \
+LOWEST_TESTS := tests/test_lower_bounds.py tests/model/test_config.py tests/client/test_send_arrow.py \
 	tests/wire/test_columnar.py tests/wire/test_columnar_columns.py tests/wire/test_compression.py tests/wire/test_packing.py \
 	tests/sinks/loghub tests/pipeline/sending/test_retry_rules.py \
 	tests/channels/file/store/test_encryption.py tests/server/test_auth.py tests/server/test_messages.py tests/server/test_loghub_server.py tests/server/operations/test_sql.py tests/server/operations/test_spl.py \
@@ -55,7 +55,7 @@ PURE_TESTS := tests/ship/lines tests/ship/test_sending.py tests/ship/test_exactl
 	tests/spark/writing/test_at_least_once.py tests/spark/writing/test_exactly_once.py tests/spark/reading/test_arrow.py
 
 # What is compiled, if there is a compiler; installed anew when it changes.
-COMPILED := $(wildcard setup.py producer/*.p[yx][xd] producer/*/*.p[yx][xd] producer/*/*/*.p[yx][xd])
+COMPILED := $(wildcard setup.py producer/*/*.p[yx][xd] producer/*/*/*.p[yx][xd])
 SAY_TWIN := from producer.wire.speed import TWIN; \
 	print("==> the encoders are", {"native": "compiled", "pure": "pure Python: there is no C compiler, or no headers of Python"}[TWIN])
 

@@ -53,7 +53,8 @@ class _Same(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         if not fullname.startswith("loghub."):
             return None
-        real = "producer" + fullname.removeprefix("loghub")
+        name = fullname.removeprefix("loghub.")
+        real = f"producer.{import_module('producer')._MODULES.get(name, name)}"
         if importlib.util.find_spec(real) is None:
             return None
         return ModuleSpec(fullname, self, loader_state=real)

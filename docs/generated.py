@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from producer.agent.explain import explain
-from producer.agent.registry import BUILT_IN
-from producer.config import HttpConfig, ProducerConfig, option_rows
+from producer.agent.config.explain import explain
+from producer.agent.config.registry import BUILT_IN
+from producer.model.config import HttpConfig, ProducerConfig, option_rows
 from producer.spark.options import READ_OPTIONS, TARGET_OPTIONS, WRITE_OPTIONS
 
 _MARK = re.compile(r"^<!-- options: (\w+) -->$", re.MULTILINE)

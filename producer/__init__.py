@@ -20,10 +20,12 @@ from importlib import import_module
 TYPE_CHECKING = False  # as typing has it, which takes longer to import than a command to be there for a Ctrl-C
 if TYPE_CHECKING:
     from .channels import FileChannel, MemoryChannel, ProcessFileChannel, SpillableChannel
-    from .client import Producer
-    from .config import HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy
-    from .credentials import Credentials, EnvironmentCredentials, StaticCredentials
-    from .errors import (
+    from .client.producer import Producer
+    from .client.signals import install_signal_handlers
+    from .client.stream import Stream
+    from .model.config import HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy
+    from .model.credentials import Credentials, EnvironmentCredentials, StaticCredentials
+    from .model.errors import (
         AttemptError,
         BodyTooLargeError,
         ChannelClosedError,
@@ -65,8 +67,8 @@ if TYPE_CHECKING:
         UnauthorizedError,
         UnreachableError,
     )
-    from .futures import SendFuture
-    from .interfaces import (
+    from .model.futures import SendFuture
+    from .model.interfaces import (
         Channel,
         ChannelStats,
         CredentialsProvider,
@@ -81,13 +83,11 @@ if TYPE_CHECKING:
         Stored,
         Transaction,
     )
-    from .metrics import DestinationStats, HeldStats, Stats, StreamStats
-    from .numbering import SequenceKey
-    from .records import LogItem, StreamKey
-    from .results import Attempt, Callback, Result
-    from .signals import install_signal_handlers
+    from .model.metrics import DestinationStats, HeldStats, Stats, StreamStats
+    from .model.records import LogItem, StreamKey
+    from .model.results import Attempt, Callback, Result
+    from .model.sequence import SequenceKey
     from .sinks import FileSink, StdoutSink
-    from .stream import Stream
 
     __version__: str
 
@@ -178,64 +178,62 @@ __all__ = [
 # Where each name is, but for the errors. A name is imported when it is asked for: a program that only sends logs waits
 # for no channel, and one that only needs the errors for nothing that sends.
 _PLACES = {
-    "Attempt": "results",
-    "Callback": "results",
-    "Channel": "interfaces",
-    "ChannelStats": "interfaces",
-    "Credentials": "credentials",
-    "CredentialsProvider": "interfaces",
-    "Delivery": "interfaces",
-    "DestinationStats": "metrics",
-    "EnvironmentCredentials": "credentials",
-    "Event": "interfaces",
+    "Attempt": "model.results",
+    "Callback": "model.results",
+    "Channel": "model.interfaces",
+    "ChannelStats": "model.interfaces",
+    "Credentials": "model.credentials",
+    "CredentialsProvider": "model.interfaces",
+    "Delivery": "model.interfaces",
+    "DestinationStats": "model.metrics",
+    "EnvironmentCredentials": "model.credentials",
+    "Event": "model.interfaces",
     "FileChannel": "channels",
     "FileSink": "sinks",
-    "FileStats": "interfaces",
-    "HeldStats": "metrics",
-    "HttpConfig": "config",
-    "LogItem": "records",
+    "FileStats": "model.interfaces",
+    "HeldStats": "model.metrics",
+    "HttpConfig": "model.config",
+    "LogItem": "model.records",
     "MemoryChannel": "channels",
-    "Payload": "interfaces",
+    "Payload": "model.interfaces",
     "ProcessFileChannel": "channels",
-    "Producer": "client",
-    "ProducerConfig": "config",
-    "ProjectConfig": "config",
-    "Receipt": "interfaces",
-    "Record": "interfaces",
-    "Result": "results",
-    "RetryPolicy": "config",
-    "SendFuture": "futures",
-    "SequenceId": "interfaces",
-    "SequenceKey": "numbering",
-    "Sink": "interfaces",
+    "Producer": "client.producer",
+    "ProducerConfig": "model.config",
+    "ProjectConfig": "model.config",
+    "Receipt": "model.interfaces",
+    "Record": "model.interfaces",
+    "Result": "model.results",
+    "RetryPolicy": "model.config",
+    "SendFuture": "model.futures",
+    "SequenceId": "model.interfaces",
+    "SequenceKey": "model.sequence",
+    "Sink": "model.interfaces",
     "SpillableChannel": "channels",
-    "StaticCredentials": "credentials",
-    "Stats": "metrics",
+    "StaticCredentials": "model.credentials",
+    "Stats": "model.metrics",
     "StdoutSink": "sinks",
-    "Stored": "interfaces",
-    "Stream": "stream",
-    "StreamKey": "records",
-    "StreamStats": "metrics",
-    "Transaction": "interfaces",
-    "install_signal_handlers": "signals",
+    "Stored": "model.interfaces",
+    "Stream": "client.stream",
+    "StreamKey": "model.records",
+    "StreamStats": "model.metrics",
+    "Transaction": "model.interfaces",
+    "install_signal_handlers": "client.signals",
 }
 
-# Modules that stand in the documents by themselves: they are attributes of the package also before they are imported.
-_MODULES = frozenset(
-    {
-        "channels",
-        "client",
-        "config",
-        "credentials",
-        "errors",
-        "futures",
-        "interfaces",
-        "metrics",
-        "records",
-        "results",
-        "stream",
-    }
-)
+# Modules with public names, by the name under which ``producer.x`` and ``loghub.x`` give them.
+_MODULES = {
+    "channels": "channels",
+    "client": "client",
+    "config": "model.config",
+    "credentials": "model.credentials",
+    "errors": "model.errors",
+    "futures": "model.futures",
+    "interfaces": "model.interfaces",
+    "metrics": "model.metrics",
+    "records": "model.records",
+    "results": "model.results",
+    "stream": "client.stream",
+}
 
 
 if not TYPE_CHECKING:  # or every misspelt name would pass for one of any type
@@ -243,13 +241,13 @@ if not TYPE_CHECKING:  # or every misspelt name would pass for one of any type
     def __getattr__(name: str) -> object:
         """Import what is asked for; from then on it is an ordinary attribute."""
         if name in _MODULES:
-            return import_module(f".{name}", __name__)
+            return import_module(f".{_MODULES[name]}", __name__)
         if name == "__version__":
             value: object = _version()
         elif name in __all__:
-            value = getattr(import_module(f".{_PLACES.get(name, 'errors')}", __name__), name)
+            value = getattr(import_module(f".{_PLACES.get(name, 'model.errors')}", __name__), name)
         else:
-            from .foreign_names import ELSEWHERE  # noqa: PLC0415
+            from .text.migration_hints import ELSEWHERE  # noqa: PLC0415
 
             if name in ELSEWHERE:  # "from producer import" tells nothing of an AttributeError
                 raise ImportError(f"{__name__!r} has no {name}; {ELSEWHERE[name]}", name=__name__)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from .clock import Deadline
-from .config import ProjectConfig
-from .errors import AttemptError
-from .forks import Stage, watch_fork
-from .interfaces import Delivery, Payload, Receipt, Record, Sink
-from .records import StreamKey
+from .model.config import ProjectConfig
+from .model.errors import AttemptError
+from .model.interfaces import Delivery, Payload, Receipt, Record, Sink
+from .model.records import StreamKey
+from .runtime.clock import Deadline
+from .runtime.forks import Stage, watch_fork
 from .wire.log_group import encode_tail, split_records
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class ManualClock:
             return len(self._signals)
 
     def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
-        """See :class:`~producer.clock.Clock`; ends when something is put, or when the time is moved."""
+        """See :class:`~producer.runtime.clock.Clock`; ends when something is put, or when the time is moved."""
         with self._lock:
             # Under the lock: a move of the time after this look finds the signal.
             if deadline.at is not None and self._now >= deadline.at:
@@ -114,25 +114,25 @@ class RecordingSink(Sink):
             self._projects.pop(name, None)
 
     def project_configs(self) -> tuple[ProjectConfig, ...]:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         with self._lock:
             return tuple(self._projects.values())
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         return len(self._tail(key, pack_id))
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         raw = b"".join((*records, self._tail(key, pack_id)))
         return Payload(raw, len(raw))
 
     def decode(self, payload: Payload) -> list[bytes]:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         return list(split_records(payload.body))
 
     def write(self, delivery: Delivery) -> Receipt:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         with self._lock:
             self.deliveries.append(delivery)
             return Receipt(f"request-{len(self.deliveries)}")
@@ -143,7 +143,7 @@ class RecordingSink(Sink):
             return [record for delivery in self.deliveries for record in self.decode(delivery.payload)]
 
     def close(self) -> None:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         self.closed = True
 
     @staticmethod

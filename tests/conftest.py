@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from producer import loggers
+from producer.runtime import loggers
 
 from .support.measurement import paused_coverage
 
@@ -31,7 +31,7 @@ _TESTS = Path(__file__).parent
 #: should be left alone with one of them at the end.
 _GROUPS = {
     "spark": (
-        *("ship/follow/test_query.py", "ship/test_account.py", "ship/test_command.py", "ship/test_demo.py"),
+        *("ship/follow/test_query.py", "ship/test_outcome_ledger.py", "ship/test_command.py", "ship/test_demo.py"),
         *("ship/test_exactly_once.py", "ship/test_names.py", "ship/test_remote.py", "ship/test_session.py"),
         *("spark/reading/test_on_spark.py", "spark/test_benchmark.py", "spark/test_executor_on_spark.py"),
         "spark/writing/test_datasource.py",

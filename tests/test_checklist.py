@@ -26,7 +26,7 @@ from producer import (
     RetryPolicy,
     SendTimeoutError,
 )
-from producer.errors import AttemptError
+from producer.model.errors import AttemptError
 from producer.pipeline.shutdown import Shutdown
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock
@@ -232,8 +232,8 @@ FILE_WORDS = {
     82: "reliability is the disk's: every event is written to one; a copy of it is the business of a RAID or a volume",
 }
 
-RELOAD = "agent/test_agent_reload.py::"
-ROUTING = "agent/test_routing.py::"
+RELOAD = "agent/run/test_agent_reload.py::"
+ROUTING = "agent/flow/test_routing.py::"
 EXEC = "agent/sources/test_exec.py::"
 SPOOL = "agent/sources/test_spooldir.py::"
 TAIL = "agent/sources/test_taildir_rotation.py::"
@@ -250,9 +250,9 @@ AGENT_LINES: dict[int, tuple[str, ...]] = {
         RELOAD + "test_only_what_changed_is_restarted",
         "cli/test_agent.py::test_a_change_of_the_file_and_sighup_are_taken_up",
     ),
-    59: ("agent/test_channel.py::test_what_is_rolled_back_comes_again", HOP),
+    59: ("agent/flow/test_channel.py::test_what_is_rolled_back_comes_again", HOP),
     60: (ROUTING + "test_a_required_channel_that_is_full_is_told",),  # how much it shall hold is its owner's decision
-    85: ("agent/test_sink_runner.py::test_what_was_delivered_leaves_the_channel",),
+    85: ("agent/flow/test_sink_runner.py::test_what_was_delivered_leaves_the_channel",),
     103: (ROUTING + "test_load_balancing_takes_turns",),
     106: (EXAMPLES + "test_two_tiers_deliver_through_the_collector_that_lives",),
     107: (HOP, "agent/test_avro.py::test_a_body_and_its_headers_come_through"),
@@ -278,18 +278,18 @@ AGENT_LINES: dict[int, tuple[str, ...]] = {
     122: ("agent/test_avro.py::test_a_full_channel_is_failed_until_there_is_room",),
     123: (ROUTING + "test_what_a_channel_had_before_a_death_it_does_not_get_again",),
     124: ("agent/sources/test_taildir.py::test_a_full_channel_holds_the_source_up",),
-    125: ("agent/test_channel.py::test_capacity_counts_the_events_of_the_batches",),  # a batch is one transaction
+    125: ("agent/flow/test_channel.py::test_capacity_counts_the_events_of_the_batches",),  # a batch is one transaction
     126: (ROUTING + "test_a_header_chooses_the_channels", ROUTING + "test_every_channel_gets_every_event"),
     127: (ROUTING + "test_load_balancing_takes_turns", ROUTING + "test_load_balancing_can_choose_the_emptiest"),
     128: (RELOAD + "test_batches_of_a_channel_that_several_sinks_empty_have_no_name",),
-    129: ("agent/test_sink_runner.py::test_what_failed_stays_in_the_channel",),
+    129: ("agent/flow/test_sink_runner.py::test_what_failed_stays_in_the_channel",),
     130: (
         "agent/sinks/test_file_roll.py::test_files_end_by_time",
         "agent/sinks/test_objects.py::test_flumes_hdfs_sink_is_this_one",
     ),
     131: (
-        "agent/test_supervisor.py::test_a_component_that_fails_is_run_again_after_a_pause_that_grows",
-        "agent/test_units.py::test_systemd_takes_its_unit",
+        "agent/run/test_supervisor.py::test_a_component_that_fails_is_run_again_after_a_pause_that_grows",
+        "agent/config/test_units.py::test_systemd_takes_its_unit",
     ),
     132: (
         PAGES + "test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_seconds",

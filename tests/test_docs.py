@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import producer
-from producer.config import option_rows
+from producer.model.config import option_rows
 from producer.spark.options import READ_OPTIONS, TARGET_OPTIONS, WRITE_OPTIONS
 
 ROOT = Path(__file__).parents[1]

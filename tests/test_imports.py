@@ -105,10 +105,11 @@ def test_the_server_imports_nothing_of_the_client() -> None:
     of all errors, the registry of forks, the lock of a directory, and the words, addresses and users of both sides; and
     its package alone loads nothing that an extra brings.
     """
-    below = ("addresses", "directory_lock", "errors", "forks", "system_user", "wording")
+    packages = {"producer.model", "producer.runtime", "producer.text"}
+    below = ("model.errors", "runtime.directory_lock", "runtime.forks", "runtime.system_user", "text")
     shared = ("producer.server", "producer.wire", *(f"producer.{name}" for name in below))
     modules = imported("from producer.server import LogHubServer")
-    foreign = {name for name in modules if name.startswith("producer.") and not name.startswith(shared)}
+    foreign = {name for name in modules if name.startswith("producer.") and not name.startswith(shared)} - packages
     assert foreign == set()
     assert {"producer.server.serving.runner", "producer.wire.signing"} <= modules
     extras = {name.partition(".")[0] for name in imported("import producer.server")}
@@ -119,7 +120,7 @@ def test_importing_the_errors_imports_nothing_that_sends() -> None:
     """Who catches errors in a module of his own does not wait for a producer."""
     modules = imported("from producer import ProducerError")
     assert unused(modules) == []
-    assert "producer.client" not in modules
+    assert "producer.client.producer" not in modules
 
 
 def test_every_public_name_is_where_it_is_said_to_be() -> None:
@@ -129,7 +130,7 @@ def test_every_public_name_is_where_it_is_said_to_be() -> None:
     imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
     places = {alias.name: node.module for node in imports for alias in node.names}
     assert set(places) | {"__version__"} == set(producer.__all__)
-    assert {name: producer._PLACES.get(name, "errors") for name in places} == places
+    assert {name: producer._PLACES.get(name, "model.errors") for name in places} == places
     assert all(getattr(producer, name) is not None for name in producer.__all__)
 
 
@@ -155,5 +156,5 @@ def test_type_checkers_see_types_and_misspelt_names(tmp_path: Path) -> None:
     program.write_text("import producer\nreveal_type(producer.Producer.closed)\nproducer.Prodcer\n")
     told, _, code = mypy.run(["--strict", "--follow-imports=silent", "--cache-dir", str(tmp_path), str(program)])
     assert code == 1
-    assert '"def (self: producer.client.Producer) -> bool"' in told or 'Revealed type is "bool"' in told
+    assert '"def (self: producer.client.producer.Producer) -> bool"' in told or 'Revealed type is "bool"' in told
     assert 'has no attribute "Prodcer"' in told

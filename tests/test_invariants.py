@@ -22,7 +22,7 @@ from producer import (
     Result,
     RetryPolicy,
 )
-from producer.interfaces import Delivery
+from producer.model.interfaces import Delivery
 from producer.pipeline.batching.batch import BatchState, ProducerBatch
 from producer.testing import RecordingSink, ScriptedSink
 from tests.support.pipelines import KEY, config, record, settle, threadless

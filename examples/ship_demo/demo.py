@@ -14,9 +14,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from producer.config import ProjectConfig
-from producer.errors import ProducerError
-from producer.path_text import readable
+from producer.model.config import ProjectConfig
+from producer.model.errors import ProducerError
 from producer.server import LogHubServer
 from producer.ship.errors import InputError
 from producer.ship.files.find import Found, find_files
@@ -26,6 +25,7 @@ from producer.ship.shipment import ship_files
 from producer.ship.spark_engine import running_spark
 from producer.spark.logstore import LogstoreClient
 from producer.spark.options import Target
+from producer.text.printable import readable
 
 from .samples import write_access_logs
 from .verify import Digest, differences, digests_of_files, digests_of_logs

@@ -15,10 +15,10 @@ import lzma
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from producer.path_text import readable
 from producer.ship.files.log_file import LogFile
 from producer.ship.lines.record import content_bytes
 from producer.ship.report import counted
+from producer.text.printable import readable
 
 _WHOLE: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "bz2": bz2.decompress, "xz": lzma.decompress}
 _MODULUS = 1 << 256

@@ -12,11 +12,23 @@ and what fails is run again (:mod:`.supervisor`). After a death nothing is lost 
 committed comes once (:mod:`.positions`).
 """
 
-from .agent import Agent
-from .batch import EventBatch, Position
 from .config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
-from .interfaces import Context, Interceptor, Outlet, RefusedError, Routes, Selector, Sink, SinkError, Source, Stop
-from .options import AgentConfigError, option
+from .config.options import AgentConfigError, option
+from .events.batch import EventBatch, Position
+from .events.interfaces import (
+    Context,
+    Interceptor,
+    Outlet,
+    Patience,
+    RefusedError,
+    Routes,
+    Selector,
+    Sink,
+    SinkError,
+    Source,
+    Stop,
+)
+from .run.agent import Agent
 
 __all__ = [
     "Agent",
@@ -28,6 +40,7 @@ __all__ = [
     "GroupConfig",
     "Interceptor",
     "Outlet",
+    "Patience",
     "Position",
     "RefusedError",
     "Routes",

@@ -15,14 +15,14 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..clock import Clock, Deadline
-from ..loggers import get_logger
-from .batch import EventBatch
-from .flume_keys import in_small_letters
-from .interfaces import Context, RefusedError, Sink, SinkError, give_up, tick
-from .isolation import is_of_event
-from .options import AgentConfigError, Problem, nearest, option
-from .repeated import RepeatedLog
+from ..runtime.clock import Clock, Deadline
+from ..runtime.loggers import get_logger
+from ..runtime.repeated_log import RepeatedLog
+from .config.flume_keys import in_small_letters
+from .config.options import AgentConfigError, Problem, nearest, option
+from .events.batch import EventBatch
+from .events.interfaces import Context, RefusedError, Sink, SinkError, give_up, tick
+from .flow.isolation import is_of_event
 
 _log = get_logger("producer.agent.sink")
 

@@ -24,15 +24,15 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ..clock import SystemClock
-from ..errors import ChannelFullError
-from .batch import EventBatch, Position
-from .channel import BatchChannel
-from .channels import MemoryChannelBuilder
-from .counters import Counters
-from .interfaces import Context, Interceptor, RefusedError, Routes, Selector, Sink, SinkError, Source, Stop
-from .options import AgentConfigError, Problem, read_options
-from .sink_runner import SinkRunner
+from ..model.errors import ChannelFullError
+from ..runtime.clock import SystemClock
+from .config.options import AgentConfigError, Problem, read_options
+from .events.batch import EventBatch, Position
+from .events.counters import Counters
+from .events.interfaces import Context, Interceptor, RefusedError, Routes, Selector, Sink, SinkError, Source, Stop
+from .flow.channel import BatchChannel
+from .flow.channels import MemoryChannelBuilder
+from .flow.sink_runner import SinkRunner
 
 #: Seconds after which something that was waited for did not come, and within which a component must end.
 PATIENCE = 20.0

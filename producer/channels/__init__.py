@@ -1,6 +1,6 @@
 """Channels: where events wait, inside a transaction, from those who put to those who take."""
 
-from ..interfaces import Event, Stored
+from ..model.interfaces import Event, Stored
 from .file.channel import FileChannel
 from .file.per_process import ProcessFileChannel
 from .file.store.encryption import EnvironmentKeys, FileKeys, KeyProvider

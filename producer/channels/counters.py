@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..clock import Clock
+from ..runtime.clock import Clock
 
 #: The span of a rate, seconds.
 RATE_SPAN = 60.0

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..errors import ConfigError, InvalidArgumentError
-from ..interfaces import Event
+from ..model.errors import ConfigError, InvalidArgumentError
+from ..model.interfaces import Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,12 +26,18 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ..clock import Clock, SystemClock
-from ..errors import ChannelClosedError, ChannelError, ChannelFullError, TransactionFullError, TransactionStateError
-from ..forks import Stage, watch_fork
-from ..interfaces import ChannelStats, Event, Stored
-from ..loggers import get_logger
-from ..wording import counted
+from ..model.errors import (
+    ChannelClosedError,
+    ChannelError,
+    ChannelFullError,
+    TransactionFullError,
+    TransactionStateError,
+)
+from ..model.interfaces import ChannelStats, Event, Stored
+from ..runtime.clock import Clock, SystemClock
+from ..runtime.forks import Stage, watch_fork
+from ..runtime.loggers import get_logger
+from ..text.plural import counted
 from .counters import ChannelCounters
 from .limits import Limits, check_integer, event_size, event_sizes, first_within
 from .transaction import CLOSED, COMPLETED, OPEN, BaseTransaction, TransactionState
@@ -55,7 +61,7 @@ _numbers = itertools.count(1)
 
 
 class MemoryTransaction(BaseTransaction):
-    """See :class:`~producer.interfaces.Transaction`; several threads may use one at once.
+    """See :class:`~producer.model.interfaces.Transaction`; several threads may use one at once.
 
     One that is dropped while it is open is rolled back at the next use of its channel.
 
@@ -88,13 +94,13 @@ class MemoryTransaction(BaseTransaction):
         return sum(self.sizes[: len(self.puts)])
 
     def put(self, event: Event) -> None:
-        """See :class:`~producer.interfaces.Transaction`."""
+        """See :class:`~producer.model.interfaces.Transaction`."""
         if self.state is not OPEN:
             raise self._wrong_order("put")
         self._channel._put_one(self, event)
 
     def put_many(self, events: Iterable[Event]) -> None:
-        """See :class:`~producer.interfaces.Transaction`."""
+        """See :class:`~producer.model.interfaces.Transaction`."""
         if isinstance(events, list | tuple) and len(events) == 1:
             self.put(events[0])
         else:
@@ -117,7 +123,7 @@ class MemoryTransaction(BaseTransaction):
         self._channel._give_back(self, events)
 
     def commit(self, timeout: float | None = None) -> Stored:
-        """See :class:`~producer.interfaces.Transaction`."""
+        """See :class:`~producer.model.interfaces.Transaction`."""
         # Its state is changed afterwards: after an interrupt the commit may be called again, and says that it happened.
         at_once = self._ending is None and self.state is OPEN
         if at_once and self._channel._commit_at_once(self, OPEN):
@@ -133,7 +139,7 @@ class MemoryTransaction(BaseTransaction):
         return self._channel._commit(self, timeout)
 
     def rollback(self) -> None:
-        """See :class:`~producer.interfaces.Transaction`; it ends a commit that waits in another thread.
+        """See :class:`~producer.model.interfaces.Transaction`; it ends a commit that waits in another thread.
 
         :raises TransactionStateError: another thread was faster, and has committed.
         """
@@ -151,7 +157,7 @@ class MemoryTransaction(BaseTransaction):
 
 
 class MemoryChannel:
-    """Events in a list, and the rules by which transactions change it; a :class:`~producer.interfaces.Channel`.
+    """Events in a list, and the rules by which transactions change it; a :class:`~producer.model.interfaces.Channel`.
 
     Pickling carries the configuration; the copy is empty.
 
@@ -169,7 +175,7 @@ class MemoryChannel:
     :raises ConfigError: a value out of range.
     """
 
-    #: See :class:`~producer.interfaces.Channel`.
+    #: See :class:`~producer.model.interfaces.Channel`.
     survives_close = False
 
     def __init__(
@@ -348,7 +354,7 @@ class MemoryChannel:
             _log.warning("channel %s: closed with %s lost", self._name, what)
 
     def renew_in_child(self) -> None:
-        """See :class:`~producer.forks.Forkable`."""
+        """See :class:`~producer.runtime.forks.Forkable`."""
         self._epoch += 1
         self._start_empty()
 

@@ -6,7 +6,8 @@ its room, or its place in the line, until it is dropped; if an interrupt kept it
 is gone with whatever held it.
 
 It has no lock of its own: a channel guards it by the lock that guards its queue, so that room and content change
-together. Waiting happens outside that lock, in a :class:`~producer.clock.WaitingRoom`. What can never fit would hold up
+together. Waiting happens outside that lock, in a :class:`~producer.runtime.clock.WaitingRoom`. What can never fit
+would hold up
 the line until its owner leaves: callers refuse it before.
 """
 

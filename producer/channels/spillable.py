@@ -6,7 +6,8 @@ memory first. The puts of one transaction go to one of the two, whole, and a ``t
 commits that overlap in time either may come first.
 
 **Guarantee.** It is that of the place where the puts went, and ``commit`` says which: :attr:`Stored.MEMORY
-<producer.interfaces.Stored.MEMORY>` for what is lost with the process, also by ``close``; what the overflow says for
+<producer.model.interfaces.Stored.MEMORY>` for what is lost with the process, also by ``close``; what the overflow
+says for
 what went there. (A commit that is called again after an interrupt, though it had happened, says the weaker.) So an
 event is either fast or safe, and only a load that memory cannot hold is safe: who needs every event to survive uses a
 file channel alone.
@@ -29,8 +30,7 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
-from ..clock import LOOK_AGAIN, Clock, Deadline, SystemClock, WaitingRoom
-from ..errors import (
+from ..model.errors import (
     ChannelClosedError,
     ChannelError,
     ChannelFullError,
@@ -38,8 +38,9 @@ from ..errors import (
     TransactionFullError,
     TransactionStateError,
 )
-from ..forks import Stage, watch_fork
-from ..interfaces import Channel, ChannelStats, Event, Stored, Transaction
+from ..model.interfaces import Channel, ChannelStats, Event, Stored, Transaction
+from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, SystemClock, WaitingRoom
+from ..runtime.forks import Stage, watch_fork
 from .counters import ChannelCounters
 from .limits import event_sizes
 from .memory import MemoryChannel
@@ -57,7 +58,8 @@ class _Spill:
 
 
 class SpillableTransaction(BaseTransaction):
-    """See :class:`~producer.interfaces.Transaction`. It either puts or takes, for an overflow may refuse both at once.
+    """See :class:`~producer.model.interfaces.Transaction`. It either puts or takes, for an overflow may refuse both
+    at once.
 
     :ivar puts: not committed yet; guarded, like what follows, by the channel's lock.
     :ivar putting: what the puts were last tried with.
@@ -74,7 +76,7 @@ class SpillableTransaction(BaseTransaction):
 
     @property
     def last_sequence(self) -> int | None:
-        """See :class:`~producer.interfaces.Transaction`."""
+        """See :class:`~producer.model.interfaces.Transaction`."""
         return None if self.putting is None else self.putting.last_sequence
 
     def _do_put(self, events: Sequence[Event]) -> None:
@@ -101,7 +103,7 @@ class SpillableTransaction(BaseTransaction):
 
 class SpillableChannel:
     """Events in memory as long as there is room, and behind them in another channel; a
-    :class:`~producer.interfaces.Channel`.
+    :class:`~producer.model.interfaces.Channel`.
 
     Both channels belong to this one: others shall not use them, and :meth:`close` closes them.
 
@@ -113,7 +115,7 @@ class SpillableChannel:
     :param clock: the time; the system's by default.
     """
 
-    #: See :class:`~producer.interfaces.Channel`.
+    #: See :class:`~producer.model.interfaces.Channel`.
     survives_close = False
 
     def __init__(
@@ -226,7 +228,7 @@ class SpillableChannel:
             self._overflow.close()
 
     def renew_in_child(self) -> None:
-        """See :class:`~producer.forks.Forkable`."""
+        """See :class:`~producer.runtime.forks.Forkable`."""
         self._epoch += 1
         self._start()
 

@@ -7,7 +7,7 @@
      └──────────────────close──────────────────────────────┘
 
 A ``commit`` that raises leaves the transaction OPEN: it may be tried again, or rolled back. A ``rollback`` that raises
-has happened all the same. Any other order raises :class:`~producer.errors.TransactionStateError`.
+has happened all the same. Any other order raises :class:`~producer.model.errors.TransactionStateError`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from ..errors import InvalidArgumentError, TransactionStateError
-from ..interfaces import Event, Stored
+from ..model.errors import InvalidArgumentError, TransactionStateError
+from ..model.interfaces import Event, Stored
 
 
 class TransactionState(enum.Enum):
@@ -64,11 +64,11 @@ class BaseTransaction(ABC):
 
     @property
     def last_sequence(self) -> int | None:
-        """See :class:`~producer.interfaces.Transaction`."""
+        """See :class:`~producer.model.interfaces.Transaction`."""
         return self._last_sequence
 
     def begin(self) -> None:
-        """See :class:`~producer.interfaces.Transaction`.
+        """See :class:`~producer.model.interfaces.Transaction`.
 
         :raises TransactionStateError: it was begun before.
         """
@@ -78,17 +78,17 @@ class BaseTransaction(ABC):
             self.state = OPEN
 
     def put(self, event: Event) -> None:
-        """See :class:`~producer.interfaces.Transaction`."""
+        """See :class:`~producer.model.interfaces.Transaction`."""
         self.put_many((event,))
 
     def put_many(self, events: Iterable[Event]) -> None:
-        """See :class:`~producer.interfaces.Transaction`."""
+        """See :class:`~producer.model.interfaces.Transaction`."""
         if self.state is not OPEN:
             raise self._wrong_order("put")
         self._do_put(events if isinstance(events, list | tuple) else list(events))
 
     def take(self, count: int = 1, *, max_bytes: int | None = None, timeout: float | None = None) -> list[Event]:
-        """See :class:`~producer.interfaces.Transaction`."""
+        """See :class:`~producer.model.interfaces.Transaction`."""
         if self.state is not OPEN:
             raise self._wrong_order("take")
         if count.__class__ is not int or count < 1:
@@ -98,17 +98,17 @@ class BaseTransaction(ABC):
         return self._do_take(count, max_bytes, timeout)
 
     def acknowledge(self, events: Sequence[Event]) -> None:
-        """See :class:`~producer.interfaces.Transaction`."""
+        """See :class:`~producer.model.interfaces.Transaction`."""
         self._must_be_open("acknowledge")
         self._do_acknowledge(events)
 
     def give_back(self, events: Sequence[Event]) -> None:
-        """See :class:`~producer.interfaces.Transaction`."""
+        """See :class:`~producer.model.interfaces.Transaction`."""
         self._must_be_open("give_back")
         self._do_give_back(events)
 
     def commit(self, timeout: float | None = None) -> Stored:
-        """See :class:`~producer.interfaces.Transaction`."""
+        """See :class:`~producer.model.interfaces.Transaction`."""
         self._end_alone("commit")
         try:
             stored = self._do_commit(timeout)
@@ -118,7 +118,7 @@ class BaseTransaction(ABC):
         return stored
 
     def rollback(self) -> None:
-        """See :class:`~producer.interfaces.Transaction`.
+        """See :class:`~producer.model.interfaces.Transaction`.
 
         :raises TransactionStateError: another thread commits it: that may have happened already.
         """
@@ -145,7 +145,7 @@ class BaseTransaction(ABC):
                 self.state = COMPLETED
 
     def close(self) -> None:
-        """See :class:`~producer.interfaces.Transaction`.
+        """See :class:`~producer.model.interfaces.Transaction`.
 
         :raises TransactionStateError: it is open: commit or roll back first.
         """

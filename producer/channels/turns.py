@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
+from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 
 
 class Redo:

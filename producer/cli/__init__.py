@@ -101,7 +101,7 @@ def _main(arguments: Sequence[str], name: str | None, *, ends_process: bool) -> 
 def _run(name: str, command: Command, args: argparse.Namespace) -> int:
     import logging  # noqa: PLC0415  # it takes as long as all the rest of the help
 
-    from ..errors import ConfigError, InvalidArgumentError, ProducerError  # noqa: PLC0415
+    from ..model.errors import ConfigError, InvalidArgumentError, ProducerError  # noqa: PLC0415
     from .exit_codes import ExitCode  # noqa: PLC0415
     from .log_lines import FORM, LogLines  # noqa: PLC0415
     from .output import tell_error  # noqa: PLC0415
@@ -116,7 +116,7 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except ImportError as error:
-        from ..installing import how_to_install  # noqa: PLC0415
+        from ..text.extras import how_to_install  # noqa: PLC0415
 
         hint = f". Try: {how_to_install(command.extra)}" if command.extra and "pip install" not in str(error) else ""
         tell_error(name, f"{error}{hint}")

@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..agent.blueprint import Blueprint, SinkPart, draw
 from ..agent.config import AgentConfig, read_properties, read_toml
-from ..agent.connections import answer, peers
-from ..agent.convert import convert
-from ..agent.explain import explain, overview
-from ..agent.former_channels import told
+from ..agent.config.explain import explain, overview
+from ..agent.config.options import AgentConfigError, Problem
+from ..agent.config.units import hidden_by, unit
 from ..agent.monitoring import address_of
-from ..agent.options import AgentConfigError, Problem
-from ..agent.surroundings import missing
-from ..agent.units import hidden_by, unit
+from ..agent.run.blueprint import Blueprint, SinkPart, draw
+from ..agent.run.connections import answer, peers
+from ..agent.run.convert import convert
+from ..agent.run.former_channels import told
+from ..agent.run.missing_resources import missing
 from .agent_program import STORY, Program
 from .arguments.agent import add_arguments
 from .output import say, tell

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..channels.file.store.notes import COMPANIONS, NOTES_NAME
-from ..interfaces import Event
-from ..wording import counted
+from ..model.interfaces import Event
+from ..text.plural import counted
 from .channel_logs import OF_AN_AGENT
 
 #: What the names of notes that are positions begin with.
@@ -88,12 +88,7 @@ def damage(report: AgentReport) -> list[str]:
 
 
 def _count(report: AgentReport, event: Event) -> None:
-    from ..agent.event_format import (  # noqa: PLC0415  # all of the agent comes with it
-        UnreadableBatchError,
-        count_of,
-        position_of,
-        read_batch,
-    )
+    from ..agent.events.event_format import UnreadableBatchError, count_of, position_of, read_batch  # noqa: PLC0415  # all of the agent comes with it
 
     position, count, found = position_of(event), count_of(event), len(read_batch(event).bodies())
     if count != found:

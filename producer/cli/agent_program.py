@@ -19,16 +19,16 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 
 from ..agent import Agent, AgentConfig, AgentConfigError
-from ..agent.agent import UndeliveredError
-from ..agent.blueprint import Blueprint
+from ..agent.config.options import Problem, words_of
 from ..agent.monitoring import MonitoringServer, address_of
-from ..agent.options import Problem, words_of
-from ..directory_lock import DirectoryLock, owner_of
-from ..errors import ProducerError
-from ..loggers import get_logger
-from ..signal_handlers import Requests, call_former, handling
-from ..signal_wakeup import wake_for
-from ..wording import counted
+from ..agent.run.agent import UndeliveredError
+from ..agent.run.blueprint import Blueprint
+from ..model.errors import ProducerError
+from ..runtime.directory_lock import DirectoryLock, owner_of
+from ..runtime.loggers import get_logger
+from ..runtime.signal_handlers import Requests, call_former, handling
+from ..runtime.signal_wakeup import wake_for
+from ..text.plural import counted
 from .output import tell
 
 _log = get_logger("producer.agent")

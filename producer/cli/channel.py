@@ -18,8 +18,8 @@ from itertools import islice
 from ..channels.file.recovery.inspection import DirectoryReport, examine, look_at_events
 from ..channels.file.recovery.repair import repair
 from ..channels.file.store.encryption import FileKeys, KeyProvider, check_available
-from ..errors import ChannelKeyError, ProducerError
-from ..wording import counted
+from ..model.errors import ChannelKeyError, ProducerError
+from ..text.plural import counted
 from . import agent_batches
 from .agent_batches import AgentReport
 from .arguments.channel import add_arguments

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from ..durable.event_format import StoredRecord, read_event
-from ..interfaces import Event
+from ..model.interfaces import Event
 from ..wire.read_log_group import Fields, read_record
 
 #: The columns that stand first: the event's number and where its logs are to go.
@@ -33,7 +33,7 @@ def _decoded(event: Event) -> Iterator[Fields]:
     :raises ValueError: the event is not a producer's, or damaged.
     """
     if OF_AN_AGENT in event.headers:
-        from ..agent.event_format import read_batch  # noqa: PLC0415  # all of the agent comes with it
+        from ..agent.events.event_format import read_batch  # noqa: PLC0415  # all of the agent comes with it
 
         yield from (_shown(headers, body) for headers, body in read_batch(event).events())
         return

@@ -22,11 +22,10 @@ from ..channels import Event, FileChannel
 from ..channels.file.recovery.inspection import check_is_channel, look_at_events, place_of
 from ..channels.file.store.disk import Disk
 from ..channels.file.store.encryption import KeyProvider
-from ..client import Producer
-from ..clock import Deadline, SystemClock
-from ..config import ProducerConfig
+from ..client.producer import Producer
 from ..durable.event_format import IDENT_SIZE
-from ..errors import (
+from ..model.config import ProducerConfig
+from ..model.errors import (
     AttemptError,
     ChannelError,
     CloseTimeoutError,
@@ -37,10 +36,12 @@ from ..errors import (
     ProducerError,
     UnauthorizedError,
 )
-from ..interfaces import ChannelStats, Delivery, Receipt, Transaction
-from ..metrics import Stats
+from ..model.interfaces import ChannelStats, Delivery, Receipt, Transaction
+from ..model.metrics import Stats
+from ..runtime.clock import Deadline, SystemClock
 from ..sinks.loghub.sink import LogHubSink
-from ..wording import CREATED_BY_A_WRITE, counted
+from ..text.names import CREATED_BY_A_WRITE
+from ..text.plural import counted
 from .channel_logs import OF_AN_AGENT
 from .output import say, tell
 from .profiles import Settings
@@ -115,16 +116,16 @@ class _DeadLetters:
 
     @property
     def name(self) -> str:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         return self.directory
 
     @property
     def synced_sequence(self) -> int:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         return -1 if self._channel is None else self._channel.synced_sequence
 
     def transaction(self) -> Transaction:
-        """See :class:`~producer.interfaces.Channel`.
+        """See :class:`~producer.model.interfaces.Channel`.
 
         :raises ChannelError: it cannot be opened; what was refused stays in the channel from which it came.
         """
@@ -134,16 +135,16 @@ class _DeadLetters:
         return self._channel.transaction()
 
     def sync(self, timeout: float | None = None) -> None:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         if self._channel is not None:
             self._channel.sync(timeout)
 
     def stats(self) -> ChannelStats:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         return ChannelStats(name=self.name) if self._channel is None else self._channel.stats()
 
     def close(self) -> None:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         channel, self._channel = self._channel, None
         if channel is not None:
             with channel:
@@ -184,7 +185,7 @@ class _Sink(LogHubSink):
             self._transport.hurry(Deadline(end))
 
     def write(self, delivery: Delivery) -> Receipt:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         try:
             receipt = super().write(delivery)
         except AttemptError as error:

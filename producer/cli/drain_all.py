@@ -9,8 +9,8 @@ from pathlib import Path
 from ..channels.file.recovery.inspection import look_at_events
 from ..channels.file.recovery.ownership import LOCK_NAME
 from ..channels.file.store.encryption import KeyProvider
-from ..errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelKeyError
-from ..wording import counted
+from ..model.errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelKeyError
+from ..text.plural import counted
 from .agent_batches import look_at_batches
 from .drain import DrainRefusedError, drain
 from .output import say, tell_error

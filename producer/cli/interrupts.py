@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from ..signal_handlers import Requests
+from ..runtime.signal_handlers import Requests
 from .output import tell
 
 # What a command says that the signal has ended. A terminal that is closed, or whose connection is lost, sends SIGHUP.

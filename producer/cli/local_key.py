@@ -14,8 +14,8 @@ import tomllib
 from contextlib import suppress
 from pathlib import Path
 
-from ..errors import ProducerError
-from ..system_user import user_name
+from ..model.errors import ProducerError
+from ..runtime.system_user import user_name
 
 _ABOUT = "# The access key of `producer serve` and of the profile `local`. Delete the file to get a new one.\n"
 

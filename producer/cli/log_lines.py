@@ -10,7 +10,7 @@ import logging
 from types import TracebackType
 from typing import TypeAlias
 
-from ..path_text import shown
+from ..text.printable import shown
 
 #: Of a log on the standard error.
 FORM = "%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from ..config import ProjectConfig
+from ..model.config import ProjectConfig
 from ..reading.logstore import LogstoreReader, Page
 from ..reading.search import LogstoreSearch
 from ..reading.signed_client import Question, SignedClient

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, Protocol
 
-from ..path_text import message, one_line, shown
+from ..text.printable import message, one_line, shown
 from .times import is_part_of_a_second
 from .times import shown as time_shown
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..reading.errors import LogHubReadError
-from ..wording import LOGSTORE_RULE, is_logstore_name
+from ..text.names import LOGSTORE_RULE, is_logstore_name
 from .exit_codes import ExitCode
 from .loghub import LogHub
 from .output import say, tell, writer
@@ -82,7 +82,7 @@ def _take_name(args: argparse.Namespace) -> None:
 
 def check(args: argparse.Namespace) -> int:
     """Ask whether logs would arrive; the exit code."""
-    from ..client import Producer  # noqa: PLC0415  # nothing else here needs it
+    from ..client.producer import Producer  # noqa: PLC0415  # nothing else here needs it
 
     settings = resolve(args, os.environ)
     project = settings.project_config()

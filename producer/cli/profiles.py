@@ -24,8 +24,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ..config import ProducerConfig, ProjectConfig
-from ..errors import ProducerError
+from ..model.config import ProducerConfig, ProjectConfig
+from ..model.errors import ProducerError
 from .local_key import local_key
 from .output import tell
 from .parsing import did_you_mean

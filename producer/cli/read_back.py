@@ -15,9 +15,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..client import Producer
-from ..records import LogItem
-from ..stream import Stream
+from ..client.producer import Producer
+from ..client.stream import Stream
+from ..model.records import LogItem
 from ..wire.reserved import RESERVED_NAMES, TAG_PREFIX
 
 #: Tags of one LogGroup, such as of its place among those of a producer.

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 
 from ..reading.search import PAGE, LogstoreSearch, Search, command_of, is_paged
+from ..text.plural import counted
 from ..wire.read_log_group import Fields
-from ..wording import counted
 from .exit_codes import ExitCode
 from .loghub import LogHub
 from .output import Writer, form_of, tell, writer

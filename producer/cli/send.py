@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO
 
-from ..client import Producer
-from ..config import MAX_BATCH_SIZE_IN_BYTES
-from ..errors import InvalidArgumentError
-from ..results import Result
+from ..client.producer import Producer
+from ..model.config import MAX_BATCH_SIZE_IN_BYTES
+from ..model.errors import InvalidArgumentError
+from ..model.results import Result
 from .exit_codes import ExitCode
 from .output import tell
 from .profiles import Settings, UsageError, resolve

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from ..signal_handlers import handling
-from ..signal_wakeup import wake_for
-from ..system_user import user_name
+from ..runtime.signal_handlers import handling
+from ..runtime.signal_wakeup import wake_for
+from ..runtime.system_user import user_name
 from .exit_codes import ExitCode
 from .local_key import LocalKeyError, local_key
 from .output import say, tell_error

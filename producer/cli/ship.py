@@ -13,9 +13,8 @@ from typing import Any
 
 from rich.console import Console
 
-from ..config import ProjectConfig
-from ..errors import ConfigError, ProducerError
-from ..path_text import message
+from ..model.config import ProjectConfig
+from ..model.errors import ConfigError, ProducerError
 from ..ship.command import ship
 from ..ship.dry_run import dry_run
 from ..ship.errors import InputError
@@ -31,8 +30,9 @@ from ..ship.lines.parsers import make_parser
 from ..ship.lines.parsers.delimited import checked_delimiter, column_names
 from ..ship.report import Shipment, counted, fates, summary
 from ..ship.standard_input import STANDARD_INPUT
+from ..text.names import LOGSTORE_RULE, is_logstore_name
+from ..text.printable import message
 from ..wire.encodings import is_utf8
-from ..wording import LOGSTORE_RULE, is_logstore_name
 from .arguments.ship import add_arguments
 from .profiles import Settings, UsageError, resolve
 

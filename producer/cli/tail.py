@@ -9,11 +9,11 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 
-from ..errors import AttemptError
+from ..model.errors import AttemptError
 from ..reading.errors import LogHubReadError
 from ..reading.search import PAGE, Search
+from ..text.names import CREATED_BY_A_WRITE
 from ..wire.read_log_group import Fields
-from ..wording import CREATED_BY_A_WRITE
 from .exit_codes import ExitCode
 from .loghub import LogHub
 from .output import Writer, tell, writer

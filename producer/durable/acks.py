@@ -11,25 +11,25 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ..clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
-from ..errors import ChannelClosedError, ChannelIOError
-from ..interfaces import Event
-from ..loggers import get_logger
-from ..metrics import Counters
+from ..model.errors import ChannelClosedError, ChannelIOError
+from ..model.interfaces import Event
+from ..model.metrics import Counters
+from ..model.records import SEQUENCED, StreamKey
+from ..model.results import Result
 from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.settling.outcomes import Abandonment
-from ..pipeline.settling.thinned_log import ThinnedLog
 from ..pipeline.threads import StageThread
-from ..records import SEQUENCED, StreamKey
-from ..reentry import may_hold
-from ..results import Result
-from ..wording import counted
+from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
+from ..runtime.loggers import get_logger
+from ..runtime.rate_limited_log import ThinnedLog
+from ..runtime.reentry import may_hold
+from ..text.plural import counted
 from .dead_letters import DeadLetters
 from .event_format import write_event
+from .event_ref import Ticket
 from .fed_batch import FedBatch
-from .parking import Parking
-from .taking import Taking
-from .ticket import Ticket
+from .stopped_events import Parking
+from .take_lease import Taking
 
 _log = get_logger("producer.acks")
 

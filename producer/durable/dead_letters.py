@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from ..clock import Clock
-from ..errors import ChannelFullError, TransactionFullError
-from ..interfaces import Channel, Event
-from ..loggers import get_logger
-from ..pipeline.settling.thinned_log import ThinnedLog
-from ..results import Attempt, Result
-from ..wording import counted
+from ..model.errors import ChannelFullError, TransactionFullError
+from ..model.interfaces import Channel, Event
+from ..model.results import Attempt, Result
+from ..runtime.clock import Clock
+from ..runtime.loggers import get_logger
+from ..runtime.rate_limited_log import ThinnedLog
+from ..text.plural import counted
 
 _log = get_logger("producer.dead_letters")
 

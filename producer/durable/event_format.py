@@ -2,8 +2,8 @@
 
 Headers name its stream: ``project``, ``logstore``, ``topic``, ``source``, ``shard_hash`` (which may be None) and
 ``tags``, a JSON list of pairs; of an ordered or idempotent stream also ``order`` (see
-:class:`~producer.records.StreamKey`), and ``seqid``, the number of the record's batch, where the sender gave it.
-``adopted`` tells of an event that was moved (:data:`~producer.interfaces.ADOPTED_HEADER`). Others are ignored.
+:class:`~producer.model.records.StreamKey`), and ``seqid``, the number of the record's batch, where the sender gave it.
+``adopted`` tells of an event that was moved (:data:`~producer.model.interfaces.ADOPTED_HEADER`). Others are ignored.
 Credentials and endpoints are never among them. The body::
 
     8 bytes   the id of the producer that accepted the record, random
@@ -25,11 +25,11 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from ..config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
-from ..interfaces import ADOPTED_HEADER, Event, Record
-from ..numbering import MAX_NUMBER
-from ..records import ADOPTED, IDEMPOTENT, ORDERED, SEQUENCED, StreamKey
-from ..wording import counted
+from ..model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from ..model.interfaces import ADOPTED_HEADER, Event, Record
+from ..model.records import ADOPTED, IDEMPOTENT, ORDERED, SEQUENCED, StreamKey
+from ..model.sequence import MAX_NUMBER
+from ..text.plural import counted
 
 _HEAD = Struct(">8sQI")
 #: Bytes of the id and the number, which together name a record.

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..futures import SendFuture
-from ..interfaces import Payload, Record
+from ..model.futures import SendFuture
+from ..model.interfaces import Payload, Record
+from ..model.records import IDEMPOTENT
 from ..pipeline.batching.batch import ProducerBatch, Recipient
-from ..records import IDEMPOTENT
-from .ticket import Ticket
+from .event_ref import Ticket
 
 
 class FedBatch(ProducerBatch):

@@ -11,24 +11,30 @@ import threading
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from ..clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
-from ..errors import ChannelClosedError, ChannelError, ProducerClosedError, StreamStoppedError, TransactionFullError
-from ..interfaces import Channel, Event
-from ..loggers import get_logger
-from ..pipeline.batching.doubt import SentBefore
+from ..model.errors import (
+    ChannelClosedError,
+    ChannelError,
+    ProducerClosedError,
+    StreamStoppedError,
+    TransactionFullError,
+)
+from ..model.interfaces import Channel, Event
+from ..model.records import IDEMPOTENT, StreamKey
+from ..model.results import Attempt, Result
 from ..pipeline.batching.stopped_streams import Line
+from ..pipeline.batching.unconfirmed import SentBefore
 from ..pipeline.settling.settlement import attempt_of
-from ..pipeline.settling.thinned_log import ThinnedLog
 from ..pipeline.threads import StageThread
-from ..records import IDEMPOTENT, StreamKey
-from ..reentry import may_hold
-from ..results import Attempt, Result
+from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
+from ..runtime.loggers import get_logger
+from ..runtime.rate_limited_log import ThinnedLog
+from ..runtime.reentry import may_hold
 from .acks import Acks
 from .event_format import INSTANCE_SIZE, StoredRecord, UnreadableEventError, number_of, read_event
+from .event_ref import Ticket
 from .recovery import Recovery
 from .registry import Registry, StoredFuture, Waiting, staying
-from .taking import Taking
-from .ticket import Ticket
+from .take_lease import Taking
 
 _log = get_logger("producer.feeder")
 

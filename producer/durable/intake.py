@@ -8,9 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from .. import patience
-from ..clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
-from ..errors import (
+from ..model.errors import (
     ChannelClosedError,
     ChannelFullError,
     LogSizeTooLargeError,
@@ -19,22 +17,24 @@ from ..errors import (
     SendTimeoutError,
     StreamStoppedError,
 )
-from ..futures import SendFuture
-from ..interfaces import Channel, Event, Stored
-from ..numbering import Numbering
+from ..model.futures import SendFuture
+from ..model.interfaces import Channel, Event, Stored
+from ..model.records import StreamKey, plain
+from ..model.results import Callback
+from ..model.sequence import Numbering
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.open_records import RECORD_OVERHEAD
 from ..pipeline.pipeline import Pipeline
-from ..records import StreamKey, plain
-from ..reentry import may_hold, stands_on
-from ..results import Callback
-from ..wording import counted
+from ..runtime import send_timeout
+from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
+from ..runtime.reentry import may_hold, stands_on
+from ..text.plural import counted
 from .event_format import ident_of, numbered, write_event
 from .known_stats import KnownStats
 from .number_turns import NumberTurns
 from .registry import Registry, StoredFuture
 
-#: See :class:`~producer.interfaces.Channel`.
+#: See :class:`~producer.model.interfaces.Channel`.
 _PutAtOnce = Callable[[Sequence[Event], float], tuple[Stored, int | None]]
 
 
@@ -184,7 +184,7 @@ class Intake:
         """How long this send waits for room, seconds."""
         if self._pipeline.on_handler_thread():  # it does not, for the callbacks after it may be what gives room
             return 0.0
-        seconds = patience.or_else(self._max_block)
+        seconds = send_timeout.or_else(self._max_block)
         return math.inf if seconds is None else seconds
 
     def _put(self, events: Sequence[Event], futures: Sequence[StoredFuture], timeout: float) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..clock import Clock
-from ..errors import ChannelClosedError
-from ..interfaces import Channel, ChannelStats
-from ..loggers import get_logger
-from ..pipeline.settling.thinned_log import ThinnedLog
-from ..reentry import may_hold
+from ..model.errors import ChannelClosedError
+from ..model.interfaces import Channel, ChannelStats
+from ..runtime.clock import Clock
+from ..runtime.loggers import get_logger
+from ..runtime.rate_limited_log import ThinnedLog
+from ..runtime.reentry import may_hold
 
 _log = get_logger("producer.durable")
 

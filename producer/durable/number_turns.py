@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..clock import Clock, Deadline, WaitingRoom
-from ..numbering import Numbering
+from ..model.sequence import Numbering
+from ..runtime.clock import Clock, Deadline, WaitingRoom
 
 
 class NumberTurns:

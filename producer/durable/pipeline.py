@@ -13,40 +13,37 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from ..clock import Clock, Deadline
-from ..config import ProducerConfig
-from ..errors import (
-    ChannelError,
-    FlushTimeoutError,
-    StreamStoppedError,
-)
-from ..futures import SendFuture
-from ..interfaces import Channel, Notes, Record, Sink
-from ..loggers import get_logger
-from ..metrics import Counters, Stats
-from ..pipeline.backing import Backing
+from ..model.config import ProducerConfig
+from ..model.errors import ChannelError, FlushTimeoutError, StreamStoppedError
+from ..model.futures import SendFuture
+from ..model.interfaces import Channel, Notes, Record, Sink
+from ..model.metrics import Counters, Stats
+from ..model.records import StreamKey, plain
+from ..model.results import Callback
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.batch import ProducerBatch
-from ..pipeline.batching.doubt import SentBefore
 from ..pipeline.batching.open_records import OpenRecords
+from ..pipeline.batching.unconfirmed import SentBefore
 from ..pipeline.pipeline import Pipeline
+from ..pipeline.reentry import refuse_reentry
+from ..pipeline.storage_hooks import Backing
 from ..pipeline.threads import StageThread
-from ..records import StreamKey, plain
-from ..reentry import may_hold, refuse_reentry
-from ..results import Callback
-from ..wording import counted
+from ..runtime.clock import Clock, Deadline
+from ..runtime.loggers import get_logger
+from ..runtime.reentry import may_hold
+from ..text.plural import counted
 from .acks import Acks
-from .claims import claim, give_up
+from .channel_owners import claim, give_up
 from .dead_letters import DeadLetters
 from .event_format import INSTANCE_SIZE, StoredRecord
+from .event_ref import Ticket
 from .fed_batch import FedBatch
 from .feeder import BLOCK_BYTES, GATHERING, GATHERING_SHARE, Feeder
 from .intake import Intake
-from .intents import Intents
 from .known_stats import KnownStats
 from .recovery import Recovery
 from .registry import Registry, StoredFuture, Waiting, staying
-from .ticket import Ticket
+from .send_journal import Intents
 
 _log = get_logger("producer.durable")
 
@@ -292,7 +289,7 @@ class DurablePipeline:
 
     @may_hold
     def stats(self) -> Stats:
-        """See :class:`~producer.metrics.Stats`."""
+        """See :class:`~producer.model.metrics.Stats`."""
         stats, channel = self.pipeline.stats(), self._channel_stats.now()
         ages = [age for age in (stats.oldest_record_age, channel.oldest_event_age) if age is not None]
         return dataclasses.replace(

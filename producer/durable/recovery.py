@@ -16,10 +16,10 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Callable
 
-from ..loggers import get_logger
-from ..records import ADOPTED, StreamKey
-from ..wording import counted
-from .intents import Intent, Intents
+from ..model.records import ADOPTED, StreamKey
+from ..runtime.loggers import get_logger
+from ..text.plural import counted
+from .send_journal import Intent, Intents
 
 _log = get_logger("producer.recovery")
 

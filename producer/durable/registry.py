@@ -13,11 +13,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..clock import Latch
-from ..futures import SendFuture
-from ..interfaces import Channel, Stored
-from ..reentry import may_hold
-from ..results import Attempt, Callback, Result
+from ..model.futures import SendFuture
+from ..model.interfaces import Channel, Stored
+from ..model.results import Attempt, Callback, Result
+from ..runtime.clock import Latch
+from ..runtime.reentry import may_hold
 
 
 class Waiting:
@@ -38,7 +38,7 @@ class Waiting:
         self.result: Result | None = None
 
     def wait(self, timeout: float | None) -> None:
-        """See :class:`~producer.futures.ResultHolder`; ends also when a batch takes the record over."""
+        """See :class:`~producer.model.futures.ResultHolder`; ends also when a batch takes the record over."""
         event = self._awaited()
         if event is not None:
             event.wait(timeout)
@@ -64,11 +64,11 @@ class Waiting:
         return self._event
 
     def follow(self, _position: int) -> None:
-        """See :class:`~producer.futures.ResultHolder`; a batch that takes the record over takes this one's place."""
+        """Do nothing: a batch that takes the record over replaces this holder."""
         return
 
     def heed(self, _position: int, future: SendFuture) -> None:
-        """See :class:`~producer.futures.ResultHolder`."""
+        """See :class:`~producer.model.futures.ResultHolder`."""
         if self.result is None:  # else there may be nobody left who could give the lock back: after a fork
             self._registry.heed(self.number, future)
 
@@ -105,7 +105,7 @@ class StoredFuture(SendFuture):
 
     @property
     def stored(self) -> bool:
-        """See :class:`~producer.futures.SendFuture`."""
+        """See :class:`~producer.model.futures.SendFuture`."""
         stored_as = self._stored_as
         if isinstance(stored_as, bool) or stored_as is None:
             return bool(stored_as)

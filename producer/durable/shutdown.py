@@ -9,12 +9,12 @@ sink → channels.
 
 from __future__ import annotations
 
-from ..clock import Deadline
-from ..loggers import get_logger
+from ..pipeline.reentry import refuse_reentry
 from ..pipeline.shutdown import CUT_GRACE, GRACE, graceful, join_handlers, network_deadline, retry_phase
 from ..pipeline.threads import undisturbed
-from ..reentry import refuse_reentry
-from ..wording import counted
+from ..runtime.clock import Deadline
+from ..runtime.loggers import get_logger
+from ..text.plural import counted
 from .feeder import PATIENCE
 from .pipeline import DurablePipeline
 

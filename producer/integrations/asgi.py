@@ -15,9 +15,9 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from ..client import Producer
-from ..errors import FlushTimeoutError
-from ..loggers import get_logger
+from ..client.producer import Producer
+from ..model.errors import FlushTimeoutError
+from ..runtime.loggers import get_logger
 from .figures import check_producer
 from .outlet import flush_all
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..own_threads import logs_its_work
+from ..runtime.internal_threads import logs_its_work
 
 #: How the loggers of this package begin.
 OWN = "producer."

@@ -9,10 +9,10 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..client import Producer
-from ..errors import ConfigError
-from ..interfaces import ChannelStats
-from ..metrics import Stats
+from ..client.producer import Producer
+from ..model.errors import ConfigError
+from ..model.interfaces import ChannelStats
+from ..model.metrics import Stats
 
 #: Labels, and the figure for them.
 Sample = tuple[Mapping[str, str], float]

@@ -25,11 +25,11 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Literal, Unpack
 
-from ..client import Producer
-from ..errors import ConfigError, ProducerError
-from ..loggers import get_logger
-from ..records import LogItem
-from ..results import Result
+from ..client.producer import Producer
+from ..model.errors import ConfigError, ProducerError
+from ..model.records import LogItem
+from ..model.results import Result
+from ..runtime.loggers import get_logger
 from .exceptions import exception_fields
 from .feedback import OWN, feeds_back
 from .outlet import HasOutlet, OnFull, OutletOptions

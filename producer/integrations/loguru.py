@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from ..client import Producer
-from ..records import LogItem
+from ..client.producer import Producer
+from ..model.records import LogItem
 from .exceptions import exception_fields
 from .feedback import feeds_back
 from .outlet import HasOutlet, OnFull, OutletOptions

@@ -23,7 +23,7 @@ from typing import Any, Unpack
 try:
     from opentelemetry import metrics, trace
 except ModuleNotFoundError as error:
-    from ..installing import missing
+    from ..text.extras import missing
 
     raise missing(error, "opentelemetry") from error
 from opentelemetry.sdk._logs import ReadableLogRecord
@@ -32,10 +32,10 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from ..client import Producer
-from ..errors import ProducerClosedError
-from ..own_threads import TRACE_ID
-from ..records import LogItem
+from ..client.producer import Producer
+from ..model.errors import ProducerClosedError
+from ..model.records import LogItem
+from ..runtime.internal_threads import TRACE_ID
 from .feedback import feeds_back
 from .figures import FIGURES, Figure, Watched
 from .outlet import HasOutlet, OnFull, OutletOptions

@@ -16,27 +16,21 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal, TypedDict
 
-from .. import lifecycle
-from ..client import Producer
-from ..config import ProducerConfig, ProjectConfig, option_names
-from ..credentials import EnvironmentCredentials
-from ..errors import (
-    ConfigError,
-    InvalidArgumentError,
-    LogSizeTooLargeError,
-    ProducerClosedError,
-    ProducerError,
-)
-from ..foreign_names import hint
-from ..forks import Stage, watch_fork
-from ..interfaces import CredentialsProvider
-from ..loggers import get_logger
-from ..own_threads import at_work
-from ..records import LogItem
-from ..results import Callback
-from ..signals import drain_at_sigterm as install_drain_at_sigterm
-from ..stream import Stream
-from ..wording import counted
+from ..client import at_exit
+from ..client.producer import Producer
+from ..client.signals import drain_at_sigterm as install_drain_at_sigterm
+from ..client.stream import Stream
+from ..model.config import ProducerConfig, ProjectConfig, option_names
+from ..model.credentials import EnvironmentCredentials
+from ..model.errors import ConfigError, InvalidArgumentError, LogSizeTooLargeError, ProducerClosedError, ProducerError
+from ..model.interfaces import CredentialsProvider
+from ..model.records import LogItem
+from ..model.results import Callback
+from ..runtime.forks import Stage, watch_fork
+from ..runtime.internal_threads import at_work
+from ..runtime.loggers import get_logger
+from ..text.migration_hints import hint
+from ..text.plural import counted
 from .figures import check_producer
 from .values import said, sendable
 
@@ -84,7 +78,7 @@ class Outlet:
     :param config: options of the producer that is made, or a mapping of them (whose values may be text).
     :param flush_timeout: seconds that :meth:`flush`, and likewise :meth:`close`, may take; None is no limit.
     :param drain_on_sigterm: True delivers what was logged before SIGTERM ends the process, where that can be done:
-        see :func:`producer.signals.drain_at_sigterm`.
+        see :func:`producer.client.signals.drain_at_sigterm`.
     :raises ConfigError: both a producer and what one is made of; a wrong option.
     :ivar says_aside: True to log on another thread: a sink of loguru may not log while it is called.
     """
@@ -185,7 +179,7 @@ class Outlet:
         :meth:`close` has closed it, as every ``dictConfig`` closes the handlers of the one before; or the interpreter's
         exit or a signal did, and the program logs on. A log that comes after both is dropped.
         """
-        if self._make is None or (self._closed and lifecycle.exited()):
+        if self._make is None or (self._closed and at_exit.exited()):
             return False
         with self._counting:
             if self.stream is refusing:
@@ -272,7 +266,7 @@ class Outlet:
                 producer.close(self.flush_timeout)
         except ProducerError as error:
             _log.warning("%s/%s: %s", *self._place, error)
-        if producer.closed or lifecycle.exited():  # else its own end reports them
+        if producer.closed or at_exit.exited():  # else its own end reports them
             producer._say_losses()
 
     def renew_in_child(self) -> None:

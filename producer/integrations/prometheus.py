@@ -15,12 +15,12 @@ from collections.abc import Iterator
 try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 except ModuleNotFoundError as error:
-    from ..installing import missing
+    from ..text.extras import missing
 
     raise missing(error, "prometheus") from error
 from prometheus_client.registry import Collector
 
-from ..client import Producer
+from ..client.producer import Producer
 from .figures import FIGURES, Figure, Watched
 
 __all__ = ["LogHubCollector"]

@@ -23,12 +23,12 @@ from typing import Any, Unpack
 try:
     import structlog
 except ModuleNotFoundError as error:
-    from ..installing import missing
+    from ..text.extras import missing
 
     raise missing(error, "structlog") from error
 
-from ..client import Producer
-from ..records import LogItem
+from ..client.producer import Producer
+from ..model.records import LogItem
 from .exceptions import exception_fields
 from .feedback import feeds_back
 from .outlet import HasOutlet, OnFull, OutletOptions

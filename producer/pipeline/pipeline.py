@@ -11,20 +11,19 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 
-from ..clock import LOOK_AGAIN, Clock, Deadline, Latch
-from ..config import ProducerConfig
-from ..errors import DeliveryAbandonedError, FlushTimeoutError, ProducerError, StreamStoppedError
-from ..interfaces import Sink
-from ..loggers import get_logger
-from ..metrics import Counters, Stats
-from ..own_threads import at_work
-from ..records import StreamKey
-from ..reentry import refuse_reentry
-from ..results import Attempt
-from ..wording import counted
-from .accept import Admission
-from .backing import Backing
+from ..model.config import ProducerConfig
+from ..model.errors import DeliveryAbandonedError, FlushTimeoutError, ProducerError, StreamStoppedError
+from ..model.interfaces import Sink
+from ..model.metrics import Counters, Stats
+from ..model.records import StreamKey
+from ..model.results import Attempt
+from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch
+from ..runtime.internal_threads import at_work
+from ..runtime.loggers import get_logger
+from ..text.plural import counted
+from .admission import Admission
 from .batching.batch import BatchState, ProducerBatch
+from .reentry import refuse_reentry
 from .sending.fair_queue import fair_queue_of
 from .sending.io_pool import IOThreadPool
 from .sending.mover import Mover
@@ -34,6 +33,7 @@ from .sending.send_task import SendTask
 from .sending.sequencing import Sequencer
 from .settling.settlement import Settlement
 from .snapshot import snapshot
+from .storage_hooks import Backing
 from .threads import StageThread
 
 #: Seconds: with ``drain_timeout_ms=0`` ``close`` retries nothing, and waits for the attempts in flight.
@@ -397,5 +397,5 @@ class Pipeline:
             _log.exception("%s: the statistics could not be logged", self.name)
 
     def stats(self) -> Stats:
-        """See :class:`~producer.metrics.Stats`."""
+        """See :class:`~producer.model.metrics.Stats`."""
         return snapshot(self.budget, self.accumulator, self.io_pool, self.settlement, self.counters)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from ..clock import Deadline
-from ..errors import StreamStoppedError
-from ..futures import SendFuture
-from ..interfaces import Record
-from ..metrics import Stats
-from ..records import StreamKey
-from ..results import Callback
+from ..model.errors import StreamStoppedError
+from ..model.futures import SendFuture
+from ..model.interfaces import Record
+from ..model.metrics import Stats
+from ..model.records import StreamKey
+from ..model.results import Callback
+from ..runtime.clock import Deadline
 from .batching.accumulator import Piece
 from .batching.open_records import OpenRecords
 

@@ -14,10 +14,10 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from ..clock import Clock, Deadline, WaitingRoom
-from ..errors import CloseTimeoutError
-from ..loggers import get_logger
-from ..wording import counted
+from ..model.errors import CloseTimeoutError
+from ..runtime.clock import Clock, Deadline, WaitingRoom
+from ..runtime.loggers import get_logger
+from ..text.plural import counted
 from .pipeline import Pipeline
 from .threads import StageThread, undisturbed
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..metrics import BATCH_STAGES, DROPPED, FAILED_BY_CODE, MEMORY_STAGES, Counters, Stats, StreamStats
-from ..records import StreamKey, plain
+from ..model.metrics import BATCH_STAGES, DROPPED, FAILED_BY_CODE, MEMORY_STAGES, Counters, Stats, StreamStats
+from ..model.records import StreamKey, plain
 from ..wire.speed import TWIN
 from .batching.accumulator import LogAccumulator
 from .batching.batch import ProducerBatch
@@ -19,7 +19,7 @@ def snapshot(
     settlement: Settlement,
     counters: Counters,
 ) -> Stats:
-    """See :class:`~producer.metrics.Stats`."""
+    """See :class:`~producer.model.metrics.Stats`."""
     batches = accumulator.incomplete()
     counts, memory = _by_stage(batches)
     used, reserved = budget.usage()

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Never, Protocol, TypeVar
 
-from ..clock import Clock, Deadline
-from ..forks import Stage, call_in_child
-from ..loggers import get_logger
-from ..own_threads import at_work
-from ..twins import compiled
+from ..runtime.clock import Clock, Deadline
+from ..runtime.compiled import compiled
+from ..runtime.forks import Stage, call_in_child
+from ..runtime.internal_threads import at_work
+from ..runtime.loggers import get_logger
 
 _log = get_logger("producer.worker")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..errors import ProducerError
-from ..path_text import readable
+from ..model.errors import ProducerError
+from ..text.printable import readable
 
 
 class LogHubReadError(ProducerError):

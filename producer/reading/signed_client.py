@@ -20,12 +20,12 @@ from urllib.parse import quote
 
 import tenacity
 
-from ..clock import Clock, Deadline, SystemClock
-from ..config import ProducerConfig, ProjectConfig
-from ..credentials import Credentials
-from ..errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
+from ..model.config import ProducerConfig, ProjectConfig
+from ..model.credentials import Credentials
+from ..model.errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
 from ..pipeline.sending.retry_rules import wait_backoff
-from ..sinks.http.authorities import check_authorities
+from ..runtime.clock import Clock, Deadline, SystemClock
+from ..sinks.http.ca_bundle import check_authorities
 from ..sinks.http.failures import CERTIFICATE, PLAIN_HTTP, PROXY_AUTHENTICATION, page_of
 from ..sinks.http.proxies import through
 from ..sinks.http.server_time import clock_offset
@@ -33,8 +33,8 @@ from ..sinks.http.transport import Answer, Transport
 from ..sinks.http.transport import Target as HttpTarget
 from ..sinks.loghub.classify import BAD_RESPONSE, error_of_answer
 from ..sinks.loghub.credentials_cache import CredentialsCache
+from ..text.plural import counted
 from ..wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
-from ..wording import counted
 from .errors import LogHubReadError
 
 _T = TypeVar("_T")

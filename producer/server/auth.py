@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from ..addresses import foreign_page
+from ..text.addresses import foreign_page
 from ..wire.signing import UnsignedRequest, signature_v4, string_to_sign_v1
 from .errors import ApiError
 from .limits import MAX_CLOCK_SKEW_SECONDS

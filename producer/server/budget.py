@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ..wording import counted
+from ..text.plural import counted
 from .errors import ApiError
 
 UNCOUNTED_BYTES = 64 * 1024

@@ -13,7 +13,7 @@ cursor, a missing Content-MD5), the name follows the pattern of its others.
 
 from __future__ import annotations
 
-from ..errors import ProducerError
+from ..model.errors import ProducerError
 
 #: The status of each code that this server answers with by itself. A fault may answer with any other.
 STATUS_OF = {

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..addresses import is_loopback
-from ..forks import Stage, watch_fork
-from ..system_user import user_name
+from ..runtime.forks import Stage, watch_fork
+from ..runtime.system_user import user_name
+from ..text.addresses import is_loopback
 from .auth import TEST_ACCESS_KEY, AccessKey, has_default_key
 from .errors import ApiError, ForkedServerError, ServerStartError
 from .faults import Faults

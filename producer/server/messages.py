@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ..text.plural import counted
 from ..wire.signing import UnsignedRequest
-from ..wording import counted
 from .errors import ApiError
 
 API_VERSION = "0.6.0"

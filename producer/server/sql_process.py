@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..wording import counted
+from ..text.plural import counted
 from .errors import ApiError
 
 _PROGRAM = Path(__file__).with_name("sql_engine")
@@ -255,7 +255,7 @@ def _open(pipe: IO[bytes] | None) -> IO[bytes]:
 
 def _check_installed() -> None:
     if importlib.util.find_spec("duckdb") is None:
-        from ..installing import how_to_install  # noqa: PLC0415  # nothing else of it needs this
+        from ..text.extras import how_to_install  # noqa: PLC0415  # nothing else of it needs this
 
         said = f"SQL after '|' needs duckdb where the server runs: {how_to_install('sql')}"
         raise ApiError("ParameterInvalid", said)

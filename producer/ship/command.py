@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ..directory_lock import DirectoryLock
-from ..installing import how_to_install
-from ..path_text import shown
+from ..runtime.directory_lock import DirectoryLock
+from ..spark.check import fault_of
 from ..spark.numbering_check import uses_up_numbers
-from ..spark.target_check import fault_of
+from ..text.extras import how_to_install
+from ..text.printable import shown
 from ..wire.slow_patterns import slow_note
 from .errors import InputError
 from .files.find import EXCLUDED, Found, Search, Skipped, find_files
 from .files.plan import plan
 from .follow.checkpoint import claim_checkpoint
+from .follow.checkpoint_lock import only_user
 from .follow.local import follow_locally
-from .follow.only_user import only_user
 from .follow.options import FollowOptions
 from .job import ShipJob
 from .lines.log_start import start_pattern

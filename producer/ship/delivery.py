@@ -12,21 +12,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from ..client import Producer
-from ..errors import ProducerError, ResultFailedError
-from ..futures import SendFuture
-from ..results import Result
-from ..spark.blame import Reason, blames_rows, reason_of
+from ..client.producer import Producer
+from ..client.stream import Stream
+from ..model.errors import ProducerError, ResultFailedError
+from ..model.futures import SendFuture
+from ..model.results import Result
+from ..spark.ack_timeout import send_open
 from ..spark.errors import DeliveryFailedError
-from ..spark.patience import send_open
-from ..stream import Stream
-from ..wording import counted
-from .account import Account, Place, acknowledge, records_of
+from ..spark.failure_reason import Reason, blames_rows, reason_of
+from ..text.plural import counted
 from .errors import LinesRefusedError
 from .figures import Figures
 from .job import ShipJob
 from .lines.line import Block, Line
 from .lines.parsers import Parser
+from .outcome_ledger import Account, Place, acknowledge, records_of
 
 if TYPE_CHECKING:
     from .lines.columns import BlockColumns

@@ -13,10 +13,10 @@ from typing import Any, cast
 from rich.console import Console
 from rich.filesize import decimal
 
-from ..client import Producer
-from ..errors import ProducerError
-from ..path_text import shown
-from ..records import LogItem
+from ..client.producer import Producer
+from ..model.errors import ProducerError
+from ..model.records import LogItem
+from ..text.printable import shown
 from .command import check_something_is_left, check_target, tell_skipped, tell_slow_patterns
 from .errors import InputError
 from .figures import Figures

@@ -12,19 +12,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 
-from ..errors import ProducerError, ResultFailedError
-from ..futures import SendFuture
-from ..numbering import SequenceKey
-from ..spark.blame import reason_of
+from ..client.stream import Stream
+from ..model.errors import ProducerError, ResultFailedError
+from ..model.futures import SendFuture
+from ..model.sequence import SequenceKey
 from ..spark.errors import DeliveryFailedError
-from ..stream import Stream
-from ..wording import counted
-from .account import Account, Place, Stored, acknowledge, records_of
+from ..spark.failure_reason import reason_of
+from ..text.plural import counted
 from .figures import Figures
 from .files.plan import Split
 from .job import ShipJob
 from .lines.chunks import Chunk, chunks_of
 from .lines.line import Block, Line
+from .outcome_ledger import Account, Place, Stored, acknowledge, records_of
 
 # Of a request; what the service takes but for the group's own fields.
 _MOST_BYTES = (8 << 20) - (64 << 10)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..installing import how_to_install
+from ..text.extras import how_to_install
 from .errors import JavaNotFoundError
 
 #: The oldest Java that runs Spark 4.

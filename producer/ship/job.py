@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..config import ProducerConfig, ProjectConfig
+from ..model.config import ProducerConfig, ProjectConfig
+from ..spark.ack_timeout import defaults_of_task
 from ..spark.options import Target
-from ..spark.patience import defaults_of_task
 from .line_times import LineTimes
 
 #: How long a task waits for the next acknowledgement, seconds.

@@ -23,7 +23,7 @@ from types import FrameType
 
 from pyspark.find_spark_home import _find_spark_home
 
-from ..signal_handlers import call_former, handling
+from ..runtime.signal_handlers import call_former, handling
 from .errors import SparkStartError
 
 #: What a JVM gets to delete its files and end its Python workers before it is killed, seconds.

@@ -22,11 +22,11 @@ from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Any, cast
 
-from ..client import Producer
-from .account import Account
+from ..client.producer import Producer
 from .figures import Figures
 from .files.remote.address import FORKLESS, scheme_of
 from .job import ShipJob
+from .outcome_ledger import Account
 from .portions import Portion
 from .sending import ATTEMPTS, PortionSender
 

@@ -12,13 +12,13 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from .. import wording
-from ..path_text import shown
-from .account import FileFate
+from ..text import plural
+from ..text.printable import shown
 from .figures import Figures
 from .files.find import Skipped
+from .outcome_ledger import FileFate
 
-counted = partial(wording.counted, form=",")
+counted = partial(plural.counted, form=",")
 
 
 @dataclass(frozen=True, slots=True)

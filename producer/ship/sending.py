@@ -16,15 +16,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..client import Producer
-from ..errors import ProducerError
-from ..futures import SendFuture
-from ..numbering import SequenceKey
-from ..path_text import readable
-from ..records import LogItem
+from ..client.producer import Producer
+from ..model.errors import ProducerError
+from ..model.futures import SendFuture
+from ..model.records import LogItem
+from ..model.sequence import SequenceKey
+from ..text.printable import readable
 from ..wire.speed import encode_lines, encode_log
 from ..wire.times import NANOS
-from .account import Account, NoAccount, Stored, records_of
 from .delivery import Delivery, File
 from .errors import FileChangedError, LinesRefusedError
 from .exact_delivery import ExactDelivery, range_key
@@ -39,6 +38,7 @@ from .lines.parsers import Parser, Values, make_parser
 from .lines.parsers.delimited import column_names, header_names
 from .lines.record import to_record
 from .lines.split_lines import first_line, read_split
+from .outcome_ledger import Account, NoAccount, Stored, records_of
 from .portions import Portion
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
-from ..loggers import get_logger
+from ..runtime.loggers import get_logger
 from .java import use_java
 from .job import LOCAL_MASTER
 from .jvm import Jvm, forget_in_environment, held_interrupts, known_to_environment

@@ -9,13 +9,13 @@ from typing import Protocol
 
 from rich.console import Console
 
-from .account import Account, FileFate
 from .errors import InputError
 from .figures import Figures
 from .files.find import Found
 from .files.log_file import LogFile
 from .files.plan import PARTITION_BYTES, partition_size, plan
 from .job import ShipJob
+from .outcome_ledger import Account, FileFate
 from .plan_file import PlanFile
 from .portions import Portion
 from .report import ProgressBar, Shipment, progress_bar

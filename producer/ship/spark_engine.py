@@ -12,10 +12,10 @@ from pyspark import InheritableThread
 from ..spark.accumulators import SumParam
 from ..spark.errors import DeliveryFailedError
 from ..spark.executor import leased_producer
-from .account import Account
 from .failure import describe
 from .figures import Figures
 from .job import ShipJob
+from .outcome_ledger import Account
 from .portions import Portion
 from .sending import PortionSender
 from .session import running_context

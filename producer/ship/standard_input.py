@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
-from ..client import Producer
-from ..errors import ProducerError
+from ..client.producer import Producer
+from ..model.errors import ProducerError
 from .figures import Figures
 from .job import ShipJob
 from .lines.line import READ_BYTES, Block, Line, blocks_of, without_mark

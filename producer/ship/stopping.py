@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from ..signal_handlers import Requests, call_former, handling
-from ..signal_wakeup import wake_for
+from ..runtime.signal_handlers import Requests, call_former, handling
+from ..runtime.signal_wakeup import wake_for
 
 
 @contextmanager

@@ -13,9 +13,9 @@ import os
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 
-from ..errors import ConfigError, NetworkError, UnreachableError
-from ..interfaces import Delivery, Payload, Receipt, Record, Sink
-from ..records import StreamKey
+from ..model.errors import ConfigError, NetworkError, UnreachableError
+from ..model.interfaces import Delivery, Payload, Receipt, Record, Sink
+from ..model.records import StreamKey
 from ..wire.json_lines import json_lines
 
 

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Hashable, Sequence
 from typing import TextIO
 
-from ..errors import MisconfiguredError, NetworkError
-from ..forks import Stage, watch_fork
-from ..interfaces import Delivery, Payload, Receipt, Record, Sink
-from ..records import StreamKey
+from ..model.errors import MisconfiguredError, NetworkError
+from ..model.interfaces import Delivery, Payload, Receipt, Record, Sink
+from ..model.records import StreamKey
+from ..runtime.forks import Stage, watch_fork
 from ..wire.json_lines import json_lines
 
 

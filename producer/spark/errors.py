@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import ProducerError
-from ..path_text import readable
+from ..model.errors import ProducerError
+from ..text.printable import readable
 
 #: What a worker says that cannot import the package; its interpreter belongs into it.
 WITHOUT_PACKAGE = (

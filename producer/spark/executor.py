@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 
 from pyspark import TaskContext
 
-from ..client import Producer
-from ..clock import Clock, Deadline, SystemClock
-from ..config import ProducerConfig, ProjectConfig
-from ..errors import InvalidArgumentError
-from ..forks import Stage, watch_fork
-from ..loggers import get_logger
+from ..client.producer import Producer
+from ..model.config import ProducerConfig, ProjectConfig
+from ..model.errors import InvalidArgumentError
+from ..runtime.clock import Clock, Deadline, SystemClock
+from ..runtime.forks import Stage, watch_fork
+from ..runtime.loggers import get_logger
 
 _log = get_logger("producer.spark.executor")
 

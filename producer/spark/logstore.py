@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from ..clock import Clock
-from ..config import ProducerConfig
+from ..model.config import ProducerConfig
 from ..reading.logstore import LogstoreReader, Page
 from ..reading.search import LogstoreSearch
 from ..reading.signed_client import SignedClient
+from ..runtime.clock import Clock
 from ..sinks.http.transport import target_of
 from ..wire.cursors import cursor_at, position_of
 from ..wire.read_columns import ReadGroups, read_groups

@@ -16,13 +16,13 @@ import hashlib
 import logging
 from collections.abc import Iterator
 
-from ..client import Producer
-from ..config import ProducerConfig
-from ..errors import AttemptError, ProducerError, ResultFailedError
-from ..loggers import get_logger
-from ..numbering import SequenceKey
-from ..stream import Stream
-from .blame import blames_code, blames_rows
+from ..client.producer import Producer
+from ..client.stream import Stream
+from ..model.config import ProducerConfig
+from ..model.errors import AttemptError, ProducerError, ResultFailedError
+from ..model.sequence import SequenceKey
+from ..runtime.loggers import get_logger
+from .failure_reason import blames_code, blames_rows
 from .options import Target, knows_credentials
 
 _log = get_logger("producer.spark.write")

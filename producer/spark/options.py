@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ..config import ProducerConfig, ProjectConfig, option_rows
-from ..credentials import Credentials, EnvironmentCredentials, StaticCredentials
-from ..errors import ConfigError
-from ..interfaces import CredentialsProvider
-from ..wording import LOGSTORE_RULE, is_logstore_name
+from ..model.config import ProducerConfig, ProjectConfig, option_rows
+from ..model.credentials import Credentials, EnvironmentCredentials, StaticCredentials
+from ..model.errors import ConfigError
+from ..model.interfaces import CredentialsProvider
+from ..text.names import LOGSTORE_RULE, is_logstore_name
 
 #: What reading and writing have in common: names and meanings, of which the site makes a table.
 TARGET_OPTIONS: dict[str, str] = {

@@ -14,8 +14,8 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..installing import missing
-from ..loggers import get_logger
+from ..runtime.loggers import get_logger
+from ..text.extras import missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ from ._bytes cimport (
     PyBytes_AS_STRING, PyBytes_FromStringAndSize, Text, delimited, owned, put_head, put_text, put_varint, reserved, width,
 )
 
-from ..errors import InvalidArgumentError
-from ..records import LogItem
+from ..model.errors import InvalidArgumentError
+from ..model.records import LogItem
 from .log_group import encode_log as encode_in_python
 from .text import data_of, time_of
 

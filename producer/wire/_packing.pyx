@@ -15,7 +15,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free, malloc
 
-from producer._right_of_way cimport ask, have, threads_that_ask
+from producer.runtime._gil cimport ask, have, threads_that_ask
 
 from .packing import pure_pack_lz4
 

@@ -17,7 +17,7 @@ from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
-from ..twins import compiled
+from ..runtime.compiled import compiled
 from .first_characters import SINGLE, FirstCharacters, Items, UnknownItemError
 
 _ONE, _GREEDY, _POSSESSIVE, _LAZY, _OPEN, _SHUT, _CHOICE, _JUMP, _END = range(9)

@@ -18,8 +18,8 @@ from typing import TypeVar, cast
 import lz4.block
 import zstandard
 
-from ..errors import CompressionError
-from ..wording import counted
+from ..model.errors import CompressionError
+from ..text.plural import counted
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from ..records import StreamKey
+from ..model.records import StreamKey
 from .json_group import frames_of, members_of, object_of
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .protobuf import delimited, varint
 
 if TYPE_CHECKING:
-    from ..interfaces import Record
+    from ..model.interfaces import Record
 
 
 _END = re.compile(rb"\n")

@@ -26,8 +26,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..errors import InvalidArgumentError
-from ..records import LogItem
+from ..model.errors import InvalidArgumentError
+from ..model.records import LogItem
 from .protobuf import delimited, delimited_size, read_varint, varint
 from .reserved import free_key
 from .text import Default, Fallback, data_of, lenient_items, repr_of, time_of
@@ -155,7 +155,7 @@ def encode_log(log: Mapping[str, Any] | LogItem, now: int, nanos: int = 0, fallb
     """The record of one log. Any number of threads may call it.
 
     :param log: a mapping of names to values (see :func:`~producer.wire.text.text_of`; None is left out), or a
-        :class:`~producer.records.LogItem`.
+        :class:`~producer.model.records.LogItem`.
     :param now: seconds since the epoch, for a log without a time of its own.
     :param nanos: within that second; 0 for none.
     :param fallback: what is done with values that the table does not know.

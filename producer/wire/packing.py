@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import md5
 
-from ..twins import either
+from ..runtime.compiled import either
 from .compression import compress, compress_joined, on_joined
 
 

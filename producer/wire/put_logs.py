@@ -10,10 +10,10 @@ import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ..records import StreamKey
+from ..model.records import StreamKey
 
 if TYPE_CHECKING:
-    from ..interfaces import SequenceId
+    from ..model.interfaces import SequenceId
 
 API_VERSION = "0.6.0"
 CONTENT_TYPES = {"protobuf": "application/x-protobuf", "json": "application/json"}

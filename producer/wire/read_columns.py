@@ -1,4 +1,4 @@
-"""The LogGroups of an answer of PullLogs as Arrow's columns: two twins, as :mod:`producer.twins` says.
+"""The LogGroups of an answer of PullLogs as Arrow's columns: two twins, as :mod:`producer.runtime.compiled` says.
 
 The pure one stands on the protobuf library, and is also asked where an answer is not written as encoders write it. The
 compiled one (``_read_columns.pyx``) goes from the answer's bytes to the columns' buffers, with no Python object for a
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from ..twins import compiled
+from ..runtime.compiled import compiled
 from .read_fields import Fields, as_text, text_or_none
 from .schema import FramedLogGroupList
 

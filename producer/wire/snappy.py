@@ -6,7 +6,7 @@ before. The tag's lowest two bits tell which.
 
 from __future__ import annotations
 
-from ..errors import CompressionError
+from ..model.errors import CompressionError
 
 _MAX_VARINT = 5
 

@@ -1,8 +1,8 @@
-"""The encoders in use: of each the compiled twin or the pure one, as :mod:`producer.twins` says."""
+"""The encoders in use: of each the compiled twin or the pure one, as :mod:`producer.runtime.compiled` says."""
 
 from __future__ import annotations
 
-from ..twins import compiled, either
+from ..runtime.compiled import compiled, either
 from . import event_records, lines, log_group
 from . import measure_lines as measures
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..twins import either
+from ..runtime.compiled import either
 from . import access_log
 
 if TYPE_CHECKING:

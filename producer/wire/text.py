@@ -9,8 +9,8 @@ from datetime import datetime
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-from ..errors import InvalidArgumentError
-from ..records import LogItem
+from ..model.errors import InvalidArgumentError
+from ..model.records import LogItem
 from .values import said, step_of
 
 #: ``Time`` of a log is a 32-bit count of seconds.

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from producer.agent import Context, EventBatch
-from producer.agent.options import from_flume, read_options
-from producer.agent.registry import class_of
-from producer.clock import Clock, SystemClock
+from producer.agent.config.options import from_flume, read_options
+from producer.agent.config.registry import class_of
+from producer.runtime.clock import Clock, SystemClock
 
 
 def made(kind: str, name: str, state: Path | str = "unused", clock: Clock | None = None, **options: Any) -> Any:

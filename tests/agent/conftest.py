@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from producer.agent import Agent
-from producer.agent.supervisor import State
+from producer.agent.run.supervisor import State
 
 
 @pytest.fixture(autouse=True)

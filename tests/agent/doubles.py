@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from producer.agent.batch import EventBatch
-from producer.agent.channel import BatchChannel
-from producer.agent.channels import FileChannelBuilder, MemoryChannelBuilder, SpillableChannelBuilder
-from producer.agent.interfaces import Context
-from producer.clock import Clock, SystemClock
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.interfaces import Context
+from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.channels import FileChannelBuilder, MemoryChannelBuilder, SpillableChannelBuilder
+from producer.runtime.clock import Clock, SystemClock
 
 
 class RecordingSink:

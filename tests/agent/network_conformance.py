@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from producer.agent.interfaces import Source
+from producer.agent.events.interfaces import Source
 from producer.agent.sources import listening
 from producer.agent.testing import SinkConformance, SourceConformance
 from tests.agent.sources.listeners import serving

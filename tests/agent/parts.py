@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from producer.agent import Context, EventBatch, Outlet, Position, RefusedError, SinkError, Stop, option, registry
+from producer.agent import Context, EventBatch, Outlet, Position, RefusedError, SinkError, Stop, option
+from producer.agent.config import registry
 
 
 def _set() -> threading.Event:
@@ -84,7 +85,7 @@ class FeedSource:
             self._left -= 1
 
     def lag(self) -> Any:
-        from producer.agent.interfaces import Lag
+        from producer.agent.events.interfaces import Lag
 
         return Lag(events=self._hub.lines.qsize(), seconds=1.5)
 

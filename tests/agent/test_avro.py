@@ -13,14 +13,14 @@ from unittest.mock import patch
 
 import pytest
 
-from producer.agent.batch import EventBatch
-from producer.agent.interfaces import Sink, SinkError
-from producer.agent.options import read_options
+from producer.agent.config.options import read_options
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.interfaces import Sink, SinkError
 from producer.agent.protocols import avro, avro_encoding
 from producer.agent.protocols.avro import Match, Status
 from producer.agent.protocols.avro_encoding import long, text
 from producer.agent.sinks.avro import AvroSink
-from producer.clock import Clock
+from producer.runtime.clock import Clock
 from producer.testing import ManualClock
 from tests.agent.doubles import context
 from tests.agent.sources.listeners import all_of, serving

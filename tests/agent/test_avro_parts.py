@@ -12,10 +12,10 @@ from unittest.mock import patch
 import pytest
 import trustme
 
-from producer.agent.batch import EventBatch
 from producer.agent.config import parse_flume
-from producer.agent.interfaces import SinkError
-from producer.agent.options import AgentConfigError, read_options
+from producer.agent.config.options import AgentConfigError, read_options
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.interfaces import SinkError
 from producer.agent.protocols import avro_encoding
 from producer.agent.protocols.avro_encoding import array, long, sized, text
 from producer.agent.protocols.calls import Deflater, Inflated

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from producer.agent.batch import EventBatch
-from producer.agent.channel import BatchChannel
-from producer.agent.interfaces import Context, Interceptor, Outlet, Routes, Selector, Sink, Source, Stop
-from producer.agent.options import option
-from producer.agent.registry import BUILT_IN, class_of
+from producer.agent.config.options import option
+from producer.agent.config.registry import BUILT_IN, class_of
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.interfaces import Context, Interceptor, Outlet, Routes, Selector, Sink, Source, Stop
+from producer.agent.flow.channel import BatchChannel
 from producer.agent.sinks.loghub import LogHubSink
 from producer.agent.testing import (
     InterceptorConformance,
@@ -25,7 +25,7 @@ from producer.agent.testing import (
     SinkConformance,
     SourceConformance,
 )
-from producer.errors import ChannelFullError
+from producer.model.errors import ChannelFullError
 from producer.server import LogHubServer
 from producer.server.faults import answer
 

@@ -14,8 +14,8 @@ import requests
 from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka.admin import AdminClient
 
-from producer.agent.interfaces import Sink, Source
-from producer.agent.registry import BUILT_IN
+from producer.agent.config.registry import BUILT_IN
+from producer.agent.events.interfaces import Sink, Source
 from producer.agent.sinks.file_roll import FileRollSink
 from producer.agent.sinks.http import HttpSink
 from producer.agent.testing import SinkConformance, SourceConformance

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer as KafkaProducer
 
-from producer.agent import Agent, EventBatch, routing, sink_runner
+from producer.agent import Agent, EventBatch
 from producer.agent.config import parse_toml
-from producer.agent.registry import BUILT_IN
+from producer.agent.config.registry import BUILT_IN
+from producer.agent.flow import outlet, sink_runner
 from producer.server import LogHubServer
 from producer.server.faults import Fault, answer, cut, delay
 from tests.support.waiting import eventually
@@ -224,7 +225,7 @@ class _World:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed is tried again soon, however often it has."""
-    for module in (routing, sink_runner):
+    for module in (outlet, sink_runner):
         monkeypatch.setattr(module, "_LONGEST_PAUSE", 0.2)
 
 

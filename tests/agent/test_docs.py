@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent.blueprint import draw
 from producer.agent.config import parse_toml
-from producer.agent.explain import explain
-from producer.agent.flume_differences import DIFFERENCES
-from producer.agent.registry import BUILT_IN, INSTEAD
+from producer.agent.config.explain import explain
+from producer.agent.config.flume_differences import DIFFERENCES
+from producer.agent.config.registry import BUILT_IN, INSTEAD
+from producer.agent.run.blueprint import draw
 
 DOCUMENTS = [
     Path(__file__).parents[2] / f"docs/{name}.md"

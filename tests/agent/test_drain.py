@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent.batch import EventBatch
-from producer.agent.interfaces import RefusedError
-from producer.agent.letters import marked, marks_of
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.interfaces import RefusedError
+from producer.agent.flow.letters import marked, marks_of
 from producer.cli import main
 from producer.server import LogHubServer
 from producer.testing import ManualClock

@@ -12,7 +12,7 @@ import pytest
 
 from producer.agent import Agent
 from producer.agent.config import parse_flume, parse_toml
-from producer.agent.convert import convert
+from producer.agent.run.convert import convert
 from producer.cli import main
 from producer.server import LogHubServer
 

@@ -18,9 +18,9 @@ import trustme
 import zstandard
 from fluent.sender import FluentSender
 
-from producer.agent.batch import EventBatch
-from producer.agent.interfaces import Sink, SinkError, Stop
-from producer.agent.options import read_options
+from producer.agent.config.options import read_options
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.interfaces import Sink, SinkError, Stop
 from producer.agent.protocols.forward import event_time, key_digest
 from producer.agent.sinks.forward import ForwardSink
 from tests.agent.doubles import context

@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from producer.agent.batch import EventBatch, Position
-from producer.agent.interfaces import Lag, RefusedError, Sink, SinkError, Source, Stop
-from producer.agent.options import from_flume, read_options
+from producer.agent.config.options import from_flume, read_options
+from producer.agent.events.batch import EventBatch, Position
+from producer.agent.events.interfaces import Lag, RefusedError, Sink, SinkError, Source, Stop
 from producer.agent.sinks.kafka import KafkaSink
 from producer.agent.sources.kafka import KafkaSource, _parts, _Reading
 from producer.agent.testing import RecordingOutlet, SinkConformance
-from producer.clock import Deadline, SystemClock
-from producer.errors import ConfigError
+from producer.model.errors import ConfigError
+from producer.runtime.clock import Deadline, SystemClock
 
 from ..support.waiting import eventually
 from .doubles import context

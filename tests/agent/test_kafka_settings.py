@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from producer.agent.batch import EventBatch
-from producer.agent.interfaces import SinkError
-from producer.agent.options import AgentConfigError, read_options
+from producer.agent.config.options import AgentConfigError, read_options
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.interfaces import SinkError
 from producer.agent.protocols.kafka import ClientLog
 from producer.agent.sinks.kafka import KafkaSink
 from producer.agent.sources.kafka import KafkaSource
-from producer.errors import ConfigError
+from producer.model.errors import ConfigError
 from producer.testing import ManualClock
 
 from .doubles import context

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import trustme
 
-from producer.agent import tls_files
-from producer.agent.batch import EventBatch
-from producer.agent.interfaces import SinkError
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.interfaces import SinkError
+from producer.agent.protocols import tls_files
 from producer.agent.sinks.kafka import KafkaSink
 from producer.agent.sources.kafka import KafkaSource
 from producer.agent.testing import RecordingOutlet

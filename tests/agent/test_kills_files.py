@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from producer import Producer, ProjectConfig
-from producer.credentials import Credentials, StaticCredentials
+from producer.model.credentials import Credentials, StaticCredentials
 from producer.server import LogHubServer
 from producer.server.faults import drop_answer
 

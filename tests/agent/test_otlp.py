@@ -18,14 +18,14 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 
-from producer.agent.batch import EventBatch
-from producer.agent.counters import Counters
-from producer.agent.interfaces import RefusedError, Sink
-from producer.agent.options import read_options
+from producer.agent.config.options import read_options
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import RefusedError, Sink
 from producer.agent.protocols.otlp import batches_of_protobuf, request_with
 from producer.agent.protocols.reckoning import Reckoning
 from producer.agent.sinks.otlp import OtlpSink
-from producer.errors import ConfigError
+from producer.model.errors import ConfigError
 from tests.agent.doubles import context
 from tests.agent.sources.listeners import serving
 from tests.support.waiting import PATIENCE

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from producer.agent.batch import EventBatch
-from producer.agent.interfaces import RefusedError, SinkError
-from producer.agent.options import AgentConfigError
+from producer.agent.config.options import AgentConfigError
+from producer.agent.config.registry import canonical
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.interfaces import RefusedError, SinkError
 from producer.agent.processors import DefaultProcessor, FailoverProcessor, LoadBalancingProcessor
-from producer.agent.registry import canonical
-from producer.clock import Deadline
+from producer.runtime.clock import Deadline
 from producer.testing import ManualClock
 
 from .doubles import RecordingSink, context

@@ -13,14 +13,14 @@ import pytest
 
 from producer.agent import Agent, AgentConfigError
 from producer.agent.config import parse_toml
-from producer.agent.counters import Counters
-from producer.agent.interfaces import Stop
+from producer.agent.config.options import fields_of, read_options
+from producer.agent.config.registry import BUILT_IN, class_of
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import Stop
 from producer.agent.monitoring import MonitoringServer
-from producer.agent.options import fields_of, read_options
-from producer.agent.registry import BUILT_IN, class_of
+from producer.agent.run.supervisor import Supervised
 from producer.agent.sinks.http import HttpSink
 from producer.agent.sinks.objects import ObjectsSink
-from producer.agent.supervisor import Supervised
 from producer.testing import ManualClock
 
 from ..support.waiting import eventually

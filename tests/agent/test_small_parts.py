@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from producer.agent import EventBatch, Stop
-from producer.agent.options import from_flume
-from producer.agent.registry import class_of
+from producer.agent.config.options import from_flume
+from producer.agent.config.registry import class_of
 from producer.agent.testing import RecordingOutlet
 from producer.testing import ManualClock
 from tests.agent.components import bodies, made

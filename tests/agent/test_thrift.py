@@ -17,10 +17,10 @@ from thrift.Thrift import TApplicationException, TMessageType, TType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TFramedTransport, TMemoryBuffer
 
-from producer.agent.batch import EventBatch
 from producer.agent.config import parse_flume
-from producer.agent.interfaces import Sink, SinkError
-from producer.agent.options import read_options
+from producer.agent.config.options import read_options
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.interfaces import Sink, SinkError
 from producer.agent.protocols.thrift import Status
 from producer.agent.sinks.thrift import ThriftSink
 from producer.agent.sources.thrift import ThriftSource

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from producer.agent import Context, Stop
-from producer.agent.counted_sink import CountedSink
-from producer.agent.counters import Counters
-from producer.agent.health import Health
-from producer.agent.registry import class_of
-from producer.agent.sink_runner import SinkRunner
-from producer.clock import SystemClock
+from producer.agent.config.registry import class_of
+from producer.agent.events.counters import Counters
+from producer.agent.flow.counted_sink import CountedSink
+from producer.agent.flow.health import Health
+from producer.agent.flow.sink_runner import SinkRunner
+from producer.runtime.clock import SystemClock
 from tests.agent.components import made
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from producer.channels import Event, FileChannel, MemoryChannel
-from producer.interfaces import Channel
+from producer.model.interfaces import Channel
 
 from .agent import install_flume
 from .deadline import deadline

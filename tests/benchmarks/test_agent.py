@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent.blueprint import draw
 from producer.agent.config import parse_toml
 from producer.agent.config.properties_file import read_properties
+from producer.agent.run.blueprint import draw
 
 from .agent import CASES, EXTRACTED, Case, measure, properties
 from .agent_goals import PATHS, Goal, filled

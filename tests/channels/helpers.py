@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from producer.channels import Event
-from producer.interfaces import Channel, Transaction
+from producer.model.interfaces import Channel, Transaction
 
 
 def events(bodies: Iterable[object]) -> list[Event]:

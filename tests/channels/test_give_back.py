@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from producer.channels import Event, FileChannel, MemoryChannel, SpillableChannel
-from producer.interfaces import Channel
+from producer.model.interfaces import Channel
 
 
 def _file(directory: Path) -> Channel:

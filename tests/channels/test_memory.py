@@ -22,8 +22,8 @@ import pytest
 
 from producer import ConfigError, InvalidArgumentError
 from producer.channels import Event, MemoryChannel, Stored
-from producer.errors import ChannelClosedError, ChannelError, ChannelFullError, TransactionFullError
-from producer.interfaces import Channel
+from producer.model.errors import ChannelClosedError, ChannelError, ChannelFullError, TransactionFullError
+from producer.model.interfaces import Channel
 from producer.testing import ManualClock
 from tests.support.garbage import uncollected
 from tests.support.living import living
@@ -864,7 +864,7 @@ def test_taken_and_committed_events_are_freed() -> None:
 FORKS = """
 import os, sys, threading
 from producer.channels import Event, MemoryChannel
-from producer.errors import ChannelClosedError
+from producer.model.errors import ChannelClosedError
 
 channel = MemoryChannel(capacity=10, transaction_capacity=10, keep_alive=0)
 with channel.transaction() as tx:

@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from producer.channels import Event, MemoryChannel
-from producer.errors import ChannelFullError, TransactionStateError
-from producer.interfaces import Stored
+from producer.model.errors import ChannelFullError, TransactionStateError
+from producer.model.interfaces import Stored
 from tests.support.waiting import Call, eventually, passed
 
 from .helpers import bodies, drained, events, opened, put

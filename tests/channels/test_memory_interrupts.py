@@ -11,7 +11,7 @@ import pytest
 
 from producer.channels import Event, MemoryChannel
 from producer.channels.transaction import TransactionState
-from producer.errors import TransactionStateError
+from producer.model.errors import TransactionStateError
 from tests.support.waiting import Call, eventually
 
 from .helpers import drained, events, opened, put, take

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from producer.channels import Event, MemoryChannel
-from producer.errors import ChannelError, ChannelFullError, TransactionFullError
-from producer.interfaces import Transaction
+from producer.model.errors import ChannelError, ChannelFullError, TransactionFullError
+from producer.model.interfaces import Transaction
 from tests.support.clocks import JumpingClock
 
 from .helpers import bodies

@@ -13,8 +13,8 @@ from queue import SimpleQueue
 import pytest
 
 from producer.channels import Event, MemoryChannel
-from producer.clock import Deadline, SystemClock
-from producer.errors import ChannelClosedError, ChannelFullError, TransactionFullError, TransactionStateError
+from producer.model.errors import ChannelClosedError, ChannelFullError, TransactionFullError, TransactionStateError
+from producer.runtime.clock import Deadline, SystemClock
 from producer.testing import ManualClock
 from tests.support.waiting import Call, eventually, passed
 

@@ -22,8 +22,7 @@ import pytest
 from producer import InvalidArgumentError
 from producer.channels import Event, FileChannel, MemoryChannel, SpillableChannel, Stored
 from producer.channels.spillable import MEMORY_NUMBERS
-from producer.clock import Deadline
-from producer.errors import (
+from producer.model.errors import (
     ChannelClosedError,
     ChannelError,
     ChannelFullError,
@@ -31,7 +30,8 @@ from producer.errors import (
     TransactionFullError,
     TransactionStateError,
 )
-from producer.interfaces import Channel, ChannelStats, FileStats
+from producer.model.interfaces import Channel, ChannelStats, FileStats
+from producer.runtime.clock import Deadline
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE, Call, eventually
 

@@ -10,7 +10,7 @@ import pytest
 from producer import InvalidArgumentError
 from producer.channels import Event, MemoryChannel, Stored
 from producer.channels.transaction import TRANSITIONS, BaseTransaction, TransactionState
-from producer.errors import ChannelError, TransactionStateError
+from producer.model.errors import ChannelError, TransactionStateError
 from tests.support.waiting import Call
 
 S = TransactionState

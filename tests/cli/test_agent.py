@@ -21,16 +21,16 @@ from urllib.request import urlopen
 
 import pytest
 
-from producer import signal_handlers
 from producer.agent import Agent, AgentConfig
 from producer.agent.config import parse_toml
+from producer.agent.config.options import AgentConfigError, Problem, fields_of
+from producer.agent.config.registry import BUILT_IN, class_of
 from producer.agent.monitoring.figures import notes
-from producer.agent.options import AgentConfigError, Problem, fields_of
-from producer.agent.registry import BUILT_IN, class_of
 from producer.channels import FileChannel
 from producer.cli import agent as agent_cli
 from producer.cli import agent_program, main
 from producer.cli.agent_program import Program, _Watched
+from producer.runtime import signal_handlers
 from producer.server import LogHubServer
 
 from ..agent.parts import Hub, plug_in, until

@@ -23,8 +23,8 @@ from producer.channels import Event, FileChannel, FileKeys
 from producer.channels.file.recovery.inspection import look_at_events
 from producer.channels.file.store.disk import Disk
 from producer.cli import main
-from producer.errors import AttemptError, RejectedError
-from producer.interfaces import Delivery
+from producer.model.errors import AttemptError, RejectedError
+from producer.model.interfaces import Delivery
 from producer.server import LogHubServer
 from producer.server.faults import Action, ApiRequest, Refuse, answer
 from producer.testing import RecordingSink
@@ -373,7 +373,7 @@ def leave(directory: Path, count: int, **options: Any) -> None:
 
 
 def _unreachable(_: Delivery) -> object:
-    from producer.errors import UnreachableError
+    from producer.model.errors import UnreachableError
 
     raise UnreachableError("RequestError", "connection refused")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent.batch import EventBatch, Position
+from producer.agent.events.batch import EventBatch, Position
 from producer.channels import Event, FileChannel, FileKeys
 from producer.cli import main
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from producer import Producer, ProducerConfig
-from producer.agent.batch import EventBatch
-from producer.agent.event_format import write_batch
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.event_format import write_batch
 from producer.channels import Event, FileChannel, FileKeys, ProcessFileChannel
 from producer.channels.file.recovery.inspection import look_at_events
 from producer.cli import main

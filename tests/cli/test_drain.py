@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from producer import Producer, ProducerConfig
-from producer.agent.batch import EventBatch
-from producer.agent.event_format import write_batch
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.event_format import write_batch
 from producer.channels import FileChannel
 from producer.cli.drain import Outcome, _Sink
 from producer.cli.drain_all import drain_all
 from producer.cli.profiles import Settings
-from producer.errors import UnauthorizedError
+from producer.model.errors import UnauthorizedError
 from producer.server import LogHubServer
 from producer.server.faults import ApiRequest, Cut, answer, clock_offset, cut, delay
 from producer.sinks.loghub.sink import LogHubSink

@@ -175,7 +175,7 @@ def test_send_that_is_interrupted_waits_a_second_for_an_absent_server(
 def test_a_signal_that_echoes_does_not_end_what_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of coreutils' ``timeout``, whose command has SIGTERM twice; one that comes later is another one."""
     now = [5.0]
-    monkeypatch.setattr("producer.signal_handlers.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("producer.runtime.signal_handlers.time", types.SimpleNamespace(monotonic=lambda: now[0]))
     with Interrupts() as interrupts:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)

@@ -15,8 +15,8 @@ from producer.channels import Event, FileChannel
 from producer.cli import main
 from producer.cli.log_lines import FORM, LogLines
 from producer.cli.output import say, tell, tell_error
-from producer.loggers import get_logger
-from producer.path_text import message
+from producer.runtime.loggers import get_logger
+from producer.text.printable import message
 
 _FORGED = "2026-01-01 00:00:00,000 ERROR forged"
 _EVIL = f"a\n{_FORGED} \x1b[31m\r\x85\u2028\u202e\udce9.log"

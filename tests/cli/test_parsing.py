@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent.units import UNITS
+from producer.agent.config.units import UNITS
 from producer.cli import main
 from producer.cli.arguments import agent as agent_arguments
 from producer.cli.arguments import ship as ship_arguments

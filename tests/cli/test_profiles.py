@@ -12,7 +12,7 @@ from producer.cli import arguments_of, main
 from producer.cli.local_key import LocalKeyError, local_key
 from producer.cli.profiles import NAMES, Settings, UsageError, config_path, resolve
 from producer.cli.serve import DEFAULT_PORT
-from producer.system_user import user_name
+from producer.runtime.system_user import user_name
 
 FILE = """
 profile = "prod"

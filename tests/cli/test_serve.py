@@ -19,9 +19,9 @@ from producer.cli import serve
 from producer.cli.exit_codes import ExitCode
 from producer.cli.local_key import local_key
 from producer.cli.serve import add_arguments, run
-from producer.installing import how_to_install
+from producer.runtime.system_user import user_name
 from producer.server import LogHubServer
-from producer.system_user import user_name
+from producer.text.extras import how_to_install
 
 from ..server.client import LOGSTORE, PROJECT, Client, error_of, log_group
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from producer import Producer, ProducerConfig, ProjectConfig, SendFuture
 from producer.channels import FileChannel
-from producer.durable.taking import Taking
+from producer.durable.take_lease import Taking
 
 STREAMS = 2
 # What is left when the program is killed; the next one has to deliver it.

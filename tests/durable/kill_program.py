@@ -24,8 +24,8 @@ from producer import (
     StreamStoppedError,
 )
 from producer.channels import FileChannel, MemoryChannel, SpillableChannel
-from producer.clock import SystemClock
-from producer.interfaces import Channel, Delivery, Receipt
+from producer.model.interfaces import Channel, Delivery, Receipt
+from producer.runtime.clock import SystemClock
 from producer.sinks.loghub.sink import LogHubSink
 from tests.support.log_group_schema import contents_of
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from producer import Producer
 from producer.channels import FileChannel, MemoryChannel
-from producer.clock import Clock
 from producer.durable.pipeline import DurablePipeline
-from producer.interfaces import Channel, Event, Sink
+from producer.model.interfaces import Channel, Event, Sink
+from producer.runtime.clock import Clock
 from producer.testing import RecordingSink
 from tests.support.clocks import JumpingClock
 from tests.support.log_group_schema import contents_of

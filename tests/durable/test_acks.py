@@ -14,12 +14,12 @@ from producer import (
     NetworkError,
     RejectedError,
 )
-from producer.clock import SystemClock
 from producer.durable.acks import Acks
 from producer.durable.event_format import read_event
 from producer.durable.pipeline import DurablePipeline
-from producer.durable.taking import Taking
-from producer.interfaces import Event
+from producer.durable.take_lease import Taking
+from producer.model.interfaces import Event
+from producer.runtime.clock import SystemClock
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.channels.file.opening import open_channel
 from tests.channels.interrupts import interrupted_everywhere

@@ -12,7 +12,7 @@ import pytest
 
 from producer import NetworkError, Producer, ProducerConfig, SendTimeoutError, TransactionFullError
 from producer.channels import FileChannel, MemoryChannel, ProcessFileChannel, SpillableChannel
-from producer.interfaces import Channel, Delivery, Receipt
+from producer.model.interfaces import Channel, Delivery, Receipt
 from producer.testing import RecordingSink
 from tests.support.log_group_schema import contents_of
 from tests.support.waiting import PATIENCE, Call

@@ -30,8 +30,8 @@ from producer import (
 from producer.channels import MemoryChannel, ProcessFileChannel, SpillableChannel
 from producer.durable.event_format import read_event
 from producer.durable.shutdown import DurableCloser
+from producer.model.results import Callback
 from producer.pipeline.shutdown import Shutdown
-from producer.results import Callback
 from producer.testing import RecordingSink, ScriptedSink
 from tests.durable.kit import LOG, KeptChannel, by_hand, crashed, durable, file_channel, pipeline_of, values
 from tests.support.closing import each_is_told_once, sent

@@ -33,7 +33,7 @@ from producer import (
     UnauthorizedError,
 )
 from producer.channels import MemoryChannel, SpillableChannel
-from producer.interfaces import Delivery, Event
+from producer.model.interfaces import Delivery, Event
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.durable.kit import LOG, KeptChannel, by_hand, drive, durable, file_channel, pipeline_of, values
 from tests.support.pipelines import KEY, config, record

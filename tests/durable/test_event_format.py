@@ -14,8 +14,8 @@ from producer.durable.event_format import (
     read_event,
     write_event,
 )
-from producer.interfaces import Event
-from producer.records import StreamKey
+from producer.model.interfaces import Event
+from producer.model.records import StreamKey
 
 _TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=8)
 _NAME = _TEXT.filter(bool)

@@ -17,8 +17,8 @@ from producer import (
 )
 from producer.channels import MemoryChannel, ProcessFileChannel
 from producer.channels.memory import MemoryTransaction
-from producer.clock import Deadline
-from producer.interfaces import Event
+from producer.model.interfaces import Event
+from producer.runtime.clock import Deadline
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.durable.kit import (
     LOG,

@@ -19,14 +19,14 @@ import pytest
 from producer import BodyTooLargeError, NetworkError, RejectedError, ServerError
 from producer.channels import ProcessFileChannel
 from producer.channels.file.store.notes import FileNotes
-from producer.durable import intents as intents_module
-from producer.durable.intents import Intent, note_name
+from producer.durable import send_journal as intents_module
 from producer.durable.pipeline import DurablePipeline
-from producer.errors import ChannelIOError
-from producer.interfaces import Delivery, Receipt
+from producer.durable.send_journal import Intent, note_name
+from producer.model.errors import ChannelIOError
+from producer.model.interfaces import Delivery, Receipt
+from producer.model.records import StreamKey
 from producer.pipeline.batching import accumulator as accumulator_module
-from producer.pipeline.batching.doubt import SURE_AFTER
-from producer.records import StreamKey
+from producer.pipeline.batching.unconfirmed import SURE_AFTER
 from tests.durable.kit import KeptChannel, by_hand, crashed, drive, file_channel, values
 from tests.support.clocks import JumpingClock
 from tests.support.pipelines import KEY, config, record

@@ -13,9 +13,9 @@ import pytest
 from producer import BodyTooLargeError, NetworkError, RejectedError, Result, SendFuture, ServerError, StreamStoppedError
 from producer.durable.event_format import read_event
 from producer.durable.pipeline import DurablePipeline
-from producer.errors import AttemptError
-from producer.interfaces import Delivery, Event, Receipt
-from producer.records import StreamKey
+from producer.model.errors import AttemptError
+from producer.model.interfaces import Delivery, Event, Receipt
+from producer.model.records import StreamKey
 from producer.testing import RecordingSink
 from tests.durable.kit import KeptChannel, by_hand, drive
 from tests.support.log_group_schema import contents_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from producer import SendTimeoutError, SequenceKey
-from producer.clock import Deadline
 from producer.durable.number_turns import NumberTurns
-from producer.numbering import Numbering
+from producer.model.sequence import Numbering
+from producer.runtime.clock import Deadline
 from producer.testing import ManualClock
 from tests.durable.kit import LOG, KeptChannel, durable, pipeline_of
 from tests.support.sinks import GatedSink

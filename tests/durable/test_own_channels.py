@@ -10,7 +10,7 @@ import pytest
 
 from producer import ChannelClosedError, ChannelIOError, RejectedError
 from producer.channels import MemoryChannel
-from producer.interfaces import ChannelStats
+from producer.model.interfaces import ChannelStats
 from producer.testing import RecordingSink, ScriptedSink
 from tests.durable.kit import LOG, KeptChannel, by_hand, drive, durable, pipeline_of, values
 from tests.support.pipelines import KEY, record

@@ -16,7 +16,7 @@ import pytest
 from producer import Result
 from producer.channels import MemoryChannel
 from producer.durable.registry import Registry, StoredFuture
-from producer.interfaces import Stored
+from producer.model.interfaces import Stored
 from producer.testing import RecordingSink
 from tests.channels.interrupts import interrupted_everywhere
 from tests.durable.kit import KeptChannel, by_hand, drive, file_channel

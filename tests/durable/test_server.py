@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from producer import HttpConfig, Producer, ProducerConfig, ProjectConfig
+from producer.durable.event_ref import Ticket
 from producer.durable.fed_batch import FedBatch
-from producer.durable.ticket import Ticket
-from producer.futures import SendFuture
-from producer.interfaces import Channel
+from producer.model.futures import SendFuture
+from producer.model.interfaces import Channel
 from producer.server import LogHubServer, faults
 from tests.durable.kit import KeptChannel, crashed, file_channel, pipeline_of
 from tests.support.living import living

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from producer import BodyTooLargeError, ChannelIOError, NetworkError, RejectedError
-from producer.interfaces import Delivery, Event, Receipt
+from producer.model.interfaces import Delivery, Event, Receipt
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.testing import RecordingSink, ScriptedSink
 from tests.durable.kit import KeptChannel, by_hand, drive, values

@@ -20,19 +20,20 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from producer import ConfigError, InvalidArgumentError, Producer, ProducerConfig, lifecycle
-from producer.errors import RejectedError
-from producer.installing import how_to_install
+from producer import ConfigError, InvalidArgumentError, Producer, ProducerConfig
+from producer.client import at_exit
 from producer.integrations.logging import LogHubHandler
 from producer.integrations.loguru import LogHubSink
 from producer.integrations.opentelemetry import LogHubLogExporter, LogHubSpanExporter
 from producer.integrations.outlet import Outlet, OutletOptions, options_of
 from producer.integrations.prometheus import LogHubCollector
 from producer.integrations.structlog import LogHubProcessor
-from producer.own_threads import at_work
+from producer.model.errors import RejectedError
+from producer.runtime.internal_threads import at_work
 from producer.server import LogHubServer
 from producer.server.store.log_groups import StoredLog
 from producer.testing import ScriptedSink
+from producer.text.extras import how_to_install
 from tests.integrations.conftest import PROJECT
 from tests.support.sinks import GatedSink
 from tests.support.waiting import PATIENCE, eventually
@@ -446,7 +447,7 @@ def test_a_closed_handler_does_not_open_again_while_the_interpreter_exits(
     logger.addHandler(handler)
     logger.info("before")
     handler.close()
-    monkeypatch.setattr(lifecycle, "_exited", True)
+    monkeypatch.setattr(at_exit, "_exited", True)
     logger.info("after")
     assert handler.dropped == 1
     assert handler.producer.stats().dropped == {"closed": 1}

@@ -14,7 +14,7 @@ from loguru import logger
 
 from producer import Producer, ProducerConfig
 from producer.integrations.loguru import LogHubSink
-from producer.own_threads import at_work, in_callback
+from producer.runtime.internal_threads import at_work, in_callback
 from producer.server import LogHubServer
 from producer.server.store.log_groups import StoredLog
 from tests.integrations.conftest import PROJECT

@@ -25,7 +25,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from producer import Producer, ProducerConfig
 from producer.integrations.logging import LogHubHandler
 from producer.integrations.opentelemetry import LogHubLogExporter, LogHubSpanExporter, observe, trace_context
-from producer.interfaces import Delivery, Receipt
+from producer.model.interfaces import Delivery, Receipt
 from producer.server import LogHubServer
 from producer.server.store.log_groups import StoredLog
 from producer.testing import RecordingSink

@@ -15,7 +15,7 @@ import structlog
 
 from producer import Producer
 from producer.integrations.structlog import LogHubProcessor
-from producer.own_threads import at_work, in_callback
+from producer.runtime.internal_threads import at_work, in_callback
 from producer.server.store.log_groups import StoredLog
 from tests.integrations.conftest import PROJECT
 

@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from producer import Producer, ProducerConfig, Stream, right_of_way
-from producer.pipeline import accept
-from producer.right_of_way import give_way
-from producer.sinks.http.at_once import exchange_at_once
+from producer import Producer, ProducerConfig, Stream
+from producer.pipeline import admission
+from producer.runtime import gil
+from producer.runtime.gil import give_way
+from producer.sinks.http.raw_exchange import exchange_at_once
 from producer.testing import RecordingSink
 from producer.wire import packing
 from tests.support.waiting import PATIENCE
 
-compiled = right_of_way._compiled
+compiled = gil._compiled
 pytestmark = pytest.mark.skipif(compiled is None, reason="without what is compiled nobody asks")
 
 _LOG = {"message": "m"}
@@ -116,7 +117,7 @@ def test_who_sends_many_logs_at_once_gives_way(
 ) -> None:
     """Once for each piece."""
     asked: list[None] = []
-    monkeypatch.setattr(accept, "give_way", lambda: asked.append(None))
+    monkeypatch.setattr(admission, "give_way", lambda: asked.append(None))
     send(stream)
     assert asked == [None]
 

@@ -24,11 +24,11 @@ from producer import (
     SendFuture,
     SendTimeoutError,
 )
-from producer.clock import Deadline
-from producer.interfaces import Delivery
+from producer.model.interfaces import Delivery
+from producer.model.results import Callback
 from producer.pipeline.batching.batch import BatchState
 from producer.pipeline.shutdown import Shutdown
-from producer.results import Callback
+from producer.runtime.clock import Deadline
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock
 from tests.support.closing import each_is_told_once, sent
@@ -414,7 +414,7 @@ class _InterruptedClock(ManualClock):
 
 def test_a_close_that_is_interrupted_can_be_resumed() -> None:
     """Ctrl-C leaves close; the next close takes over, waits, and ends everything; the exit would do it as well."""
-    from producer import lifecycle
+    from producer.client import at_exit
 
     sink, clock = GatedSink(), _InterruptedClock()
     producer = Producer(sink=sink, clock=clock, config=config(name="ctrl", linger_ms=10**6))
@@ -423,7 +423,7 @@ def test_a_close_that_is_interrupted_can_be_resumed() -> None:
     with pytest.raises(KeyboardInterrupt):
         producer.close()
     shutdown = producer._shutdown
-    assert shutdown in lifecycle._draining
+    assert shutdown in at_exit._draining
     with pytest.raises(ProducerClosedError):
         producer.send("p", "l", LOG)
     assert not future.done()
@@ -431,7 +431,7 @@ def test_a_close_that_is_interrupted_can_be_resumed() -> None:
     producer.close()
     assert future.result(0).successful
     assert sink.closed
-    assert shutdown not in lifecycle._draining
+    assert shutdown not in at_exit._draining
     eventually(lambda: _alive("ctrl") == [])
 
 

@@ -36,7 +36,7 @@ from producer import (
     StreamKey,
     UnauthorizedError,
 )
-from producer.interfaces import Delivery, Receipt
+from producer.model.interfaces import Delivery, Receipt
 from producer.pipeline.batching.batch import BatchState, ProducerBatch
 from producer.pipeline.shutdown import Shutdown
 from producer.testing import RecordingSink

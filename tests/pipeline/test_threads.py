@@ -9,11 +9,11 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from producer.clock import NO_DEADLINE, Deadline, SystemClock
 from producer.pipeline import threads
 from producer.pipeline.batching import accumulator, memory
 from producer.pipeline.batching.accumulator import Piece
 from producer.pipeline.threads import StageThread, stand_back, undisturbed
+from producer.runtime.clock import NO_DEADLINE, Deadline, SystemClock
 from tests.channels.interrupts import interrupted_everywhere
 from tests.support.pipelines import KEY, record, threadless
 from tests.support.waiting import PATIENCE

@@ -11,13 +11,13 @@ import pytest
 from producer.server import LogHubServer
 from producer.server.faults import Fault, answer, delay, drop_answer
 from producer.ship import exact_delivery
-from producer.ship.account import FileFate
 from producer.ship.figures import Figures
 from producer.ship.files.find import find_files
 from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
 from producer.ship.lines.chunks import chunks_of
 from producer.ship.lines.line import Line
+from producer.ship.outcome_ledger import FileFate
 from producer.ship.portions import Portion
 from producer.ship.sending import PortionSender
 from producer.spark.executor import leased_producer

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
-from producer.path_text import readable
 from producer.server import LogHubServer
 from producer.ship.command import tell_skipped
 from producer.ship.errors import FileChangedError
@@ -29,6 +28,7 @@ from producer.ship.report import Shipment
 from producer.ship.shipment import ship_files
 from producer.ship.spark_engine import SparkEngine
 from producer.spark.errors import SparkJobError
+from producer.text.printable import readable
 from tests.support.waiting import Call
 
 from .conftest import contents, held, ship_splits

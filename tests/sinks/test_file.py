@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from producer import ConfigError, NetworkError, Producer, UnreachableError
-from producer.interfaces import Delivery
-from producer.records import StreamKey
+from producer.model.interfaces import Delivery
+from producer.model.records import StreamKey
 from producer.sinks import FileSink
 from tests.durable.kit import file_channel
 from tests.support.pipelines import config, record

@@ -11,9 +11,9 @@ import sys
 import pytest
 
 from producer import NetworkError, Producer
-from producer.errors import MisconfiguredError, UnreachableError
-from producer.interfaces import Delivery
-from producer.records import StreamKey
+from producer.model.errors import MisconfiguredError, UnreachableError
+from producer.model.interfaces import Delivery
+from producer.model.records import StreamKey
 from producer.sinks import StdoutSink
 from tests.support.pipelines import config, record
 from tests.support.waiting import PATIENCE, Call

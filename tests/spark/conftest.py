@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from producer import ProjectConfig
-from producer.clock import SystemClock
-from producer.errors import CloseTimeoutError
+from producer.model.errors import CloseTimeoutError
+from producer.runtime.clock import SystemClock
 from producer.server import LogHubServer
 from producer.spark import executor
 from producer.spark.logstore import LogstoreClient

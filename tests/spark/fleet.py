@@ -16,16 +16,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from producer.config import ProducerConfig
-from producer.errors import QuotaExceededError
+from producer.model.config import ProducerConfig
+from producer.model.errors import QuotaExceededError
+from producer.model.results import Attempt
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.batching.stream_state import StreamState
 from producer.pipeline.sending.concurrency import AdaptiveLimit
 from producer.pipeline.sending.fair_queue import FairQueue, Report, Turn
 from producer.pipeline.sending.gates import Verdict
 from producer.pipeline.sending.retry_rules import RetryRules
-from producer.results import Attempt
-from producer.spark.patience import defaults_of_task
+from producer.spark.ack_timeout import defaults_of_task
 from producer.spark.writing.options import ACK_TIMEOUT
 from tests.support.pipelines import KEY
 

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from producer import Producer, ProducerConfig, ProjectConfig
-from producer.clock import SystemClock
-from producer.errors import ChannelError, CloseTimeoutError, InvalidArgumentError, ProducerClosedError
+from producer.model.errors import ChannelError, CloseTimeoutError, InvalidArgumentError, ProducerClosedError
+from producer.runtime.clock import SystemClock
 from producer.server import LogHubServer
 from producer.spark import executor
 from producer.spark.executor import IDLE_SECONDS, MAX_PRODUCERS, get_producer, leased_producer

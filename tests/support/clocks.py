@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queue import SimpleQueue
 
-from producer.clock import Deadline
+from producer.runtime.clock import Deadline
 from producer.testing import ManualClock
 
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 from producer import CloseTimeoutError, Result, SendFuture
+from producer.model.results import Callback
 from producer.pipeline.pipeline import Pipeline
 from producer.pipeline.shutdown import Shutdown
-from producer.results import Callback
 from tests.channels.interrupts import interrupted_everywhere
 from tests.support.pipelines import KEY, record
 from tests.support.waiting import PATIENCE, eventually

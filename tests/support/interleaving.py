@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from producer.clock import Deadline
+from producer.runtime.clock import Deadline
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE
 
@@ -189,7 +189,7 @@ class TurnClock(ManualClock):
     """A clock whose waits give way."""
 
     def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
-        """See :class:`~producer.clock.Clock`."""
+        """See :class:`~producer.runtime.clock.Clock`."""
         if _current is None:
             super().wait_for(signal, deadline)
             return

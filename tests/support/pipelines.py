@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from producer.config import ProducerConfig
-from producer.futures import SendFuture, holder_of
-from producer.interfaces import Clock, Sink
+from producer.model.config import ProducerConfig
+from producer.model.futures import SendFuture, holder_of
+from producer.model.interfaces import Clock, Sink
+from producer.model.records import StreamKey
+from producer.model.results import Result
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.pipeline import Pipeline
-from producer.records import StreamKey
-from producer.results import Result
 from producer.testing import RecordingSink
 from producer.wire.log_group import encode_log
 from tests.support.clocks import JumpingClock

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from producer.errors import AttemptError, BodyTooLargeError, InvalidSequenceError
-from producer.interfaces import Delivery, Receipt
+from producer.model.errors import AttemptError, BodyTooLargeError, InvalidSequenceError
+from producer.model.interfaces import Delivery, Receipt
 from producer.testing import RecordingSink
 
 

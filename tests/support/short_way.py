@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from producer import Producer, SendFuture, Stream
-from producer.clock import Clock
-from producer.interfaces import Record, Sink
+from producer.model.interfaces import Record, Sink
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.batching.open_records import OpenRecords
 from producer.pipeline.pipeline import Pipeline
+from producer.runtime.clock import Clock
 from tests.support.pipelines import config, threadless
 
 #: More sends than pass before the short way is taken.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from producer.errors import NetworkError
-from producer.interfaces import Delivery, Receipt
+from producer.model.errors import NetworkError
+from producer.model.interfaces import Delivery, Receipt
 from producer.testing import ScriptedSink
 from tests.support.waiting import PATIENCE
 

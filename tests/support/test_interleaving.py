@@ -8,7 +8,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from producer.clock import Deadline
+from producer.runtime.clock import Deadline
 from tests.support.interleaving import NAME, Interleaving, TurnClock, TurnLock, locks_that_take_turns, outcomes, point
 from tests.support.threads import named
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from producer.records import LogItem
+from producer.model.records import LogItem
 from producer.wire.log_group import encode_log
 
 NOW = 1_700_000_000

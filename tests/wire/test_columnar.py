@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from producer.errors import InvalidArgumentError
-from producer.records import LogItem
+from producer.model.errors import InvalidArgumentError
+from producer.model.records import LogItem
 from producer.wire.columnar import ColumnarEncoder, EncodedRows
 from producer.wire.columnar.rows import join_rows, measure_rows
 from producer.wire.text import MAX_TIME

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from producer import Producer, ProducerConfig
-from producer.errors import InvalidArgumentError
+from producer.model.errors import InvalidArgumentError
 from producer.testing import RecordingSink
 
 from .twins import columnar_twin

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from producer.errors import InvalidArgumentError
+from producer.model.errors import InvalidArgumentError
 from producer.wire.columnar import ColumnarEncoder, Names
 
 from .arrow_values import NOW

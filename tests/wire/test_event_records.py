@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from producer.agent.packed_column import PackedColumn
-from producer.records import LogItem
+from producer.agent.events.packed_column import PackedColumn
+from producer.model.records import LogItem
 from producer.wire.event_records import PackedField
 from producer.wire.log_group import encode_log
 from tests.wire.twins import TWINS

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from producer.records import LogItem
+from producer.model.records import LogItem
 from producer.wire import lines
 from producer.wire.log_group import encode_log
 from tests.wire.twins import TWINS, native

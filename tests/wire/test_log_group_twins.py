@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from producer.errors import InvalidArgumentError
-from producer.futures import SendFuture
-from producer.records import LogItem
-from producer.results import Result
+from producer.model.errors import InvalidArgumentError
+from producer.model.futures import SendFuture
+from producer.model.records import LogItem
+from producer.model.results import Result
 from producer.wire import log_group
 from producer.wire.text import Fallback, moment_of
 from tests.wire.twins import native

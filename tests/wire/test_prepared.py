@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.records import StreamKey
+from producer.model.records import StreamKey
 from producer.sinks.http.transport import head_of
 from producer.wire.prepared import PreparedV1, PreparedV4
 from producer.wire.put_logs import put_logs_headers, put_logs_params, put_logs_path

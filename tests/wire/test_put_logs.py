@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from producer import StreamKey
-from producer.interfaces import SequenceId
+from producer.model.interfaces import SequenceId
 from producer.wire.put_logs import adjust_shard_hash, new_hash_key, put_logs_headers, put_logs_params, put_logs_path
 from tests.wire.test_log_group import VECTORS
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer.records import LogItem
+from producer.model.records import LogItem
 from producer.wire.log_group import encode_log, encode_tail
 from producer.wire.protobuf import delimited
 from producer.wire.read_log_group import read_group, read_groups, read_log

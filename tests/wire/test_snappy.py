@@ -6,7 +6,7 @@ import random
 import cramjam
 import pytest
 
-from producer.errors import CompressionError
+from producer.model.errors import CompressionError
 from producer.wire import snappy
 
 

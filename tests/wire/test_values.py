@@ -221,7 +221,7 @@ def test_an_exception_has_its_type_message_and_traceback() -> None:
             raise InvalidArgumentError("no good") from error
     except InvalidArgumentError as error:
         said = json.loads(str(text_of(error, "k")))
-    assert said["type"] == "producer.errors.InvalidArgumentError"
+    assert said["type"] == "producer.model.errors.InvalidArgumentError"
     assert said["message"] == "no good"
     assert "test_values.py" in said["traceback"]
     assert "KeyError: 'cause'" in said["traceback"]

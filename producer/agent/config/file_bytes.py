@@ -8,7 +8,7 @@ import select
 import stat
 from pathlib import Path
 
-from ..options import AgentConfigError, Problem
+from .options import AgentConfigError, Problem
 
 #: Bytes of a configuration.
 _MOST = 4 << 20

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..limits import Limits
-from ..options import Problem
+from .limits import Limits
+from .options import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..flume_keys import hint_of
-from ..options import AgentConfigError, Problem, fields_of, flume_name, from_flume, nearest, typed
-from ..registry import canonical, class_of
 from .file_bytes import read_file
+from .flume_keys import hint_of
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
+from .options import AgentConfigError, Problem, fields_of, flume_name, from_flume, nearest, typed
 from .properties_text import Properties, parse_properties
 from .references import References
+from .registry import canonical, class_of
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 _KINDS = ("sources", "channels", "sinks", "sinkgroups")

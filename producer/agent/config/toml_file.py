@@ -38,11 +38,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..limits import Limits
-from ..options import AgentConfigError, Problem, fields_of, nearest, read_options, shown
 from . import toml_lines
 from .file_bytes import read_file
+from .limits import Limits
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
+from .options import AgentConfigError, Problem, fields_of, nearest, read_options, shown
 from .references import References
 from .toml_syntax import limit_line, syntax_problem
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 
-from ..options import Problem
 from . import toml_lines
+from .options import Problem
 
 _TABLE_TWICE = re.compile(r"cannot declare \((.*?),?\) twice")
 _FLUMES = re.compile(r"^[\w-]+\.(?:sources|channels|sinks|sinkgroups)(?:\.[^\s=:]+)?[ \t]*[=:]", re.MULTILINE)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..limits import Limits
-from ..options import fields_of
+from .limits import Limits
 from .model import AgentConfig, ComponentConfig
+from .options import fields_of
 
 _DEFAULT_STATE = Path("loghub-agent")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

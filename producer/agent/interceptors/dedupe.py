@@ -13,9 +13,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from ..batch import EventBatch
-from ..interfaces import Context
-from ..options import option
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context
 
 
 class DedupeInterceptor:

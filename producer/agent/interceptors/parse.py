@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain, compress
 
-from ...errors import ConfigError
-from ...loggers import get_logger
-from ...pipeline.settling.thinned_log import ThinnedLog
+from ...model.errors import ConfigError
+from ...runtime.loggers import get_logger
+from ...runtime.rate_limited_log import ThinnedLog
 from ...wire.access_log import FIELDS as ACCESS_FIELDS
 from ...wire.access_log import parse_access_line
 from ...wire.delimited import fields_parser
@@ -24,9 +24,9 @@ from ...wire.splitters import split_access, split_syslog
 from ...wire.syslog import FIELDS as SYSLOG_FIELDS
 from ...wire.syslog import facility_and_severity, parse_syslog
 from ...wire.text_column import TextColumn
-from ..batch import EventBatch, usual_names
-from ..interfaces import Context
-from ..options import option
+from ..config.options import option
+from ..events.batch import EventBatch, usual_names
+from ..events.interfaces import Context
 from .texts import over_former, texts
 from .times import milliseconds_parser
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from ...errors import ConfigError
+from ...model.errors import ConfigError
 from ...wire.slow_patterns import slow_note
 
 _POSIX = {

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import ConfigError
-from ..batch import EventBatch
-from ..interfaces import Context
-from ..options import option
+from ...model.errors import ConfigError
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:

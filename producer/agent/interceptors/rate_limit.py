@@ -9,10 +9,10 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from ...clock import Clock
-from ..batch import EventBatch
-from ..interfaces import Context
-from ..options import option
+from ...runtime.clock import Clock
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context
 
 #: Values of a header that are known at a time; of one that was forgotten a full burst may pass.
 _MOST_VALUES = 10_000

@@ -15,13 +15,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import ConfigError
+from ...model.errors import ConfigError
 from ...wire.captures import Steps, steps_of
 from ...wire.event_records import ABSENT
-from ..batch import Column, EventBatch
-from ..interfaces import Context
-from ..options import option
-from ..packed_column import PackedColumn
+from ..config.options import option
+from ..events.batch import Column, EventBatch
+from ..events.interfaces import Context
+from ..events.packed_column import PackedColumn
 from .patterns import compiled, slow_notes
 from .texts import texts, with_values
 from .times import milliseconds_parser, strptime_format, zone_named

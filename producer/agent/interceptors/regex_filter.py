@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ..batch import EventBatch
-from ..interfaces import Context
-from ..options import option
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context
 from .patterns import compiled, slow_notes
 from .texts import texts
 

@@ -6,9 +6,9 @@ import random
 from dataclasses import dataclass
 from zlib import crc32
 
-from ..batch import EventBatch
-from ..interfaces import Context
-from ..options import option
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context
 
 _CHECKSUMS = 1 << 32
 

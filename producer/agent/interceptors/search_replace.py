@@ -9,10 +9,10 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ...errors import ConfigError
-from ..batch import EventBatch
-from ..interfaces import Context
-from ..options import option
+from ...model.errors import ConfigError
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context
 from .patterns import compiled, replacement_of, slow_notes
 from .texts import texts, with_texts
 

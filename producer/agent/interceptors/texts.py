@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..batch import Column, EventBatch
+from ..events.batch import Column, EventBatch
 
 #: How bytes that are not UTF-8 travel through text, and come out as they were.
 _ODD_BYTES = "surrogateescape"

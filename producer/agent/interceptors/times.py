@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ...clock import Clock
-from ...errors import ConfigError
+from ...model.errors import ConfigError
+from ...runtime.clock import Clock
 
 #: Letters of a pattern, with how often they come: ``strptime``'s directives, the first that fits.
 _LETTERS = (

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from uuid import UUID
 
-from ..batch import EventBatch
-from ..interfaces import Context
-from ..options import option
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context
 from .texts import with_values
 
 

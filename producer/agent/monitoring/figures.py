@@ -11,13 +11,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import ChannelError
-from ...interfaces import ChannelStats
-from ..agent import Agent
-from ..blueprint import SinkPart
-from ..channel import BatchChannel
-from ..counters import Counters
-from ..supervisor import State
+from ...model.errors import ChannelError
+from ...model.interfaces import ChannelStats
+from ..events.counters import Counters
+from ..flow.channel import BatchChannel
+from ..run.agent import Agent
+from ..run.blueprint import SinkPart
+from ..run.supervisor import State
 
 SOURCE_COUNTERS = (
     "EventReceivedCount",

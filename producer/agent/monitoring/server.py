@@ -28,12 +28,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...addresses import foreign_page, is_loopback
-from ...errors import ProducerError
-from ...installing import how_to_install
-from ...loggers import get_logger
-from ...path_text import one_line
-from ..agent import Agent
+from ...model.errors import ProducerError
+from ...runtime.loggers import get_logger
+from ...text.addresses import foreign_page, is_loopback
+from ...text.extras import how_to_install
+from ...text.printable import one_line
+from ..run.agent import Agent
 from .figures import figures, not_ready, notes
 from .formats import flume_json, prometheus
 from .page import page

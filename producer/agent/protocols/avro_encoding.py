@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import Any
 
 from ...wire.protobuf import varint
-from ..batch import EventBatch
+from ..events.batch import EventBatch
 from .calls import BadCallError, valid_text
 from .reckoning import Reckoning
 

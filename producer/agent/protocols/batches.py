@@ -12,10 +12,10 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
-from ...interfaces import Event
+from ...model.interfaces import Event
 from ...wire.speed import measure_lines
-from ..batch import EventBatch
-from ..event_format import UnreadableBatchError, read_batch, write_batch
+from ..events.batch import EventBatch
+from ..events.event_format import UnreadableBatchError, read_batch, write_batch
 
 CONTENT_TYPE = "application/x-loghub-agent-batches"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 
-from ...errors import ConfigError
+from ...model.errors import ConfigError
 
 _READ = 1 << 16
 

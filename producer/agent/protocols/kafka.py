@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...clock import Clock
-from ...errors import ConfigError
-from ...loggers import get_logger
-from ..interfaces import Context
-from ..options import missing_file
-from ..repeated import RepeatedLog
-from ..tls_files import WatchedFiles, tell_own
+from ...model.errors import ConfigError
+from ...runtime.clock import Clock
+from ...runtime.loggers import get_logger
+from ...runtime.repeated_log import RepeatedLog
+from ..config.options import missing_file
+from ..events.interfaces import Context
+from .tls_files import WatchedFiles, tell_own
 
 _log = get_logger("producer.agent.kafka")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...config import ProjectConfig
-from ...credentials import Credentials, StaticCredentials
-from ..options import option
+from ...model.config import ProjectConfig
+from ...model.credentials import Credentials, StaticCredentials
+from ..config.options import option
 from .proxies import PROXY
 
 

@@ -23,7 +23,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationSc
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from ..batch import EventBatch, Headers, batches_of
+from ..events.batch import EventBatch, Headers, batches_of
 from .fields import json_of, text_of, unique_names, with_own
 from .messages import MessageError, Parts, Schema
 from .reckoning import Reckoning, of_json, size_of

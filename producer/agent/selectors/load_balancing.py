@@ -9,11 +9,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..batch import EventBatch
-from ..channel import BatchChannel
-from ..flume_keys import in_small_letters
-from ..interfaces import Context, Routes
-from ..options import option
+from ..config.flume_keys import in_small_letters
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, Routes
+from ..flow.channel import BatchChannel
 
 
 class LoadBalancingSelector:

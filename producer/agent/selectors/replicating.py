@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ..batch import EventBatch
-from ..channel import BatchChannel
-from ..interfaces import Context, Routes
-from ..options import AgentConfigError, Problem, nearest, option
+from ..config.options import AgentConfigError, Problem, nearest, option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, Routes
+from ..flow.channel import BatchChannel
 
 
 class ReplicatingSelector:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...clock import Deadline
-from ..batch import EventBatch
-from ..interfaces import Context
-from ..options import option
+from ...runtime.clock import Deadline
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context
 from ..protocols import avro
 from ..protocols.avro_encoding import events_of
 from ..protocols.calls import Deflater, Inflated, check_one_layer

@@ -9,11 +9,11 @@ from enum import IntEnum
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ...clock import NO_DEADLINE, Deadline
-from ..batch import EventBatch
-from ..flume_keys import without_needless
-from ..interfaces import Context, SinkError
-from ..options import option
+from ...runtime.clock import NO_DEADLINE, Deadline
+from ..config.flume_keys import without_needless
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, SinkError
 from .peers import FRAME, OversizedError, Peer, PeerOptions
 
 _FLUMES_BATCH = "100"

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from ...errors import ChannelError
-from ...loggers import get_logger
-from ...whole_file import sync_directory
-from ..batch import EventBatch
-from ..flume_keys import in_small_letters, serializer_of
-from ..interfaces import Context, SinkError
-from ..options import option
+from ...model.errors import ChannelError
+from ...runtime.loggers import get_logger
+from ...runtime.whole_file import sync_directory
+from ..config.flume_keys import in_small_letters, serializer_of
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, SinkError
 from .json_lines import json_line
 from .written import Written
 

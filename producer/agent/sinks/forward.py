@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...clock import NO_DEADLINE, Deadline
-from ..batch import EventBatch
-from ..interfaces import Context, SinkError
-from ..options import option
+from ...runtime.clock import NO_DEADLINE, Deadline
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, SinkError
 from .peers import FRAME, OversizedError, Peer, PeerOptions
 
 _MOST_ANSWER = 1 << 20

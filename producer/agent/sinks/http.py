@@ -26,22 +26,22 @@ from urllib.parse import unquote, urlsplit
 
 from urllib3.util.ssl_ import create_urllib3_context
 
-from ...clock import Deadline
-from ...config import HttpConfig
-from ...errors import AttemptError, ConfigError
-from ...loggers import get_logger
-from ...sinks.http.authorities import file_of_authorities, trust_authorities
+from ...model.config import HttpConfig
+from ...model.errors import AttemptError, ConfigError
+from ...runtime.clock import Deadline
+from ...runtime.loggers import get_logger
+from ...sinks.http.ca_bundle import file_of_authorities, trust_authorities
 from ...sinks.http.failures import elsewhere, error_of_proxy, page_of
 from ...sinks.http.proxies import through
 from ...sinks.http.server_time import clock_offset
 from ...sinks.http.transport import Answer, Transport
-from ..aside import ASIDE_BYTES
-from ..batch import EventBatch
-from ..interfaces import Context, RefusedError, SinkError
-from ..options import missing_file, option
+from ..config.options import missing_file, option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, RefusedError, SinkError
+from ..flow.held_back import ASIDE_BYTES
 from ..protocols.batches import CONTENT_TYPE
 from ..protocols.proxies import PROXY, proxies_of
-from ..tls_files import RenewedTls, load_authorities, load_own, out_of_time
+from ..protocols.tls_files import RenewedTls, load_authorities, load_own, out_of_time
 from .http_parts import BatchesForm, Encoded, Form, Part, Progress, TextForm, halves, requests_of
 
 _log = get_logger("producer.agent.sink")

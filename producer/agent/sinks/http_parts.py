@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from ..batch import EventBatch
+from ..events.batch import EventBatch
 from ..protocols.batches import pack
 
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from ...clock import Deadline
-from ...errors import ConfigError
-from ...path_text import shown
-from ..batch import EventBatch
-from ..flume_keys import renamed
-from ..interfaces import Context, RefusedError, SinkError
-from ..options import option
+from ...model.errors import ConfigError
+from ...runtime.clock import Deadline
+from ...text.printable import shown
+from ..config.flume_keys import renamed
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, RefusedError, SinkError
 from ..protocols.kafka import ClientLog, RenewedClient, check_settings, missing_files
 
 _POLL_SECONDS = 0.1

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...loggers import get_logger
-from ..batch import EventBatch
-from ..interfaces import Context
-from ..options import option
+from ...runtime.loggers import get_logger
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context
 
 _log = get_logger("producer.agent.sink.logger")
 

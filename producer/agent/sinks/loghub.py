@@ -23,26 +23,26 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ...client import Producer
-from ...clock import Deadline
-from ...config import HttpConfig, ProducerConfig
-from ...errors import (
+from ...client.producer import Producer
+from ...client.stream import Stream
+from ...model.config import HttpConfig, ProducerConfig
+from ...model.errors import (
     CloseTimeoutError,
     InvalidArgumentError,
     LogSizeTooLargeError,
     ProducerError,
     ResultFailedError,
 )
-from ...futures import SendFuture
-from ...interfaces import Record
-from ...numbering import SequenceKey
-from ...results import Result
-from ...spark.blame import blames_rows, reason_of
-from ...stream import Stream
-from ..aside import ASIDE_BYTES
-from ..batch import EventBatch, Headers
-from ..interfaces import Context, RefusedError, SinkError
-from ..options import option
+from ...model.futures import SendFuture
+from ...model.interfaces import Record
+from ...model.results import Result
+from ...model.sequence import SequenceKey
+from ...runtime.clock import Deadline
+from ...spark.failure_reason import blames_rows, reason_of
+from ..config.options import option
+from ..events.batch import EventBatch, Headers
+from ..events.interfaces import Context, RefusedError, SinkError
+from ..flow.held_back import ASIDE_BYTES
 from ..protocols.loghub import LogstoreOptions
 from ..protocols.proxies import proxies_of
 from .loghub_pieces import MOST_PIECES, PIECE_BYTES, Pieces

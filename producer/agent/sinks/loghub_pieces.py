@@ -9,16 +9,16 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from ...clock import Clock
-from ...config import MAX_BATCH_SIZE_IN_BYTES
-from ...errors import InvalidArgumentError, LogSizeTooLargeError
-from ...interfaces import Record
+from ...model.config import MAX_BATCH_SIZE_IN_BYTES
+from ...model.errors import InvalidArgumentError, LogSizeTooLargeError
+from ...model.interfaces import Record
+from ...runtime.clock import Clock
 from ...wire.event_records import PackedField
 from ...wire.log_group import encode_key
 from ...wire.speed import encode_events, encode_lines
 from ...wire.text import data_of
-from ..batch import Column, EventBatch
-from ..packed_column import PackedColumn
+from ..events.batch import Column, EventBatch
+from ..events.packed_column import PackedColumn
 
 #: Of one request. The service takes 10 MiB, and 5 in older regions.
 PIECE_BYTES, _PIECE_LOGS = 2 << 20, 40_960

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from ...clock import Deadline
-from ...errors import ConfigError
-from ...loggers import get_logger
-from ..batch import EventBatch
-from ..interfaces import Context
-from ..options import option
+from ...model.errors import ConfigError
+from ...runtime.clock import Deadline
+from ...runtime.loggers import get_logger
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context
 from ..protocols.proxies import PROXY, proxies_of
 from .http import HttpSink, check_certificate, check_request_options, missing_certificates
 from .http_parts import Part

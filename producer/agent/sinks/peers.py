@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...clock import NO_DEADLINE, Clock, Deadline
-from ...errors import ConfigError
-from ...sinks.http.at_once import looks_quiet
-from ...tls import closed_if_it_fails
-from ..interfaces import Context
-from ..options import option
-from ..tls_files import RenewedTls, load_own, out_of_time
+from ...model.errors import ConfigError
+from ...runtime.clock import NO_DEADLINE, Clock, Deadline
+from ...runtime.tls import closed_if_it_fails
+from ...sinks.http.raw_exchange import looks_quiet
+from ..config.options import option
+from ..events.interfaces import Context
+from ..protocols.tls_files import RenewedTls, load_own, out_of_time
 
 _READ = 1 << 16
 #: Seconds: who waits for a receiver looks so often whether there is less time than there was.

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...channels.file.store.notes import FileNotes
-from ...loggers import get_logger
-from ..batch import EventBatch
+from ...runtime.loggers import get_logger
+from ..events.batch import EventBatch
 
 _log = get_logger("producer.agent.sink.file_roll")
 

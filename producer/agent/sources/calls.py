@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..batch import EventBatch, batches_of
-from ..interfaces import Context, Outlet, Stop
-from ..options import option
+from ..config.options import option
+from ..events.batch import EventBatch, batches_of
+from ..events.interfaces import Context, Outlet, Stop
 from ..protocols.calls import BadCallError
 from ..protocols.reckoning import Reckoning
 from .budget import Budget, Holding

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ...errors import ProducerError
-from ...loggers import get_logger
+from ...model.errors import ProducerError
+from ...runtime.loggers import get_logger
 from ...wire.encodings import MARK
 
 _log = get_logger("producer.agent.exec")

@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..batch import EventBatch
-from ..interfaces import Outlet, Stop
-from ..options import option
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Outlet, Stop
 from .intake import Intake
 from .listening import listen, woken_by
 

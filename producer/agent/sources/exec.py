@@ -15,12 +15,12 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...errors import ConfigError
-from ...loggers import get_logger
-from ..batch import EventBatch
-from ..interfaces import Context, Outlet, Stop
-from ..options import option
-from ..repeated import RepeatedLog
+from ...model.errors import ConfigError
+from ...runtime.loggers import get_logger
+from ...runtime.repeated_log import RepeatedLog
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, Outlet, Stop
 from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
 from .intake import Intake
 

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from ..batch import batches_of
-from ..interfaces import Context, Outlet, Stop
-from ..options import option
+from ..config.options import option
+from ..events.batch import batches_of
+from ..events.interfaces import Context, Outlet, Stop
 from ..protocols.reckoning import Reckoning, of_event
 from .budget import Budget, Holding
 from .intake import Intake

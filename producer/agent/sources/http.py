@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from ..batch import EventBatch
-from ..flume_keys import without_needless
-from ..interfaces import Context
-from ..options import option
+from ..config.flume_keys import without_needless
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context
 from ..protocols.batches import unpack
 from ..protocols.reckoning import OF_LINE, Reckoning, TooManyEventsError
 from .http_json import events_of_json

@@ -15,7 +15,7 @@ from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from sys import getsizeof
 from typing import Any
 
-from ..batch import EventBatch
+from ..events.batch import EventBatch
 from ..protocols.fields import unique_names
 from ..protocols.reckoning import Reckoning, TooManyEventsError, of_json, of_text
 from .http_requests import RequestError, one_at_a_time

@@ -8,12 +8,12 @@ ever take is refused, so that the peer does not send it again.
 
 from __future__ import annotations
 
-from ...errors import ChannelError
-from ...loggers import get_logger
-from ..batch import EventBatch
-from ..interfaces import Context, Outlet, Stop, UnfitError
-from ..options import words_of
-from ..repeated import RepeatedLog
+from ...model.errors import ChannelError
+from ...runtime.loggers import get_logger
+from ...runtime.repeated_log import RepeatedLog
+from ..config.options import words_of
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, Outlet, Stop, UnfitError
 
 _log = get_logger("producer.agent.source")
 

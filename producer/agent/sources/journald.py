@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...channels.file.store.notes import FileNotes
-from ...errors import ConfigError, ProducerError
-from ...loggers import get_logger
-from ..batch import EventBatch, Position
-from ..interfaces import Context, Outlet, Stop
-from ..options import option
+from ...model.errors import ConfigError, ProducerError
+from ...runtime.loggers import get_logger
+from ..config.options import option
+from ..events.batch import EventBatch, Position
+from ..events.interfaces import Context, Outlet, Stop
 from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
 
 _log = get_logger("producer.agent.source.journald")

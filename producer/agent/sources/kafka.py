@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from ...errors import ConfigError
-from ...loggers import get_logger
-from ..batch import EventBatch, Position
-from ..flume_keys import renamed
-from ..interfaces import Context, Lag, Outlet, Stop
-from ..options import option
+from ...model.errors import ConfigError
+from ...runtime.loggers import get_logger
+from ...runtime.repeated_log import RepeatedLog
+from ..config.flume_keys import renamed
+from ..config.options import option
+from ..events.batch import EventBatch, Position
+from ..events.interfaces import Context, Lag, Outlet, Stop
 from ..protocols.fields import unique_names, with_own
 from ..protocols.kafka import ClientLog, RenewedClient, check_settings, missing_files
-from ..repeated import RepeatedLog
 
 _log = get_logger("producer.agent.kafka")
 

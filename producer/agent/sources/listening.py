@@ -19,16 +19,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...addresses import is_address
-from ...errors import ConfigError
-from ...loggers import get_logger
-from ...pipeline.settling.thinned_log import ThinnedLog
-from ...tls import closed_if_it_fails
-from ...wording import counted
-from ..interfaces import Context, Stop
-from ..options import option
-from ..repeated import RepeatedLog
-from ..tls_files import RenewedTls, load_authorities, load_own, out_of_time
+from ...model.errors import ConfigError
+from ...runtime.loggers import get_logger
+from ...runtime.rate_limited_log import ThinnedLog
+from ...runtime.repeated_log import RepeatedLog
+from ...runtime.tls import closed_if_it_fails
+from ...text.addresses import is_address
+from ...text.plural import counted
+from ..config.options import option
+from ..events.interfaces import Context, Stop
+from ..protocols.tls_files import RenewedTls, load_authorities, load_own, out_of_time
 
 _log = get_logger("producer.agent.source")
 

@@ -22,20 +22,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from ...clock import Clock
-from ...config import HttpConfig, ProducerConfig
-from ...errors import ConfigError, ProducerError
-from ...loggers import get_logger
+from ...model.config import HttpConfig, ProducerConfig
+from ...model.errors import ConfigError, ProducerError
 from ...reading.consumer_group import ConsumerGroup
 from ...reading.errors import LogHubReadError
 from ...reading.logstore import MAX_PULL_COUNT, LogstoreReader
 from ...reading.signed_client import SignedClient
+from ...runtime.clock import Clock
+from ...runtime.loggers import get_logger
 from ...sinks.http.transport import target_of
 from ...wire.cursors import cursor_at, position_of
 from ...wire.read_log_group import Fields, read_groups
-from ..batch import EventBatch, Position
-from ..interfaces import Context, Outlet, Stop
-from ..options import option
+from ..config.options import option
+from ..events.batch import EventBatch, Position
+from ..events.interfaces import Context, Outlet, Stop
 from ..protocols.loghub import LogstoreOptions
 from ..protocols.proxies import proxies_of
 from .loghub_group import BEATS, Membership, UntilAsked, consumer_name

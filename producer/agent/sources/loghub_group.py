@@ -18,12 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ...clock import Clock
-from ...loggers import get_logger
 from ...reading.consumer_group import ConsumerGroup
 from ...reading.errors import LogHubReadError
-from ...whole_file import write_whole
-from ..interfaces import Stop
+from ...runtime.clock import Clock
+from ...runtime.loggers import get_logger
+from ...runtime.whole_file import write_whole
+from ..events.interfaces import Stop
 
 _log = get_logger("producer.agent.source.loghub")
 

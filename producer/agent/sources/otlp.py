@@ -13,9 +13,9 @@ from functools import partial
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from ..batch import EventBatch
-from ..interfaces import Context
-from ..options import option
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context
 from ..protocols.reckoning import Reckoning, TooManyEventsError
 from .http_requests import Request, RequestError, one_at_a_time
 from .posts import PostSource, RequestOptions

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ...errors import ConfigError
-from ..batch import EventBatch
-from ..interfaces import Context, Outlet, Stop
-from ..options import option
+from ...model.errors import ConfigError
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, Outlet, Stop
 from .budget import Budget
 from .http_requests import Limits, Request, RequestError
 from .intake import Intake, NeverTakenError, NotTakenError, short_of_memory

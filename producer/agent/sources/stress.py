@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..batch import EventBatch
-from ..interfaces import Context, Outlet, Stop
-from ..options import option
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, Outlet, Stop
 
 
 class StressSource:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...errors import ConfigError
-from ..batch import EventBatch
-from ..flume_keys import without_needless
-from ..interfaces import Context, Outlet, Stop
-from ..options import option
+from ...model.errors import ConfigError
+from ..config.flume_keys import without_needless
+from ..config.options import option
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, Outlet, Stop
 from .datagrams import Datagram, UdpOptions, UdpServer
 from .intake import Intake
 from .listening import Connection, TcpOptions, TcpServer

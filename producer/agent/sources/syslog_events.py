@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
 
-from ...clock import Clock
+from ...runtime.clock import Clock
 from ...wire.syslog import facility_and_severity
 from ...wire.syslog_headers import SyslogHeaders, headers_of
 from ...wire.times import NANOS, moment_of, without_fraction
-from ..batch import Column, EventBatch
+from ..events.batch import Column, EventBatch
 
 STATUS = "flume.syslog.status"
 #: What may stay in bodies, in the order in which it stands there.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ..flume_keys import without_needless
+from ..config.flume_keys import without_needless
 from ..protocols.reckoning import Reckoning
 from .calls import CallOptions, CallSource, Conversation, Incoming
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ...clock import Clock, Deadline, SystemClock
-from ...errors import ChannelError, ChannelLockedError, ConfigError, TransactionFullError
-from ...forks import Stage, call_in_child
-from ...interfaces import ChannelStats, Event, FileStats, Stored
-from ...loggers import get_logger
-from ...wording import counted
+from ...model.errors import ChannelError, ChannelLockedError, ConfigError, TransactionFullError
+from ...model.interfaces import ChannelStats, Event, FileStats, Stored
+from ...runtime.clock import Clock, Deadline, SystemClock
+from ...runtime.forks import Stage, call_in_child
+from ...runtime.loggers import get_logger
+from ...text.plural import counted
 from ..room import Claim
 from .keeper import Keeper
 from .log.log import Log
@@ -336,7 +336,7 @@ class FileChannel:
         )
 
     def transaction(self) -> FileTransaction:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         self._ledger.must_be_open()
         return FileTransaction(self)
 
@@ -347,7 +347,7 @@ class FileChannel:
 
     @property
     def synced_sequence(self) -> int:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         return self._log.synced_sequence
 
     def sync(self, timeout: float | None = None) -> None:
@@ -376,7 +376,7 @@ class FileChannel:
     def put_at_once(self, events: Sequence[Event], timeout: float | None) -> tuple[Stored, int]:
         """As a transaction that puts these, at least one, and commits; what it promises, and its last sequence number.
 
-        :param timeout: as of :meth:`~producer.interfaces.Transaction.commit`.
+        :param timeout: as of :meth:`~producer.model.interfaces.Transaction.commit`.
         :raises ChannelError: as its ``put_many`` and ``commit``; nothing was stored.
         """
         self._ledger.must_be_open()
@@ -474,7 +474,7 @@ class FileChannel:
         return self._reader.peek(events, damaged)
 
     def stats(self) -> ChannelStats:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         figures, sums = self._ledger.figures()
         segments = self._segments.all()
         file = FileStats(

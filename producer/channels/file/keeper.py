@@ -7,9 +7,9 @@ import threading
 import weakref
 from typing import Protocol
 
-from ...clock import Clock, Deadline
-from ...errors import ChannelClosedError, ChannelError
-from ...loggers import get_logger
+from ...model.errors import ChannelClosedError, ChannelError
+from ...runtime.clock import Clock, Deadline
+from ...runtime.loggers import get_logger
 from .options import FileChannelOptions
 
 _log = get_logger("producer.channel")

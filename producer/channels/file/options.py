@@ -6,8 +6,8 @@ import math
 import os
 from dataclasses import dataclass
 
-from ...errors import ConfigError
-from ...interfaces import Stored
+from ...model.errors import ConfigError
+from ...model.interfaces import Stored
 from .store.pointers import MOST_OFFSET
 
 #: Puts, or takes, of one transaction.

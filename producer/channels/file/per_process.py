@@ -20,8 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ...clock import Clock, Deadline, SystemClock
-from ...errors import (
+from ...model.errors import (
     ChannelClosedError,
     ChannelError,
     ChannelFormatError,
@@ -30,10 +29,11 @@ from ...errors import (
     ChannelLockedError,
     ConfigError,
 )
-from ...forks import Stage, call_in_child
-from ...interfaces import ADOPTED_HEADER, ChannelStats, Event, Stored
-from ...loggers import get_logger
-from ...wording import counted
+from ...model.interfaces import ADOPTED_HEADER, ChannelStats, Event, Stored
+from ...runtime.clock import Clock, Deadline, SystemClock
+from ...runtime.forks import Stage, call_in_child
+from ...runtime.loggers import get_logger
+from ...text.plural import counted
 from .channel import FileChannel
 from .queue.file_transaction import FileTransaction
 from .recovery.ownership import CHECKPOINT_NAMES, LOCK_NAME, OTHER_NAMES, is_segment
@@ -57,7 +57,7 @@ class ProcessFileChannel:
 
     Directories of processes that died are adopted: their events are delivered by one that lives. A directory is removed
     when its process closes it empty. The channel can be pickled: what arrives elsewhere opens a directory there.
-    Implements :class:`~producer.interfaces.Channel`.
+    Implements :class:`~producer.model.interfaces.Channel`.
 
     :param base: the directory that holds one for each process, made if it does not exist; on a local disk.
     :param adopt_interval: seconds between looks for dead processes; None looks once.
@@ -82,7 +82,7 @@ class ProcessFileChannel:
 
     @property
     def name(self) -> str:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         return str(self._options.get("name") or Path(self.base).name)
 
     @property
@@ -223,11 +223,11 @@ class ProcessFileChannel:
 
     @property
     def notes(self) -> FileNotes | None:
-        """See :class:`~producer.interfaces.Notes`."""
+        """See :class:`~producer.model.interfaces.Notes`."""
         return self.own.notes
 
     def transaction(self) -> FileTransaction:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         return self.own.transaction()
 
     def put_at_once(self, events: Sequence[Event], timeout: float | None) -> tuple[Stored, int]:
@@ -236,11 +236,11 @@ class ProcessFileChannel:
 
     @property
     def synced_sequence(self) -> int:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         return self.own.synced_sequence
 
     def sync(self, timeout: float | None = None) -> None:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         self.own.sync(timeout)
 
     def checkpoint(self, *, force: bool = False) -> bool:
@@ -248,7 +248,7 @@ class ProcessFileChannel:
         return self.own.checkpoint(force=force)
 
     def stats(self) -> ChannelStats:
-        """See :class:`~producer.interfaces.Channel`."""
+        """See :class:`~producer.model.interfaces.Channel`."""
         own = self._own
         if own is None:
             own = self.own

@@ -6,7 +6,7 @@ import argparse
 
 from ..parsing import add_action, set_examples
 
-#: As :data:`producer.agent.units.UNITS`, which takes long to import.
+#: As :data:`producer.agent.config.units.UNITS`, which takes long to import.
 UNITS = ("systemd", "container", "kubernetes")
 
 

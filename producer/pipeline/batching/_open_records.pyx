@@ -14,16 +14,16 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from producer._right_of_way cimport let_pass, some, threads_that_ask
+from producer.runtime._gil cimport let_pass, some, threads_that_ask
 from producer.wire._bytes cimport delimited
 from producer.wire._log_group cimport Log, Moment, log_size, moment_of, put_record, scan, simplified
 
 import time
 
-from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
-from ...futures import SendFuture as PureFuture
-from ...futures import missing
-from ...records import LogItem
+from ...model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from ...model.futures import SendFuture as PureFuture
+from ...model.futures import missing
+from ...model.records import LogItem
 from ...wire.log_group import encode_log
 from .open_records import FIRST_QUANTUM, MAX_QUANTUM, ONE_LOG_EACH, RECORD_OVERHEAD as PURE_RECORD_OVERHEAD, Sealed
 

@@ -19,26 +19,26 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
-from ...config import ProducerConfig
-from ...errors import ProducerClosedError, StreamStoppedError
-from ...futures import SendFuture
-from ...interfaces import Record, SequenceId
-from ...loggers import get_logger
-from ...numbering import Numbering
-from ...records import SEQUENCED, StreamKey, hash_key_of
-from ...twins import either
+from ...model.config import ProducerConfig
+from ...model.errors import ProducerClosedError, StreamStoppedError
+from ...model.futures import SendFuture
+from ...model.interfaces import Record, SequenceId
+from ...model.records import SEQUENCED, StreamKey, hash_key_of
+from ...model.sequence import Numbering
+from ...runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
+from ...runtime.compiled import either
+from ...runtime.loggers import get_logger
 from ...wire.text import fallback_of
 from ..threads import stand_back
 from .batch import ProducerBatch, Recipient, overhead_of_batch
 from .cut import CutRule
-from .doubt import Doubt, SentBefore
 from .memory import MemoryBudget, Reservation
 from .open_records import RECORD_OVERHEAD
 from .open_records import OpenRecords as PureOpenRecords
 from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
 from .stream_state import StreamState
+from .unconfirmed import Doubt, SentBefore
 
 _log = get_logger("producer.accumulator")
 

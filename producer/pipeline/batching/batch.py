@@ -21,16 +21,16 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import ClassVar, Protocol, Self
 
-from ...clock import Latch
-from ...errors import AttemptError
-from ...futures import ResultHolder, SendFuture
-from ...interfaces import Payload, Record, SequenceId
-from ...records import SEQUENCED, StreamKey
-from ...reentry import may_hold
-from ...results import Attempt, Callback, Result
-from .doubt import Doubt
+from ...model.errors import AttemptError
+from ...model.futures import ResultHolder, SendFuture
+from ...model.interfaces import Payload, Record, SequenceId
+from ...model.records import SEQUENCED, StreamKey
+from ...model.results import Attempt, Callback, Result
+from ...runtime.clock import Latch
+from ...runtime.reentry import may_hold
 from .open_records import ONE_LOG_EACH, OpenRecords, Sealed
 from .stream_state import StreamState
+from .unconfirmed import Doubt
 
 
 class Origin(Protocol):
@@ -323,12 +323,12 @@ class ProducerBatch:
         return True
 
     def follow(self, position: int) -> tuple[ResultHolder, int] | None:
-        """See :class:`~producer.futures.ResultHolder`."""
+        """See :class:`~producer.model.futures.ResultHolder`."""
         return None if self.parts is None else self.parts.find(position)
 
     @may_hold
     def heed(self, position: int, future: SendFuture) -> None:
-        """See :class:`~producer.futures.ResultHolder`."""
+        """See :class:`~producer.model.futures.ResultHolder`."""
         if self.result is not None:  # after a fork there may be nobody left to give the lock back
             return
         if self.parts is None:
@@ -352,7 +352,7 @@ class ProducerBatch:
         return True
 
     def wait(self, timeout: float | None) -> None:
-        """See :class:`~producer.futures.ResultHolder`."""
+        """See :class:`~producer.model.futures.ResultHolder`."""
         event = self._awaited()
         if not self.state.final:
             event.wait(timeout)

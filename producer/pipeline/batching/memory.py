@@ -19,10 +19,10 @@ from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
-from ...clock import Clock, Deadline
-from ...errors import ProducerClosedError, SendTimeoutError
-from ...reentry import reentered
-from ...twins import either
+from ...model.errors import ProducerClosedError, SendTimeoutError
+from ...runtime.clock import Clock, Deadline
+from ...runtime.compiled import either
+from ..reentry import reentered
 from ..threads import stand_back
 from .open_records import FIRST_QUANTUM, MAX_QUANTUM, OpenRecords
 

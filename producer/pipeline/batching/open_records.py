@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinMethodType, MappingProxyType, MethodType
 from typing import Any, NamedTuple, Protocol
 
-from ...config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
-from ...futures import ResultHolder, SendFuture
-from ...interfaces import Record
-from ...records import LogItem
-from ...results import Callback
+from ...model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from ...model.futures import ResultHolder, SendFuture
+from ...model.interfaces import Record
+from ...model.records import LogItem
+from ...model.results import Callback
 from ...wire.log_group import encode_log
 from ...wire.text import Fallback
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from ...errors import StreamStoppedError
-from ...numbering import Numbering
-from ...records import StreamKey
+from ...model.errors import StreamStoppedError
+from ...model.records import StreamKey
+from ...model.sequence import Numbering
 
 Line = StreamKey | str
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from ...records import StreamKey
+from ...model.records import StreamKey
 from .batch import ProducerBatch
 
 

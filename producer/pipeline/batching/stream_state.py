@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...interfaces import SequenceId
+from ...model.interfaces import SequenceId
 
 
 class StreamState:

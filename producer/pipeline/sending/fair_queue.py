@@ -28,8 +28,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import NamedTuple, Protocol
 
-from ...config import ProducerConfig
-from ...metrics import DestinationStats, HeldStats
+from ...model.config import ProducerConfig
+from ...model.metrics import DestinationStats, HeldStats
 from ..batching.batch import ProducerBatch
 from .concurrency import AdaptiveLimit
 from .destinations import Destination, Logstore, ThreadShare

@@ -12,7 +12,7 @@ batches for a dead server make one request now and then, not each its own.
 
 What closes which gate: a quota is counted by the service for each logstore, and holds back that one alone; so does what
 an operator has to mend. An endpoint that takes no connection holds back its destination, which is what
-:meth:`~producer.interfaces.Sink.destination` says: two endpoints of one project are two.
+:meth:`~producer.model.interfaces.Sink.destination` says: two endpoints of one project are two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import enum
 import math
 from dataclasses import dataclass
 
-from ...errors import (
+from ...model.errors import (
     AttemptError,
     CredentialsError,
     MisconfiguredError,

@@ -11,16 +11,11 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ...clock import (
-    NO_DEADLINE,
-    Clock,
-    Deadline,
-    WaitingRoom,
-)
-from ...loggers import get_logger
-from ...metrics import DestinationStats
-from ...records import StreamKey
-from ...reentry import may_hold
+from ...model.metrics import DestinationStats
+from ...model.records import StreamKey
+from ...runtime.clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
+from ...runtime.loggers import get_logger
+from ...runtime.reentry import may_hold
 from ..batching.batch import ProducerBatch
 from ..threads import StageThread
 from .fair_queue import FairQueue, Report, Turn
@@ -33,7 +28,7 @@ class IOThreadPool:
     """The IO threads and their queue.
 
     :param queue: nobody else's.
-    :param destination: says where a stream's batches go; see :meth:`~producer.interfaces.Sink.destination`.
+    :param destination: says where a stream's batches go; see :meth:`~producer.model.interfaces.Sink.destination`.
     :param run: makes one attempt, and reports of it.
     :param refuse: takes batches that come after the pool was stopped.
     :param set_alarm: told when :meth:`wake` is to be called, monotonic seconds.
@@ -126,7 +121,7 @@ class IOThreadPool:
 
     @may_hold
     def stats(self) -> tuple[DestinationStats, ...]:
-        """See :attr:`~producer.metrics.Stats.destinations`."""
+        """See :attr:`~producer.model.metrics.Stats.destinations`."""
         now = self._clock.monotonic()
         with self._looking():
             return self._queue.stats(now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ...clock import Clock
+from ...runtime.clock import Clock
 from ..batching.batch import ProducerBatch
 from ..threads import StageThread
 from .retry_queue import RetryQueue

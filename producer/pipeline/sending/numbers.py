@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ...interfaces import SequenceId
+from ...model.interfaces import SequenceId
 from ..batching.batch import ProducerBatch
 
 

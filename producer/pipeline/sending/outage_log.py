@@ -17,10 +17,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from ...clock import Clock
-from ...errors import AttemptError
-from ...loggers import get_logger
-from ...wording import counted
+from ...model.errors import AttemptError
+from ...runtime.clock import Clock
+from ...runtime.loggers import get_logger
+from ...text.plural import counted
 
 _log = get_logger("producer.send_task")
 

@@ -7,8 +7,8 @@ import itertools
 import math
 import threading
 
-from ...clock import Clock, Deadline, WaitingRoom
-from ...errors import ProducerClosedError
+from ...model.errors import ProducerClosedError
+from ...runtime.clock import Clock, Deadline, WaitingRoom
 from ..batching.batch import ProducerBatch
 
 

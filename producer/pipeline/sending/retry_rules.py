@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import tenacity
 
-from ...clock import Clock
-from ...config import ProducerConfig
-from ...errors import AttemptError, MisconfiguredError, QuotaExceededError
+from ...model.config import ProducerConfig
+from ...model.errors import AttemptError, MisconfiguredError, QuotaExceededError
+from ...runtime.clock import Clock
 from ..batching.batch import ProducerBatch
 
 
@@ -67,7 +67,7 @@ class RetryRules:
     """See the module. Its methods are pure but for the clock and the user's strategies.
 
     :param endless: no number of attempts is enough, and what somebody can mend is waited for (see
-        :class:`~producer.errors.MisconfiguredError`).
+        :class:`~producer.model.errors.MisconfiguredError`).
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock, *, endless: bool = False) -> None:

@@ -5,24 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ...clock import Clock
-from ...errors import (
+from ...model.errors import (
     AttemptError,
     BodyTooLargeError,
     InternalError,
     ProducerClosedError,
     ProjectNotConfiguredError,
 )
-from ...interfaces import (
-    Delivery,
-    Payload,
-    Receipt,
-    Sink,
-)
-from ...loggers import get_logger
-from ...metrics import Counters
-from ...own_threads import untraced
-from ...results import Attempt
+from ...model.interfaces import Delivery, Payload, Receipt, Sink
+from ...model.metrics import Counters
+from ...model.results import Attempt
+from ...runtime.clock import Clock
+from ...runtime.internal_threads import untraced
+from ...runtime.loggers import get_logger
 from ..batching.accumulator import LogAccumulator
 from ..batching.batch import BatchState, ProducerBatch
 from ..settling.callbacks import run_user_code

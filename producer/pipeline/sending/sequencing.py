@@ -16,18 +16,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ...errors import (
-    AttemptError,
-    BodyTooLargeError,
-    InvalidSequenceError,
-    NumberNotNotedError,
-    ServerError,
-)
-from ...interfaces import SequenceId
-from ...records import IDEMPOTENT, SEQUENCED
+from ...model.errors import AttemptError, BodyTooLargeError, InvalidSequenceError, NumberNotNotedError, ServerError
+from ...model.interfaces import SequenceId
+from ...model.records import IDEMPOTENT, SEQUENCED
 from ...wire.put_logs import new_hash_key
 from ..batching.batch import ProducerBatch
-from ..batching.doubt import SURE_AFTER, Doubt, Fate
+from ..batching.unconfirmed import SURE_AFTER, Doubt, Fate
 from .numbers import NumberJournal
 
 _NEVER_CUT = (

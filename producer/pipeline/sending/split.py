@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
-from ...futures import ResultHolder, SendFuture, holder_of, settle_future
-from ...interfaces import Record
-from ...results import Callback, Result
+from ...model.futures import ResultHolder, SendFuture, holder_of, settle_future
+from ...model.interfaces import Record
+from ...model.results import Callback, Result
 from ..batching.batch import ProducerBatch
 from ..batching.open_records import Sealed
 
@@ -47,7 +47,7 @@ class JoinedResult:
         return self._result
 
     def wait(self, timeout: float | None) -> None:
-        """See :class:`~producer.futures.ResultHolder`."""
+        """See :class:`~producer.model.futures.ResultHolder`."""
         for half in self.halves:
             holder = holder_of(half, 0)
             if holder.result is None:
@@ -55,11 +55,11 @@ class JoinedResult:
                 return
 
     def follow(self, _position: int) -> None:
-        """See :class:`~producer.futures.ResultHolder`."""
+        """See :class:`~producer.model.futures.ResultHolder`."""
         return
 
     def heed(self, _position: int, future: SendFuture) -> None:
-        """See :class:`~producer.futures.ResultHolder`."""
+        """See :class:`~producer.model.futures.ResultHolder`."""
         if self.result is None:  # after a fork there may be nobody left to give the lock back
             with self._lock:
                 self._watching = future

@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ...twins import either
+from ...runtime.compiled import either
 
 M = TypeVar("M", bound=Hashable)
 

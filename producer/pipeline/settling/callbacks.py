@@ -17,12 +17,12 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from ...clock import Latch
-from ...futures import SendFuture, settle_future
-from ...loggers import get_logger
-from ...own_threads import in_callback
-from ...reentry import may_hold
-from ...results import Callback, Result
+from ...model.futures import SendFuture, settle_future
+from ...model.results import Callback, Result
+from ...runtime.clock import Latch
+from ...runtime.internal_threads import in_callback
+from ...runtime.loggers import get_logger
+from ...runtime.reentry import may_hold
 from ..batching.batch import ProducerBatch
 from ..threads import StageThread
 

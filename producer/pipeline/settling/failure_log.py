@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...clock import Clock
-from ...errors import AttemptError
-from ...loggers import get_logger
+from ...model.errors import AttemptError
+from ...runtime.clock import Clock
+from ...runtime.loggers import get_logger
+from ...runtime.rate_limited_log import ThinnedLog
 from ..batching.batch import ProducerBatch
-from .thinned_log import ThinnedLog
 
 _log = get_logger("producer.send_task")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...results import Result
+from ...model.results import Result
 from ..batching.batch import ProducerBatch
 
 

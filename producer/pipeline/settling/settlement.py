@@ -9,12 +9,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
-from ...errors import StreamStoppedError
-from ...loggers import get_logger
-from ...metrics import FAILED_BY_CODE, Counters
-from ...records import plain
-from ...results import Attempt, Result
-from ...wording import counted
+from ...model.errors import StreamStoppedError
+from ...model.metrics import FAILED_BY_CODE, Counters
+from ...model.records import plain
+from ...model.results import Attempt, Result
+from ...runtime.loggers import get_logger
+from ...text.plural import counted
 from ..batching.accumulator import LogAccumulator
 from ..batching.batch import BATCH_OVERHEAD, BatchState, ProducerBatch
 from ..batching.memory import MemoryBudget

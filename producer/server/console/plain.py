@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...addresses import foreign_page
+from ...text.addresses import foreign_page
 from ..auth import TEST_ACCESS_KEY, AccessKey, knows_key
 from ..budget import Lease
 from ..errors import ApiError

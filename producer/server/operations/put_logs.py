@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from ...errors import CompressionError
+from ...model.errors import CompressionError
 from ...wire.compression import COMPRESSIONS, decompress
 from ...wire.schema import LogPackageList
 from ..errors import ApiError

@@ -28,7 +28,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ...wording import counted
+from ...text.plural import counted
 from ..limits import Limits
 from .query_foreign import check_foreign
 from .query_tokens import OPERATORS, RESERVED, Token, split_query, tokens, unreadable

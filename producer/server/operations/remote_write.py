@@ -11,10 +11,10 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from ...errors import CompressionError
+from ...model.errors import CompressionError
+from ...text.plural import counted
 from ...wire import snappy
 from ...wire.schema import LogGroup, WriteRequest
-from ...wording import counted
 from ..errors import ApiError
 from ..limits import Limits
 from ..messages import ApiRequest, too_large

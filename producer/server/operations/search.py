@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from ...wording import counted
+from ...text.plural import counted
 from ..errors import ApiError, ClientGoneError
 from ..limits import Limits
 from ..service import Call, Service

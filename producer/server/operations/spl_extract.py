@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ...wording import counted
+from ...text.plural import counted
 from ..errors import ApiError
 from ..store.log_groups import StoredLogGroup, parse_group
 from .spl_fields import OF_THE_GROUP, changed_group, name_of, split_text, unreadable

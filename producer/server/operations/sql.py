@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ...wording import counted
+from ...text.plural import counted
 from ..errors import ApiError, ClientGoneError
 from ..limits import Limits
 from ..service import Call, Service

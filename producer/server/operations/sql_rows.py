@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from ...wording import counted
+from ...text.plural import counted
 from ..errors import ApiError
 from ..limits import Limits
 from .sql_text import SqlText, folded

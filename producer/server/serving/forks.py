@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...forks import Stage, call_in_child, hold_across_fork
+from ...runtime.forks import Stage, call_in_child, hold_across_fork
 
 # Guards _held: servers start and stop in any thread. Taken across a fork, so that a child finds it whole.
 _lock = threading.RLock()

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from typing import Any
 
-from ...wording import LOGSTORE_RULE, PROJECT_RULE, is_logstore_name, is_project_name
+from ...text.names import LOGSTORE_RULE, PROJECT_RULE, is_logstore_name, is_project_name
 from ..errors import ApiError
 from .rows import Logstore, Place, Project
 from .shards import find_shard, make_shards

@@ -27,8 +27,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...forks import Stage, watch_fork
-from ...wording import counted
+from ...runtime.forks import Stage, watch_fork
+from ...text.plural import counted
 from ..errors import ApiError, ForkedServerError, ServerStartError
 from .ownership import in_use, unusable
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from ...text.plural import counted
 from ...wire.compression import compress, decompress
 from ...wire.reserved import free_name
 from ...wire.schema import LogGroup, StrictText
-from ...wording import counted
 from ..errors import ApiError
 from ..limits import Limits
 

@@ -1,4 +1,4 @@
-"""Ownership: one server has a data directory, by the lock of :mod:`producer.directory_lock`.
+"""Ownership: one server has a data directory, by the lock of :mod:`producer.runtime.directory_lock`.
 
 SQLite locks its files by itself, but with locks that a process loses when any part of it opens and closes such a file
 once more, as a copy of the directory does; then a second server would write into the same files.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...directory_lock import DirectoryLock, owner_of
+from ...runtime.directory_lock import DirectoryLock, owner_of
 from ..errors import ServerStartError
 
 LOCK_NAME = "loghub.lock"

@@ -12,7 +12,7 @@ import itertools
 import sqlite3
 from dataclasses import dataclass
 
-from ...wording import counted
+from ...text.plural import counted
 from ..errors import ApiError
 
 MAX_SHARDS = 256

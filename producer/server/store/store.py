@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from ...wording import CREATED_BY_A_WRITE
+from ...text.names import CREATED_BY_A_WRITE
 from ..errors import ApiError
 from . import catalog
 from .catalog import logstore_of, with_shard

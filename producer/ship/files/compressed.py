@@ -12,7 +12,7 @@ from typing import IO, Any, Protocol, cast
 import lz4.frame
 import zstandard
 
-from ...installing import how_to_install
+from ...text.extras import how_to_install
 from ..errors import InputError
 
 try:  # not for every kind of machine; it takes a third of the time

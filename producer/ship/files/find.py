@@ -9,7 +9,8 @@ a glob (``*``, ``?``, ``[``)  each match by the two rules above; ``**`` crosses 
 ==========================  ===============================================================================
 
 Files come sorted by path and once each, also when two arguments name the same one. A link that a walk or a glob finds
-is followed by the rules of :mod:`producer.link_targets`. What a directory walk leaves out is returned with its reason,
+is followed by the rules of :mod:`producer.runtime.link_targets`. What a directory walk leaves out is returned with
+its reason,
 never dropped without a word: what is no log by the rules above, and, apart from that, what cannot be read.
 
 The file has more than 400 lines, so that the rules for all kinds of paths stand together.
@@ -30,7 +31,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ...link_targets import LinkTargets, named_directory, not_followed
+from ...runtime.link_targets import LinkTargets, named_directory, not_followed
 from ...wire.compressed_heads import compression_of
 from ...wire.encodings import HOLE, hole_end
 from ..errors import InputError

@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from ... import whole_file
+from ...runtime import whole_file
 from ..errors import InputError
 
 

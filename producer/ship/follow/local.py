@@ -13,16 +13,16 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from ...directory_lock import DirectoryLock
+from ...runtime.directory_lock import DirectoryLock
 from ..errors import InputError
 from ..job import ShipJob
 from ..lines.log_start import logs_that_start
 from ..local_engine import LocalEngine, LocalRun
 from ..report import ProgressBar, Shipment, progress_bar
 from ..stopping import stopping_on_signals
-from .looks import Looks, unread_of
 from .losses import Losses
 from .options import FollowOptions
+from .path_scan import Looks, unread_of
 from .progress import Progress, read_progress, write_progress
 from .tracking import Offset, advance
 

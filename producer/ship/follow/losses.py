@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...loggers import get_logger
+from ...runtime.loggers import get_logger
 from ..figures import Figures
 
 _log = get_logger("producer.ship.follow")

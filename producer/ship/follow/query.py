@@ -22,9 +22,9 @@ from ..job import ShipJob
 from ..report import ProgressBar, Shipment, progress_bar
 from ..spark_engine import NOTHING, ShipBatches, figures_accumulator
 from ..stopping import stopping_on_signals
-from .looks import unread_of
 from .losses import Losses
 from .options import FollowOptions
+from .path_scan import unread_of
 
 if TYPE_CHECKING:
     from pyspark import Accumulator

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from ...wire.log_start import Logs
 from ..files.plan import PARTITION_BYTES
 from ..lines.log_start import logs_that_start
-from .looks import Looks
+from .path_scan import Looks
 from .tracking import Offset, advance
 
 #: The column of packed portions.

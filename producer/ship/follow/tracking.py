@@ -1,6 +1,7 @@
 """How far each file of a followed directory was shipped: the offset that Spark keeps in its checkpoint.
 
-An offset maps a name to the file that it is of (:mod:`producer.file_identity`), and to the byte up to which that was
+An offset maps a name to the file that it is of (:mod:`producer.runtime.file_identity`), and to the byte up to which
+that was
 taken. A name is made of the device and the inode when the file is found first, and never changes::
 
     {"2049.1234": {"path": "/var/log/app.log", "device": 2049, "inode": 1234, "end": 5120, "generation": 0,
@@ -32,7 +33,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NotRequired, TypedDict
 
-from ...file_identity import head_of, marks_at
+from ...runtime.file_identity import head_of, marks_at
 from ...wire.compressed_heads import compression_of
 from ...wire.encodings import HOLE
 from ...wire.log_start import Logs, last_start

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...twins import either
+from ...runtime.compiled import either
 from ...wire.access_log import FIELDS as ACCESS_FIELDS
 from ...wire.captures import Steps, steps_of
 from ...wire.event_records import ABSENT

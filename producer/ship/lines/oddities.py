@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...loggers import get_logger
-from ...path_text import shown
+from ...runtime.loggers import get_logger
+from ...text.printable import shown
 from ...wire.encodings import HOLE, looks_like
 from ..figures import Figures
 from ..files.plan import Split

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 
 from ...spark.errors import SparkJobError
+from ...text.plural import counted
 from ...wire.encodings import MARK
-from ...wording import counted
 from ..errors import FileChangedError, FileUnreadableError
 from ..files.compressed import DAMAGE, decompressing
 from ..files.decoded import Decoded

@@ -34,11 +34,11 @@ from urllib3 import HTTPConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError
 
-from ...addresses import is_address
-from ...tls import closed_if_it_fails
+from ...runtime.tls import closed_if_it_fails
+from ...text.addresses import is_address
 from .answers import FIRST, MOST_OF_AN_ANSWER, Received, Response, receive
-from .at_once import exchange_at_once, looks_quiet
-from .names import addresses_of
+from .dns import addresses_of
+from .raw_exchange import exchange_at_once, looks_quiet
 from .watchdog import guard, lend, take_back, time_left
 
 # How a kernel is told for how long to wait on a socket; None where that may be another way.

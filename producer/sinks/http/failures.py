@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import urllib3.exceptions
 
-from ...errors import AttemptError, MisconfiguredError, NetworkError, UnreachableError
-from ...path_text import one_line
+from ...model.errors import AttemptError, MisconfiguredError, NetworkError, UnreachableError
+from ...text.printable import one_line
 from .connections import Sent
 from .proxies import place_of
 

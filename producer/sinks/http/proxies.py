@@ -15,8 +15,8 @@ from urllib.request import getproxies
 
 import requests.utils
 
-from ...config import HttpConfig
-from ...errors import ConfigError
+from ...model.config import HttpConfig
+from ...model.errors import ConfigError
 
 _PORTS = {"http": 80, "https": 443}
 _SCHEMES = tuple(_PORTS)

@@ -19,19 +19,19 @@ from urllib.parse import urlsplit
 import requests
 import urllib3.exceptions
 
-from ...addresses import is_address
-from ...clock import Clock, Deadline
+from ...runtime.clock import Clock, Deadline
+from ...text.addresses import is_address
 from ...wire.prepared import request_target
 from .answers import MOST_OF_AN_ANSWER, Received
-from .authorities import authorities_of
+from .ca_bundle import authorities_of
 from .connections import FollowedAdapter, Outgoing, Sent
 from .failures import error_of_exception, error_of_limit, request_id_of
 from .proxies import place_of, proxies_for, through
-from .silence import Silence
+from .slow_connect_warning import Silence
 from .watchdog import Watchdog, unwatched
 
 if TYPE_CHECKING:
-    from ...config import HttpConfig
+    from ...model.config import HttpConfig
 
 #: Destinations whose connections are kept.
 _POOLS = 32

@@ -20,9 +20,9 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Self
 
-from ...clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
-from ...loggers import get_logger
-from .silence import PATIENCE, Silence
+from ...runtime.clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
+from ...runtime.loggers import get_logger
+from .slow_connect_warning import PATIENCE, Silence
 
 _log = get_logger("producer.watchdog")
 

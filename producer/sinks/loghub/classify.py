@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from ...errors import (
+from ...model.errors import (
     AttemptError,
     BodyTooLargeError,
     ClockSkewError,
@@ -21,7 +21,7 @@ from ...errors import (
     ServerError,
     UnauthorizedError,
 )
-from ...path_text import one_line
+from ...text.printable import one_line
 from ..http.failures import elsewhere, error_of_proxy, page_of
 from ..http.transport import Answer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ...interfaces import Payload, Record
-from ...records import StreamKey
+from ...model.interfaces import Payload, Record
+from ...model.records import StreamKey
 from ...wire.compression import compress, compress_joined, decompress
 from ...wire.json_group import decode_json, encode_json
 from ...wire.log_group import encode_tag, encode_tail, split_records, tail_size
@@ -31,7 +31,7 @@ class Codec:
         self._compression = compression
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         size = _kept_size(key.topic, key.source, key.tags)
         if pack_id is None:
             return size
@@ -40,7 +40,7 @@ class Codec:
         return size + len(encode_tag(PACK_ID_TAG, pack_id))
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         if self._json:
             text = encode_json([bytes(record) for record in records], key.topic, key.source, _tags(key, pack_id))
             return Payload(compress(text, self._compression), len(text))
@@ -52,7 +52,7 @@ class Codec:
         return Payload(compress_joined(parts, self._compression), size)
 
     def decode(self, payload: Payload) -> list[bytes]:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         raw = decompress(payload.body, self._compression, payload.raw_size)
         return decode_json(raw) if self._json else list(split_records(raw))
 

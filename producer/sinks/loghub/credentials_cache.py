@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 
-from ...clock import Clock, Deadline, WaitingRoom
-from ...credentials import Credentials, StaticCredentials
-from ...errors import CredentialsError
-from ...interfaces import CredentialsProvider
-from ...loggers import get_logger
-from ...own_threads import at_work
+from ...model.credentials import Credentials, StaticCredentials
+from ...model.errors import CredentialsError
+from ...model.interfaces import CredentialsProvider
+from ...runtime.clock import Clock, Deadline, WaitingRoom
+from ...runtime.internal_threads import at_work
+from ...runtime.loggers import get_logger
 
 _log = get_logger("producer.credentials")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote, urlsplit
 
-from ...config import ProducerConfig, ProjectConfig
-from ...errors import (
+from ...model.config import ProducerConfig, ProjectConfig
+from ...model.errors import (
     AttemptError,
     ClockSkewError,
     CredentialsError,
@@ -20,10 +20,10 @@ from ...errors import (
     TargetError,
     UnreachableError,
 )
-from ...path_text import one_line
+from ...text.names import CREATED_BY_A_WRITE
+from ...text.printable import one_line
 from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.signing import UnsignedRequest
-from ...wording import CREATED_BY_A_WRITE
 from ..http.failures import CERTIFICATE, PLAIN_HTTP, PROXY, PROXY_AUTHENTICATION
 from .classify import BAD_RESPONSE
 

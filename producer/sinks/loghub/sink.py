@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
-from ...clock import Clock, Deadline
-from ...config import ProducerConfig, ProjectConfig
-from ...credentials import Credentials
-from ...errors import (
+from ...model.config import ProducerConfig, ProjectConfig
+from ...model.credentials import Credentials
+from ...model.errors import (
     AttemptError,
     ClockSkewError,
     InvalidArgumentError,
@@ -23,15 +22,16 @@ from ...errors import (
     RejectedError,
     UnauthorizedError,
 )
-from ...forks import Stage, watch_fork
-from ...interfaces import Delivery, Payload, Receipt, Record, SequenceId, Sink
-from ...loggers import get_logger
-from ...records import StreamKey
+from ...model.interfaces import Delivery, Payload, Receipt, Record, SequenceId, Sink
+from ...model.records import StreamKey
+from ...runtime.clock import Clock, Deadline
+from ...runtime.forks import Stage, watch_fork
+from ...runtime.loggers import get_logger
 from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.prepared import Prepared, PreparedV1, PreparedV4
 from ...wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
 from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
-from ..http.authorities import check_authorities
+from ..http.ca_bundle import check_authorities
 from ..http.proxies import through
 from ..http.server_time import clock_offset
 from ..http.transport import Answer, Target, Transport, head_of, target_of
@@ -121,7 +121,7 @@ class LogHubSink(Sink):
         return tuple(project.config for project in self._projects.values())
 
     def check_project(self, name: str) -> None:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         if name not in self._projects:
             raise InvalidArgumentError(unknown_project(name, self._projects))
 
@@ -131,19 +131,19 @@ class LogHubSink(Sink):
         return key.project, None if project is None else project.config.endpoint
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         return self._codec.tail_size(key, pack_id)
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         return self._codec.encode(key, pack_id, records)
 
     def decode(self, payload: Payload) -> list[bytes]:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         return self._codec.decode(payload)
 
     def write(self, delivery: Delivery) -> Receipt:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         project, payload = self._project(delivery.key.project), delivery.payload
         credentials = project.credentials.get()
         request = self._prepared(project, credentials, delivery.key, delivery.sequence)
@@ -190,7 +190,7 @@ class LogHubSink(Sink):
         self._ask(known, UnsignedRequest(method="GET", path=list_shards_path(logstore), params={}, headers=headers))
 
     def probe(self, project: str, logstore: str | None, timeout: float) -> str:
-        """See :class:`~producer.interfaces.Sink`; one request, over a connection of its own."""
+        """See :class:`~producer.model.interfaces.Sink`; one request, over a connection of its own."""
         known, limit = self._project(project), max(1, int(timeout * 1000))
         http = replace(
             self._config.http, connect_timeout_ms=limit, read_timeout_ms=limit, attempt_timeout_ms=limit, pool_size=1
@@ -280,11 +280,11 @@ class LogHubSink(Sink):
         return error
 
     def hurry(self, deadline: Deadline) -> None:
-        """See :class:`~producer.interfaces.Sink`; the connections are shut down."""
+        """See :class:`~producer.model.interfaces.Sink`; the connections are shut down."""
         self._transport.hurry(deadline)
 
     def close(self) -> None:
-        """See :class:`~producer.interfaces.Sink`."""
+        """See :class:`~producer.model.interfaces.Sink`."""
         self._transport.close()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyspark
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ...errors import ConfigError
+from ...model.errors import ConfigError
 from ..errors import said_in_the_first_line
 from ..logstore import LogstoreClient
 from .filters import conditions_of, times_of

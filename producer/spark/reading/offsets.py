@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql.types import TimestampType
 
-from ...errors import ConfigError
+from ...model.errors import ConfigError
 from ..logstore import LogstoreClient
 from .values import parser_of
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import StructType
 
-from ...config import ProducerConfig
-from ...errors import ConfigError
+from ...model.config import ProducerConfig
+from ...model.errors import ConfigError
 from ...reading.logstore import MAX_PULL_COUNT
 from ...reading.search import command_of
 from ..logstore import LogstoreClient

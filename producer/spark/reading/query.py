@@ -15,15 +15,15 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ...errors import ConfigError
+from ...model.errors import ConfigError
+from ...model.records import LogItem
 from ...reading.errors import LogHubReadError
 from ...reading.search import PAGE, LogstoreSearch, Search
-from ...records import LogItem
+from ...text.plural import counted
 from ...wire.log_group import encode_log, encode_tail
 from ...wire.protobuf import delimited
 from ...wire.read_columns import read_groups
 from ...wire.read_log_group import Fields
-from ...wording import counted
 from ..errors import said_in_the_first_line
 from .arrow import Batches
 from .filters import kept, times_of

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, MapType, StringType, StructField, StructType, TimestampType
 
-from ...errors import ConfigError
+from ...model.errors import ConfigError
 from .values import TYPES, parser_of
 
 TIME, TOPIC, SOURCE, TAGS, PACK_ID = "__time__", "__topic__", "__source__", "__tags__", "__pack_id__"

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from ...errors import ConfigError
+from ...model.errors import ConfigError
 from ..errors import said_in_the_first_line
 from ..logstore import LogstoreClient
 from .admission import advance_by_rows, advance_by_seconds, in_turn

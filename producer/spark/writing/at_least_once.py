@@ -12,15 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...client import Producer
-from ...errors import ProducerError, ResultFailedError
-from ...futures import SendFuture
-from ...results import Result
-from ...stream import Stream
-from ...wording import counted
-from ..blame import blames_rows, reason_of
+from ...client.producer import Producer
+from ...client.stream import Stream
+from ...model.errors import ProducerError, ResultFailedError
+from ...model.futures import SendFuture
+from ...model.results import Result
+from ...text.plural import counted
+from ..ack_timeout import send_open
 from ..errors import DeliveryFailedError
-from ..patience import send_open
+from ..failure_reason import blames_rows, reason_of
 from .metrics import WriteMetrics
 from .options import WriteOptions
 from .refusals import UNSENDABLE, Refusals, blames_row, full_reason, reason_of_error

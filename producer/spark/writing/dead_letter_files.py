@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet
 
-from ...errors import ConfigError
-from ..blame import Reason
+from ...model.errors import ConfigError
 from ..errors import DeliveryFailedError
+from ..failure_reason import Reason
 from .rows import Rows
 
 

@@ -23,19 +23,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ...client import Producer
-from ...clock import SystemClock
-from ...errors import InvalidArgumentError, ProducerError, ResultFailedError
-from ...futures import SendFuture
-from ...interfaces import Record
-from ...numbering import SequenceKey
-from ...results import Result
-from ...stream import Stream
+from ...client.producer import Producer
+from ...client.stream import Stream
+from ...model.errors import InvalidArgumentError, ProducerError, ResultFailedError
+from ...model.futures import SendFuture
+from ...model.interfaces import Record
+from ...model.results import Result
+from ...model.sequence import SequenceKey
+from ...runtime.clock import SystemClock
+from ...text.plural import counted
 from ...wire.columnar import ColumnarEncoder, EncodedRows, Names
 from ...wire.put_logs import adjust_shard_hash
-from ...wording import counted
-from ..blame import Reason, blames_rows, reason_of
 from ..errors import DeliveryFailedError
+from ..failure_reason import Reason, blames_rows, reason_of
 from .metrics import WriteMetrics
 from .options import OnFailure, WriteOptions
 from .part import Part

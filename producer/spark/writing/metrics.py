@@ -11,7 +11,7 @@ from typing import Self
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ...loggers import get_logger
+from ...runtime.loggers import get_logger
 
 _log = get_logger("producer.spark.write")
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-from ...config import MAX_BATCH_COUNT, ProducerConfig
-from ...errors import ConfigError
+from ...model.config import MAX_BATCH_COUNT, ProducerConfig
+from ...model.errors import ConfigError
+from ..ack_timeout import defaults_of_task
 from ..options import (
     READ_OPTIONS,
     TARGET_OPTIONS,
@@ -20,7 +21,6 @@ from ..options import (
     producer_option_names,
     target_of,
 )
-from ..patience import defaults_of_task
 
 _Kind = TypeVar("_Kind", bound=enum.Enum)
 _Number = TypeVar("_Number", int, float)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
-from ...errors import ConfigError
+from ...model.errors import ConfigError
 from ..accumulators import SumParam
 from ..errors import WITHOUT_PACKAGE
 from .metrics import WriteMetrics

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from ...errors import ConfigError
+from ...model.errors import ConfigError
 from .options import Columns, column_options
 
 _TEXT = (StringType, CharType, VarcharType)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from pyarrow import ArrowException
 
-from ...config import MAX_BATCH_SIZE_IN_BYTES
-from ...errors import InvalidArgumentError, LogSizeTooLargeError
-from ...loggers import get_logger
-from ...wording import counted
-from ..blame import Reason
+from ...model.config import MAX_BATCH_SIZE_IN_BYTES
+from ...model.errors import InvalidArgumentError, LogSizeTooLargeError
+from ...runtime.loggers import get_logger
+from ...text.plural import counted
 from ..errors import DeliveryFailedError
+from ..failure_reason import Reason
 from .metrics import WriteMetrics
 from .options import OnFailure
 from .rows import Rows

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from ...errors import InvalidArgumentError
+from ...model.errors import InvalidArgumentError
 from ...wire.text import text_of
 from .options import Columns
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ...client import Producer
-from ...credentials import EnvironmentCredentials
-from ...errors import ConfigError
-from ...loggers import get_logger
-from ...wording import counted
+from ...client.producer import Producer
+from ...model.credentials import EnvironmentCredentials
+from ...model.errors import ConfigError
+from ...runtime.loggers import get_logger
+from ...text.plural import counted
 from ..errors import DeliveryFailedError
 from ..executor import leased_producer
 from .at_least_once import AtLeastOnce

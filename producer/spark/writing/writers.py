@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ...clock import Clock, SystemClock
-from ...errors import ConfigError
-from ...loggers import get_logger
-from ...wording import counted
+from ...model.errors import ConfigError
+from ...runtime.clock import Clock, SystemClock
+from ...runtime.loggers import get_logger
+from ...text.plural import counted
 from ..errors import SparkJobError, said_in_the_first_line
 from .metrics import WriteMetrics, report
 from .options import Guarantee, WriteOptions
@@ -170,7 +170,7 @@ def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, str
 
         make_folder(checked.dead_letter_path)
     if checked.check_target and not (streaming and _checked.knows(options)):
-        from ..target_check import check_target  # noqa: PLC0415  (see the module)
+        from ..check import check_target  # noqa: PLC0415  (see the module)
 
         check_target(checked.target, checked.config, patient=streaming)
         _check_numbering(checked)

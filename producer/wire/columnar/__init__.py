@@ -12,7 +12,7 @@ otherwise than ``repr``.
 Arrow type                text
 ========================  ====================================================================================
 text and bytes            as they are
-numbers, booleans         as :func:`~producer.records.text_of`; decimals never in floating point
+numbers, booleans         as :func:`~producer.model.records.text_of`; decimals never in floating point
 dates, times, timestamps  ISO 8601, in the column's zone; nanoseconds, where there are any, with nine digits
 lists, structs, maps      compact JSON; maps are objects, and of equal keys the last one counts
 dictionaries, runs        as their values

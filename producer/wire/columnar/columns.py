@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from ...errors import InvalidArgumentError
+from ...model.errors import InvalidArgumentError
 from .fields import ContentsColumn, FieldColumn
 from .texts import Render, renderer_of, sendable
 from .time_fields import is_time

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from ...errors import InvalidArgumentError
+from ...model.errors import InvalidArgumentError
 from . import time_fields
 from .bounds import check_parts
 from .columns import columns_of

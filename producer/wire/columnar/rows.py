@@ -1,4 +1,4 @@
-"""What encodes rows, once their values are texts: two twins, of which one is in use; see :mod:`producer.twins`.
+"""Encoders of rows whose values are texts, compiled and pure (:mod:`producer.runtime.compiled` chooses).
 
 The pure one looks up in tables what precedes each text, and has Arrow's ``take`` copy all parts of all rows to their
 places. The compiled one (``_columns.pyx``) reads Arrow's buffers, and writes the records row by row, when the pieces
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...twins import compiled
+from ...runtime.compiled import compiled
 from .fields import Entries, Field
 from .gather import join, pool_of, total_sizes
 from .prefixes import SHORT

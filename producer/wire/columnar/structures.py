@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from ...errors import InvalidArgumentError
+from ...model.errors import InvalidArgumentError
 from ..text import text_of
 from .values import UnsendableError, binary_of
 

@@ -1,4 +1,4 @@
-"""The texts of a column's values, as binary arrays: :func:`~producer.records.text_of` for Arrow types."""
+"""The texts of a column's values, as binary arrays: :func:`~producer.model.records.text_of` for Arrow types."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from producer.agent import AgentConfigError
-from producer.agent.blueprint import draw
 from producer.agent.config import parse_flume
-from producer.agent.convert import convert
+from producer.agent.run.blueprint import draw
+from producer.agent.run.convert import convert
 
 _TLS = """ssl = false
 keystore = /k.jks

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent import AgentConfigError, registry
-from producer.agent.blueprint import draw
-from producer.agent.config import parse_flume, parse_toml, read_properties, read_toml
-from producer.agent.explain import explain
+from producer.agent import AgentConfigError
+from producer.agent.config import parse_flume, parse_toml, read_properties, read_toml, registry
+from producer.agent.config.explain import explain
+from producer.agent.run.blueprint import draw
 
 TOML = """\
 [agent]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from producer.agent import AgentConfigError, ComponentConfig
-from producer.agent.blueprint import draw
 from producer.agent.config import parse_flume, parse_toml
-from producer.agent.convert import convert
+from producer.agent.run.blueprint import draw
+from producer.agent.run.convert import convert
 from producer.agent.sources.stress import StressSource
 
 FLUME = r"""

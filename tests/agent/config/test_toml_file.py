@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from producer.agent import AgentConfigError, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
-from producer.agent.blueprint import draw
 from producer.agent.config import file_bytes, parse_toml, read_toml
+from producer.agent.run.blueprint import draw
 from producer.agent.sinks.null import NullSink
-from producer.installing import how_to_install
+from producer.text.extras import how_to_install
 
 WHOLE = """\
 [agent]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from producer.agent.counters import Counters
-from producer.agent.interfaces import Routes
-from producer.agent.routing import SourceOutlet
-from producer.clock import SystemClock
-from producer.errors import ChannelError
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import Routes
+from producer.agent.flow.outlet import SourceOutlet
+from producer.model.errors import ChannelError
+from producer.runtime.clock import SystemClock
 from producer.testing import ManualClock
 from tests.agent.components import interceptor, lines
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from producer.agent.blueprint import draw
 from producer.agent.config import parse_toml
 from producer.agent.interceptors.patterns import compiled
-from producer.errors import ConfigError
+from producer.agent.run.blueprint import draw
+from producer.model.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from producer.agent import Agent, health
+from producer.agent import Agent
 from producer.agent.config import parse_toml
+from producer.agent.flow import health
 from producer.agent.monitoring import MonitoringError, MonitoringServer, address_of, server
 from producer.agent.monitoring.figures import CHANNEL_COUNTERS, SINK_COUNTERS, SOURCE_COUNTERS, figures
 from producer.agent.monitoring.formats import flume_json, prometheus
 from producer.agent.monitoring.helps import HELPS
-from producer.errors import ChannelIOError
+from producer.model.errors import ChannelIOError
 
 from ..parts import Hub, plug_in, until
 

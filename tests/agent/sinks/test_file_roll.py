@@ -12,7 +12,7 @@ import pytest
 from producer.agent import AgentConfigError, SinkError
 from producer.agent.sinks.written import Written
 from producer.channels.file.store.notes import FileNotes
-from producer.errors import ChannelIOError
+from producer.model.errors import ChannelIOError
 from producer.testing import ManualClock
 from tests.agent.components import bodies, lines, made, made_of_flume
 from tests.support.syncs import noted_syncs

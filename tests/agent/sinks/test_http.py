@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from producer.agent import AgentConfigError, EventBatch, RefusedError, SinkError
-from producer.agent.batch import Position
+from producer.agent.events.batch import Position
 from producer.testing import ManualClock
 from tests.agent.components import bodies, lines, made, made_of_flume
 from tests.agent.sources.listeners import all_of, serving

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from producer.agent.batch import EventBatch
-from producer.agent.channel import BatchChannel
-from producer.agent.counters import Counters
-from producer.agent.interfaces import RefusedError, SinkError
-from producer.agent.options import AgentConfigError, read_options
-from producer.agent.sink_runner import SinkRunner
+from producer.agent.config.options import AgentConfigError, read_options
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import RefusedError, SinkError
+from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.sink_runner import SinkRunner
 from producer.agent.sinks import loghub_pieces
 from producer.agent.sinks.loghub import LogHubSink
 from producer.server import LogHubServer

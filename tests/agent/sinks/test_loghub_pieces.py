@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from producer.agent.batch import EventBatch
-from producer.agent.event_format import read_batch, write_batch
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.event_format import read_batch, write_batch
 from producer.agent.sinks import loghub_pieces
 from producer.agent.sinks.loghub_pieces import Pieces
-from producer.errors import InvalidArgumentError, LogSizeTooLargeError
-from producer.records import LogItem
+from producer.model.errors import InvalidArgumentError, LogSizeTooLargeError
+from producer.model.records import LogItem
 from producer.testing import ManualClock
 from producer.wire.log_group import encode_log
 

@@ -15,17 +15,17 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from producer.agent.batch import EventBatch
-from producer.agent.blueprint import draw
 from producer.agent.config import parse_flume
-from producer.agent.counters import Counters
-from producer.agent.interfaces import Patience, Sink, SinkError
-from producer.agent.options import AgentConfigError, read_options
-from producer.agent.sink_runner import SinkRunner
+from producer.agent.config.options import AgentConfigError, read_options
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import Patience, Sink, SinkError
+from producer.agent.flow.sink_runner import SinkRunner
+from producer.agent.run.blueprint import draw
 from producer.agent.sinks.objects import ObjectsSink
 from producer.agent.sinks.objects.stores import store_of
 from producer.agent.testing import SinkConformance, odd_events
-from producer.errors import ConfigError
+from producer.model.errors import ConfigError
 from producer.testing import ManualClock
 from tests.agent.doubles import context, memory_channel, opened
 from tests.support.remote_servers import ACCESS_KEY, SECRET_KEY, s3_server

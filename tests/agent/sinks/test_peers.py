@@ -20,7 +20,7 @@ import trustme
 
 from producer.agent.sinks import peers
 from producer.agent.sinks.peers import Peer
-from producer.clock import Deadline, SystemClock
+from producer.runtime.clock import Deadline, SystemClock
 
 
 @contextmanager

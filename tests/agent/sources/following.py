@@ -6,13 +6,13 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from producer.agent.batch import EventBatch
-from producer.agent.channel import BatchChannel
-from producer.agent.channels import MemoryChannelBuilder
-from producer.agent.counters import Counters
-from producer.agent.interfaces import Context, Stop
-from producer.agent.options import read_options
-from producer.agent.routing import SourceOutlet
+from producer.agent.config.options import read_options
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import Context, Stop
+from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.channels import MemoryChannelBuilder
+from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.agent.sources.taildir import TaildirSource
 from producer.agent.sources.taildir.follower import Follower

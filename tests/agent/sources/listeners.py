@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from producer.agent import EventBatch, Stop
-from producer.errors import ChannelFullError
+from producer.model.errors import ChannelFullError
 from tests.agent.components import made
 from tests.support.waiting import PATIENCE, Call, eventually, passed
 

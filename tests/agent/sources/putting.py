@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from producer.agent.channel import BatchChannel
-from producer.agent.counters import Counters
-from producer.agent.interfaces import Context, Stop
-from producer.agent.routing import SourceOutlet
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import Context, Stop
+from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.selectors.replicating import ReplicatingSelector
-from producer.clock import SystemClock
+from producer.runtime.clock import SystemClock
 from tests.agent.components import made
 from tests.support.waiting import Call
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from producer.agent import AgentConfigError
-from producer.agent.batch import EventBatch
-from producer.agent.counters import Counters
-from producer.agent.interfaces import Context, Stop
-from producer.agent.options import from_flume, read_options
+from producer.agent.config.options import from_flume, read_options
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import Context, Stop
 from producer.agent.sources import intake
 from producer.agent.sources.exec import ExecError, ExecSource
 from tests.support.waiting import eventually, passed

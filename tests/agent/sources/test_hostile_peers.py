@@ -23,8 +23,8 @@ import pytest
 import trustme
 
 from producer.agent import EventBatch
+from producer.agent.config.registry import BUILT_IN, class_of
 from producer.agent.protocols.thrift import batch_call
-from producer.agent.registry import BUILT_IN, class_of
 from tests.agent.components import made
 from tests.support.waiting import PATIENCE, eventually, passed
 

@@ -13,8 +13,8 @@ import requests
 import zstandard
 
 from producer.agent import AgentConfigError
-from producer.agent.options import from_flume, read_options
-from producer.agent.registry import class_of
+from producer.agent.config.options import from_flume, read_options
+from producer.agent.config.registry import class_of
 from tests.agent.components import made
 from tests.agent.sources.listeners import all_of, serving
 

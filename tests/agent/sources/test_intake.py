@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from producer.agent import EventBatch
-from producer.agent.interfaces import UnfitError
+from producer.agent.events.interfaces import UnfitError
 from producer.agent.sources import intake
 from tests.agent.components import made
 from tests.agent.doubles import file_channel, opened

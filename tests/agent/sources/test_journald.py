@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from producer.agent.channel import BatchChannel
+from producer.agent.flow.channel import BatchChannel
 from producer.agent.sources import journald
 from producer.agent.sources.journald import JournalError
 from tests.agent import programs

@@ -10,9 +10,9 @@ import pytest
 
 from producer import Producer, ProjectConfig
 from producer.agent import AgentConfigError
-from producer.agent.channel import BatchChannel
+from producer.agent.flow.channel import BatchChannel
 from producer.agent.sources import loghub as module
-from producer.credentials import Credentials, StaticCredentials
+from producer.model.credentials import Credentials, StaticCredentials
 from producer.server import LogHubServer
 from tests.agent.components import made
 from tests.agent.doubles import file_channel, memory_channel, opened, taken

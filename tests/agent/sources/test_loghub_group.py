@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from producer.agent import AgentConfigError
-from producer.agent.batch import Position
-from producer.agent.channel import BatchChannel
+from producer.agent.events.batch import Position
+from producer.agent.flow.channel import BatchChannel
 from producer.agent.sources.loghub_group import Membership
-from producer.clock import SystemClock
 from producer.reading.consumer_group import ConsumerGroup
 from producer.reading.signed_client import SignedClient
+from producer.runtime.clock import SystemClock
 from producer.server import LogHubServer
 from producer.server.faults import answer
 from producer.sinks.http.transport import target_of
@@ -155,7 +155,7 @@ def test_a_shard_is_given_up_while_its_channel_is_full(tmp_path: Path, server: L
 
 
 def _one_event() -> Any:
-    from producer.agent.batch import EventBatch
+    from producer.agent.events.batch import EventBatch
 
     return EventBatch.of_lines(b"x\n")
 

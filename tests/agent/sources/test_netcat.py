@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from producer.agent.options import from_flume
-from producer.agent.registry import class_of
+from producer.agent.config.options import from_flume
+from producer.agent.config.registry import class_of
 from tests.agent.sources.listeners import all_of, serving
 
 

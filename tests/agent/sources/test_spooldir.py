@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from producer.agent import AgentConfigError
-from producer.agent.interfaces import Context, Lag
-from producer.agent.options import from_flume, read_options
+from producer.agent.config.options import from_flume, read_options
+from producer.agent.events.interfaces import Context, Lag
 from producer.agent.sources.spooldir import SpoolDirectorySource, source
 from producer.agent.sources.spooldir.directory import SpoolDirectory, SpoolDirectoryError
 from producer.agent.sources.spooldir.source import Spooler

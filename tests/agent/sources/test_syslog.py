@@ -10,8 +10,8 @@ from logging.handlers import SysLogHandler
 import pytest
 
 from producer.agent import AgentConfigError
-from producer.agent.options import from_flume
-from producer.agent.registry import canonical, class_of
+from producer.agent.config.options import from_flume
+from producer.agent.config.registry import canonical, class_of
 from producer.agent.sources.syslog_events import FIELDS, SyslogParser
 from producer.testing import ManualClock
 from tests.agent.sources.listeners import all_of, serving

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from producer.agent import Agent, AgentConfig, AgentConfigError, ComponentConfig, SinkConfig, SourceConfig
-from producer.agent.batch import Position
-from producer.agent.options import from_flume, read_options
+from producer.agent.config.options import from_flume, read_options
+from producer.agent.events.batch import Position
 from producer.agent.sources.reading.identity import FileName, parse_name
 from producer.agent.sources.reading.reader import FileReader
 from producer.agent.sources.taildir import TaildirSource, follower
 from producer.agent.sources.taildir.watches import Watches
 from producer.channels.file.store.notes import FileNotes
-from producer.errors import ChannelIOError
-from producer.file_identity import Key
+from producer.model.errors import ChannelIOError
+from producer.runtime.file_identity import Key
 from tests.support.waiting import Call, eventually
 
 from .following import Tail, Writer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent.interfaces import Stop
+from producer.agent.events.interfaces import Stop
 from producer.agent.sources.taildir import compressed
 
 from .following import Tail, Writer

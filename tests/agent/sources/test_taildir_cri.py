@@ -9,7 +9,7 @@ import pytest
 from producer.agent.sources.reading import reader
 from producer.agent.sources.reading.cri import whole_end
 from producer.agent.sources.taildir import TaildirSource
-from producer.errors import ConfigError
+from producer.model.errors import ConfigError
 
 from .following import Tail, Writer
 

@@ -6,7 +6,7 @@ import pytest
 
 from producer.agent import Agent
 from producer.agent.config import parse_toml
-from producer.agent.interfaces import Lag
+from producer.agent.events.interfaces import Lag
 
 from ..parts import plug_in, until
 from .following import Tail

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from producer.agent.interfaces import Stop
+from producer.agent.events.interfaces import Stop
 from producer.channels.file.store.notes import FileNotes
 from tests.agent.sources.following import Tail, Writer
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from producer.agent.batch import EventBatch
+from producer.agent.events.batch import EventBatch
 from producer.agent.protocols.avro import FLUME_HASH, framed
 from producer.agent.protocols.avro_encoding import long, text
 from producer.agent.protocols.batches import pack

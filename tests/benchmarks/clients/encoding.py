@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from producer.records import StreamKey
+from producer.model.records import StreamKey
 from producer.sinks.loghub.codec import Codec
 from producer.wire.columnar import ColumnarEncoder
 from producer.wire.compression import compress

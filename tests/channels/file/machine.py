@@ -18,8 +18,8 @@ from producer.channels.file.log.log import Log
 from producer.channels.file.log.run import Run
 from producer.channels.file.queue.file_transaction import FileTransaction
 from producer.channels.file.store.format import encode_event
-from producer.errors import ChannelError, ChannelFullError, ChannelIOError, DiskFullError, TransactionStateError
-from producer.interfaces import Event, FileStats, Stored
+from producer.model.errors import ChannelError, ChannelFullError, ChannelIOError, DiskFullError, TransactionStateError
+from producer.model.interfaces import Event, FileStats, Stored
 from tests.channels.file.model import Entry, Model, event_of, number_of
 from tests.support.histories import Machine, integers, lists, rule, sampled_from, sets
 from tests.support.interleaving import Interleaving, TurnClock, locks_that_take_turns, point

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from producer.interfaces import Event
+from producer.model.interfaces import Event
 
 
 def event_of(number: int) -> Event:

@@ -18,7 +18,7 @@ from producer.channels.file.store.format import (
     decode_segment_header,
 )
 from producer.channels.file.store.segment import Record, scan
-from producer.interfaces import FileStats
+from producer.model.interfaces import FileStats
 from producer.testing import ManualClock
 from tests.channels.helpers import drained, put
 from tests.support.sim_fs import SimFS

@@ -18,7 +18,7 @@ import pytest
 
 from producer.channels import Event, FileChannel, Stored
 from producer.channels.file import channel as channel_module
-from producer.errors import (
+from producer.model.errors import (
     ChannelClosedError,
     ChannelError,
     ChannelFullError,
@@ -28,7 +28,7 @@ from producer.errors import (
     TransactionFullError,
     TransactionStateError,
 )
-from producer.interfaces import Channel, Transaction
+from producer.model.interfaces import Channel, Transaction
 from producer.testing import ManualClock
 from tests.channels.file.opening import (
     contents,

@@ -21,7 +21,7 @@ from producer import ProducerError
 from producer.channels import FileChannel
 from producer.channels.file.store.disk import Disk
 from producer.channels.file.store.format import HEADER_SIZES, SECOND_HEADER
-from producer.errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelLockedError, DiskFullError
+from producer.model.errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelLockedError, DiskFullError
 from producer.testing import ManualClock
 from tests.channels.file.opening import (
     CHECKPOINTS,

@@ -14,7 +14,7 @@ from tests.channels.helpers import drained, put
 _BEGIN = """
 import hashlib, os, pathlib, signal, sys, threading
 from producer.channels import Event, FileChannel
-from producer.errors import ChannelClosedError, ChannelLockedError
+from producer.model.errors import ChannelClosedError, ChannelLockedError
 
 OPTIONS = dict(minimum_free_space=0, checkpoint_interval=None, reserve=0, keep_alive=0)
 directory = pathlib.Path(sys.argv[1])

@@ -22,7 +22,7 @@ from producer import ConfigError, Producer
 from producer.channels import Event, FileChannel, ProcessFileChannel
 from producer.channels.file.store.disk import Disk
 from producer.channels.file.store.segment import SegmentState, SegmentWriter
-from producer.errors import (
+from producer.model.errors import (
     ChannelClosedError,
     ChannelError,
     ChannelKeyError,

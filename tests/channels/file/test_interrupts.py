@@ -10,7 +10,7 @@ import pytest
 
 from producer.channels.file.log.run import Run
 from producer.channels.transaction import TransactionState
-from producer.errors import ChannelFullError
+from producer.model.errors import ChannelFullError
 from producer.testing import ManualClock
 from tests.channels.file.opening import contents, opened_channel, segments
 from tests.channels.helpers import drained, events, opened, put

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from producer.errors import ChannelIOError
+from producer.model.errors import ChannelIOError
 from tests.channels.file.machine import SEEN, ChannelMachine, IntervalMachine, OsMachine
 from tests.support.histories import run
 

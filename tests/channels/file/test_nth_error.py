@@ -11,7 +11,7 @@ from itertools import count
 
 import pytest
 
-from producer.errors import ChannelIOError
+from producer.model.errors import ChannelIOError
 from tests.channels.file.machine import ChannelMachine, IntervalMachine
 from tests.channels.file.opening import contents, file_stats, fill, open_channel, opened_channel
 from tests.channels.helpers import drained, take

@@ -17,7 +17,7 @@ import pytest
 from producer.channels import Event, FileChannel, ProcessFileChannel
 from producer.channels.file.recovery.recovery import quarantine
 from producer.channels.file.store.disk import Disk
-from producer.errors import ChannelClosedError, ChannelIOError, ConfigError
+from producer.model.errors import ChannelClosedError, ChannelIOError, ConfigError
 from tests.support.waiting import eventually
 
 Make = Callable[..., ProcessFileChannel]

@@ -9,8 +9,8 @@ import pickle
 import pytest
 
 from producer.channels import Event
-from producer.errors import ChannelFullError
-from producer.interfaces import ChannelStats, FileStats
+from producer.model.errors import ChannelFullError
+from producer.model.interfaces import ChannelStats, FileStats
 from producer.testing import ManualClock
 from tests.channels.file.opening import (
     CHECKPOINTS,

@@ -18,8 +18,8 @@ from producer import (
     SendTimeoutError,
     StreamStats,
 )
-from producer.clock import Deadline, SystemClock
-from producer.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from producer.model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
+from producer.model.records import StreamKey
 from producer.pipeline.batching.accumulator import CONTEXTS_DRAWN, IDLE_STREAM_SECONDS, MAX_IDLE_STREAMS, Piece
 from producer.pipeline.batching.batch import (
     BATCH_OVERHEAD,
@@ -29,7 +29,7 @@ from producer.pipeline.batching.batch import (
 from producer.pipeline.batching.memory import Reservation
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.pipeline import Pipeline
-from producer.records import StreamKey
+from producer.runtime.clock import Deadline, SystemClock
 from producer.sinks.loghub.codec import Codec
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock

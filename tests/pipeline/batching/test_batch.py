@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from producer import NetworkError, Result
+from producer.model.results import Attempt
 from producer.pipeline.batching.batch import TRANSITIONS, BatchState
-from producer.results import Attempt
 from tests.pipeline.sending.test_retry_queue import batch
 from tests.support.waiting import Call
 

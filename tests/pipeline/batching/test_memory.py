@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer import ProducerClosedError, SendTimeoutError
-from producer.clock import Deadline, SystemClock
 from producer.pipeline.batching.memory import Lease, MemoryBudget, Reservation
+from producer.runtime.clock import Deadline, SystemClock
 from producer.testing import ManualClock
 from tests.support.clocks import JumpingClock
 from tests.support.waiting import Call, eventually

@@ -26,9 +26,8 @@ from producer import (
     Stream,
     StreamKey,
 )
-from producer.clock import SystemClock
-from producer.config import MAX_BATCH_COUNT
-from producer.futures import holder_of
+from producer.model.config import MAX_BATCH_COUNT
+from producer.model.futures import holder_of
 from producer.pipeline.batching import accumulator
 from producer.pipeline.batching.batch import (
     BATCH_OVERHEAD,
@@ -38,6 +37,7 @@ from producer.pipeline.batching.batch import (
 from producer.pipeline.batching.memory import FIRST_QUANTUM, MAX_QUANTUM, MemoryBudget, Reservation
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD, OpenRecords
 from producer.pipeline.pipeline import Pipeline
+from producer.runtime.clock import SystemClock
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from producer.wire.compression import compress_joined, decompress
 from producer.wire.log_group import encode_log

@@ -16,13 +16,13 @@ from producer import (
     ServerError,
     UnauthorizedError,
 )
-from producer.clock import Deadline
 from producer.durable.event_format import read_event
 from producer.durable.pipeline import DurablePipeline
 from producer.durable.shutdown import DurableCloser
-from producer.interfaces import Delivery, Receipt
+from producer.model.interfaces import Delivery, Receipt
+from producer.model.records import StreamKey
 from producer.pipeline.batching.stream_order import StreamOrder
-from producer.records import StreamKey
+from producer.runtime.clock import Deadline
 from producer.testing import RecordingSink
 from producer.wire.log_group import split_records
 from tests.durable.kit import KeptChannel, by_hand, drive

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from producer import Producer, QuotaExceededError, Result, SendFuture, UnreachableError
-from producer.errors import (
+from producer.model.errors import (
     AttemptError,
     BodyTooLargeError,
     CredentialsError,

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from producer.clock import Deadline, SystemClock
+from producer.model.records import StreamKey
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.batching.stream_state import StreamState
 from producer.pipeline.sending.fair_queue import Report, fair_queue_of
 from producer.pipeline.sending.gates import Verdict
 from producer.pipeline.sending.io_pool import IOThreadPool
-from producer.records import StreamKey
+from producer.runtime.clock import Deadline, SystemClock
 from tests.channels.interrupts import interrupted_everywhere
 from tests.support.pipelines import KEY, config
 from tests.support.waiting import (

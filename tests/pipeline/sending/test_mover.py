@@ -8,7 +8,7 @@ from queue import SimpleQueue
 import pytest
 
 from producer import NetworkError, Producer
-from producer.clock import Deadline
+from producer.runtime.clock import Deadline
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.pipelines import (
     KEY,

@@ -20,8 +20,8 @@ from producer import (
     QuotaExceededError,
 )
 from producer.channels import MemoryChannel
+from producer.model.records import StreamKey
 from producer.pipeline.sending.outage_log import LONGEST_INTERVAL, OutageLog
-from producer.records import StreamKey
 from producer.testing import ManualClock, ScriptedSink
 from tests.support.answering import answering
 from tests.support.pipelines import record, threadless

@@ -25,8 +25,8 @@ from producer import (
     ServerError,
     UnauthorizedError,
 )
+from producer.model.results import Attempt
 from producer.pipeline.sending.retry_rules import GIVE_UP, RetryRules, wait_backoff
-from producer.results import Attempt
 from producer.testing import ManualClock, ScriptedSink
 from tests.pipeline.sending.test_retry_queue import batch
 from tests.support.clocks import JumpingClock

@@ -16,7 +16,7 @@ from producer import (
     Result,
     SendFuture,
 )
-from producer.interfaces import Delivery, Payload
+from producer.model.interfaces import Delivery, Payload
 from producer.pipeline.batching.batch import BatchState
 from producer.testing import RecordingSink, ScriptedSink
 from producer.wire.log_group import split_records

@@ -14,12 +14,12 @@ from producer import (
     RejectedError,
     Result,
 )
-from producer.futures import SendFuture
+from producer.model.futures import SendFuture
+from producer.model.results import Attempt
 from producer.pipeline.batching.batch import BATCH_OVERHEAD, ProducerBatch
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.settling.callbacks import BatchHandler
 from producer.pipeline.settling.outcomes import NobodyListens
-from producer.results import Attempt
 from producer.testing import RecordingSink, ScriptedSink
 from tests.pipeline.sending.test_retry_queue import batch
 from tests.support.pipelines import (

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from producer.server import LogHubServer
-from producer.wording import is_logstore_name, is_project_name
+from producer.text.names import is_logstore_name, is_project_name
 
 from ..client import LOGSTORE, PROJECT, Client, error_of, log_group
 

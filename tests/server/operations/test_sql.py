@@ -20,11 +20,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from producer.installing import how_to_install
 from producer.server import Limits, LogHubServer
 from producer.server.sql_engine.allowed import FUNCTIONS, TABLE_FUNCTIONS
 from producer.server.sql_engine.engine import open_database
 from producer.server.sql_process import SqlProcess
+from producer.text.extras import how_to_install
 from producer.wire.schema import LogGroup
 
 from ...support.waiting import Call, eventually

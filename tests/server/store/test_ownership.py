@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from producer import directory_lock, forks
+from producer.runtime import directory_lock, forks
 from producer.server import LogHubServer, ServerStartError
 from producer.server.store import ownership
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from producer.tls import closed_if_it_fails
+from producer.runtime.tls import closed_if_it_fails
 
 #: Between two bytes, seconds.
 PACE = 0.01

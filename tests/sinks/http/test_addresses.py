@@ -10,8 +10,8 @@ import pytest
 import trustme
 
 from producer import HttpConfig
-from producer.clock import SystemClock
-from producer.errors import UnreachableError
+from producer.model.errors import UnreachableError
+from producer.runtime.clock import SystemClock
 from producer.server import LogHubServer
 from producer.sinks.http import connections
 from producer.sinks.http.transport import Transport

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from producer import FileChannel, HttpConfig, Producer, ProducerConfig, ProjectConfig, SendFuture
-from producer.errors import CloseTimeoutError
+from producer.model.errors import CloseTimeoutError
 from tests.support.waiting import eventually
 
 from . import hostile_server as hostile

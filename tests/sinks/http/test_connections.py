@@ -18,12 +18,12 @@ import requests
 import urllib3.connection
 
 from producer import HttpConfig
-from producer.clock import SystemClock
-from producer.errors import MisconfiguredError
+from producer.model.errors import MisconfiguredError
+from producer.runtime.clock import SystemClock
 from producer.server import LogHubServer
 from producer.sinks.http import connections
-from producer.sinks.http.at_once import exchange_at_once
 from producer.sinks.http.connections import Followed, FollowedAdapter, Idle, Outgoing
+from producer.sinks.http.raw_exchange import exchange_at_once
 from producer.sinks.http.transport import Transport
 from producer.sinks.http.watchdog import Watchdog
 from producer.testing import ManualClock

@@ -9,7 +9,7 @@ import pytest
 
 from producer import ConfigError, Producer, ProducerConfig, ProjectConfig
 from producer.agent import AgentConfigError
-from producer.config import HttpConfig
+from producer.model.config import HttpConfig
 from producer.reading.signed_client import SignedClient
 from producer.sinks.http.proxies import proxies_for
 from producer.sinks.http.transport import target_of

@@ -9,12 +9,12 @@ import threading
 import pytest
 
 from producer import AttemptError, HttpConfig, ProducerConfig, ProjectConfig
-from producer.clock import SystemClock
-from producer.interfaces import Delivery, Receipt
+from producer.model.interfaces import Delivery, Receipt
+from producer.model.records import StreamKey
 from producer.reading import signed_client
 from producer.reading.errors import LogHubReadError
 from producer.reading.signed_client import Question, SignedClient
-from producer.records import StreamKey
+from producer.runtime.clock import SystemClock
 from producer.sinks.http.answers import receive
 from producer.sinks.http.transport import target_of
 from producer.sinks.loghub.sink import LogHubSink

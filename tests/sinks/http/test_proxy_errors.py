@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from producer import HttpConfig, Producer, ProducerConfig, ProjectConfig
-from producer.errors import ProducerError, ResultFailedError
+from producer.model.errors import ProducerError, ResultFailedError
 from producer.reading.errors import LogHubReadError
 from producer.reading.signed_client import Question, SignedClient
 from producer.sinks.http.proxies import through

@@ -17,10 +17,10 @@ import pytest
 import trustme
 
 from producer import AttemptError, HttpConfig, NetworkError, Producer, ProducerConfig, ProjectConfig
-from producer.clock import SystemClock
-from producer.errors import MisconfiguredError, UnreachableError
-from producer.interfaces import Delivery
-from producer.records import StreamKey
+from producer.model.errors import MisconfiguredError, UnreachableError
+from producer.model.interfaces import Delivery
+from producer.model.records import StreamKey
+from producer.runtime.clock import SystemClock
 from producer.server import LogHubServer, faults
 from producer.sinks.http.connections import Sent
 from producer.sinks.http.failures import error_of_exception

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from producer.own_threads import is_at_work
-from producer.sinks.http.silence import Silence
+from producer.runtime.internal_threads import is_at_work
+from producer.sinks.http.slow_connect_warning import Silence
 from producer.sinks.http.watchdog import Watchdog, guard, lend, take_back
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE, eventually

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer.records import StreamKey
+from producer.model.records import StreamKey
 from producer.sinks.loghub.codec import Codec
 from producer.wire.log_group import encode_log
 from tests.support.pipelines import KEY

@@ -24,8 +24,8 @@ from producer import (
     Result,
 )
 from producer.channels import FileChannel
-from producer.clock import SystemClock
-from producer.records import StreamKey
+from producer.model.records import StreamKey
+from producer.runtime.clock import SystemClock
 from producer.server import LogHubServer, faults
 from producer.sinks.http.transport import target_of
 from producer.sinks.loghub.sink import LogHubSink

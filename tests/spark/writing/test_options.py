@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from producer.credentials import Credentials, EnvironmentCredentials
-from producer.errors import ConfigError
+from producer.model.credentials import Credentials, EnvironmentCredentials
+from producer.model.errors import ConfigError
 from producer.spark.options import WRITE_OPTIONS, ImportedCredentials, documented, knows_credentials
 from producer.spark.reading import default_schema
 from producer.spark.writing.options import Columns, Guarantee, OnFailure, WriteOptions

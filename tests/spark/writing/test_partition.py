@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import Row
 
-from producer.errors import ConfigError, InvalidArgumentError
+from producer.model.errors import ConfigError, InvalidArgumentError
 from producer.server import LogHubServer
 from producer.spark import write_partition
 from producer.spark.errors import DeliveryFailedError

@@ -19,11 +19,11 @@ from pyspark.sql.types import (
 )
 
 from producer import EnvironmentCredentials, ProducerConfig, ProjectConfig
-from producer.errors import ConfigError
+from producer.model.errors import ConfigError
 from producer.server import LogHubServer
 from producer.server.faults import answer
+from producer.spark.check import check_target
 from producer.spark.options import Target
-from producer.spark.target_check import check_target
 from producer.spark.writing import writers
 from producer.spark.writing.options import Columns
 from producer.spark.writing.planning import check_schema

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from producer.errors import ConfigError
+from producer.model.errors import ConfigError
 from producer.spark.writing.options import Columns
 from producer.spark.writing.planning import check_schema
 from producer.spark.writing.rows import Rows

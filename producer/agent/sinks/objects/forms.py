@@ -9,7 +9,7 @@ from typing import Any
 
 import zstandard
 
-from ...batch import EventBatch
+from ...events.batch import EventBatch
 from ..json_lines import json_line
 
 FORMATS = ("text", "json", "parquet")

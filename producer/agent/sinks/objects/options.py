@@ -6,10 +6,10 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ....errors import ConfigError
-from ....installing import how_to_install
-from ...flume_keys import serializer_of
-from ...options import option
+from ....model.errors import ConfigError
+from ....text.extras import how_to_install
+from ...config.flume_keys import serializer_of
+from ...config.options import option
 from .forms import COMPRESSIONS, FORMATS, PACKED_BY_DEFAULT, ending
 from .places import Places, Rounding, zone_named
 from .stores import check_scheme

@@ -16,8 +16,8 @@ from hashlib import sha256
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ....errors import ConfigError
-from ...batch import EventBatch
+from ....model.errors import ConfigError
+from ...events.batch import EventBatch
 
 _ESCAPE = re.compile(r"%(?:\{(?P<header>[^{}]+)\}|\[(?P<host>\w+)\]|(?P<letter>.))")
 #: What a header may not bring into a path.

@@ -11,9 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ....loggers import get_logger
-from ....whole_file import write_whole
-from ...batch import EventBatch
+from ....runtime.loggers import get_logger
+from ....runtime.whole_file import write_whole
+from ...events.batch import EventBatch
 
 _log = get_logger("producer.agent.sink.objects")
 

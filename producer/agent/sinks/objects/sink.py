@@ -6,10 +6,10 @@ import secrets
 from collections.abc import Sequence
 from math import inf
 
-from ...batch import EventBatch
-from ...interfaces import Context, Patience, RefusedError, SinkError
-from ...isolation import is_of_event
-from ...options import without_userinfo
+from ...config.options import without_userinfo
+from ...events.batch import EventBatch
+from ...events.interfaces import Context, Patience, RefusedError, SinkError
+from ...flow.isolation import is_of_event
 from .forms import encoded
 from .options import ObjectsOptions
 from .places import shortened

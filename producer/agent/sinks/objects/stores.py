@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
-from ....errors import ConfigError
-from ....installing import how_to_install
-from ....whole_file import sync_directory, write_whole
+from ....model.errors import ConfigError
+from ....runtime.whole_file import sync_directory, write_whole
+from ....text.extras import how_to_install
 
 #: Stores in which an object appears as a whole.
 _WHOLE = ("s3", "s3a", "oss", "gs", "gcs", "abfs", "abfss", "az", "adl")

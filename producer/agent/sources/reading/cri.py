@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
-from ...batch import EventBatch, Position
+from ...events.batch import EventBatch, Position
 
 _TAGGED = re.compile(rb"^\S+ (stdout|stderr) ([FP])", re.MULTILINE)
 #: What is no such line is text only.

@@ -10,7 +10,8 @@ A name is made when the first bytes of a file are taken, and never changes::
     └ inode
 
 A note holds what the name cannot, since it changes: the path, the size, and the marks of the place up to which it was
-read (:mod:`producer.file_identity`). By one of them a copy is known that was made before the last bytes were written.
+read (:mod:`producer.runtime.file_identity`). By one of them a copy is known that was made before the last bytes were
+written.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....file_identity import Mark, head_of, holds_marks, mark_at
+from ....runtime.file_identity import Mark, head_of, holds_marks, mark_at
 from ....wire.compressed_heads import compression_of
 
 #: First bytes of a file that its name has the checksum of, at most.

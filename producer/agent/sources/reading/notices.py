@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from ....file_identity import Key
+from ....runtime.file_identity import Key
 from ....wire.encodings import is_utf8, looks_like
-from ...counters import Counters
+from ...events.counters import Counters
 from .reader import Block
 
 #: Files that are remembered; then all are forgotten, and may be told of again.

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ....file_identity import TAIL_BYTES, Key, Mark, head_of, holds_marks, marks_of
+from ....runtime.file_identity import TAIL_BYTES, Key, Mark, head_of, holds_marks, marks_of
 from ....wire.encodings import HOLE, MARK, hole_end, in_order, is_utf8, last_line_end, line_end_of
 from ....wire.log_start import Logs, last_start
 from .cri import whole_end

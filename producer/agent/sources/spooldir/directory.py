@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ....errors import ProducerError
-from ....link_targets import LinkTargets, not_followed
-from ....loggers import get_logger
-from ....whole_file import sync_directory, write_whole
+from ....model.errors import ProducerError
+from ....runtime.link_targets import LinkTargets, not_followed
+from ....runtime.loggers import get_logger
+from ....runtime.whole_file import sync_directory, write_whole
 from .options import SpoolDirectoryOptions
 
 _log = get_logger("producer.agent.spooldir")

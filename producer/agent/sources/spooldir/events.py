@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Iterator, Mapping
 
 from ....wire.encodings import MARK
-from ...batch import EventBatch, Position
+from ...events.batch import EventBatch, Position
 from ..reading.reader import BLOCK_BYTES
 from .options import SpoolDirectoryOptions
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ....errors import ConfigError
-from ...flume_keys import without_needless
-from ...options import option
+from ....model.errors import ConfigError
+from ...config.flume_keys import without_needless
+from ...config.options import option
 
 _NOT_NEEDED = "taken from Flume's files and not needed: "
 _DESERIALIZER = "deserializer."

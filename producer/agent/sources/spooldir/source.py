@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ....file_identity import Key
-from ....loggers import get_logger
-from ...batch import EventBatch, Position
-from ...interfaces import Context, Lag, Outlet, Stop
+from ....runtime.file_identity import Key
+from ....runtime.loggers import get_logger
+from ...events.batch import EventBatch, Position
+from ...events.interfaces import Context, Lag, Outlet, Stop
 from ..reading.identity import FileName, is_compressed, parse_name
 from ..reading.notices import Notices
 from ..reading.reader import Block, ContentChangedError, FileReader, Rules

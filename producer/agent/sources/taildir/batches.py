@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ....wire.encodings import MARK, is_utf8, to_utf8
 from ....wire.log_start import SEEN_BYTES, Logs
-from ...batch import EventBatch, Position
+from ...events.batch import EventBatch, Position
 from ..reading.cri import events_of
 
 BYTE_OFFSET_HEADER = "byteoffset"

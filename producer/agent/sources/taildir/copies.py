@@ -11,7 +11,7 @@ import os
 
 from ..reading.identity import Heads
 from ..reading.reader import FileReader, begins_alike
-from .known import stem_of
+from .file_registry import stem_of
 from .readers import Readers
 
 #: Files that are alike have these first bytes in common, or are shorter.

@@ -6,18 +6,18 @@ import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 
-from ....clock import Clock
-from ....file_identity import Key
-from ....link_targets import LinkTargets, not_followed, opened_path
-from ....loggers import get_logger
-from ...interfaces import Stop
+from ....runtime.clock import Clock
+from ....runtime.file_identity import Key
+from ....runtime.link_targets import LinkTargets, not_followed, opened_path
+from ....runtime.loggers import get_logger
+from ...events.interfaces import Stop
 from ..reading.identity import is_compressed, open_quickly
 from ..reading.reader import FileReader
-from .beginnings import Beginnings
 from .copies import Copies
+from .file_registry import KnownFiles
 from .groups import Directories, Entry, Group, Scan
-from .known import KnownFiles
 from .readers import Readers
+from .resume import Beginnings
 
 _log = get_logger("producer.agent.taildir")
 

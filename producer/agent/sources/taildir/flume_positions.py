@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ....loggers import get_logger
+from ....runtime.loggers import get_logger
 
 _log = get_logger("producer.agent.taildir")
 

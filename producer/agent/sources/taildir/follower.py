@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from ....link_targets import LinkTargets
-from ....loggers import get_logger
-from ...interfaces import Context, Lag, Outlet, Stop
+from ....runtime.link_targets import LinkTargets
+from ....runtime.loggers import get_logger
+from ...events.interfaces import Context, Lag, Outlet, Stop
 from ..reading.notices import Notices
 from ..reading.reader import ContentChangedError, FileReader
 from .batches import BatchMaker
-from .beginnings import Beginnings
+from .file_registry import KnownFiles
 from .finder import Finder
-from .known import KnownFiles
 from .options import TaildirOptions
 from .readers import Readers
+from .resume import Beginnings
 
 _log = get_logger("producer.agent.taildir")
 

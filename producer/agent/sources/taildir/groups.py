@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....errors import ConfigError
-from ....link_targets import named_directory
+from ....model.errors import ConfigError
+from ....runtime.link_targets import named_directory
 
 #: A directory is read again after so many seconds, also if its time of change says that nothing changed.
 _FORCED = 30.0

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ....errors import ConfigError
+from ....model.errors import ConfigError
 from ....wire.encodings import is_utf8
 from ....wire.log_start import Logs, compile_start
-from ...options import option
+from ...config.options import option
 from .groups import Group, file_group, glob_group
 
 _NOT_NEEDED = "taken from Flume's files and not needed: "

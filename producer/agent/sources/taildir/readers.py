@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from ....file_identity import Key
+from ....runtime.file_identity import Key
 from ..reading.reader import FileReader
-from .known import stem_of
+from .file_registry import stem_of
 from .watches import Watches
 
 #: Of the quiet so many are looked at in a second; of those that are watched so many, and more if there are so many that

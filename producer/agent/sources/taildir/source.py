@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from ....wire.log_start import compile_start
 from ....wire.slow_patterns import slow_note
-from ...interfaces import Context, Lag, Outlet, Stop
+from ...events.interfaces import Context, Lag, Outlet, Stop
 from .follower import Follower
 from .options import TaildirOptions
 

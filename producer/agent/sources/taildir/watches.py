@@ -13,7 +13,7 @@ import os
 import struct
 from collections import Counter
 
-from ....file_identity import Key
+from ....runtime.file_identity import Key
 
 _MODIFY, _ATTRIBUTES, _MOVED, _DELETED, _ONCE = 0x2, 0x4, 0x800, 0x400, 0x80000000
 _OVERFLOW = 0x4000

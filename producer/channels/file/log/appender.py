@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 
-from ....errors import ChannelClosedError, ChannelError, ChannelIOError, InvalidArgumentError
-from ....loggers import get_logger
+from ....model.errors import ChannelClosedError, ChannelError, ChannelIOError, InvalidArgumentError
+from ....runtime.loggers import get_logger
 from ..store.disk import Disk
 from ..store.format import FIRST_RECORD, HOLDS_ONCE_WRITTEN, encode_segment_header
 from ..store.pointers import MOST_OFFSET, pointer_to

@@ -26,9 +26,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from weakref import ref
 
-from ....clock import LOOK_AGAIN, NO_DEADLINE, Clock, Deadline, WaitingRoom
-from ....errors import ChannelIOError
-from ....loggers import get_logger
+from ....model.errors import ChannelIOError
+from ....runtime.clock import LOOK_AGAIN, NO_DEADLINE, Clock, Deadline, WaitingRoom
+from ....runtime.loggers import get_logger
 from ..store.disk import Disk
 from ..store.segment import Segment, SegmentWriter
 from ..store.segments import Segments

@@ -8,7 +8,7 @@ from itertools import accumulate
 from struct import pack, unpack
 from typing import NamedTuple
 
-from ....errors import ChannelIOError
+from ....model.errors import ChannelIOError
 from ...room import Claim
 from ..store.encryption import OVERHEAD
 from ..store.format import (

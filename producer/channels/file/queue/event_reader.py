@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Sequence
 
-from ....errors import ChannelIOError
-from ....interfaces import Event
-from ....loggers import get_logger
-from ....wording import counted
+from ....model.errors import ChannelIOError
+from ....model.interfaces import Event
+from ....runtime.loggers import get_logger
+from ....text.plural import counted
 from ..store.disk import Disk
 from ..store.format import decode_event
 from ..store.lost import LostEvent, TellLost

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ....errors import TransactionFullError, TransactionStateError
-from ....interfaces import Event, Stored
+from ....model.errors import TransactionFullError, TransactionStateError
+from ....model.interfaces import Event, Stored
 from ...transaction import BaseTransaction
 from ..options import FileChannelOptions
 from ..store.format import PutPayload
@@ -45,7 +45,7 @@ class Keeping(Protocol):
 
 
 class FileTransaction(BaseTransaction):
-    """See :class:`~producer.interfaces.Transaction`; puts or takes, not both.
+    """See :class:`~producer.model.interfaces.Transaction`; puts or takes, not both.
 
     One that is dropped while it is open is rolled back at the next use of its channel.
     """

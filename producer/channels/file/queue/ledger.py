@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ....clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
-from ....errors import ChannelClosedError, ChannelFullError, TransactionFullError
-from ....interfaces import Event
+from ....model.errors import ChannelClosedError, ChannelFullError, TransactionFullError
+from ....model.interfaces import Event
+from ....runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ...counters import ChannelCounters
 from ...room import Claim, Room
 from ..log.run import Run
@@ -290,7 +290,7 @@ class Ledger:
             self._counters.take_errors += errors
 
     def add(self, name: str, amount: int) -> None:
-        """Add to one of the sums of :class:`~producer.interfaces.FileStats`."""
+        """Add to one of the sums of :class:`~producer.model.interfaces.FileStats`."""
         with self.lock:
             self._add(name, amount)
 
@@ -298,7 +298,7 @@ class Ledger:
         self._sums[name] = self._sums.get(name, 0) + amount
 
     def figures(self) -> tuple[dict[str, Any], dict[str, int]]:
-        """For :class:`~producer.interfaces.ChannelStats`, and the sums of its ``file``; of one moment."""
+        """For :class:`~producer.model.interfaces.ChannelStats`, and the sums of its ``file``; of one moment."""
         now = self._clock.time()
         with self.lock:
             self._return_orphans()

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from ....loggers import get_logger
-from ....wording import counted
+from ....runtime.loggers import get_logger
+from ....text.plural import counted
 from ..log.run import Position
 from ..queue.event_queue import Columns
 from ..store.disk import Disk

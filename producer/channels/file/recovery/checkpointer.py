@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....clock import Clock
-from ....errors import ChannelError
-from ....loggers import get_logger
+from ....model.errors import ChannelError
+from ....runtime.clock import Clock
+from ....runtime.loggers import get_logger
 from ..log.log import Log
 from ..log.run import Mark, Run
 from ..queue.event_queue import Columns

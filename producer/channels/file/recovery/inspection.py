@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, cast
 
-from ....clock import Clock, SystemClock
-from ....errors import ChannelFormatError, ChannelIOError, ChannelKeyError
-from ....interfaces import Event
+from ....model.errors import ChannelFormatError, ChannelIOError, ChannelKeyError
+from ....model.interfaces import Event
+from ....runtime.clock import Clock, SystemClock
 from ..store.directories import Directories
 from ..store.disk import Disk
 from ..store.encryption import KeyProvider, SegmentCipher

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....clock import Clock
-from ....errors import ChannelFormatError, ChannelIOError, ChannelLockedError
+from ....model.errors import ChannelFormatError, ChannelIOError, ChannelLockedError
+from ....runtime.clock import Clock
 from ..store.directories import Directories
 from ..store.disk import Disk
 from ..store.notes import COMPANIONS, NOTES_NAME

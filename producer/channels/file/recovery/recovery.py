@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ....clock import Clock
-from ....errors import ChannelFormatError, ChannelIOError, ChannelKeyError
-from ....loggers import get_logger
-from ....wording import counted
+from ....model.errors import ChannelFormatError, ChannelIOError, ChannelKeyError
+from ....runtime.clock import Clock
+from ....runtime.loggers import get_logger
+from ....text.plural import counted
 from ..log.run import Run
 from ..queue.event_queue import Columns
 from ..store.directories import Directories
@@ -43,7 +43,7 @@ CipherOf = Callable[[SegmentHeader], SegmentCipher | None]
 class Recovered:
     """What was found.
 
-    :ivar sums: for :class:`~producer.interfaces.FileStats`, by name.
+    :ivar sums: for :class:`~producer.model.interfaces.FileStats`, by name.
     :ivar last_number: the highest number that a segment ever had, as far as anything tells; none has it again.
     :ivar dropped: transactions that a crash has torn, before whole ones.
     :ivar uncopied: the paths of damaged segments of which nothing could be kept aside.
@@ -87,7 +87,7 @@ def recover(
 ) -> Recovered:
     """Read a channel's directories, which the caller has locked.
 
-    :param cipher_of: what opens a segment; may raise :class:`~producer.errors.ChannelKeyError`.
+    :param cipher_of: what opens a segment; may raise :class:`~producer.model.errors.ChannelKeyError`.
     :param careful: nothing is cut off of which no copy could be kept.
     :param give_up_missing: go on without segments that are missing; their events are lost.
     :param lost: is told of events that are, in place of the log.

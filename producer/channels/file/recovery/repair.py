@@ -11,9 +11,9 @@ import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....clock import Clock, SystemClock
-from ....errors import ChannelFormatError, ChannelIOError
-from ....wording import counted
+from ....model.errors import ChannelFormatError, ChannelIOError
+from ....runtime.clock import Clock, SystemClock
+from ....text.plural import counted
 from ..log.run import Position, encode_run
 from ..queue.event_queue import Columns
 from ..store.directories import Directories

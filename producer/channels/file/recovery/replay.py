@@ -14,10 +14,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from struct import unpack
 
-from ....clock import Clock
-from ....errors import ChannelFormatError
-from ....loggers import get_logger
-from ....wording import counted
+from ....model.errors import ChannelFormatError
+from ....runtime.clock import Clock
+from ....runtime.loggers import get_logger
+from ....text.plural import counted
 from ..queue.event_queue import Columns
 from ..store.disk import Disk
 from ..store.encryption import OVERHEAD

@@ -1,6 +1,6 @@
 from collections.abc import Iterable, Sequence
 
-from ....interfaces import Event
+from ....model.interfaces import Event
 from .format import PutPayload
 
 def encode_events(events: Iterable[Event]) -> list[PutPayload]: ...

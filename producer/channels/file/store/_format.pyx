@@ -12,7 +12,7 @@ from cpython.object cimport PyObject_GenericSetAttr
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
-from ....interfaces import Event
+from ....model.interfaces import Event
 
 from . import format as pure
 from .format import MARKER, Parted, crc32, decode_event, decode_headers, encode_event, encode_headers

@@ -13,8 +13,8 @@ import os
 import shutil
 from pathlib import Path
 
-from ....directory_lock import has_name, is_free, lock_alone, lock_directory
-from ....wording import counted
+from ....runtime.directory_lock import has_name, is_free, lock_alone, lock_directory
+from ....text.plural import counted
 
 _ZEROS = bytes(256 << 10)
 

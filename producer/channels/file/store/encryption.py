@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from ....errors import ConfigError
-from ....installing import how_to_install
-from ....wording import counted
+from ....model.errors import ConfigError
+from ....text.extras import how_to_install
+from ....text.plural import counted
 
 _NONCE = 12
 _TAG = 16

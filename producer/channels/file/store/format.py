@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-from ....errors import InvalidArgumentError
-from ....interfaces import Event
+from ....model.errors import InvalidArgumentError
+from ....model.interfaces import Event
 
 try:  # not for every kind of machine; of a list of logs it takes a third of the time
     from isal.isal_zlib import crc32

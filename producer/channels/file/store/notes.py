@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from ....errors import ChannelClosedError, ChannelIOError
-from ....loggers import get_logger
+from ....model.errors import ChannelClosedError, ChannelIOError
+from ....runtime.loggers import get_logger
 
 _log = get_logger("producer.channel")
 _T = TypeVar("_T")
@@ -45,7 +45,7 @@ _of_parents: list[sqlite3.Connection] = []
 
 
 class FileNotes:
-    """The notes of one channel, by name, in SQLite. Implements :class:`~producer.interfaces.Notes`; thread-safe.
+    """The notes of one channel, by name, in SQLite. Implements :class:`~producer.model.interfaces.Notes`; thread-safe.
 
     :param directory: the channel's.
     :param name: the channel's, for messages.
@@ -72,7 +72,7 @@ class FileNotes:
         return str(self._do(_identity, make=True))
 
     def read(self, name: str) -> bytes | None:
-        """See :class:`~producer.interfaces.Notes`."""
+        """See :class:`~producer.model.interfaces.Notes`."""
 
         def job(connection: sqlite3.Connection) -> bytes | None:
             row = connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
@@ -81,7 +81,7 @@ class FileNotes:
         return self._do(job, make=False)
 
     def write(self, name: str, value: bytes, newest: int) -> None:
-        """See :class:`~producer.interfaces.Notes`."""
+        """See :class:`~producer.model.interfaces.Notes`."""
 
         def job(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (name, value, newest))
@@ -89,7 +89,7 @@ class FileNotes:
         self._do(job, make=True)
 
     def write_many(self, rows: Iterable[tuple[str, bytes, int]]) -> None:
-        """See :class:`~producer.interfaces.Notes`."""
+        """See :class:`~producer.model.interfaces.Notes`."""
         listed = list(rows)
 
         def job(connection: sqlite3.Connection) -> None:
@@ -99,7 +99,7 @@ class FileNotes:
             self._do(job, make=True)
 
     def items(self, prefix: str) -> dict[str, bytes]:
-        """See :class:`~producer.interfaces.Notes`."""
+        """See :class:`~producer.model.interfaces.Notes`."""
 
         def job(connection: sqlite3.Connection) -> dict[str, bytes]:
             having = "SELECT name, value FROM notes WHERE substr(name, 1, ?) = ?"
@@ -109,11 +109,11 @@ class FileNotes:
         return self._do(job, make=False) or {}
 
     def remove(self, name: str) -> None:
-        """See :class:`~producer.interfaces.Notes`."""
+        """See :class:`~producer.model.interfaces.Notes`."""
         self._do(lambda connection: connection.execute("DELETE FROM notes WHERE name = ?", (name,)), make=False)
 
     def prune(self, most: int, keep: Iterable[str]) -> None:
-        """See :class:`~producer.interfaces.Notes`."""
+        """See :class:`~producer.model.interfaces.Notes`."""
         kept = list(keep)
 
         def job(connection: sqlite3.Connection) -> None:

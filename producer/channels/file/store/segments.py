@@ -7,9 +7,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from ....clock import Clock
-from ....errors import ChannelKeyError
-from ....wording import counted
+from ....model.errors import ChannelKeyError
+from ....runtime.clock import Clock
+from ....text.plural import counted
 from .disk import Disk
 from .encryption import KEY_SIZE, MAX_KEY_ID, KeyProvider, SegmentCipher
 from .format import FRAME_SIZE, SegmentHeader, headers_left

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable
 
-from ....clock import Clock
-from ....errors import DiskFullError
-from ....loggers import get_logger
-from ....wording import counted
+from ....model.errors import DiskFullError
+from ....runtime.clock import Clock
+from ....runtime.loggers import get_logger
+from ....text.plural import counted
 from .disk import Disk
 
 _log = get_logger("producer.channel")

@@ -1,8 +1,9 @@
-"""What is done for each event of a transaction: by the compiled twin or the pure one, as :mod:`producer.twins` says."""
+"""What is done for each event of a transaction: by the compiled twin or the pure one, as
+:mod:`producer.runtime.compiled` says."""
 
 from __future__ import annotations
 
-from ....twins import either
+from ....runtime.compiled import either
 from . import format as pure
 
 __all__ = ["decode_events", "encode_events", "encode_records"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from ....wording import counted
+from ....text.plural import counted
 from ...errors import FileChangedError
 from .address import shown
 from .choose import files_of

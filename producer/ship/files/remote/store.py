@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
-from ....installing import how_to_install
-from ....wording import counted
+from ....text.extras import how_to_install
+from ....text.plural import counted
 from ...errors import InputError
 from . import azure
 from .address import HOSTED, STORES, shown, without_secrets

@@ -18,7 +18,7 @@ from producer.channels.file.log import log as log_module
 from producer.channels.file.log.run import Run
 from producer.channels.file.store.format import FIRST_RECORD, Kind
 from producer.channels.file.store.pointers import pointer_to
-from producer.errors import ChannelIOError
+from producer.model.errors import ChannelIOError
 from producer.testing import ManualClock
 from tests.channels.file.opening import (
     DIRECTORY,

@@ -12,7 +12,7 @@ from producer.channels.file.recovery.repair import repair
 from producer.channels.file.store.disk import Disk
 from producer.channels.file.store.format import COMMIT_SIZE, FIRST_RECORD, FRAME_SIZE, Kind
 from producer.channels.file.store.space import FRESH, Space
-from producer.errors import ChannelFormatError, ChannelIOError, DiskFullError, InvalidArgumentError
+from producer.model.errors import ChannelFormatError, ChannelIOError, DiskFullError, InvalidArgumentError
 from producer.testing import ManualClock
 from tests.channels.file.opening import (
     CHECKPOINTS,

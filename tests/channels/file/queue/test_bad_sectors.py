@@ -12,7 +12,7 @@ import pytest
 
 from producer.channels.file.channel import FileChannel
 from producer.channels.file.store.pointers import Entry
-from producer.errors import ChannelIOError
+from producer.model.errors import ChannelIOError
 from tests.channels.file.opening import file_stats, fill, open_channel, opened_channel, segments
 from tests.channels.helpers import bodies, drained, opened, put, take
 from tests.support.bad_sectors import BadSectors

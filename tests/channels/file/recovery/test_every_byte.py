@@ -13,7 +13,7 @@ import pytest
 
 from producer.channels import Event
 from producer.channels.file.store.format import FIRST_RECORD, Kind
-from producer.interfaces import FileStats
+from producer.model.interfaces import FileStats
 from tests.channels.file.opening import (
     CHECKPOINTS,
     Written,

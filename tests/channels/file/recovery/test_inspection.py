@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from producer import directory_lock
 from producer.channels import FileChannel
 from producer.channels.file.recovery import inspection
 from producer.channels.file.recovery.inspection import examine
 from producer.channels.file.store.disk import Disk
-from producer.errors import ChannelFormatError, ChannelIOError
+from producer.model.errors import ChannelFormatError, ChannelIOError
+from producer.runtime import directory_lock
 from tests.channels.file.opening import (
     CHECKPOINTS,
     DIRECTORY,

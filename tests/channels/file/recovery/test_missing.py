@@ -13,7 +13,7 @@ import pytest
 
 from producer.channels import FileChannel
 from producer.channels.file.recovery.repair import repair
-from producer.errors import ChannelIOError
+from producer.model.errors import ChannelIOError
 from tests.channels.file.opening import (
     DIRECTORY,
     contents,

@@ -13,7 +13,7 @@ from producer.channels.file.options import FileChannelOptions
 from producer.channels.file.recovery.checkpointer import Checkpointer
 from producer.channels.file.store import segment
 from producer.channels.file.store.format import FRAME_SIZE
-from producer.interfaces import Stored
+from producer.model.interfaces import Stored
 from tests.channels.file.machine import ChannelMachine, OsMachine
 from tests.support.histories import random_history
 from tests.support.sim_fs import SimFS

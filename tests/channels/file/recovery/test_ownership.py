@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from producer.channels import FileChannel
-from producer.errors import ChannelClosedError, ChannelFormatError, ChannelLockedError
+from producer.model.errors import ChannelClosedError, ChannelFormatError, ChannelLockedError
 from producer.testing import ManualClock
 from tests.channels.file.opening import DIRECTORY, names, open_channel, opened_channel
 from tests.channels.helpers import drained, put

@@ -15,7 +15,7 @@ from producer.channels.file.recovery.repair import Repair, repair
 from producer.channels.file.store.disk import Disk
 from producer.channels.file.store.format import FRAME_SIZE, SECTOR, Kind
 from producer.channels.file.store.segment import SegmentState
-from producer.errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelKeyError, ChannelLockedError
+from producer.model.errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelKeyError, ChannelLockedError
 from tests.channels.file.opening import (
     CHECKPOINTS,
     DIRECTORY,

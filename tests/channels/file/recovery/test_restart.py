@@ -17,8 +17,8 @@ import pytest
 
 from producer.channels.file.recovery.checkpoint import encode, load
 from producer.channels.file.store.format import FIRST_RECORD, Kind
-from producer.errors import ChannelIOError
-from producer.wording import counted
+from producer.model.errors import ChannelIOError
+from producer.text.plural import counted
 from tests.channels.file.opening import (
     CHECKPOINTS,
     DIRECTORY,

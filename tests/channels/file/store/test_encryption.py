@@ -20,7 +20,7 @@ import pytest
 from producer.channels import EnvironmentKeys, Event, FileChannel, FileKeys, KeyProvider
 from producer.channels.file.store.encryption import OVERHEAD, SegmentCipher
 from producer.channels.file.store.format import FIRST_RECORD, FRAME_SIZE, Kind
-from producer.errors import ChannelKeyError, ConfigError
+from producer.model.errors import ChannelKeyError, ConfigError
 from tests.channels.file.opening import (
     CHECKPOINTS,
     DIRECTORY,

@@ -49,7 +49,7 @@ from producer.channels.file.store.format import (
     put_at,
 )
 from producer.channels.file.store.segment import Damage, Record, scan
-from producer.errors import InvalidArgumentError
+from producer.model.errors import InvalidArgumentError
 from producer.testing import ManualClock
 from tests.channels.file.opening import end_of, log, open_channel, segments
 from tests.channels.helpers import put, take

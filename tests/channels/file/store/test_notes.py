@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from producer.channels.file.store.notes import FileNotes
-from producer.errors import ChannelIOError
+from producer.model.errors import ChannelIOError
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from producer.channels.file.store.disk import Disk
 from producer.channels.file.store.space import FRESH, Space
-from producer.errors import DiskFullError
+from producer.model.errors import DiskFullError
 from producer.testing import ManualClock
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from producer import InvalidArgumentError
 from producer.channels.file.store import format as pure
-from producer.interfaces import Event
+from producer.model.interfaces import Event
 from tests.wire.twins import TWINS
 
 _HEADERS = st.dictionaries(st.text(max_size=5), st.none() | st.text(max_size=9), max_size=3)

@@ -1,0 +1,244 @@
+"""Which class a type means: built-in ones by their short names and by Flume's, others by entry points.
+
+A package adds a type by an entry point of the group ``loghub_producer.agent.sources`` (``.interceptors``,
+``.selectors``, ``.sinks``, ``.channels``), whose name is the type. Nothing is imported before it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from .options import nearest
+
+_GROUP = "loghub_producer.agent"
+#: A class of somebody's.
+_OF_JAVA = re.compile(r"[a-z]\w*(\.\w+)*\.[A-Z]\w*(\$\w+)?")
+_JAVA = ": classes of Java do not run here; `producer agent explain` lists the types, and a package may add its own"
+
+#: By kind and type: the module below this package, and the class.
+BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
+    "sources": {
+        "avro": ("sources.avro", "AvroSource"),
+        "exec": ("sources.exec", "ExecSource"),
+        "forward": ("sources.forward", "ForwardSource"),
+        "http": ("sources.http", "HttpSource"),
+        "journald": ("sources.journald", "JournaldSource"),
+        "kafka": ("sources.kafka", "KafkaSource"),
+        "loghub": ("sources.loghub", "LogHubSource"),
+        "netcat": ("sources.netcat", "NetcatSource"),
+        "netcatudp": ("sources.netcat", "NetcatUdpSource"),
+        "otlp": ("sources.otlp", "OtlpSource"),
+        "sequence": ("sources.sequence", "SequenceSource"),
+        "spooldir": ("sources.spooldir", "SpoolDirectorySource"),
+        "stress": ("sources.stress", "StressSource"),
+        "syslog_tcp": ("sources.syslog", "SyslogTcpSource"),
+        "syslog_udp": ("sources.syslog", "SyslogUdpSource"),
+        "taildir": ("sources.taildir", "TaildirSource"),
+        "thrift": ("sources.thrift", "ThriftSource"),
+    },
+    "channels": {
+        "file": ("flow.channels", "FileChannelBuilder"),
+        "memory": ("flow.channels", "MemoryChannelBuilder"),
+        "spillable": ("flow.channels", "SpillableChannelBuilder"),
+    },
+    "selectors": {
+        "load_balancing": ("selectors.load_balancing", "LoadBalancingSelector"),
+        "multiplexing": ("selectors.multiplexing", "MultiplexingSelector"),
+        "replicating": ("selectors.replicating", "ReplicatingSelector"),
+    },
+    "interceptors": {
+        "dedupe": ("interceptors.dedupe", "DedupeInterceptor"),
+        "host": ("interceptors.host", "HostInterceptor"),
+        "parse": ("interceptors.parse", "ParseInterceptor"),
+        "python": ("interceptors.python", "PythonInterceptor"),
+        "rate_limit": ("interceptors.rate_limit", "RateLimitInterceptor"),
+        "redact": ("interceptors.redact", "RedactInterceptor"),
+        "regex_extractor": ("interceptors.regex_extractor", "RegexExtractorInterceptor"),
+        "regex_filter": ("interceptors.regex_filter", "RegexFilterInterceptor"),
+        "remove_header": ("interceptors.remove_header", "RemoveHeaderInterceptor"),
+        "sample": ("interceptors.sample", "SampleInterceptor"),
+        "search_replace": ("interceptors.search_replace", "SearchReplaceInterceptor"),
+        "static": ("interceptors.static", "StaticInterceptor"),
+        "timestamp": ("interceptors.timestamp", "TimestampInterceptor"),
+        "uuid": ("interceptors.uuid", "UuidInterceptor"),
+    },
+    "processors": {
+        "default": ("processors", "DefaultProcessor"),
+        "failover": ("processors", "FailoverProcessor"),
+        "load_balance": ("processors", "LoadBalancingProcessor"),
+    },
+    "sinks": {
+        "avro": ("sinks.avro", "AvroSink"),
+        "file_roll": ("sinks.file_roll", "FileRollSink"),
+        "forward": ("sinks.forward", "ForwardSink"),
+        "http": ("sinks.http", "HttpSink"),
+        "kafka": ("sinks.kafka", "KafkaSink"),
+        "logger": ("sinks.logger", "LoggerSink"),
+        "loghub": ("sinks.loghub", "LogHubSink"),
+        "null": ("sinks.null", "NullSink"),
+        "objects": ("sinks.objects", "ObjectsSink"),
+        "otlp": ("sinks.otlp", "OtlpSink"),
+        "thrift": ("sinks.thrift", "ThriftSink"),
+    },
+}
+
+#: Flume's names for ours, in lower case: its aliases, and its classes without their packages.
+FLUME: dict[str, dict[str, str]] = {
+    "sources": {
+        "seq": "sequence",
+        "syslogtcp": "syslog_tcp",
+        "multiport_syslogtcp": "syslog_tcp",
+        "syslogudp": "syslog_udp",
+        "avrosource": "avro",
+        "execsource": "exec",
+        "httpsource": "http",
+        "kafkasource": "kafka",
+        "netcatsource": "netcat",
+        "netcatudpsource": "netcatudp",
+        "sequencegeneratorsource": "sequence",
+        "spooldirectorysource": "spooldir",
+        "stresssource": "stress",
+        "syslogtcpsource": "syslog_tcp",
+        "multiportsyslogtcpsource": "syslog_tcp",
+        "syslogudpsource": "syslog_udp",
+        "taildirsource": "taildir",
+        "thriftsource": "thrift",
+    },
+    "channels": {
+        "filechannel": "file",
+        "memorychannel": "memory",
+        "spillablememory": "spillable",
+        "spillablememorychannel": "spillable",
+    },
+    "selectors": {
+        "replicatingchannelselector": "replicating",
+        "multiplexingchannelselector": "multiplexing",
+        "loadbalancingchannelselector": "load_balancing",
+    },
+    "interceptors": {
+        "hostinterceptor": "host",
+        "regexextractorinterceptor": "regex_extractor",
+        "regexfilteringinterceptor": "regex_filter",
+        "removeheaderinterceptor": "remove_header",
+        "searchandreplaceinterceptor": "search_replace",
+        "staticinterceptor": "static",
+        "timestampinterceptor": "timestamp",
+        "uuidinterceptor": "uuid",
+    },
+    "processors": {
+        "failoversinkprocessor": "failover",
+        "loadbalancingsinkprocessor": "load_balance",
+        "defaultsinkprocessor": "default",
+    },
+    "sinks": {
+        "avrosink": "avro",
+        "hdfs": "objects",
+        "hdfseventsink": "objects",
+        "httpsink": "http",
+        "kafkasink": "kafka",
+        "loggersink": "logger",
+        "nullsink": "null",
+        "rollingfilesink": "file_roll",
+        "thriftsink": "thrift",
+    },
+}
+
+
+#: Of Flume's types, in lower case, those that there are not, and what does their work.
+INSTEAD: dict[str, dict[str, str]] = {
+    "sources": {
+        "legacy": "http",
+        "jms": "kafka, or exec with a client of that queue",
+        "scribe": "http, or a plugin",
+        "twitter": "a plugin",
+    },
+    "channels": {
+        "jdbc": "file, which survives a death, too",
+        "kafka": "file; or a kafka sink, and an agent with a kafka source behind it",
+        "pseudotxnmemory": "memory",
+    },
+    "sinks": {
+        "hbase": "kafka or objects, or a plugin",
+        "hbase2": "kafka or objects, or a plugin",
+        "asynchbase": "kafka or objects, or a plugin",
+        "hive": "objects, whose files Hive reads",
+        "kitedataset": "objects",
+        "elasticsearch": 'http with format = "json", or a plugin',
+        "morphlinesolr": "parse or regex_extractor before a plugin",
+        "irc": "a plugin",
+    },
+    "interceptors": {"morphline": "parse, regex_extractor or python"},
+}
+#: Classes of Flume's whose names are not made of those of their types.
+_CLASSES = {
+    "avrolegacysource": "legacy",
+    "thriftlegacysource": "legacy",
+    "datasetsink": "kitedataset",
+    "pseudotxnmemorychannel": "pseudotxnmemory",
+}
+
+
+def instead_of(kind: str, name: str) -> str | None:
+    """What does the work of a type of Flume's that there is not; None if it is none, or there is one.
+
+    :param name: as that of :func:`canonical`.
+    """
+    short = name.lower().removesuffix("$builder").rpartition(".")[2]
+    type_name = _CLASSES.get(short, short.removesuffix({"processors": "sinkprocessor"}.get(kind, kind[:-1])))
+    return INSTEAD.get(kind, {}).get(type_name)
+
+
+def canonical(kind: str, name: str) -> str:
+    """Our name of a type.
+
+    :param kind: ``sources``, ``channels`` and so on.
+    :param name: ours, Flume's alias in any case, or Flume's class, with ``$Builder`` or without.
+    """
+    known = BUILT_IN[kind]
+    lower = name.lower()
+    short = lower.removesuffix("$builder").rpartition(".")[2]
+    for candidate in (name, lower, short, FLUME[kind].get(lower), FLUME[kind].get(short)):
+        if candidate in known:
+            return candidate
+    return name
+
+
+def class_of(kind: str, name: str) -> Any:
+    """The class of a type.
+
+    :raises LookupError: there is none; says which were meant.
+    :raises ImportError: it needs a package that is not installed.
+    """
+    found = BUILT_IN[kind].get(canonical(kind, name))
+    if found is not None:
+        module, attribute = found
+        return getattr(importlib.import_module(f"producer.agent.{module}"), attribute)
+    _installed.cache_clear()  # its package may be new
+    plugins = plugged_in(kind)
+    if name in plugins:
+        try:
+            return plugins[name].load()
+        except Exception as error:  # a package of anybody's
+            point = plugins[name].value
+            raise LookupError(f"{name} of {point} cannot be loaded: {type(error).__name__}: {error}") from error
+    other = instead_of(kind, name)
+    hint = f", though Flume has it; use {other}"
+    if other is None:
+        hint = _JAVA if _OF_JAVA.fullmatch(name) else nearest(name, [*BUILT_IN[kind], *plugins])
+    raise LookupError(f"no such type {name!r}{hint}")
+
+
+def plugged_in(kind: str) -> dict[str, EntryPoint]:
+    """The types of a kind that packages add, as of when a type was last looked for among them."""
+    return _installed().get(kind, {})
+
+
+@cache
+def _installed() -> dict[str, dict[str, EntryPoint]]:
+    """By kind; the metadata of each installed package are read for it, some hundred files."""
+    points = entry_points()
+    return {kind: {point.name: point for point in points.select(group=f"{_GROUP}.{kind}")} for kind in BUILT_IN}

@@ -1,0 +1,200 @@
+r"""How a batch stands in one event of a channel.
+
+Its shared headers are the event's. Ours begin with ``~``, and a user's that begin so get another ``~`` in front:
+
+* ``~count``: how many events the batch holds;
+* ``~position``: where its source was, if it has a :class:`~.batch.Position`: the end, a space, the name;
+* ``~from``: where that channel had come before: the end then, a space, and the path, if it is a file; for people;
+* ``~form``: ``lines``, and the body is the block as it lies; or ``ends``, and the body is::
+
+      4 bytes   how many columns, little-endian, as all numbers
+      count * 8 where each body ends in the block
+      columns   of each: 4 bytes, the size of its name; the name; 4 bytes, the size of all its values together;
+                count * 4, the size of each (0xFFFFFFFF for none); and the values
+      the rest  the block
+
+  Lines with columns are written like ends.
+
+An event without ``~count`` is somebody else's: a batch of one, with its headers and its body.
+
+*Example.* Two events, ``a`` with the header ``n`` = ``1`` and ``bc`` without it; ``~form`` is ``ends``, ``~count`` 2::
+
+    01 00 00 00  01 00 00 00 00 00 00 00  03 00 00 00 00 00 00 00
+    01 00 00 00 6e  01 00 00 00  01 00 00 00 ff ff ff ff  31  61 62 63
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from itertools import accumulate
+
+from ...model.errors import InvalidArgumentError
+from ...model.interfaces import Event
+from ...wire.event_records import ABSENT
+from .batch import Column, EventBatch, Position
+from .packed_column import PackedColumn
+
+_COUNT, _FORM, _POSITION, _FROM = "~count", "~form", "~position", "~from"
+_LINES, _ENDS = "lines", "ends"
+_DIGITS = 20
+#: Characters of a header's name that surely fits, and its bytes at most: a file channel has 16 bits for them.
+_SHORT, _MOST_NAME = 16_000, 65_000
+
+
+class UnreadableBatchError(ValueError):
+    """The event's body is not what its headers say."""
+
+
+def write_batch(batch: EventBatch, start: int = 0) -> Event:
+    """The event of a batch.
+
+    :param start: up to where the channel has what the batch's position is of.
+    :raises InvalidArgumentError: a header's name is too long.
+    """
+    for name in (*batch.shared, *batch.columns):
+        if len(name) > _SHORT and (size := len(name.encode(errors="surrogatepass"))) > _MOST_NAME:
+            raise InvalidArgumentError(f"the name of a header has {size} bytes; at most {_MOST_NAME} fit")
+    headers: dict[str, str | None] = {_escaped(name): value for name, value in batch.shared.items()}
+    headers[_COUNT] = str(batch.count)
+    if batch.position is not None:
+        headers[_POSITION] = f"{batch.position.end} {batch.position.name}"
+        headers[_FROM] = f"{start} {batch.position.place}"
+    if batch.ends is None and not batch.columns:
+        headers[_FORM] = _LINES
+        return Event(headers, batch.block)
+    headers[_FORM] = _ENDS
+    return Event(headers, _packed(batch))
+
+
+def read_batch(event: Event) -> EventBatch:
+    """The batch of an event.
+
+    :raises UnreadableBatchError: the event holds none.
+    """
+    headers = event.headers
+    if _COUNT not in headers:
+        shared = {name: value for name, value in headers.items() if value is not None}
+        return EventBatch(event.body, array("Q", [len(event.body)]), 1, shared, sequence=event.sequence)
+    shared = {_plain(name): value for name, value in headers.items() if _is_users(name) and value is not None}
+    position = position_of(event)
+    try:
+        count = int(headers[_COUNT] or "")
+        if headers.get(_FORM) == _LINES:
+            return EventBatch(event.body, None, count, shared, position=position, sequence=event.sequence)
+        columns, ends, block = _unpacked(event.body, count)
+    except (ValueError, IndexError, UnicodeDecodeError) as error:
+        raise UnreadableBatchError(f"not a batch of {headers[_COUNT]} events: {error}") from error
+    return EventBatch(block, ends, count, shared, columns, position, event.sequence)
+
+
+def position_of(event: Event) -> Position | None:
+    """Where the source of an event was; None also for what is no position."""
+    end, _, name = (event.headers.get(_POSITION) or "").partition(" ")
+    place = (event.headers.get(_FROM) or "").partition(" ")[2]
+    return Position(name, int(end), place) if end.isdecimal() and len(end) < _DIGITS else None
+
+
+def start_of(event: Event) -> int:
+    """Where the channel had come before a batch that has a position; -1 if that is not said."""
+    start = (event.headers.get(_FROM) or "").partition(" ")[0]
+    return int(start) if start.isdecimal() and len(start) < _DIGITS else -1
+
+
+def is_batch(event: Event) -> bool:
+    """Whether it says that it is one."""
+    return _COUNT in event.headers
+
+
+def count_of(event: Event) -> int:
+    """How many events of a batch an event holds; one for what is no batch."""
+    text = event.headers.get(_COUNT) or "1"
+    return int(text) if text.isdecimal() and len(text) < _DIGITS else 1
+
+
+def _packed(batch: EventBatch) -> bytes:
+    if batch.ends is None:
+        bodies = batch.bodies()
+        ends, block = array("Q", accumulate(map(len, bodies))), b"".join(bodies)
+    else:
+        ends, block = batch.ends, batch.block
+    parts = [len(batch.columns).to_bytes(4, "little"), _little(ends)]
+    for name, column in batch.columns.items():
+        parts += (*_text(name), *_values(column))
+    return b"".join([*parts, block])
+
+
+def _unpacked(body: bytes, count: int) -> tuple[dict[str, Column], array[int], bytes]:
+    start = 4 + 8 * count
+    ends = _numbers("Q", body[4:start], count)
+    columns: dict[str, Column] = {}
+    for _ in range(int.from_bytes(body[:4], "little")):
+        name, start = _read_text(body, start)
+        columns[name], start = _read_values(body, start, count)
+    block = body[start:]
+    if len(block) != (ends[-1] if count else 0):
+        raise ValueError(f"its bodies have {len(block)} bytes")
+    return columns, ends, block
+
+
+def _numbers(kind: str, raw: bytes, count: int) -> array[int]:
+    numbers = array(kind)
+    if len(raw) != count * numbers.itemsize:
+        raise ValueError(f"{count} numbers are {count * numbers.itemsize} bytes, not {len(raw)}")
+    numbers.frombytes(raw)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def _little(numbers: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _text(text: str) -> tuple[bytes, bytes]:
+    raw = text.encode(errors="surrogatepass")
+    return len(raw).to_bytes(4, "little"), raw
+
+
+def _read_text(body: bytes, start: int) -> tuple[str, int]:
+    size = int.from_bytes(body[start : start + 4], "little")
+    start += 4
+    if start + size > len(body):
+        raise ValueError(f"a text of {size} bytes ends behind the body's {len(body)}")
+    return body[start : start + size].decode(errors="surrogatepass"), start + size
+
+
+def _values(column: Column) -> tuple[bytes, bytes, bytes]:
+    """A column: the size of all values, of each, and the values."""
+    packed = PackedColumn.of(column)
+    return len(packed.raw).to_bytes(4, "little"), _little(packed.sizes), packed.raw
+
+
+def _read_values(body: bytes, start: int, count: int) -> tuple[PackedColumn, int]:
+    total, start = int.from_bytes(body[start : start + 4], "little"), start + 4
+    sizes = _numbers("I", body[start : start + 4 * count], count)
+    raw, start = body[start + 4 * count : start + 4 * count + total], start + 4 * count + total
+    known = sum(sizes)
+    if known != len(raw):
+        known -= ABSENT * sizes.count(ABSENT)
+    if known != len(raw) or len(raw) != total:
+        raise ValueError(f"the values of a column have {len(raw)} bytes, not {total}")
+    column = PackedColumn(sizes, raw)
+    if not raw.isascii():
+        column.texts()  # what is no text is found out now
+    return column, start
+
+
+def _is_users(name: str) -> bool:
+    return not name.startswith("~") or name.startswith("~~")
+
+
+def _escaped(name: str) -> str:
+    return f"~{name}" if name.startswith("~") else name
+
+
+def _plain(name: str) -> str:
+    return name[1:] if name.startswith("~~") else name

@@ -1,0 +1,559 @@
+"""BatchChannel: a channel as the agent uses it: each of its events is a batch, and what it may hold is counted in the
+events of the batches, as Flume's ``capacity`` is. The file is long since whatever comes, leaves, comes back or is lost
+changes that count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+
+from ...channels import SpillableChannel
+from ...channels.file.store.lost import LostEvent
+from ...channels.limits import first_within
+from ...channels.spillable import MEMORY_NUMBERS
+from ...model.errors import ChannelFullError, DiskFullError, InvalidArgumentError, TransactionStateError
+from ...model.interfaces import Channel, ChannelStats, Event, Transaction
+from ...runtime.clock import Clock, Deadline, WaitingRoom
+from ...runtime.loggers import get_logger
+from ..events.batch import EventBatch
+from ..events.counters import Counters
+from ..events.event_format import UnreadableBatchError, count_of, position_of, read_batch, write_batch
+from ..events.interfaces import Stop
+from ..ledger.lost_batches import Losses
+from ..ledger.number_epochs import Origins
+from ..ledger.positions import Positions
+
+_log = get_logger("producer.agent.channel")
+
+#: Batches of one take, at most.
+_MOST_BATCHES = 1000
+#: Seconds: who waits for events looks so often whether the channel itself has brought any back.
+_LOOK = 0.5
+
+
+class Taking:
+    """Batches on their way to a sink.
+
+    :ivar batches: in the channel's order; at least one.
+    :ivar count: events in all batches.
+    :ivar size: their bytes.
+    :ivar full: whether the next batch would be too much.
+    """
+
+    def __init__(self, channel: BatchChannel, transaction: Transaction, most_events: int, most_bytes: int) -> None:
+        self._channel, self._transaction = channel, transaction
+        self._most_events, self._most_bytes = most_events, most_bytes
+        self._events: list[Event] = []
+        self.batches: list[EventBatch] = []
+        self.count = self.size = 0
+        self.full = False
+
+    def more(self, timeout: float) -> bool:
+        """Take further batches; whether any came in time, and fitted.
+
+        :param timeout: seconds; 0 for what is there.
+        """
+        events_left, bytes_left = self._most_events - self.count, self._most_bytes - self.size
+        if events_left <= 0 or bytes_left <= 0:
+            self.full = True
+        if self.full:
+            return False
+        events = _take(self._transaction, events_left, bytes_left, timeout)
+        fitting = first_within(map(count_of, events), events_left) if events else 0
+        if self.batches and events and count_of(events[0]) > events_left:
+            fitting = 0
+        if fitting < len(events):
+            self._transaction.give_back(events[fitting:])
+            self.full = True
+        if fitting:
+            self._events += events[:fitting]
+            batches = self._channel.read(events[:fitting])
+            self.batches += batches
+            self.count += sum(batch.count for batch in batches)
+            self.size += sum(batch.size for batch in batches)
+        return fitting > 0
+
+    def commit(self, later: Sequence[EventBatch] = ()) -> None:
+        """They were delivered: they leave the channel.
+
+        :param later: those of them that were not, and go back to their places.
+        :raises ChannelError: the disk failed; they may come again.
+        """
+        positions, behind = self._channel.positions, {id(batch) for batch in later}
+        gone = [batch for batch in self.batches if id(batch) not in behind]
+        try:
+            positions.leaving(gone)
+            if behind:
+                events = zip(self._events, self.batches, strict=True)
+                self._transaction.acknowledge([event for event, batch in events if id(batch) not in behind])
+                self._transaction.rollback()
+                self._channel.came_back()
+            else:
+                self._transaction.commit()
+        except BaseException:
+            self.rollback()
+            raise
+        self._transaction.close()
+        try:
+            self._channel.leave(sum(batch.count for batch in gone))
+            positions.left(gone)
+        finally:
+            self._channel.ended()
+
+    def keep(self, kept: Sequence[EventBatch], later: Sequence[EventBatch], *, numbered: bool) -> None:
+        """As :meth:`commit`, but some stay taken, without their bytes, until they, too, are delivered or go back.
+
+        :param kept: what of them.
+        :param later: see :meth:`commit`.
+        :param numbered: whether they are known again by their numbers, though others were delivered before them.
+        :raises ChannelError: the disk failed; they may come again.
+        """
+        events, staying, behind = dict(zip(map(id, self.batches), self._events, strict=True)), *_ids(kept, later)
+        gone = [batch for batch in self.batches if id(batch) not in staying | behind]
+        try:
+            if not numbered:
+                self._channel.pass_over(max(batch.sequence or 0 for batch in kept))
+            self._leave(gone, [events[id(batch)] for batch in gone])
+            if behind:
+                self._transaction.give_back([events[id(batch)] for batch in later])
+                self._channel.came_back()
+        except BaseException:
+            self.rollback()
+            raise
+        self._events = [Event(sequence=batch.sequence) for batch in kept]
+        self.batches = [batch.without_bytes() for batch in kept]
+
+    def commit_one(self, sequence: int | None) -> None:
+        """One of those that stayed taken was delivered.
+
+        :raises ChannelError: the disk failed; it may come again.
+        """
+        place = next(number for number, batch in enumerate(self.batches) if batch.sequence == sequence)
+        self._leave([self.batches[place]], [self._events[place]])
+        del self.batches[place], self._events[place]
+        if not self.batches:
+            self.rollback()  # of nothing
+
+    def shorten(self, sequence: int | None, parts: Sequence[EventBatch]) -> None:
+        """Of one that stayed taken only this is left: it becomes a batch of its own, behind all others, if the channel
+        keeps its events. Of one that forgets the source may have to read the whole again.
+
+        :param parts: fewer events than it has; or all, then nothing happens.
+        :raises ChannelError: there is no room for it, or the disk failed.
+        """
+        whole = next(batch for batch in self.batches if batch.sequence == sequence)
+        if not self._channel.positions.keeps or sum(part.count for part in parts) == whole.count:
+            return
+        for part in parts:
+            self._channel.put(part.at(None), 0)
+        self.commit_one(sequence)
+
+    def _leave(self, gone: Sequence[EventBatch], events: Sequence[Event]) -> None:
+        """Some were delivered, and the transaction stays open with the rest."""
+        if not gone:
+            return
+        self._channel.positions.leaving(gone)
+        self._transaction.acknowledge(events)
+        self._channel.leave(sum(batch.count for batch in gone))
+        self._channel.positions.left(gone)
+
+    def rollback(self) -> None:
+        """They were not: they go back to their places."""
+        with contextlib.suppress(TransactionStateError):  # of one that had ended before its end was told
+            self._transaction.rollback()
+        self._transaction.close()
+        self._channel.ended()
+        self._channel.came_back()
+
+
+def can_never_take(error: BaseException) -> bool:
+    """Whether what a put raised is so for this batch at all times, such as one that is larger than the channel."""
+    return isinstance(error, InvalidArgumentError) or (isinstance(error, ChannelFullError) and error.never)
+
+
+class BatchChannel:
+    """Batches in a channel.
+
+    :param channel: where they lie.
+    :param positions: see :mod:`.positions`.
+    :param capacity: events, those of all batches together; None for no limit but the channel's own. A batch of more is
+        let in alone.
+    :param keep_alive: seconds that a put waits for room unless it says otherwise.
+    :param held: events that are in the channel already.
+    :param leaves_free: bytes of the disk that puts leave; None where the disk is not what limits it.
+    :ivar origins: name the numbers, so that a batch is known again, also by another process if the channel keeps its
+        events; None if several take from it, who would not do so in order.
+    :ivar hurried: whether somebody waits until it is empty.
+    :ivar counters: events put and taken, under Flume's names, and lost ones.
+    :ivar losses: is told what is damaged when the channel is opened.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        positions: Positions,
+        clock: Clock,
+        *,
+        capacity: int | None = None,
+        keep_alive: float = 3.0,
+        held: int = 0,
+        origins: Origins | None = None,
+        leaves_free: int | None = None,
+    ) -> None:
+        self.channel, self.positions, self.origins = channel, positions, origins
+        self.capacity, self.keep_alive = capacity, keep_alive
+        self._clock = clock
+        self._room = WaitingRoom(clock, look_again=1.0)
+        self._takers = WaitingRoom(clock, look_again=_LOOK)
+        self._lock = threading.Lock()  # guards _held, _puts, _putting and _taking
+        self._held = held
+        #: Puts that were begun, and how many of them have not ended; whether _held may count what was lost.
+        self._puts, self._putting, self._unsure = 0, 0, False
+        #: Takes that have not ended, or whose end is not counted yet.
+        self._taking = 0
+        self.hurried = False
+        self._leaves_free, self._needs_free = leaves_free, 0
+        #: See :meth:`pass_over`.
+        self._passed = -1
+        self.counters = Counters()
+        self.losses = Losses(channel.name, positions, self.counters)
+
+    @property
+    def name(self) -> str:
+        """The channel's."""
+        return self.channel.name
+
+    @property
+    def held(self) -> int:
+        """Events in the channel, those of all batches, taken ones included."""
+        return self._held
+
+    @property
+    def spills(self) -> bool:
+        """Whether a channel that forgets keeps what its memory does not hold."""
+        return isinstance(self.channel, SpillableChannel)
+
+    @property
+    def fill(self) -> float:
+        """How full it is, 0 to 1, by whatever limit is nearest: of its own, or the disk's."""
+        stats = self.channel.stats()
+        fills = [stats.fill, self._fill_of_disk(stats), self._held / self.capacity if self.capacity else 0.0]
+        return max([*fills, stats.bytes / stats.byte_capacity if stats.byte_capacity else 0.0])
+
+    def _fill_of_disk(self, stats: ChannelStats) -> float:
+        """What has memory besides is full only where it has spilled, and the disk does not take what it was given."""
+        if stats.file is None:
+            return 0.0
+        free = stats.file.free_bytes
+        if free < self._needs_free and (self._leaves_free is not None or stats.bytes):
+            return 1.0
+        if self._leaves_free is None:
+            return 0.0
+        left = max(0, free - self._leaves_free)
+        return stats.bytes / (stats.bytes + left) if left else 1.0
+
+    def has_room(self, count: int) -> bool:
+        """Whether a batch of so many events would be let in now, as far as can be seen."""
+        stats = self.channel.stats()
+        fits = self.capacity is None or self._held == 0 or self._held + count <= self.capacity
+        return fits and stats.open and self.fill < 1
+
+    def stats(self) -> ChannelStats:
+        """The channel's own figures, which count batches."""
+        return self.channel.stats()
+
+    def put(self, batch: EventBatch, timeout: float | None = None, stop: Stop | None = None) -> None:
+        """Commit a batch.
+
+        :param timeout: seconds to wait for room; None is ``keep_alive``.
+        :param stop: ends the wait.
+        :raises ChannelFullError: no room in that time, or before ``stop``.
+        :raises ChannelError: the channel is closed, or the disk failed.
+        """
+        deadline = Deadline.after(self._clock, self.keep_alive if timeout is None else timeout)
+        self.counters.add(EventPutAttemptCount=batch.count)
+        self._enter(batch, deadline, stop)
+        try:
+            self._commit(batch, deadline, stop)
+        except DiskFullError as error:
+            self._needs_free = error.wanted
+            self._withdraw(batch.count)
+            self._free_space()
+            raise
+        except BaseException:
+            self._withdraw(batch.count)
+            raise
+        finally:
+            with self._lock:
+                self._putting -= 1
+        self._needs_free = 0
+        self.counters.add(EventPutSuccessCount=batch.count)
+        self._takers.wake_all()
+
+    def _free_space(self) -> None:
+        """Have the channel delete at once what was delivered, and not when its next checkpoint is due."""
+        checkpoint: Callable[[], object] | None = getattr(self.channel, "checkpoint", None)
+        if checkpoint is not None:
+            checkpoint()
+
+    def take(self, most_events: int, most_bytes: int, timeout: float, stop: Stop | None = None) -> Taking | None:
+        """Batches for one delivery; None if none came in time.
+
+        :param most_events: of all batches together, though at least one batch is taken.
+        :param most_bytes: likewise.
+        :param timeout: seconds.
+        :param stop: ends the wait.
+        """
+        self.counters.add(EventTakeAttemptCount=1)
+        if stop is None:
+            return self._take(most_events, most_bytes, timeout)
+        found: list[Taking | None] = []
+
+        def is_over() -> bool:
+            if not found or self._held > 0:  # an empty channel is asked once: it costs a transaction
+                found.append(self._take(most_events, most_bytes, 0))
+            return found[-1] is not None or stop.is_set()
+
+        with stop.waking(self._takers.wake_all):
+            self._takers.wait_until(is_over, Deadline.after(self._clock, timeout))
+        return found[-1]
+
+    def pass_over(self, sequence: int) -> None:
+        """A batch will come behind others, whose numbers are higher: it has none then that a destination would know."""
+        self._passed = max(self._passed, sequence)
+        note: Callable[[int], object] | None = getattr(self.channel, "note_passed", None)
+        if note is not None and self.origins is not None:
+            note(sequence)
+
+    def ended(self) -> None:
+        """A take has ended, and is counted."""
+        with self._lock:
+            self._taking -= 1
+
+    def came_back(self) -> None:
+        """Events that were taken are there again."""
+        self._takers.wake_all()
+
+    def _take(self, most_events: int, most_bytes: int, timeout: float) -> Taking | None:
+        transaction = self.channel.transaction()
+        transaction.begin()
+        try:
+            taking = Taking(self, transaction, most_events, most_bytes)
+            if taking.more(timeout):
+                with self._lock:
+                    self._taking += 1
+                return taking
+            transaction.rollback()
+            transaction.close()
+            if self._unsure:
+                self._count_anew()
+            return None
+        except BaseException:
+            transaction.rollback()
+            transaction.close()
+            raise
+
+    def read(self, events: Sequence[Event]) -> list[EventBatch]:
+        """The batches of events that were taken."""
+        self._make_safe(events[-1])
+        return [self._read(event) for event in events]
+
+    def lose(self, events: Sequence[LostEvent], others: int) -> None:
+        """Batches are damaged on the disk, and no longer in the channel: see :class:`.losses.Losses`."""
+        count, is_all = self.losses.found(events, others)
+        self._unsure = self._unsure or not is_all
+        self._withdraw(count)
+
+    def _count_anew(self) -> None:
+        """What was lost, and could not be counted, is in no channel that is empty."""
+        with self._lock:
+            puts, busy = self._puts, self._putting + self._taking
+        believed = self.positions.undelivered()  # what is put from now on is not lost
+        stats = self.channel.stats()
+        if busy or stats.size or stats.taken:
+            return
+        with self._lock:
+            is_empty = self._puts == puts
+            if is_empty:
+                self._held, self._unsure = 0, False
+        if is_empty:
+            self.losses.emptied(believed)
+        self._room.wake_all()
+
+    def leave(self, count: int) -> None:
+        """So many events have left."""
+        self.counters.add(EventTakeSuccessCount=count)
+        self._withdraw(count)
+
+    def discard(self) -> int:
+        """Give up what nobody has taken of a channel that forgets, as its end does; how many of these events no source
+        can read again.
+        """
+        lost = 0
+        with ExitStack() as ends:  # until then nobody takes the same again
+            while True:
+                transaction = ends.enter_context(closing(self.channel.transaction()))
+                transaction.begin()
+                events = transaction.take(_MOST_BATCHES, timeout=0)
+                if not events:
+                    transaction.rollback()
+                    return lost
+                # What was spilled is there again after the next start.
+                gone = [each for each in events if not self.spills or (each.sequence or 0) >= MEMORY_NUMBERS]
+                lost += sum(count_of(event) for event in gone if position_of(event) is None)
+                transaction.acknowledge(gone)
+                self._withdraw(sum(map(count_of, gone)))
+                ends.callback(transaction.rollback)
+
+    def close(self) -> None:
+        """Note the positions, and close the channel."""
+        try:
+            self.positions.close()
+        finally:
+            self.channel.close()
+
+    def wait_until_empty(self, deadline: Deadline) -> bool:
+        """Wait until all that was put is delivered; False if it is not in time. No sink waits for more meanwhile."""
+        self.hurried = True
+        try:
+            return self._room.wait_until(lambda: self._held <= 0, deadline)
+        finally:
+            self.hurried = False
+
+    def _withdraw(self, count: int) -> None:
+        with self._lock:
+            self._held -= count
+        self._room.wake_all()
+
+    def _wait_for_room(self, enters: Callable[[], bool], deadline: Deadline, stop: Stop | None) -> bool:
+        """Wait until something has room; False if it has none in time, or before ``stop``."""
+        if stop is None:
+            return self._room.wait_until(enters, deadline)
+        entered: list[bool] = []
+
+        def is_over() -> bool:
+            entered.append(enters())
+            return entered[-1] or stop.is_set()
+
+        with stop.waking(self._room.wake_all):
+            self._room.wait_until(is_over, deadline)
+        return entered[-1]
+
+    def _enter(self, batch: EventBatch, deadline: Deadline, stop: Stop | None) -> None:
+        begun, count = self._clock.monotonic(), batch.count
+        if self._entered(count) or self._wait_for_room(lambda: self._entered(count), deadline, stop):
+            return
+        stats = self.channel.stats()
+        raise ChannelFullError(
+            self.name,
+            size=self._held,
+            capacity=self.capacity or stats.capacity,
+            used_bytes=stats.bytes,
+            byte_capacity=stats.byte_capacity,
+            wanted=count,
+            wanted_bytes=batch.size,
+            last_take_age=stats.last_take_age,
+            waited=self._clock.monotonic() - begun,
+            never=False,
+        )
+
+    def _entered(self, count: int) -> bool:
+        with self._lock:
+            fits = self.capacity is None or self._held == 0 or self._held + count <= self.capacity
+            if fits:
+                self._held += count
+                self._puts += 1
+                self._putting += 1
+        return fits
+
+    def _commit(self, batch: EventBatch, deadline: Deadline, stop: Stop | None) -> None:
+        positions, position = self.positions, batch.position
+        if position is not None:
+            positions.putting(position)
+        try:
+            with self.channel.transaction() as transaction:
+                transaction.put(write_batch(batch, 0 if position is None else positions.start(position)))
+                self._finish(transaction, deadline, stop)
+        except BaseException as error:
+            if position is not None:
+                positions.failed(position)
+            if isinstance(error, ChannelFullError):
+                raise self._in_events(error, batch.count) from error
+            raise
+        if position is not None:
+            positions.put(position, transaction.last_sequence)
+
+    def _in_events(self, full: ChannelFullError, count: int) -> ChannelFullError:
+        """The same, with the events that the batches have: the channel itself counts batches."""
+        return ChannelFullError(
+            self.name,
+            size=max(0, self._held - count),
+            capacity=self.capacity or 0,
+            used_bytes=full.used_bytes,
+            byte_capacity=full.byte_capacity,
+            wanted=count,
+            wanted_bytes=full.wanted_bytes,
+            last_take_age=full.last_take_age,
+            waited=full.waited,
+            never=full.never,
+        )
+
+    def _finish(self, transaction: Transaction, deadline: Deadline, stop: Stop | None) -> None:
+        """Commit once the channel itself has room. It knows no ``stop``: it is asked again whenever something left."""
+        if stop is None:
+            transaction.commit(deadline.remaining(self._clock))
+            return
+        begun, full = self._clock.monotonic(), deque[ChannelFullError](maxlen=1)
+
+        def is_committed() -> bool:
+            try:
+                transaction.commit(0)
+            except ChannelFullError as error:
+                full.append(error)
+                return error.never
+            return True
+
+        if not self._wait_for_room(is_committed, deadline, stop) or (full and full[0].never):
+            raise full[0].after(self._clock.monotonic() - begun)
+
+    def _make_safe(self, newest: Event) -> None:
+        """Nobody delivers what a power cut could take from the channel: its source would read it once more."""
+        if self.origins is not None and self.channel.synced_sequence < (newest.sequence or 0):
+            self.channel.sync()
+
+    def _read(self, event: Event) -> EventBatch:
+        try:
+            batch = read_batch(event)
+            # The number of one that others may have passed is no longer above those that were delivered.
+            sequence, passed = batch.sequence, max(self._passed, getattr(self.channel, "passed_through", -1))
+            if self.origins is not None and sequence is not None and sequence > passed:
+                batch.origin = self.origins.of(sequence)
+            return batch.encodable()
+        except UnreadableBatchError as error:
+            _log.error("channel %s: batch %s is delivered as it is: %s", self.name, event.sequence, error)
+            self._unsure = True
+            headers = {name: value for name, value in event.headers.items() if value is not None}
+            return EventBatch.of_bodies([event.body], headers).numbered(event.sequence).encodable()
+
+
+def _ids(*several: Sequence[EventBatch]) -> Iterator[set[int]]:
+    return ({id(batch) for batch in batches} for batches in several)
+
+
+def _take(transaction: Transaction, most_events: int, most_bytes: int, timeout: float) -> list[Event]:
+    """Take as many batches as are likely to fit: what is taken too much has been read for nothing."""
+    events = transaction.take(1, max_bytes=most_bytes, timeout=timeout)
+    while events and len(events) < _MOST_BATCHES:
+        held, size = sum(map(count_of, events)), sum(len(event.body) for event in events)
+        if held >= most_events or size >= most_bytes:
+            break
+        likely = max(1, (most_events - held) * len(events) // max(held, 1))
+        more = transaction.take(min(likely, _MOST_BATCHES - len(events)), max_bytes=most_bytes - size, timeout=0)
+        if not more:
+            break
+        events += more
+    return events

@@ -1,0 +1,331 @@
+"""The channels of an agent, made of its configuration: memory, file and spillable."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...channels import FileChannel, MemoryChannel, SpillableChannel
+from ...channels.file.options import LEAST_SEGMENT
+from ...channels.file.store.encryption import FileKeys, check_available
+from ...channels.file.store.lost import LostEvent, TellLost
+from ...channels.file.store.notes import FileNotes
+from ...channels.file.store.pointers import MOST_OFFSET
+from ...model.errors import ConfigError
+from ...model.interfaces import Channel, Event
+from ...runtime.loggers import get_logger
+from ..config.options import option
+from ..events.event_format import count_of
+from ..events.interfaces import Context
+from ..ledger.delivered_positions import DeliveredPositions
+from ..ledger.number_epochs import kept_origins, new_origins
+from ..ledger.positions import KeptPositions
+from .channel import BatchChannel
+
+_log = get_logger("producer.agent.channel")
+
+#: Where a channel on the disk lies, in its state.
+EVENTS = "events"
+#: Seconds between two syncs, at least.
+LEAST_INTERVAL = 0.001
+#: Our directory in one of Flume's.
+_BELOW = "loghub-agent"
+#: Of Flume's keys those that change nothing here.
+_NEEDLESS = frozenset(
+    {
+        "backupCheckpointDir",
+        "checkpointOnClose",
+        "compressBackupCheckpoint",
+        "use-fast-replay",
+        "use-log-replay-v1",
+        "write-timeout",
+    }
+)
+#: Of a spillable channel, likewise, or said otherwise.
+_OF_HALVES = frozenset(
+    {
+        "avgEventSize",
+        "byteCapacityBufferPercentage",
+        "memoryCapacity",
+        "overflowCapacity",
+        "overflowDeactivationThreshold",
+        "overflowTimeout",
+    }
+)
+_BYTES = "bytes of the events with their headers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Common:
+    capacity: int | None = option(None, least=1, doc="events; empty for no limit but that of the bytes")
+    transaction_capacity: int | None = option(
+        None, least=1, doc="taken from Flume's files and not needed: a batch is one transaction"
+    )
+    keep_alive: float = option(3.0, flume="keep-alive", least=0, doc="seconds that a put waits for room")
+
+
+class MemoryChannelBuilder:
+    """Batches in memory; what it holds is read again after a death, by sources that can."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options(_Common):
+        """Flume's memory channel's."""
+
+        byte_capacity: int = option(64 << 20, least=1, unit="bytes", doc=_BYTES)
+        byte_capacity_buffer_percentage: int = option(20, least=0, most=99, doc="of them for headers, per cent")
+
+        def holds(self) -> int:
+            """Bytes at most."""
+            return self.byte_capacity
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._context = options, context
+
+    def open(self) -> BatchChannel:
+        """The channel, empty."""
+        options, context = self._options, self._context
+        _tell_of_files(context)
+        channel = MemoryChannel(
+            byte_capacity=options.byte_capacity,
+            admit_larger=True,
+            byte_capacity_buffer_percentage=options.byte_capacity_buffer_percentage,
+            keep_alive=options.keep_alive,
+            name=context.name,
+            clock=context.clock,
+        )
+        return _forgetting(channel, options, context)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OnDisk(_Common):
+    directory: Path | None = option(None, flume="checkpointDir", doc="its own; by default below the agent's state")
+    data_directories: tuple[Path, ...] = option((), flume="dataDirs", doc="where segments go, if elsewhere")
+    byte_capacity: int | None = option(None, least=1, unit="bytes", doc=_BYTES)
+    fsync: str | float = option("commit", doc='"commit", "os", or seconds: when a commit is on the disk')
+    segment_size: int = option(
+        64 << 20, flume="maxFileSize", least=LEAST_SEGMENT, most=MOST_OFFSET, unit="bytes", doc="bytes of a file"
+    )
+    checkpoint_interval: float = option(30.0, scale=0.001, least=0.001, doc="seconds")
+    dual_checkpoints: bool = option(True, flume="useDualCheckpoints", doc="keep a second copy")
+    minimum_free_space: int = option(
+        64 << 20, flume="minimumRequiredSpace", least=0, unit="bytes", doc="bytes that puts leave free on the disk"
+    )
+    key_file: Path | None = option(None, doc="JSON with keys, see FileKeys: events are encrypted by AES-256-GCM")
+
+    @staticmethod
+    def translate_flume(values: Mapping[str, str]) -> dict[str, str]:
+        """Flume's keys; its directories get one of ours below them, since Flume's own files lie there."""
+        given = {key: value for key, value in values.items() if key not in _NEEDLESS}
+        places = {
+            key: re.split(r"[,\s]+", given[key].strip(", ")) for key in ("checkpointDir", "dataDirs") if key in given
+        }
+        given |= {key: " ".join(f"{path}/{_BELOW}" for path in paths) for key, paths in places.items()}
+        if given.pop("fsyncPerTransaction", "true").strip().lower() == "false":
+            given["fsync"] = given.pop("fsyncInterval", "5")
+        given.pop("fsyncInterval", None)
+        return given
+
+    def __post_init__(self) -> None:
+        if self.fsync not in ("commit", "os") and not _is_seconds(self.fsync):
+            raise ConfigError("fsync", 'must be "commit", "os" or seconds above 0', self.fsync)
+
+    def missing(self) -> Iterator[ConfigError]:
+        """What a check of the configuration finds."""
+        try:
+            self.keys()
+        except ConfigError as error:
+            yield error
+
+    def keys(self) -> FileKeys | None:
+        """Those that events are encrypted with, if they shall be.
+
+        :raises ConfigError: the file holds none, or ``cryptography`` is not installed.
+        """
+        if self.key_file is None:
+            return None
+        try:
+            check_available()
+            return FileKeys(self.key_file)
+        except ConfigError as error:
+            raise ConfigError("key_file", error.rule, str(self.key_file)) from error
+
+
+def _is_seconds(text: str | float) -> bool:
+    try:
+        return LEAST_INTERVAL <= float(text) < math.inf
+    except ValueError:
+        return False
+
+
+class FileChannelBuilder:
+    """Batches on the disk."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options(_OnDisk):
+        """Flume's file channel's."""
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._context = options, context
+
+    def open(self) -> BatchChannel:
+        """The channel, with what it held when it was closed, or its process died.
+
+        :raises ChannelError: the directory cannot be used.
+        """
+        options, context = self._options, self._context
+        lost = _Lost()
+        channel = _file_channel(options, context, lost)
+        counted = _Counted(channel.peek(lost.waiting.append))
+        assert channel.notes is not None  # noqa: S101  # only those of tests with a disk of their own have none
+        positions = KeptPositions(channel.notes, channel.sync, counted)
+        following = channel.next_sequence
+        lowest = following if counted.lowest is None else counted.lowest
+        return lost.told_to(
+            BatchChannel(
+                channel,
+                positions,
+                context.clock,
+                capacity=options.capacity,
+                keep_alive=options.keep_alive,
+                held=counted.events,
+                leaves_free=options.minimum_free_space,
+                origins=kept_origins(context.name, channel.notes, lowest, following, channel.notes.make_identity()),
+            )
+        )
+
+
+class SpillableChannelBuilder:
+    """Batches in memory, and on the disk when there are too many; as safe as memory."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options(_OnDisk):
+        """Flume's spillable memory channel's."""
+
+        byte_capacity: int | None = option(
+            None, flume="overflowByteCapacity", least=1, unit="bytes", doc="bytes on the disk"
+        )
+        memory_bytes: int = option(64 << 20, flume="byteCapacity", least=1, unit="bytes", doc="bytes in memory")
+
+        def holds(self) -> int:
+            """Bytes at most."""
+            return self.memory_bytes
+
+        @staticmethod
+        def translate_flume(values: Mapping[str, str]) -> dict[str, str]:
+            """Flume's keys; what it says in events for each half is one number here."""
+            halves = [values.get(key, "") for key in ("memoryCapacity", "overflowCapacity")]
+            given = {key: value for key, value in values.items() if key not in _OF_HALVES}
+            if all(half.strip().isdecimal() for half in halves):
+                given["capacity"] = str(sum(map(int, halves)))
+            return _OnDisk.translate_flume(given)
+
+    def __init__(self, options: Options, context: Context) -> None:
+        self._options, self._context = options, context
+
+    def open(self) -> BatchChannel:
+        """The channel, with what had been spilled.
+
+        :raises ChannelError: the directory cannot be used.
+        """
+        options, context = self._options, self._context
+        memory = MemoryChannel(byte_capacity=options.memory_bytes, name=context.name, clock=context.clock)
+        lost = _Lost()
+        overflow = _file_channel(options, context, lost)
+        spilled = overflow.peek(lost.waiting.append)
+        channel = SpillableChannel(memory, overflow, name=context.name)
+        return lost.told_to(_forgetting(channel, options, context, spilled))
+
+
+class _Lost:
+    """What is damaged of a channel's events: kept until there is somebody who knows what they were.
+
+    :ivar waiting: those that are in the channel, and that a take will find lost.
+    """
+
+    def __init__(self) -> None:
+        self._found: list[LostEvent] = []
+        self._others = 0
+        self._channel: BatchChannel | None = None
+        self.waiting: list[LostEvent] = []
+
+    def __call__(self, events: Sequence[LostEvent], others: int) -> None:
+        if self._channel is None:
+            self._found += events
+            self._others += others
+        else:
+            self._channel.lose(events, others)
+
+    def told_to(self, channel: BatchChannel) -> BatchChannel:
+        """The channel, which was told, and will be."""
+        self._channel = channel
+        if self._found or self._others or self.waiting:
+            channel.losses.found_at_opening(self._found, self._others, self.waiting)
+        return channel
+
+
+class _Counted:
+    """Events on their way, counted.
+
+    :ivar lowest: the number of the first one.
+    """
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._given, self.events = events, 0
+        self.lowest: int | None = None
+
+    def __iter__(self) -> Iterator[Event]:
+        for event in self._given:
+            self.events += count_of(event)
+            if self.lowest is None:
+                self.lowest = event.sequence
+            yield event
+
+
+def _tell_of_files(context: Context) -> None:
+    """Who has made a channel on the disk one in memory learns that nobody takes what waits there."""
+    if (files := context.state / EVENTS).is_dir():
+        message = "channel %s: %s is that of a channel on the disk, which is not used now; what waits there tells %s"
+        _log.warning(message, context.name, files, f"producer channel inspect {files}")
+
+
+def _file_channel(options: _OnDisk, context: Context, lost: TellLost) -> FileChannel:
+    directory = options.directory or context.state / EVENTS
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    return FileChannel(
+        directory,
+        byte_capacity=options.byte_capacity,
+        admit_larger=True,
+        keep_alive=options.keep_alive,
+        fsync=options.fsync if options.fsync in ("commit", "os") else float(options.fsync),
+        segment_size=options.segment_size,
+        checkpoint_interval=options.checkpoint_interval,
+        dual_checkpoints=options.dual_checkpoints,
+        minimum_free_space=options.minimum_free_space,
+        data_directories=options.data_directories,
+        encryption=options.keys(),
+        name=context.name,
+        lost=lost,
+        clock=context.clock,
+    )
+
+
+def _forgetting(channel: Channel, options: _Common, context: Context, spilled: Iterable[Event] = ()) -> BatchChannel:
+    """One whose events, and numbers, die with the process, but for those that were spilled."""
+    counted = _Counted(spilled)
+    return BatchChannel(
+        channel,
+        DeliveredPositions(_own_notes(context), context.clock, counted),
+        context.clock,
+        capacity=options.capacity,
+        keep_alive=options.keep_alive,
+        held=counted.events,
+        origins=new_origins(),
+    )
+
+
+def _own_notes(context: Context) -> FileNotes:
+    context.state.mkdir(parents=True, exist_ok=True)
+    return FileNotes(str(context.state), context.name)

@@ -1,0 +1,127 @@
+"""Aside: what a destination refuses for good, and no dead letters take, waits here, and holds nothing else up.
+
+Its batches stay taken from their channel, so that after a death they are delivered anew; of their bytes only those of
+the refused events are kept, and so few that a channel with nothing but such batches is held up after all. Dead letters
+are asked again whether they have room. Without any the sink is: what the destination has refused it may take one day.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from ...model.errors import ChannelClosedError, ChannelError
+from ...runtime.clock import Clock
+from ..events.batch import EventBatch
+from ..events.interfaces import left_of
+from .channel import Taking
+
+#: Bytes of refused events, of one batch at least; and batches that these are of.
+ASIDE_BYTES, _ASIDE_BATCHES = 8 << 20, 1000
+#: Seconds between two tries, at first and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+
+class Aside:
+    """Refused events of one sink, or group."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: deque[_Refused] = deque()
+        self._size = 0
+        self._pause, self._next = _FIRST_PAUSE, clock.monotonic()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def __len__(self) -> int:
+        return sum(one.count for one in self._waiting)
+
+    def has_room(self, parts: Sequence[EventBatch]) -> bool:
+        """Whether these, too, may wait."""
+        if not self._waiting:
+            return len(parts) <= _ASIDE_BATCHES and (len(parts) == 1 or _size(parts) <= ASIDE_BYTES)
+        return len(self._waiting) + len(parts) <= _ASIDE_BATCHES and self._size + _size(parts) <= ASIDE_BYTES
+
+    def add(self, taking: Taking, parts: Sequence[EventBatch], marks: Mapping[str, str]) -> None:
+        """Have these wait.
+
+        :param taking: what they are of, and nothing else.
+        :param marks: say why they were refused.
+        """
+        if not self._waiting:
+            self._pause, self._next = _FIRST_PAUSE, self._clock.monotonic() + _FIRST_PAUSE
+        of_batches: dict[int | None, list[EventBatch]] = {}
+        for part in parts:  # without their numbers, which say whole batches, of which the rest was delivered
+            of_batches.setdefault(part.sequence, []).append(part.numbered(None))
+        self._waiting += [_Refused(taking, sequence, some, marks) for sequence, some in of_batches.items()]
+        self._size += _size(parts)
+
+    def is_due(self) -> bool:
+        """Whether some are to be tried again."""
+        return bool(self._waiting) and self._clock.monotonic() >= self._next
+
+    def settle(self, deliver: Callable[[Sequence[EventBatch], Mapping[str, str]], None]) -> None:
+        """Try one after the other, until one still cannot go.
+
+        :param deliver: is given events and their marks; raises as a sink does.
+        :raises Exception: that of the one that could not go, which is tried last from now on.
+        :raises ChannelError: a channel fails.
+        """
+        for _ in range(len(self._waiting)):
+            one = self._waiting[0]
+            try:
+                deliver(one.parts, one.marks)
+            except Exception as error:
+                if left := left_of(error, one.parts):
+                    self._wait_longer(one, left)
+                    raise
+            one.taking.commit_one(one.sequence)
+            self._waiting.popleft()
+            self._size -= _size(one.parts)
+            self._pause = _FIRST_PAUSE
+
+    def _wait_longer(self, one: _Refused, left: Sequence[EventBatch]) -> None:
+        self._size -= _size(one.parts) - _size(left)
+        one.parts = left
+        self._waiting.rotate(-1)
+        self._next = self._clock.monotonic() + self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def give_back(self) -> None:
+        """All of them go back to their channel. One that keeps its events gets no more than what was refused, or the
+        rest would be delivered again.
+        """
+        for one in self._waiting:
+            with contextlib.suppress(ChannelError):  # the whole batch goes back
+                one.taking.shorten(one.sequence, one.parts)
+        takings = {id(one.taking): one.taking for one in self._waiting}
+        self._waiting.clear()
+        self._size = 0
+        for taking in takings.values():
+            if taking.batches:
+                with contextlib.suppress(ChannelClosedError):
+                    taking.rollback()
+
+
+class _Refused:
+    """
+    :ivar taking: what it is of.
+    :ivar sequence: its batch there.
+    :ivar parts: what of the batch is to go.
+    :ivar count: events of the parts.
+    """
+
+    def __init__(
+        self, taking: Taking, sequence: int | None, parts: Sequence[EventBatch], marks: Mapping[str, str]
+    ) -> None:
+        self.taking, self.sequence, self.parts, self.marks = taking, sequence, parts, marks
+
+    @property
+    def count(self) -> int:
+        return sum(part.count for part in self.parts)
+
+
+def _size(parts: Sequence[EventBatch]) -> int:
+    return sum(part.size for part in parts)

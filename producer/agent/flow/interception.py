@@ -1,0 +1,130 @@
+"""Interception: a batch passes a source's interceptors, without the events that one of them cannot pass.
+
+An interceptor may ask a service that is away: then it fails for every event, and the batch is tried again. An event is
+blamed only if the interceptor fails for it by itself, and passes another event after that: one of the same batch, or
+the first that it ever passed. Such an event is dropped, counted and told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from ...runtime.clock import Clock
+from ...runtime.loggers import get_logger
+from ...runtime.repeated_log import RepeatedLog
+from ...text.plural import counted
+from ..config.options import words_of
+from ..events.batch import EventBatch
+from ..events.counters import Counters
+from ..events.interfaces import Interceptor
+from .isolation import is_of_event
+
+_log = get_logger("producer.agent.source")
+
+Committed = Callable[[], None]
+
+
+class Interception:
+    """The interceptors of a source, in order; called by several threads at once.
+
+    :param source: the source's name.
+    """
+
+    def __init__(self, source: str, interceptors: Sequence[Interceptor], counters: Counters, clock: Clock) -> None:
+        self._source, self._counters = source, counters
+        self._steps = [_Step(interceptor) for interceptor in interceptors]
+        self._repeated = RepeatedLog(clock)
+
+    def __bool__(self) -> bool:
+        return bool(self._steps)
+
+    def run(self, batch: EventBatch) -> tuple[EventBatch, list[Committed]]:
+        """What is left of a batch, and what to call once all required channels have it.
+
+        :raises Exception: an interceptor fails, for what may pass.
+        """
+        told: list[Committed] = []
+        for step in self._steps:
+            batch = self._passed(step, batch)
+            committed: Callable[[EventBatch], None] | None = getattr(step.interceptor, "committed", None)
+            if committed is not None:
+                told.append(partial(committed, batch))
+        return batch, told
+
+    def _passed(self, step: _Step, batch: EventBatch) -> EventBatch:
+        try:
+            return step.passed(batch)
+        except Exception as error:
+            if not is_of_event(error):
+                raise
+            passed, dropped = step.passed_apart(batch, error)
+            if dropped:
+                self._tell(step, dropped, error)
+            return passed
+
+    def _tell(self, step: _Step, dropped: int, error: Exception) -> None:
+        self._counters.add(EventDroppedCount=dropped)
+        more = self._repeated.due(error)
+        if more is not None:
+            _log.error(
+                "source %s: %s dropped, for which %s fails, while it passes others: %s: %s%s",
+                *(self._source, counted(dropped, "event"), type(step.interceptor).__name__),
+                *(type(error).__name__, words_of(error), more),
+            )
+
+
+class _Step:
+    """
+    :ivar _known: an event that the interceptor has passed.
+    """
+
+    def __init__(self, interceptor: Interceptor) -> None:
+        self.interceptor = interceptor
+        self._known: EventBatch | None = None
+
+    def passed(self, batch: EventBatch) -> EventBatch:
+        after = self.interceptor.intercept(batch)
+        if self._known is None and batch.count:
+            self._known = batch.select([True] + [False] * (batch.count - 1))
+        return after
+
+    def passed_apart(self, batch: EventBatch, error: Exception) -> tuple[EventBatch, int]:
+        """What is left of a batch without the events for which the interceptor fails, and how many these are.
+
+        :param error: why it failed for the whole.
+        :raises Exception: ``error``, if it fails for all events; or what may pass.
+        """
+        outcomes = list(self._in_parts(batch))
+        parts = [after for after in outcomes if after is not None]
+        if not parts:
+            self._check(error)
+        events = (event for part in parts for event in part.events())
+        return EventBatch.of_events(events, batch.position), len(outcomes) - len(parts)
+
+    def _in_parts(self, batch: EventBatch) -> Iterator[EventBatch | None]:
+        """What the interceptor makes of parts of a batch; None for an event for which it fails."""
+        parts = [batch]
+        while parts:
+            part = parts.pop()
+            try:
+                yield self.interceptor.intercept(part)
+            except Exception as error:
+                if not is_of_event(error):
+                    raise
+                if part.count < 2:
+                    yield None
+                else:
+                    parts += reversed(part.halves())
+
+    def _check(self, error: Exception) -> None:
+        """See that the interceptor passes what it has passed.
+
+        :raises Exception: it does not, or has passed nothing yet.
+        """
+        if self._known is None:
+            raise error
+        try:
+            self.interceptor.intercept(self._known)
+        except Exception:  # noqa: BLE001  # of somebody's interceptor; the first error is raised
+            raise error from None

@@ -1,0 +1,116 @@
+"""Isolation: finds the events that alone make a sink fail, so that the others of a delivery are written.
+
+A sink whose destination is away fails for every event; an event that the sink cannot write fails by itself. So after an
+error that a value may cause (:func:`is_of_event`) a delivery is written in halves, down to single events. An event is
+blamed only if the sink has written another one of the same delivery, and fails for this one again after that.
+
+Events are tried without the numbers of their batches, which stand for whole ones. So what the sink had written before
+it failed it may write twice.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Callable, Iterator, Sequence
+
+from ...model.errors import InvalidArgumentError, ProducerError
+from ..config.options import words_of
+from ..events.batch import EventBatch
+from ..events.interfaces import RefusedError, SinkError
+
+#: Single events that may fail before any is written: then the sink fails, not they.
+_MOST_SUSPECTS = 16
+_VALUE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, struct.error)
+#: Of a name that no file system takes.
+_NAME_ERRORS = frozenset({errno.ENAMETOOLONG, errno.EILSEQ})
+
+_Write = Callable[[Sequence[EventBatch]], None]
+
+
+def is_of_event(error: BaseException) -> bool:
+    """Whether an event's value may have caused an error: not the network, the disk or the destination."""
+    if isinstance(error, OSError):
+        return error.errno in _NAME_ERRORS
+    if isinstance(error, ProducerError):
+        return isinstance(error, InvalidArgumentError)
+    return isinstance(error, _VALUE_ERRORS)
+
+
+def write_apart(write: _Write, batches: Sequence[EventBatch], error: Exception) -> None:
+    """Write what can be written of a delivery that failed.
+
+    :param write: as a sink's.
+    :param error: why the delivery failed.
+    :raises RefusedError: some events can never be written.
+    :raises SinkError: the destination failed meanwhile; some batches go back to the channel.
+    :raises Exception: ``error``, if nothing at all can be written.
+    """
+    trial, suspects, done = _Trial(write), list[EventBatch](), 0
+    reason, later = words_of(error), list[EventBatch]()
+    try:
+        for batch in batches:
+            for part in trial.failing(batch):
+                suspects.append(part)
+                if len(suspects) == _MOST_SUSPECTS and not trial.written:
+                    raise error
+            done += 1
+        if not trial.written:
+            raise error
+        trial.refused += [part for part in suspects if not trial.writes(part)]
+    except Exception as failure:
+        if failure is error:
+            raise
+        reason, open_ones = words_of(failure), {part.sequence for part in suspects}
+        later = [*(batch for batch in batches[:done] if batch.sequence in open_ones), *batches[done:]]
+    behind = {batch.sequence for batch in later}
+    refused = [part for part in trial.refused if part.sequence not in behind]
+    if refused:
+        raise RefusedError(words_of(error), refused, later, undeliverable=not trial.by_destination)
+    if later:
+        raise SinkError(reason, later)
+
+
+class _Trial:
+    """What a sink writes of events that are tried in parts.
+
+    :ivar written: whether it has written any.
+    :ivar refused: events that it refuses, with their batches' numbers.
+    :ivar by_destination: whether the destination refuses some of them.
+    """
+
+    def __init__(self, write: _Write) -> None:
+        self._write = write
+        self.written = self.by_destination = False
+        self.refused: list[EventBatch] = []
+
+    def failing(self, batch: EventBatch) -> Iterator[EventBatch]:
+        """Write a batch, in parts where it cannot be written whole; the single events that cannot be."""
+        parts = [batch]
+        while parts:
+            part = parts.pop()
+            if self.writes(part):
+                continue
+            if part.count > 1:
+                parts += reversed(part.halves())
+            else:
+                yield part
+
+    def writes(self, part: EventBatch) -> bool:
+        """Write some events of a batch; whether the sink could, or has refused them.
+
+        :raises Exception: it could not, for no reason that the events are.
+        """
+        try:
+            self._write([part.numbered(None)])
+        except RefusedError as error:
+            if error.later:
+                raise
+            self.refused += [each.numbered(part.sequence) for each in error.batches]
+            self.by_destination = self.by_destination or not error.undeliverable
+        except Exception as error:
+            if not is_of_event(error):
+                raise
+            return False
+        self.written = True
+        return True

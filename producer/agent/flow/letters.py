@@ -1,0 +1,44 @@
+"""Letters: how a refused event is marked for the dead letters, under the names that a producer's dead letters have.
+
+An event that has a header of such a name keeps it; the mark gets the prefix ``dead_letter_`` then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from ...runtime.clock import Clock
+from ...text.printable import shown
+from ..events.batch import EventBatch
+from ..events.interfaces import RefusedError
+
+_PREFIX = "dead_letter_"
+REASON, _SINK = f"{_PREFIX}reason", f"{_PREFIX}sink"
+#: Characters of a reason.
+_MOST_REASON = 2000
+
+
+def marks_of(error: RefusedError, sink: str, clock: Clock) -> dict[str, str]:
+    """The marks of events that a sink refused at this moment."""
+    return {
+        REASON: shown(str(error))[:_MOST_REASON],
+        _SINK: sink,
+        "failed_at": datetime.fromtimestamp(clock.time(), UTC).isoformat(timespec="milliseconds"),
+        "attempts": str(error.attempts),
+        "request_id": error.request_id,
+    }
+
+
+def marked(batch: EventBatch, marks: Mapping[str, str]) -> EventBatch:
+    """Events as dead letters."""
+    names = {*batch.shared, *batch.columns}
+    again = _SINK in names  # it was a dead letter before
+    return batch.with_shared({_free(name, names, again=again): value for name, value in marks.items()}).at(None)
+
+
+def _free(name: str, names: set[str], *, again: bool) -> str:
+    prefixed = _PREFIX + name
+    if name in (REASON, _SINK) or name not in names:
+        return name
+    return name if again and prefixed not in names else prefixed

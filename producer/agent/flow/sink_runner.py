@@ -1,0 +1,398 @@
+"""SinkRunner: takes batches from a channel, lets a sink processor deliver them, and commits the take after that.
+
+What fails goes back to the channel, in its place, and is tried again after a pause, which grows as long as nothing at
+all is delivered. Events that a destination refuses permanently go to the sink's dead letters, if it has any with room;
+else they wait aside (:mod:`.aside`). Events that no destination could take are dropped and counted where the sink has
+no dead letters. A sink that fails for an event, and does not say for which, is asked part by part (:mod:`.isolation`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ...model.errors import ChannelClosedError, ChannelError, InvalidArgumentError
+from ...runtime.clock import Clock, SystemClock
+from ...runtime.loggers import get_logger
+from ...runtime.repeated_log import RepeatedLog
+from ...text.plural import counted
+from ..config.limits import Pace
+from ..config.options import words_of
+from ..events.batch import EventBatch
+from ..events.counters import Counters, timed
+from ..events.interfaces import Patience, RefusedError, SinkError, SinkProcessor, Stop, left_of, tick
+from .channel import BatchChannel, Taking, can_never_take
+from .health import Health
+from .held_back import Aside
+from .isolation import is_of_event, write_apart
+from .letters import REASON, marked, marks_of
+
+_log = get_logger("producer.agent.sink")
+
+#: Seconds: a take looks for its end so often.
+_LOOK = 0.5
+#: Between two tries of what failed, at first and at most: Flume's are 1 and 5.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+#: A channel that is so full waits for its sink, not the sink for it.
+_FILL = 0.5
+
+
+class SinkRunner:
+    """Serves one sink, or one group.
+
+    :param name: of the sink or group, for messages.
+    :param channel: where the batches lie.
+    :param dead_letters: where refused ones go; None to try them again.
+    :param most_events: of one delivery.
+    :param most_bytes: likewise.
+    :param patience: how long to wait for so much; None not at all.
+    :param hurried: whether nothing more will come.
+    :param health: is told how each delivery ended.
+    :param pace: says how long to wait before the next one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        channel: BatchChannel,
+        processor: SinkProcessor,
+        counters: Counters,
+        *,
+        dead_letters: BatchChannel | None,
+        most_events: int,
+        most_bytes: int,
+        patience: Patience | None = None,
+        hurried: Callable[[], bool] = bool,
+        clock: Clock | None = None,
+        health: Health | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        self._name, self._channel, self._processor = name, channel, processor
+        self._counters, self._dead_letters = counters, dead_letters
+        self._repeated, self._clock = RepeatedLog(clock), clock or SystemClock()
+        self._aside, self._of_aside = Aside(self._clock), RepeatedLog(clock)
+        self._of_dropped = RepeatedLog(clock)
+        self._alone: _Alone | None = None
+        self._patience, self._hurried = patience, hurried
+        self._health = health or Health(counters, self._clock)
+        self._pace = pace or Pace(None, self._clock)
+        self._most_events, self._most_bytes = most_events, most_bytes
+        self._pause = _FIRST_PAUSE
+
+    def run(self, stop: Stop) -> None:
+        """Deliver until ``stop``; what is on its way then is finished.
+
+        :raises ChannelError: the channel fails.
+        """
+        try:
+            while not stop.is_set():
+                if self.deliver(_LOOK, stop):
+                    self._pause = _FIRST_PAUSE
+                else:
+                    stop.wait(self._pause)
+                    self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+                tick(self._processor)
+                self._pace.rest(lambda pause: self._channel.hurried or stop.wait(pause))
+        finally:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """What waits aside goes back to the channel."""
+        self._aside.give_back()
+
+    def deliver(self, timeout: float, stop: Stop | None = None) -> bool:
+        """Take, deliver and commit once; False if it failed. Nothing to take is no failure.
+
+        :param timeout: seconds to wait for something.
+        :param stop: ends the wait, also that for more.
+        """
+        if self._aside.is_due() or (self._aside and self._channel.hurried):
+            self._settle()
+        taking = self._take(timeout, stop)
+        if taking is None:
+            self._counters.add(BatchEmptyCount=1)
+            self._channel.positions.flush()
+            return True
+        try:
+            self._collect(taking, stop)
+        except BaseException:
+            taking.rollback()
+            raise
+        self._count(taking)
+        self._health.begun()
+        try:
+            with timed(self._counters, "DeliveryMicroseconds", self._clock):
+                self._write(taking)
+        except RefusedError as error:
+            return self._bury(taking, error, stop)
+        except Exception as error:  # noqa: BLE001  # a sink of anybody's; nothing is lost, and it is told
+            self._fail(taking, error)
+            return False
+        except BaseException:
+            taking.rollback()
+            raise
+        taking.commit()
+        self._health.worked()
+        self._counters.add(EventDrainSuccessCount=taking.count)
+        if self._repeated.ended():
+            _log.warning("sink %s delivers again", self._name)
+        return True
+
+    def _take(self, timeout: float, stop: Stop | None) -> Taking | None:
+        """Take for one delivery. Behind an event that failed alone something more: whether that can be written says
+        whether the event is to blame.
+        """
+        if self._alone is None:
+            return self._channel.take(self._most_events, self._most_bytes, timeout, stop)
+        return self._channel.take(sys.maxsize, self._most_bytes + self._alone.size + 1, timeout, stop)
+
+    def _write(self, taking: Taking) -> None:
+        """Have the sink write what was taken; without the events for which it fails, if it says of others."""
+        before, self._alone = self._alone, None
+        try:
+            if before is not None and taking.count > 1:
+                raise before.error
+            self._processor.write(taking.batches)
+        except Exception as error:
+            if not is_of_event(error):
+                raise
+            if taking.count == 1:
+                self._alone = _Alone(error, taking.size)
+                raise
+            write_apart(self._processor.write, taking.batches, error)
+
+    def _collect(self, taking: Taking, stop: Stop | None) -> None:
+        """Take more, until it is enough or was long enough. What is there already is always taken: so what failed is
+        taken again as it was, or with more behind it.
+        """
+        if self._patience is None:
+            return
+        begun = last = self._clock.monotonic()
+        while not taking.full:
+            if taking.more(0):
+                last = self._clock.monotonic()
+                continue
+            now = self._clock.monotonic()
+            left = min(begun + self._patience.seconds, last + self._patience.idle) - now
+            ended = stop is not None and stop.is_set()
+            if left <= 0 or ended or self._hurried() or self._channel.hurried or self._channel.fill >= _FILL:
+                return
+            if taking.more(min(left, _LOOK)):
+                last = self._clock.monotonic()
+
+    def _count(self, taking: Taking) -> None:
+        full = taking.count >= self._most_events or taking.size >= self._most_bytes
+        self._counters.add(EventDrainAttemptCount=taking.count)
+        self._counters.add(**{"BatchCompleteCount" if full else "BatchUnderflowCount": 1})
+
+    def _bury(self, taking: Taking, error: RefusedError, stop: Stop | None) -> bool:
+        """Put what was refused into the dead letters, or aside; the rest was delivered."""
+        known = _known(error, taking.batches)
+        may_wait = known is not None and not error.in_order
+        buried = dead = 0
+        why: Exception | None = None if self._dead_letters is not None or error.undeliverable else error
+        marks = marks_of(error, self._name, self._clock)
+        try:
+            if self._dead_letters is not None:
+                for batch in error.batches:
+                    is_dead = self._put_dead(self._dead_letters, batch, marks, 0.0 if may_wait else None, stop)
+                    buried, dead = buried + 1, dead + batch.count * is_dead
+        except Exception as full:  # noqa: BLE001  # whatever keeps them from there, nothing is lost, and it is told
+            why = full
+        except BaseException:
+            taking.rollback()
+            raise
+        if why is None:
+            self._have_buried(taking, error, dead)
+        elif known is not None and may_wait and self._aside.has_room(error.batches[buried:]):
+            self._set_aside(taking, error, known, buried, dead, why, marks)
+        else:
+            left = taking.batches if known is None else known.left(buried)
+            self._fail(taking, why, left, _events(error.batches[:buried]), dead)
+            return False
+        return True
+
+    def _put_dead(
+        self,
+        letters: BatchChannel,
+        batch: EventBatch,
+        marks: Mapping[str, str],
+        timeout: float | None,
+        stop: Stop | None = None,
+    ) -> bool:
+        """Put refused events into the dead letters; they are dropped if these can never take them. True if they are
+        there.
+
+        :raises ChannelError: the dead letters cannot take them now.
+        """
+        try:
+            letters.put(marked(batch, marks), timeout, stop)
+        except (ChannelError, InvalidArgumentError) as error:
+            if not can_never_take(error):
+                raise
+            self._count_dropped(batch.count, f"{marks[REASON]}; {letters.name} can never take them: {words_of(error)}")
+            return False
+        return True
+
+    def _have_buried(self, taking: Taking, error: RefusedError, dead: int) -> None:
+        refused, later = _events(error.batches), _events(error.later)
+        taking.commit(error.later)
+        self._health.worked()
+        self._counters.add(EventDrainSuccessCount=taking.count - refused - later)
+        if self._dead_letters is None:
+            self._count_dropped(refused, f"{words_of(error)}; the sink has no dead_letters")
+        elif dead:
+            self._count_buried(dead, self._dead_letters.name, words_of(error))
+
+    def _count_buried(self, dead: int, letters: str, reason: str) -> None:
+        self._counters.add(EventRefusedCount=dead)
+        _log.error("sink %s: %d events were refused for good, and are in %s: %s", self._name, dead, letters, reason)
+
+    def _count_dropped(self, dropped: int, reason: str) -> None:
+        self._counters.add(EventDroppedCount=dropped)
+        more = self._of_dropped.due(SinkError(reason))
+        if more is not None:
+            _log.error("sink %s: %s dropped: %s%s", self._name, counted(dropped, "event"), reason, more)
+
+    def _set_aside(
+        self,
+        taking: Taking,
+        error: RefusedError,
+        known: _Known,
+        buried: int,
+        dead: int,
+        why: Exception,
+        marks: Mapping[str, str],
+    ) -> None:
+        """
+        :param buried: so many of the refused batches need not wait.
+        :param dead: events of these that are in the dead letters.
+        :param why: the others are not.
+        """
+        refused, left = _events(error.batches), error.batches[buried:]
+        done = taking.count - refused - _events(error.later)
+        taking.keep(known._replace(later=()).left(buried), known.later, numbered=error.numbered)
+        self._aside.add(taking, left, marks)
+        self._counters.add(EventDrainSuccessCount=done, EventRefusedCount=dead)
+        self._have_waiting(why)
+        if done or dead:
+            self._health.worked()
+
+    def _have_waiting(self, why: Exception) -> None:
+        self._health.failed(why)
+        self._counters.add(EventWriteFail=1)
+        more = self._of_aside.due(why)
+        if more is not None:
+            _log.warning(
+                "sink %s: %s refused for good, and held back while others are delivered: %s%s",
+                *(self._name, counted(len(self._aside), "event"), words_of(why), more),
+            )
+
+    def _settle(self) -> None:
+        """Try again what waits aside.
+
+        :raises ChannelError: the channel fails.
+        """
+        failed: list[Exception] = []
+
+        def go(parts: Sequence[EventBatch], marks: Mapping[str, str]) -> None:
+            try:
+                self._deliver_refused(parts, marks)
+            except Exception as error:
+                failed.append(error)
+                raise
+
+        try:
+            self._aside.settle(go)
+        except Exception as error:
+            if error not in failed:
+                raise
+            self._have_waiting(error)
+        else:
+            self._health.worked()
+            if self._of_aside.ended():
+                _log.warning("sink %s: nothing is held back any more", self._name)
+
+    def _deliver_refused(self, parts: Sequence[EventBatch], marks: Mapping[str, str]) -> None:
+        if self._dead_letters is None:
+            with timed(self._counters, "DeliveryMicroseconds", self._clock):
+                self._processor.write(parts)
+            self._counters.add(EventDrainSuccessCount=_events(parts))
+            return
+        for number, part in enumerate(parts):
+            try:
+                is_dead = self._put_dead(self._dead_letters, part, marks, 0.0)
+            except Exception as error:
+                raise SinkError(words_of(error), parts[number:]) from error
+            if is_dead:
+                self._count_buried(part.count, self._dead_letters.name, marks[REASON])
+
+    def _fail(
+        self,
+        taking: Taking,
+        error: Exception,
+        later: Sequence[EventBatch] | None = None,
+        buried: int = 0,
+        dead: int = 0,
+    ) -> None:
+        """
+        :param later: what goes back to the channel; None for what the error says.
+        :param buried: so many events of the rest were refused.
+        :param dead: so many of these are dead letters.
+        """
+        if later is None:
+            later = left_of(error, taking.batches)
+        self._health.failed(error)
+        self._counters.add(EventWriteFail=1)
+        more = self._repeated.due(error)
+        if more is not None:
+            _log.warning(
+                "sink %s: %d events go back to %s: %s%s",
+                *(self._name, _events(later), self._channel.name, words_of(error), more),
+            )
+        done = taking.count - _events(later)
+        try:
+            if done:
+                taking.commit(later)
+                self._pause = _FIRST_PAUSE
+                self._health.worked()
+                self._counters.add(EventDrainSuccessCount=done - buried, EventRefusedCount=dead)
+            else:
+                taking.rollback()
+        except ChannelClosedError:
+            _log.info("sink %s: %s was closed meanwhile", self._name, self._channel.name)
+
+
+class _Alone(NamedTuple):
+    """An event that was taken alone, and failed.
+
+    :ivar error: why.
+    :ivar size: its bytes.
+    """
+
+    error: Exception
+    size: int
+
+
+class _Known(NamedTuple):
+    """Which batches of a delivery were refused, in part at least, and which come behind them."""
+
+    refused: Sequence[EventBatch]
+    later: Sequence[EventBatch]
+
+    def left(self, buried: int) -> Sequence[EventBatch]:
+        """Those that are nowhere else, each once; so many of the refused ones are dead letters."""
+        return list({batch.sequence: batch for batch in (*self.refused[buried:], *self.later)}.values())
+
+
+def _known(error: RefusedError, taken: Sequence[EventBatch]) -> _Known | None:
+    """None if nobody knows which they were."""
+    taken_as = {batch.sequence: batch for batch in taken}
+    if any(batch.sequence not in taken_as for batch in (*error.batches, *error.later)):
+        return None
+    return _Known(*([taken_as[batch.sequence] for batch in some] for some in (error.batches, error.later)))
+
+
+def _events(batches: Sequence[EventBatch]) -> int:
+    return sum(batch.count for batch in batches)

@@ -1,0 +1,1 @@
+"""Read offsets of sources: up to where the channels have what a source read."""

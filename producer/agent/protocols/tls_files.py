@@ -1,0 +1,226 @@
+"""The files of TLS: what is wrong with them is told by file, and new ones are taken up without a restart.
+
+A certificate is renewed every few months, or weeks, by something that knows nothing of the agent: a configuration that
+names its path does not change. So the files are looked at before a connection uses them, and a pair that does not fit,
+as between the writing of the one and of the other, leaves the one before in use.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ...model.errors import ConfigError
+from ...runtime.clock import Clock
+from ...runtime.loggers import get_logger
+from ..config.options import missing_file
+from ..events.interfaces import Context
+
+_log = get_logger("producer.agent")
+
+#: Seconds between two looks.
+_LOOK = 1.0
+#: X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED.
+_OUT_OF_TIME = (9, 10)
+#: X509_V_ERR_INVALID_PURPOSE: a client's certificate is none of a server.
+_WRONG_PURPOSE = 26
+#: X509_V_FLAG_NO_CHECK_TIME.
+_NO_CHECK_TIME = 0x200000
+#: The counter that holds when the certificate expires.
+_EXPIRES = "CertificateExpiryTimestampSeconds"
+_Seen = tuple[tuple[int, int, int] | None, ...]
+
+
+def load_own(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
+    """Have a context say who we are.
+
+    :param key: None if it is in the same file.
+    :raises ConfigError: the files cannot be used: which of the two, and why.
+    """
+    where = "certificate" if key is None else "key"
+
+    def ask() -> NoReturn:  # OpenSSL itself would ask on the terminal, and wait
+        rule = "is encrypted, and nobody is here to be asked for its passphrase: give one that is not"
+        raise ConfigError(where, rule, str(key or certificate))
+
+    for error in (*missing_file("certificate", certificate), *missing_file("key", key)):
+        raise error
+    try:
+        context.load_cert_chain(certificate, key, password=ask)
+    except ssl.SSLError as failure:
+        if failure.reason == "KEY_VALUES_MISMATCH":
+            raise ConfigError(where, "is not that of the certificate", str(key or certificate)) from failure
+        raise ConfigError("certificate", f"cannot be used: {failure}", str(certificate)) from failure
+
+
+def load_authorities(context: ssl.SSLContext, name: str, path: Path) -> None:
+    """Have a context trust the certificates of a file.
+
+    :param name: of the option.
+    :raises ConfigError: it cannot be used.
+    """
+    for error in missing_file(name, path):
+        raise error
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as failure:
+        raise ConfigError(name, f"cannot be used: {failure}", str(path)) from failure
+
+
+def out_of_time(certificate: Path | None, key: Path | None) -> Iterator[ConfigError]:
+    """What is wrong with the time of a certificate that can be used otherwise: who checks it refuses it."""
+    if certificate is None:
+        return
+    try:
+        _as_a_peer_sees_it(certificate, key)
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code in _OUT_OF_TIME:
+            yield ConfigError("certificate", f"is of no use: {error.verify_message}", str(certificate))
+    except (ConfigError, ssl.SSLError):
+        return  # that is told where it is used
+
+
+def end_of(certificate: Path | None, key: Path | None) -> int | None:
+    """When a certificate expires, or has, seconds since 1970; None if there is none, or nothing can be made of it."""
+    if certificate is None:
+        return None
+    try:
+        seen = _as_a_peer_sees_it(certificate, key, _NO_CHECK_TIME)
+    except (ConfigError, ssl.SSLError):
+        return None
+    return ssl.cert_time_to_seconds(str(seen["notAfter"]))
+
+
+def _as_a_peer_sees_it(certificate: Path, key: Path | None, flags: int = 0) -> Mapping[str, Any]:
+    """A certificate, held against itself in a handshake that stays in memory: what it means is OpenSSL's to say.
+
+    :param flags: of the verification.
+    :raises ssl.SSLCertVerificationError: a peer would refuse it.
+    :raises ConfigError: the files cannot be used.
+    """
+    try:
+        return _shown(certificate, key, flags, by_client=False)
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code != _WRONG_PURPOSE:
+            raise
+        return _shown(certificate, key, flags, by_client=True)
+
+
+def _shown(certificate: Path, key: Path | None, flags: int, *, by_client: bool) -> Mapping[str, Any]:
+    client, server = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    load_own(server, certificate, key)
+    if by_client:
+        load_own(client, certificate, key)
+    judge = server if by_client else client
+    judge.verify_mode = ssl.CERT_REQUIRED
+    judge.verify_flags |= ssl.VerifyFlags(ssl.VERIFY_X509_PARTIAL_CHAIN | flags)
+    load_authorities(judge, "certificate", certificate)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = client.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True)
+    for end in ends * 3:  # what TLS 1.2 needs
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    return ends[by_client].getpeercert() or {}
+
+
+class WatchedFiles:
+    """Files that may be replaced, looked at once a second at most.
+
+    :param paths: of those that are there, or will be.
+    :ivar is_news: whether they had changed at the last look.
+    """
+
+    def __init__(self, paths: Iterable[Path | None], clock: Clock) -> None:
+        self.paths, self._clock = list(dict.fromkeys(path for path in paths if path is not None)), clock
+        self._used = self._found = self._look()
+        self._next_look = clock.monotonic() + _LOOK
+        self.is_news = False
+
+    def changed(self) -> bool:
+        """Whether they are others than those that were taken up; False also if it is too soon for a look."""
+        now = self._clock.monotonic()
+        if not self.paths or now < self._next_look:
+            return False
+        self._next_look = now + _LOOK
+        before, self._found = self._found, self._look()
+        self.is_news = self._found != before
+        return self._found != self._used
+
+    def take_up(self, who: str) -> None:
+        """What was found at the last look is in use; say so.
+
+        :param who: for the message.
+        """
+        self._used = self._found
+        _log.warning("%s uses the new %s", who, ", ".join(map(str, self.paths)))
+
+    def _look(self) -> _Seen:
+        return tuple(map(_signature, self.paths))
+
+
+def tell_own(context: Context, who: str, certificate: Path | None, key: Path | None) -> None:
+    """Say when our certificate expires, in the monitoring; and in the log if it has.
+
+    :param who: for messages.
+    """
+    end = end_of(certificate, key)
+    if end is not None:
+        context.counters.set(**{_EXPIRES: end})
+    for error in out_of_time(certificate, key):
+        _log.warning("%s: %s", who, error)
+
+
+class RenewedTls:
+    """A context of files that may be replaced.
+
+    :param make: makes it; may raise :class:`ConfigError`.
+    :param own: the certificate and the key that say who we are.
+    :param authorities: the file of those that are trusted.
+    :param who: for messages.
+    :param context: of the component; the monitoring shows when the certificate expires.
+    :raises ConfigError: they cannot be used.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], ssl.SSLContext | None],
+        own: tuple[Path | None, Path | None],
+        authorities: Path | None,
+        who: str,
+        context: Context,
+    ) -> None:
+        self._make, self._own, self._who, self._of = make, own, who, context
+        self._lock = threading.Lock()  # guards what follows; held while the files are read, by who needs them
+        self._files = WatchedFiles((*own, authorities), context.clock)
+        self._context = make()
+        tell_own(context, who, *own)
+
+    def context(self) -> ssl.SSLContext | None:
+        """Of the files as they are, or as they were when they could be used last; None without TLS."""
+        with self._lock:
+            if self._files.changed():
+                self._renew()
+            return self._context
+
+    def _renew(self) -> None:
+        try:
+            self._context = self._make()
+        except ConfigError as error:
+            if self._files.is_news:
+                _log.error("%s goes on with the certificate that it has: %s", self._who, error)
+            return
+        self._files.take_up(self._who)
+        tell_own(self._of, self._who, *self._own)
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,0 +1,1 @@
+"""A running agent: built from its configuration, supervised, reloaded, stopped."""

@@ -1,0 +1,380 @@
+"""What a configuration comes to: for each component its class and its options, all checked before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ...text.extras import how_to_install
+from ..config.limits import COMPONENT_BYTES, PROCESS_BYTES
+from ..config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
+from ..config.options import AgentConfigError, Problem, nearest, read_options
+from ..config.references import hide
+from ..config.registry import BUILT_IN, class_of, plugged_in
+
+_MIB = 1 << 20
+#: What dies with the process of channels that keep not all of their events on the disk.
+_FORGETTING = {
+    "memory": "what was refused is lost if the agent dies",
+    "spillable": "what was refused and is in its memory, not on the disk, is lost if the agent dies",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A component to be made.
+
+    :ivar name: its own.
+    :ivar kind: its class.
+    :ivar options: an instance of the class's ``Options``.
+    """
+
+    name: str
+    kind: Any
+    options: Any
+
+    def make(self, *arguments: Any) -> Any:
+        """The component."""
+        return self.kind(self.options, *arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """A source, and what stands behind it."""
+
+    source: Part
+    channels: tuple[str, ...]
+    interceptors: tuple[Part, ...]
+    selector: Part
+
+
+def rules_of(part: SourcePart) -> str:
+    """What decides to which channels an event goes, in short: options may have secrets."""
+    rules = [(each.kind.__qualname__, each.options) for each in (*part.interceptors, part.selector)]
+    return hashlib.sha256(repr(rules).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPart:
+    """One sink, or a group of sinks with its processor: whoever takes from a channel.
+
+    :ivar name: of the sink or the group.
+    """
+
+    name: str
+    processor: Part
+    sinks: tuple[Part, ...]
+    channel: str
+    dead_letters: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """All components of an agent, by name.
+
+    :ivar notes: what is allowed, and perhaps not meant.
+    """
+
+    config: AgentConfig
+    channels: Mapping[str, Part]
+    sources: Mapping[str, SourcePart]
+    sinks: Mapping[str, SinkPart]
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+
+def draw(config: AgentConfig) -> Blueprint:
+    """Check a configuration whole.
+
+    :raises AgentConfigError: with all that is wrong.
+    """
+    drawer = _Drawer(config)
+    blueprint = drawer.draw()
+    if drawer.problems:
+        raise AgentConfigError(drawer.in_order(), config.origin)
+    return blueprint
+
+
+def problems_of(config: AgentConfig) -> list[Problem]:
+    """What is wrong with a configuration whose references, ``${env:X}``, are not resolved."""
+    drawer = _Drawer(config)
+    drawer.draw()
+    return [problem for problem in drawer.in_order() if "${" not in problem.message]
+
+
+class _Drawer:
+    """Collects what is wrong, and goes on."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        self._config = config
+        self.problems: list[Problem] = list(config.problems)
+        self._notes: list[str] = []
+        self._told = {_name(problem) for problem in config.problems}
+
+    def in_order(self) -> list[Problem]:
+        """As they stand in the file."""
+        problems = [replace(each, message=hide(each.message, self._config.hidden)) for each in self.problems]
+        return sorted(problems, key=lambda problem: problem.line or math.inf)
+
+    def draw(self) -> Blueprint:
+        config = self._config
+        for kind in ("sources", "channels", "sinks"):
+            if not getattr(config, kind):
+                self.problems.append(Problem(kind, "", "there are none: an agent has at least one of each"))
+        channels = {name: self._part("channels", f"channels.{name}", part) for name, part in config.channels.items()}
+        sources = {name: self._source(source) for name, source in config.sources.items()}
+        sinks = {part.name: part for part in self._sink_parts()}
+        self._check_channels_are_served()
+        self._check_dead_letters()
+        self._check_shared(sources, channels)
+        self._check_memory(channels, sources, sinks)
+        return Blueprint(config, channels, sources, sinks, tuple(self._notes))
+
+    def _source(self, source: SourceConfig) -> SourcePart:
+        where = f"sources.{source.name}"
+        if not source.channels:
+            self._wrong(source, where, "channels", "names no channel")
+        for channel in source.channels:
+            self._must_be_channel(source, where, "channels", channel)
+        return SourcePart(
+            self._part("sources", where, source),
+            source.channels,
+            tuple(self._part("interceptors", f"{where}.interceptors.{i.name}", i) for i in source.interceptors),
+            self._part("selectors", f"{where}.selector", source.selector, source.channels),
+        )
+
+    def _sink_parts(self) -> list[SinkPart]:
+        config = self._config
+        parts = {sink.name: self._part("sinks", f"sinks.{sink.name}", sink) for sink in config.sinks.values()}
+        grouped: dict[str, str] = {}
+        found = [self._group(group, parts, grouped) for group in config.groups.values()]
+        for sink in config.sinks.values():
+            self._check_sink(sink)
+            if sink.name not in grouped:
+                alone = ComponentConfig(sink.name, "default")
+                processor = self._part("processors", f"sinks.{sink.name}", alone, (sink.name,))
+                found.append(SinkPart(sink.name, processor, (parts[sink.name],), sink.channel, sink.dead_letters))
+        return found
+
+    def _group(self, group: GroupConfig, parts: Mapping[str, Part], grouped: dict[str, str]) -> SinkPart:
+        where, sinks = f"groups.{group.name}", self._config.sinks
+        if group.name in sinks:
+            self._wrong(group, where, "", "a sink has this name too")
+        if not group.sinks:
+            self._wrong(group, where, "sinks", "names no sink")
+        known = [name for name in group.sinks if name in sinks]
+        for name in group.sinks:
+            if name not in sinks:
+                self._wrong(group, where, "sinks", f"there is no sink {name!r}{nearest(name, sinks)}")
+            elif grouped.setdefault(name, group.name) != group.name:
+                self._wrong(group, where, "sinks", f"sink {name!r} is in group {grouped[name]!r} too")
+        channels = list(dict.fromkeys(channel for name in known if (channel := sinks[name].channel)))
+        if len(channels) > 1:
+            self._wrong(
+                group, where, "sinks", f"the sinks of a group share a channel; these have {', '.join(channels)}"
+            )
+        letters = list(dict.fromkeys(letters for name in known if (letters := sinks[name].dead_letters) is not None))
+        if len(letters) > 1:
+            message = f"the sinks of a group share their dead letters; these have {', '.join(letters)}"
+            self._wrong(group, where, "sinks", message)
+        processor = self._part("processors", where, group, group.sinks)
+        own, first = tuple(parts[name] for name in known), letters[0] if letters else None
+        return SinkPart(group.name, processor, own, (channels or [""])[0], first)
+
+    def _check_sink(self, sink: SinkConfig) -> None:
+        where = f"sinks.{sink.name}"
+        if not sink.channel:
+            self._wrong(sink, where, "channel", "is missing: the channel that the sink takes from")
+        else:
+            self._must_be_channel(sink, where, "channel", sink.channel)
+        if sink.dead_letters is not None:
+            self._must_be_channel(sink, where, "dead_letters", sink.dead_letters)
+            if sink.dead_letters == sink.channel:
+                self._wrong(sink, where, "dead_letters", f"is the channel {sink.channel!r} that it takes from")
+
+    def _check_channels_are_served(self) -> None:
+        """A channel that nobody takes from fills, unless it holds dead letters."""
+        config = self._config
+        served = {sink.channel for sink in config.sinks.values()}
+        letters = {sink.dead_letters for sink in config.sinks.values()}
+        fed = {channel for source in config.sources.values() for channel in source.channels}
+        # Whoever names a channel that there is not, or none, may mean this one.
+        sinks = self._are_in_doubt("sinks", config.sinks, "channel")
+        sources = self._are_in_doubt("sources", config.sources, "channels")
+        for name, channel in config.channels.items():
+            if name not in served | letters and not sinks:
+                message = "no sink takes from it: it would fill, and hold its sources up"
+                self._wrong(channel, f"channels.{name}", "", message)
+            elif name not in served and name in letters:
+                message = (
+                    "no sink takes from it: what is refused stays in it, and once it is full in its sink's channel"
+                )
+                self._notes.append(str(placed(Problem(f"channels.{name}", "", message), channel)))
+            elif name in served and name not in fed | letters and not sources:
+                if "directory" in channel.options:  # that of a former channel, perhaps
+                    message = "no source writes to it: its sink delivers what is in it, and nothing else"
+                    self._notes.append(str(placed(Problem(f"channels.{name}", "", message), channel)))
+                else:
+                    self._wrong(channel, f"channels.{name}", "", "no source writes to it")
+
+    def _check_dead_letters(self) -> None:
+        """They come to an end, and last as long as what they were taken from."""
+        config, circle = self._config, set[str]()
+        for sink in config.sinks.values():
+            where, letters, channel = f"sinks.{sink.name}", sink.dead_letters, sink.channel
+            if letters is None or not {letters, channel} <= config.channels.keys() or letters == channel:
+                continue
+            beyond = self._reached(letters)
+            if channel in beyond and channel not in circle:
+                circle |= beyond
+                message = f"leads back to {channel!r}: what all sinks on the way refuse would go round for ever"
+                self._wrong(sink, where, "dead_letters", message)
+            if (lost := _FORGETTING.get(config.channels[letters].type)) is not None:
+                message = f"{letters!r} is no file channel: {lost}"
+                self._notes.append(str(placed(Problem(where, "dead_letters", message), sink)))
+
+    def _reached(self, channel: str) -> set[str]:
+        """The channels to which what lies in this one may come as a dead letter, and itself."""
+        found, left = {channel}, [channel]
+        while left:
+            one = left.pop()
+            beyond = {sink.dead_letters for sink in self._config.sinks.values() if sink.channel == one}
+            new = {letters for letters in beyond if letters is not None} - found
+            found |= new
+            left += new
+        return found
+
+    def _check_shared(self, sources: Mapping[str, SourcePart], channels: Mapping[str, Part]) -> None:
+        """A port and a directory belong to one component."""
+        config = self._config
+        owners: dict[object, str] = {}
+        for name, part in sources.items():
+            options = part.source.options
+            ports = [getattr(options, "port", None), *(getattr(options, "ports", None) or ())]
+            kind = "udp" if "udp" in config.sources[name].type else "tcp"
+            for port in filter(None, ports):
+                place = (kind, getattr(options, "bind", ""), port)
+                self._check_owner(owners, place, config.sources[name], f"sources.{name}", "port", f"port {port}")
+            spool = getattr(options, "spool_directory", None)
+            if spool is not None:
+                root = "spool", str(spool.resolve())
+                self._check_owner(owners, root, config.sources[name], f"sources.{name}", "spool_directory", str(spool))
+        for name, channel in channels.items():
+            directory = getattr(channel.options, "directory", None)
+            own = config.state / "channels" / name / "events"
+            if hasattr(channel.options, "directory"):
+                path = str(Path(directory or own).absolute())
+                self._check_owner(owners, path, config.channels[name], f"channels.{name}", "directory", path)
+
+    def _check_memory(
+        self, channels: Mapping[str, Part], sources: Mapping[str, SourcePart], sinks: Mapping[str, SinkPart]
+    ) -> None:
+        """What components hold at most is within the agent's bound."""
+        config = self._config
+        limit = config.limits.max_memory_bytes
+        if limit is None:
+            return
+        parts = [(f"channels.{name}", part) for name, part in channels.items()]
+        parts += [(f"sources.{name}", part.source) for name, part in sources.items()]
+        parts += [(f"sinks.{sink.name}", sink) for part in sinks.values() for sink in part.sinks]
+        held = [("the process", PROCESS_BYTES), *((where, _most_held(part)) for where, part in parts if part.kind)]
+        total = sum(size for _, size in held)
+        if total > limit:
+            listed = ", ".join(f"{where} {size / _MIB:.0f}" for where, size in held)
+            least = f"must be at least {-(-total // _MIB)}m, got {limit / _MIB:.0f}m"
+            message = f"{least}; so much may be needed, in MiB: {listed}"
+            line = config.lines.get("max_memory_bytes")
+            self.problems.append(Problem("agent", "max_memory_bytes", message, line))
+
+    def _check_owner(
+        self, owners: dict[object, str], place: object, component: ComponentConfig, where: str, key: str, told: str
+    ) -> None:
+        owner = owners.setdefault(place, where)
+        if owner != where:
+            self._wrong(component, where, key, f"{told} is that of {owner}, too")
+
+    def _are_in_doubt(self, kind: str, components: Mapping[str, ComponentConfig], key: str) -> bool:
+        """Whether it was said of one of them that its channels are wrong."""
+        wrong = {_name(problem) for problem in self.problems}
+        return any(
+            _name(placed(Problem(f"{kind}.{each.name}", key, ""), each)) in wrong for each in components.values()
+        )
+
+    def _part(self, kind: str, where: str, component: ComponentConfig, names: Sequence[str] | None = None) -> Part:
+        """A component; one that cannot be made, of which nobody will make use, if something is wrong with it.
+
+        :param names: of the channels of a selector, or the sinks of a processor, which its class may check.
+        """
+        none = Part(component.name, None, None)
+        if not component.type:
+            return none  # whoever read the file has said so
+        try:
+            cls = class_of(kind, component.type)
+            self._check_packages(component, where, cls)
+            if component.type in BUILT_IN[kind] and component.type in plugged_in(kind):
+                package = plugged_in(kind)[component.type].value
+                note = f"{component.type} is the built-in one; the plugin {package} has the same name, and is not used"
+                self._notes.append(str(placed(Problem(where, "type", note), component)))
+            given = component.options, where, component.lines, component.beside
+            options = read_options(cls.Options, *given, flume=bool(component.keys))
+            if names is not None and hasattr(cls, "check"):
+                cls.check(options, where, names)
+            if hasattr(cls, "notes"):
+                notes = [Problem(where, "", text) for text in cls.notes(options, component.options)]
+                self._notes += [str(placed(note, component)) for note in notes]
+            return Part(component.name, cls, options)
+        except AgentConfigError as error:
+            found = [placed(problem, component) for problem in error.problems]
+            self.problems += [problem for problem in found if _name(problem) not in self._told]
+        except LookupError as error:
+            self._wrong(component, where, "type", error.args[0])
+        except ImportError as error:
+            message = f"{component.type} needs {error.name}, which is not installed: {error}"
+            self._wrong(component, where, "type", message)
+        return none
+
+    def _check_packages(self, component: ComponentConfig, where: str, cls: Any) -> None:
+        """What a class imports only when it works: by its package's name, and the extra that has it."""
+        for package, extra in getattr(cls, "needs", {}).items():
+            if not _is_installed(package):
+                message = f"type {component.type!r} needs the Python package {package}: {how_to_install(extra)}"
+                self._wrong(component, where, "type", message)
+
+    def _must_be_channel(self, component: ComponentConfig, where: str, key: str, name: str) -> None:
+        if name not in self._config.channels:
+            self._wrong(component, where, key, f"there is no channel {name!r}{nearest(name, self._config.channels)}")
+
+    def _wrong(self, component: ComponentConfig, where: str, key: str, message: str) -> None:
+        problem = placed(Problem(where, key, message), component)
+        if _name(problem) not in self._told:  # whoever read the file has said what is wrong with it
+            self.problems.append(problem)
+
+
+def _most_held(part: Part) -> int:
+    """Bytes that a component holds at most, as its options say."""
+    holds: Callable[[], int] | None = getattr(part.options, "holds", None)
+    return COMPONENT_BYTES if holds is None else holds()
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # not even the package that it is in
+        return False
+
+
+def _name(problem: Problem) -> str:
+    return ".".join(part for part in (problem.where, problem.key) if part)
+
+
+def placed(problem: Problem, component: ComponentConfig) -> Problem:
+    """With the line of the key, of what the key is in, or of the component; under the names that the file has."""
+    head, dot, rest = problem.key.partition(".")
+    key = f"{component.keys.get(head, head)}{dot}{rest}" if head else ""
+    places = (component.lines.get(each) for each in (key, problem.key, head, ""))
+    line = problem.line or next((line for line in places if line is not None), None)
+    return replace(problem, where=component.keys.get("", problem.where), key=key, line=line)

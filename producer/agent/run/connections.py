@@ -1,0 +1,95 @@
+"""Whether what a configuration sends to, or reads from, answers from this machine.
+
+A LogHub is asked as ``producer check`` asks: one signed request, which changes nothing. Of another peer only a
+connection is opened: whether it takes the events, and the credentials, is known when it gets some.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...client.check import in_time
+from ...client.producer import Producer
+from ...model.config import HttpConfig, ProducerConfig
+from ...model.errors import ProducerError, TargetError
+from ..protocols.loghub import LogstoreOptions
+from ..protocols.proxies import proxies_of
+from .blueprint import Blueprint
+from .missing_resources import components
+
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """What a component sends to, or reads from.
+
+    :ivar where: the component, as in messages.
+    :ivar ask: returns a sentence when called with a number of seconds, or raises :class:`ProducerError`.
+    """
+
+    where: str
+    ask: Callable[[float], str]
+
+
+def peers(blueprint: Blueprint) -> Iterator[Peer]:
+    """All that can be asked."""
+    for where, component, options in components(blueprint):
+        if isinstance(options, LogstoreOptions):
+            yield Peer(f"{where} ({component.type})", partial(_ask_loghub, options))
+        elif getattr(options, "proxy", None) is None:
+            for host, port in _addresses(where, options):
+                yield Peer(f"{where} ({component.type})", partial(_connect, host, port))
+
+
+def _ask_loghub(options: LogstoreOptions, timeout: float) -> str:
+    config = ProducerConfig(
+        sign_version=options.sign_version,
+        region=options.region,
+        http=HttpConfig(proxies=proxies_of(options.proxy)),
+        name="agent-check",
+    )
+    with Producer(options.account(), config=config) as producer:
+        return producer.check(options.project, options.logstore, timeout=timeout)
+
+
+def _connect(host: str, port: int, timeout: float) -> str:
+    def connect() -> str:
+        try:
+            socket.create_connection((host, port), timeout).close()
+        except OSError as error:
+            raise TargetError("endpoint", f"{host}:{port} does not answer: {error.strerror or error}") from error
+        return f"{host}:{port} takes connections; what it does with events was not asked"
+
+    return in_time(connect, timeout, "agent-check")
+
+
+def _addresses(where: str, options: Any) -> Iterator[tuple[str, int]]:
+    """The hosts and ports of a peer; of a source, whose host is where it listens, only those of brokers."""
+    servers = getattr(options, "bootstrap_servers", None)
+    if servers is not None:
+        for server in servers.split(","):
+            host, _, port = server.strip().rpartition(":")
+            if port.isdigit():
+                yield host.strip("[]"), int(port)
+    if not where.startswith("sinks."):
+        return
+    url = urlsplit(str(getattr(options, "url", None) or getattr(options, "endpoint", None) or ""))
+    if url.scheme in _PORTS and url.hostname:
+        yield url.hostname, url.port or _PORTS[url.scheme]
+    host, port = getattr(options, "host", None) or getattr(options, "hostname", None), getattr(options, "port", None)
+    if isinstance(host, str) and isinstance(port, int):
+        yield host, port
+
+
+def answer(peer: Peer, timeout: float) -> tuple[str, bool]:
+    """Ask a peer; what it said, and True if that is wrong."""
+    try:
+        return f"{peer.where}: {peer.ask(timeout)}", False
+    except ProducerError as error:
+        return f"{peer.where}: {error}", True

@@ -1,0 +1,145 @@
+"""Supervised: a component on a thread of its own; when it fails, it is made anew and run again, after a pause.
+
+The pause grows from one second to a minute, and is short again once the component has worked for a minute.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+import traceback
+from collections.abc import Callable
+
+from ...model.errors import ProducerError
+from ...runtime.clock import Clock, Deadline, WaitingRoom
+from ...runtime.loggers import get_logger
+from ...runtime.repeated_log import RepeatedLog
+from ..config.options import without_userinfo, words_of
+from ..events.counters import Counters
+from ..events.interfaces import Stop
+
+_log = get_logger("producer.agent")
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+_WORKED = 60.0
+
+
+class State(enum.Enum):
+    """What a component does."""
+
+    NEW = "new"
+    RUNNING = "running"
+    #: It failed, and will be run again.
+    WAITING = "waiting"
+    #: It had nothing left to do.
+    FINISHED = "finished"
+    STOPPED = "stopped"
+
+
+class Supervised:
+    """See the module.
+
+    :param kind: ``source`` or ``sink``, for messages.
+    :param run: makes the component, and runs it until the ``Stop`` that it is given.
+    :param changed: is told of each change of state.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        run: Callable[[Stop], None],
+        counters: Counters,
+        clock: Clock,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.kind, self.name = kind, name
+        self._run, self._counters, self._clock, self._changed = run, counters, clock, changed
+        self._stop = Stop(clock)
+        self._run_stop = Stop(clock)  # of the run that is at work
+        self._again: Stop | None = None  # of the run behind which there is another one at once
+        self._room = WaitingRoom(clock, look_again=1.0)
+        self.state = State.NEW
+        self._repeated = RepeatedLog(clock)
+        self._thread = threading.Thread(target=self._live, name=f"producer-agent-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell it to end."""
+        self._stop.set()
+        self._run_stop.set()
+
+    def again(self) -> None:
+        """End what runs, and run it anew at once."""
+        run = self._again = self._run_stop
+        run.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to end."""
+        return self._stop.is_set()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for its end; False if it has not ended in time."""
+        return self._room.wait_until(lambda: self.state in (State.FINISHED, State.STOPPED), deadline)
+
+    def _live(self) -> None:
+        pause = FIRST_PAUSE
+        try:
+            while not self._stop.is_set():
+                begun = self._clock.monotonic()
+                failure = self._work()
+                if failure is None:
+                    if self._again is self._run_stop:
+                        continue
+                    break
+                pause = FIRST_PAUSE if self._clock.monotonic() - begun > _WORKED else pause
+                self._tell(failure, pause)
+                self._stop.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+        finally:
+            self._become(State.STOPPED if self._stop.is_set() else State.FINISHED)
+
+    def _work(self) -> BaseException | None:
+        """Run it once; None if it came to its end."""
+        self._run_stop = Stop(self._clock)
+        if self._stop.is_set():
+            return None
+        self._become(State.RUNNING)
+        try:
+            self._run(self._run_stop)
+            return None
+        except BaseException as error:  # noqa: BLE001  # also of who calls sys.exit: this is no main thread
+            self._counters.last_error = f"{type(error).__name__}: {words_of(error)}"
+            self._counters.add(RestartCount=1)
+            self._become(State.WAITING)
+            return error
+
+    def _tell(self, error: BaseException, pause: float) -> None:
+        """Of an error with words of ours where it was raised says nothing."""
+        more = self._repeated.due(error)
+        if more is None:
+            return
+        trace, masked = _trace_of(error), ""
+        if trace != without_userinfo(trace):  # its text in place of the error itself, which would show a password
+            masked = f"\n{without_userinfo(trace)}"
+        _log.error(
+            "%s %s failed, and is run again in %.0f s: %s: %s%s%s",
+            *(self.kind, self.name, pause, type(error).__name__, words_of(error), more, masked),
+            exc_info=error if trace and not masked else None,
+        )
+
+    def _become(self, state: State) -> None:
+        self.state = state
+        self._room.wake_all()
+        self._changed()
+
+
+def _trace_of(error: BaseException) -> str:
+    """Its lines; empty for an error with words of ours."""
+    if isinstance(error, ProducerError | OSError):
+        return ""
+    return "".join(traceback.format_exception(error)).rstrip()

@@ -1,0 +1,266 @@
+"""KnownFiles: the names of all files that were read, with their notes, and which of them nobody goes on with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ....channels.file.store.notes import FileNotes
+from ....runtime.clock import Clock
+from ....runtime.file_identity import Key
+from ....runtime.loggers import get_logger
+from ...events.interfaces import Outlet
+from ..reading.identity import (
+    FileName,
+    Note,
+    held_part,
+    holds,
+    is_compressed,
+    open_quickly,
+    parse_name,
+    parse_note,
+)
+from ..reading.reader import FileReader
+
+_log = get_logger("producer.agent.taildir")
+
+_PREFIX, _STARTED = "file:", "started"
+#: Seconds between two writes of notes.
+_NOTE_INTERVAL = 1.0
+
+
+class KnownFiles:
+    """See the module.
+
+    :param state: where the notes lie.
+    :ivar first_start: whether the source was never started before.
+    """
+
+    def __init__(self, outlet: Outlet, state: Path, name: str, clock: Clock) -> None:
+        state.mkdir(parents=True, exist_ok=True)
+        self._outlet, self._clock = outlet, clock
+        self._notes = FileNotes(str(state), name)
+        self._next_write = clock.monotonic()
+        self._changed: dict[FileName, FileReader] = {}
+        try:
+            self._read()
+        except BaseException:  # of a full disk; the next run opens them anew
+            self._notes.close()
+            raise
+
+    def _read(self) -> None:
+        outlet = self._outlet
+        kept = {name.removeprefix(_PREFIX): raw for name, raw in self._notes.items(_PREFIX).items()}
+        texts = outlet.names()
+        self.first_start = not texts and self._notes.read(_STARTED) is None
+        self._of: dict[FileName, Note | None] = {}
+        for text in texts:
+            file = parse_name(text)
+            if file is not None:
+                self._of[file] = parse_note(kept.pop(text, None))
+        for stray in kept:
+            self._notes.remove(_PREFIX + stray)
+        self._held_by: dict[Key, FileName] = {}
+        self._in_place: dict[tuple[int, str], FileName] = {}
+        self._generations: dict[int, int] = {}
+        for file in sorted(self._of, key=lambda each: each.generation):
+            self._add(file, self._of[file])
+        #: Those that no reader goes on with.
+        self.orphans: set[FileName] = set(self._of)
+        self._notes.write(_STARTED, b"", -1)
+
+    def _add(self, name: FileName, note: Note | None) -> None:
+        key = (name.device, name.inode) if note is None else (note.device, note.inode)
+        self._held_by[key] = name
+        if note is not None:
+            self._in_place[note.inode, note.place] = name
+        self._generations[name.inode] = max(name.generation, self._generations.get(name.inode, -1))
+
+    def held_by(self, key: Key, path: str) -> FileName | None:
+        """The name, one that nobody goes on with, whose bytes an inode had when it was seen last. Devices may get other
+        numbers when the machine is started again: then the path has to be the same.
+        """
+        for name in (self._held_by.get(key), self._in_place.get((key[1], path))):
+            if name in self.orphans:
+                return name
+        return None
+
+    def note_of(self, name: FileName) -> Note | None:
+        """What is kept of it."""
+        return self._of.get(name)
+
+    def next_generation(self, inode: int) -> int:
+        """For a new name."""
+        return self._generations.get(inode, -1) + 1
+
+    def begin(self, readers: Iterable[FileReader]) -> None:
+        """Readers have got names, and are about to put their first blocks. It is noted before, or who is killed in
+        between would not know a copy of the file.
+        """
+        rows = [(reader.name, reader.note()) for reader in readers if reader.name is not None]
+        for name, note in rows:
+            self._of[name] = note
+            self._add(name, note)
+        self._write(rows)
+
+    def adopt(self, reader: FileReader) -> None:
+        """A reader goes on with its name."""
+        assert reader.name is not None  # noqa: S101  # its callers give it one
+        note = reader.note()
+        self._of[reader.name] = note
+        self._add(reader.name, note)
+        self.orphans.discard(reader.name)
+        self.touch(reader)
+
+    def touch(self, reader: FileReader) -> None:
+        """What is known of a reader's file has changed."""
+        if reader.name is not None:
+            self._changed[reader.name] = reader
+
+    def leave(self, reader: FileReader) -> None:
+        """Nobody goes on with it for now: its file is gone."""
+        if reader.name is None:
+            return
+        note = reader.note()
+        note.gone = self._clock.time()
+        self._of[reader.name] = note
+        self.orphans.add(reader.name)
+        self._changed.pop(reader.name, None)
+        self._write([(reader.name, note)])
+
+    def lost(self, names: Iterable[FileName]) -> list[FileName]:
+        """They cannot be found; of which that is new. They are noted together: there may be many."""
+        rows = [(name, note) for name in names if (note := self._newly_lost(name)) is not None]
+        self._write(rows)
+        return [name for name, _ in rows]
+
+    def _newly_lost(self, name: FileName) -> Note | None:
+        note = self._of.get(name)
+        if note is None:
+            note = self._of[name] = Note("", "", "", name.device, name.inode, 0, 0, 0, 0)
+        if note.gone is not None and note.gone <= self._clock.time():
+            return None
+        note.gone = self._clock.time()
+        return note
+
+    def in_directory(self, directory: str) -> Iterator[tuple[FileName, Note]]:
+        """Those that nobody goes on with, and that were read there."""
+        for name in sorted(self.orphans, key=lambda each: -each.generation):
+            note = self._of.get(name)
+            if note is not None and note.path and note.place.rpartition("/")[0] == directory.rstrip("/"):
+                yield name, note
+
+    def forget(self, after: float) -> None:
+        """Forget those that are gone for longer.
+
+        :param after: seconds.
+        """
+        now = self._clock.time()
+        for name in list(self.orphans):
+            note = self._of.get(name)
+            if note is not None and note.gone is not None and now - note.gone >= after:
+                self._outlet.forget(str(name))
+                self._notes.remove(_PREFIX + str(name))
+                self.orphans.discard(name)
+                del self._of[name]
+
+    def write(self, *, now: float | None = None) -> None:
+        """Keep what has changed.
+
+        :param now: monotonic seconds: only if it is time; None for at once.
+        """
+        if now is not None and now < self._next_write:
+            return
+        changed, self._changed = self._changed, {}
+        rows = [(name, reader.note()) for name, reader in changed.items()]
+        self._of.update(rows)
+        self._write(rows)
+        self._next_write = self._clock.monotonic() + _NOTE_INTERVAL
+
+    def close(self) -> None:
+        """Keep all, and let go."""
+        try:
+            self.write()
+        finally:
+            self._notes.close()
+
+    def _write(self, rows: Iterable[tuple[FileName, Note]]) -> None:
+        self._notes.write_many([(f"{_PREFIX}{name}", note.dump(), -1) for name, note in rows])
+
+
+class Copy(NamedTuple):
+    """A file that holds what was read under a name.
+
+    :ivar whole: whether it holds all of that; if not, it was made before the last bytes were written.
+    """
+
+    path: str
+    key: Key
+    whole: bool
+    size: int
+
+
+def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileReader]) -> Copy | None:
+    """A file beside the old one that holds what was read under a name: a copy, such as ``copytruncate`` makes; the one
+    that holds most of it.
+
+    :param end: up to there a channel has it.
+    :param taken: files that are read already.
+    """
+    try:
+        beside = [path for path in paths_beside(note) if path != note.place]
+    except OSError as error:
+        _log.warning("%s: no copy was looked for: %s", note.place.rpartition("/")[0], error.strerror)
+        return None
+    best: Copy | None = None
+    for path in beside:
+        copy = None if key_of(path) in taken else copy_at(path, name, note, end)  # the former opens no file
+        if copy is None or copy.key in taken:
+            continue
+        if copy.whole:
+            return copy
+        best = copy if best is None or copy.size > best.size else best
+    return best
+
+
+def paths_beside(note: Note) -> list[str]:
+    """Files whose names begin like that of a file, in the directory where it was last.
+
+    :raises OSError: that cannot be read.
+    """
+    directory, stem = note.place.rpartition("/")[0], stem_of(note.path)
+    return sorted(f"{directory}/{each}" for each in os.listdir(directory or "/") if each.startswith(stem))  # noqa: PTH208
+
+
+def key_of(path: str) -> Key | None:
+    """Its device and inode; None if it has gone."""
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def copy_at(path: str, name: FileName, note: Note, end: int) -> Copy | None:
+    """A file, if it holds what was read under a name."""
+    try:
+        descriptor = open_quickly(path)
+    except OSError:
+        return None  # nobody may read it, or it has gone: then it is no help
+    try:
+        status = os.fstat(descriptor)
+        whole = holds(descriptor, name, note, end)
+        if not note.end or not (whole or held_part(descriptor, name, note)) or is_compressed(descriptor):
+            return None
+        return Copy(path, (status.st_dev, status.st_ino), whole, status.st_size)
+    except OSError:
+        return None  # such as a directory
+    finally:
+        os.close(descriptor)
+
+
+def stem_of(path: str) -> str:
+    """What the names of a file's rotated ones begin with, too."""
+    return path.rpartition("/")[2].partition(".")[0]

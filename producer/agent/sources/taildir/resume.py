@@ -1,0 +1,218 @@
+"""Beginnings: where the reading of a file begins: where it ended before, in a copy, or at its first byte."""
+
+from __future__ import annotations
+
+import os
+
+from ....runtime.file_identity import Key
+from ....runtime.loggers import get_logger
+from ...events.batch import Position
+from ...events.interfaces import Context, Outlet, Stop
+from ..reading.identity import HEAD_BYTES, FileName, Heads, Note, holds
+from ..reading.reader import BLOCK_BYTES, FileReader, Rules
+from .compressed import UnpackedReader, find_packed
+from .file_registry import Copy, KnownFiles, copy_at, find_copy, stem_of
+from .flume_positions import read_flume_positions
+from .groups import Group
+from .options import TaildirOptions
+from .readers import Readers
+
+_log = get_logger("producer.agent.taildir")
+
+
+class Beginnings:
+    """See the module.
+
+    :ivar first: whether files that are found now were there when the source was started.
+    """
+
+    def __init__(
+        self,
+        options: TaildirOptions,
+        context: Context,
+        outlet: Outlet,
+        known: KnownFiles,
+        readers: Readers,
+        stop: Stop,
+    ) -> None:
+        self._stop = stop
+        self._options, self._outlet, self._known, self._readers = options, outlet, known, readers
+        self._clock, self._state = context.clock, context.state
+        self._groups = {group.name: group for group in options.groups()}
+        self._rules = Rules(
+            options.logs(),
+            options.max_line_bytes,
+            options.settle,
+            options.multiline_timeout,
+            options.line_format == "cri",
+            options.encoding,
+        )
+        self._flumes = read_flume_positions(options.position_file) if known.first_start else {}
+        self._skipping = known.first_start and options.skip_to_end
+        self.first = True
+
+    def open(self, path: str, group: Group | None, key: Key) -> bool:
+        """Read a file from now on: under the name that it had, as the copy of another, or as a new one.
+
+        :param group: to which it belongs; None to read it only if it is known.
+        :returns: whether it is read.
+        :raises OSError: it cannot be.
+        """
+        reader = self._reader(path, "" if group is None else group.name, key)
+        try:
+            size = os.fstat(reader.open()).st_size
+            if not self._recognize(reader):
+                if group is None:
+                    reader.close()
+                    return False
+                if self.first:
+                    self._skip(reader, size)
+        except OSError:
+            reader.close()
+            raise
+        self._begin(reader)
+        return True
+
+    def begin_anew(self, reader: FileReader) -> None:
+        """What is in a reader's file now is not what it read: begin at the first byte."""
+        fresh = self._reader(reader.place, reader.group, reader.key)
+        fresh.path = reader.path
+        self._begin(fresh)
+
+    def is_known(self, path: str, descriptor: int, key: Key) -> bool:
+        """Whether a file holds what was read of it before. Its inode alone says nothing: it may be given anew.
+
+        :raises OSError: it cannot be read.
+        """
+        name = self._known.held_by(key, path)
+        return name is not None and holds(descriptor, name, self._known.note_of(name), self._outlet.ends(str(name))[-1])
+
+    def give_name(self, reader: FileReader, first: bytes) -> FileName:
+        """Its first bytes are about to be put, or passed over."""
+        return reader.name_by(first, self._known.next_generation(reader.key[1]))
+
+    def go_on_in_copy(self, reader: FileReader) -> bool:
+        """Whether there is a copy of what a reader had; it is read from now on. Also if the source ends before that is
+        known: the next run looks again.
+        """
+        if reader.name is None:
+            return False
+        name, note = reader.name, reader.note()
+        found = find_copy(name, note, reader.position, self._readers.by_key)
+        is_read = (found is not None and self._read_copy(name, found)) or self._read_packed(name, note)
+        return is_read or self._stop.is_set()
+
+    def end_first(self) -> None:
+        """All directories were looked into. What was read before, and has no file in them, may be in a copy, or is
+        gone.
+        """
+        lost: list[FileName] = []
+        for name in list(self._known.orphans):
+            if self._stop.is_set():
+                return
+            note, ends = self._known.note_of(name), self._outlet.ends(str(name))
+            if note is not None and note.path:
+                found = find_copy(name, note, ends[-1], self._readers.by_key)
+                if (found is not None and self._read_copy(name, found)) or self._read_packed(name, note):
+                    continue
+                if self._stop.is_set():  # perhaps in the midst of the search
+                    return
+            lost.append(name)
+        for name in self._known.lost(lost):
+            note, begin = self._known.note_of(name), self._outlet.ends(str(name))[0]
+            if note is not None and note.size > begin:
+                _log.error("%s: %d bytes were gone before they were read", note.place, note.size - begin)
+        self.first, self._skipping, self._flumes = False, False, {}
+
+    def _reader(self, path: str, group: str, key: Key) -> FileReader:
+        return FileReader(path, group, key, self._rules, self._clock.monotonic())
+
+    def _begin(self, reader: FileReader) -> None:
+        self.give_headers(reader, self._groups.get(reader.group))
+        self._readers.add(reader)
+
+    def give_headers(self, reader: FileReader, group: Group | None) -> None:
+        """Give a reader its group, and the headers of all its events."""
+        if group is not None:
+            reader.group = group.name
+        reader.headers = dict(group.headers) if group is not None else {}
+        if self._options.file_header:
+            shown = os.fsencode(reader.path).decode(errors="backslashreplace")
+            reader.headers[self._options.file_header_key] = shown
+
+    def _recognize(self, reader: FileReader) -> bool:
+        """Whether it holds what was read under a name: its own, or that of a file of which it is a copy."""
+        name = self._known.held_by(reader.key, reader.place)
+        if name is not None:
+            if self._go_on(reader, name):
+                return True
+            _log.warning("%s does not hold what was read of it any more: it was cut or replaced", reader.place)
+        heads = Heads(reader.open())
+        for other, note in self._known.in_directory(reader.directory):
+            if other == name or not heads.are_of(other) or not reader.file_name.startswith(stem_of(note.path)):
+                continue
+            end = self._outlet.ends(str(other))[-1]
+            found = copy_at(reader.place, other, note, end)
+            if found is not None and not found.whole:
+                found = find_copy(other, note, end, self._readers.by_key)  # there may be a better one
+            if found is not None and found.key == reader.key and self._go_on(reader, other):
+                return True
+        return False
+
+    def _go_on(self, reader: FileReader, name: FileName) -> bool:
+        """Go on with what was read under a name, if a reader's file holds that; whether it does.
+
+        :raises OSError: it cannot be read.
+        """
+        note, ends = self._known.note_of(name), self._outlet.ends(str(name))
+        if not reader.go_on(name, note, ends):
+            return False
+        if note is not None and note.path:
+            reader.path, reader.group = note.path, note.group or reader.group
+        self._known.adopt(reader)
+        return True
+
+    def _read_copy(self, name: FileName, copy: Copy) -> bool:
+        reader = self._reader(copy.path, "", copy.key)
+        try:
+            if not self._go_on(reader, name):
+                return False
+        except OSError as error:
+            _log.error("%s, a copy of what was being read, cannot be read: %s", copy.path, error.strerror)
+            return False
+        _log.info("%s: what was not read of it is read in %s", reader.path, copy.path)
+        self._begin(reader)
+        return True
+
+    def _read_packed(self, name: FileName, note: Note) -> bool:
+        """Whether what is missing of a file is in a compressed one; it is read from now on."""
+        ends = self._outlet.ends(str(name))
+        packed = find_packed(name, note, ends, self._readers.by_key, self._state, self._stop)
+        if packed is None:
+            return False
+        reader = UnpackedReader(packed, note.group, note, self._rules, self._clock.monotonic())
+        if not self._go_on(reader, name):
+            return False
+        _log.info("%s: what was not read of it is read in %s", reader.path, packed.path)
+        self._begin(reader)
+        return True
+
+    def _skip(self, reader: FileReader, size: int) -> None:
+        """Where a file begins that was there when the source was started for the first time."""
+        start = self._start(reader, size)
+        if start:
+            name = self.give_name(reader, os.pread(reader.open(), min(HEAD_BYTES, start), 0))
+            if reader.go_on(name, None, [start]):
+                self._outlet.pass_over(Position(str(name), start))
+                self._known.adopt(reader)
+            else:
+                reader.name = None  # it was cut just now, and is new
+
+    def _start(self, reader: FileReader, size: int) -> int:
+        flumes = self._flumes.get(reader.key[1])
+        if flumes is not None and flumes <= size:
+            return flumes
+        if not self._skipping:
+            return 0
+        tail = os.pread(reader.open(), BLOCK_BYTES, max(0, size - BLOCK_BYTES))
+        return size - len(tail) + tail.rfind(b"\n") + 1

@@ -1,0 +1,535 @@
+"""Configuration: frozen, keyword-only, checked once at construction.
+
+Names and defaults are those of the Aliyun Java producer in snake_case. Every option stands in a field of a dataclass
+with its rule beside it, and its meaning in the class's docstring: the site makes its table of these. The file is long
+since every option, its default and its rule stand in one place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import InitVar, dataclass, field, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Self, cast
+from urllib.parse import urlsplit
+
+from ..text.migration_hints import hint
+from ..text.names import PROJECT_RULE, is_project_name
+from .credentials import Credentials, StaticCredentials, is_header_text
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+    from tenacity.retry import retry_base
+    from tenacity.stop import stop_base
+    from tenacity.wait import wait_base
+
+MIB = 1024 * 1024
+#: A batch never grows larger than this on the wire, before compression, bytes.
+MAX_BATCH_SIZE_IN_BYTES = 8 * MIB
+#: A batch never holds more logs than this.
+MAX_BATCH_COUNT = 40_960
+_MAX_INT = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a value must be, in words and as a check; and how text (an environment variable) becomes one."""
+
+    words: str
+    check: Callable[[Any], bool]
+    parse: Callable[[str], Any] = str
+
+
+def _integer(low: int, high: int = _MAX_INT) -> _Rule:
+    words = f"an integer from {low} to {high}" if high != _MAX_INT else f"an integer, at least {low}"
+    if low == -_MAX_INT:
+        words = "an integer"
+    return _Rule(words, lambda value: type(value) is int and low <= value <= high, int)
+
+
+def _parse_bool(text: str) -> bool:
+    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.strip().lower()]
+
+
+def _choice(*names: str) -> _Rule:
+    return _Rule(f"one of {', '.join(names)}", lambda value: value in names)
+
+
+def _parse_pairs(text: str) -> dict[str, str]:
+    """``name=value,name=value`` as a mapping."""
+    pairs = [part.split("=", 1) for part in text.split(",") if part.strip()]
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def _is_text_mapping(value: object) -> bool:
+    return isinstance(value, Mapping) and all(_is_text(k) and _is_text(v) for k, v in value.items())
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def _no_text(text: str) -> Any:
+    raise ValueError(text)
+
+
+_ANY_INTEGER = _integer(-_MAX_INT)
+_BOOLEAN = _Rule("True or False", lambda value: isinstance(value, bool), _parse_bool)
+_TEXT = _Rule("text that is not empty", lambda value: isinstance(value, str) and bool(value))
+_HEADER_TEXT = _Rule("printable ASCII text, not empty, without spaces at its ends", is_header_text)
+_OPTIONAL_TEXT = _Rule(
+    "None or text that is not empty", lambda value: value is None or (isinstance(value, str) and bool(value))
+)
+_OPTIONAL_CALLABLE = _Rule(
+    "None or callable with one argument", lambda value: value is None or callable(value), _no_text
+)
+_TEXT_MAPPING = _Rule("a mapping of text to text (as text: name=value,name=value)", _is_text_mapping, _parse_pairs)
+_OPTIONAL_MILLISECONDS = _Rule(
+    "None or an integer, at least 1", lambda value: value is None or (type(value) is int and value >= 1), int
+)
+_POOL_SIZE = _Rule(
+    "None or an integer from 1 to 10000",
+    lambda value: value is None or (type(value) is int and 1 <= value <= 10_000),
+    int,
+)
+_BUCKETS = _Rule(
+    "a power of two from 1 to 512",
+    lambda value: type(value) is int and 1 <= value <= 512 and value & (value - 1) == 0,
+    int,
+)
+
+
+def _option(default: Any, rule: _Rule, *, factory: Callable[[], Any] | None = None) -> Any:
+    if factory is not None:
+        return field(default_factory=factory, metadata={"rule": rule})
+    return field(default=default, metadata={"rule": rule})
+
+
+def _check(config: Any, prefix: str = "") -> None:
+    for item in fields(config):
+        rule: _Rule | None = item.metadata.get("rule")
+        value = getattr(config, item.name)
+        if rule is not None and not rule.check(value):
+            raise ConfigError(prefix + item.name, f"must be {rule.words}", value)
+
+
+def _unknown(name: str, known: list[str], *, of_project: bool = False) -> ConfigError:
+    return ConfigError(name, f"unknown option; {hint(name, known, of_project=of_project)}", name)
+
+
+class _Options:
+    """Gives a wrong name the same kind of error as a wrong value."""
+
+    __slots__ = ()
+
+    def __new__(cls, *given: Any, **options: Any) -> Self:
+        known = [item.name for item in fields(cast("Any", cls))]
+        if given:
+            rule = f"takes options by name, such as {cls.__name__}({known[0]}=...); from_mapping takes a mapping"
+            raise ConfigError(cls.__name__, rule, type(given[0]).__qualname__)
+        for name in options:
+            if name not in known:
+                raise _unknown(name, known)
+        return super().__new__(cls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConfig(_Options):
+    """How requests travel.
+
+    :ivar connect_timeout_ms: how long to wait for a connection, milliseconds; the addresses of a host share it.
+    :ivar read_timeout_ms: how long the server may be silent, milliseconds.
+    :ivar attempt_timeout_ms: how long an attempt may take, from looking for a connection to the last byte of the
+        answer, milliseconds; None is ``connect_timeout_ms`` and ``read_timeout_ms`` together, or ten minutes where logs
+        are read.
+    :ivar proxies: proxy URLs by scheme, such as ``{"https": "http://proxy:3128"}``. None takes ``HTTP_PROXY``,
+        ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` from the environment, read once; ``{}`` uses no proxy. An entry
+        of ``NO_PROXY`` is ``*``, a name (also of all below it), an address, or a network such as ``10.0.0.0/8``; with
+        ``:port`` it holds for that port.
+    :ivar verify: verify TLS certificates. Turning it off lets anybody on the path read and change your logs.
+    :ivar ca_bundle: a PEM file (or folder) of certificate authorities; None takes ``REQUESTS_CA_BUNDLE`` or
+        ``CURL_CA_BUNDLE`` from the environment if set, else the bundle of certifi. It is checked when the producer is
+        made (the environment's only for an https endpoint).
+    :ivar pool_size: connections kept open for each host; None is one for each IO thread.
+    :ivar user_agent: the ``User-Agent`` header.
+    """
+
+    connect_timeout_ms: int = _option(10_000, _integer(1))
+    read_timeout_ms: int = _option(60_000, _integer(1))
+    attempt_timeout_ms: int | None = _option(None, _OPTIONAL_MILLISECONDS)
+    proxies: Mapping[str, str] | None = _option(
+        None, _Rule(f"None or {_TEXT_MAPPING.words}", lambda v: v is None or _is_text_mapping(v), _parse_pairs)
+    )
+    verify: bool = _option(True, _BOOLEAN)
+    ca_bundle: str | None = _option(None, _OPTIONAL_TEXT)
+    pool_size: int | None = _option(None, _POOL_SIZE)
+    user_agent: str = _option("loghub-producer-python", _HEADER_TEXT)
+
+    def __post_init__(self) -> None:
+        _check(self, "http.")
+        if self.proxies is not None:  # no longer the caller's
+            object.__setattr__(self, "proxies", dict(self.proxies))
+
+    def __repr__(self) -> str:
+        # A proxy's URL may hold a password.
+        proxies = None if self.proxies is None else dict.fromkeys(self.proxies, "***")
+        shown = [(f.name, proxies if f.name == "proxies" else getattr(self, f.name)) for f in fields(self)]
+        return f"HttpConfig({', '.join(f'{name}={value!r}' for name, value in shown)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Strategies of tenacity that replace the built-in rules, each on its own.
+
+    Each is called with a ``tenacity.RetryCallState`` whose ``outcome`` holds the
+    :class:`~producer.model.errors.AttemptError` and whose ``attempt_number`` counts the attempts of the batch.
+
+    :ivar wait: seconds until the next attempt; None is exponential backoff with jitter between
+        ``base_retry_backoff_ms`` and ``max_retry_backoff_ms``.
+    :ivar stop: True gives the batch up; None stops after ``retries`` retries, and behind a channel never.
+    :ivar retry: True tries again; None follows the class of the error.
+    """
+
+    wait: wait_base | Callable[[RetryCallState], float] | None = None
+    stop: stop_base | Callable[[RetryCallState], bool] | None = None
+    retry: retry_base | Callable[[RetryCallState], bool] | None = None
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None and not callable(value):
+                raise ConfigError(
+                    f"retry_policy.{item.name}", "must be None or a tenacity strategy (a callable)", value
+                )
+
+
+_HTTP = _Rule("an HttpConfig", lambda value: isinstance(value, HttpConfig))
+_RETRY_POLICY = _Rule("a RetryPolicy", lambda value: isinstance(value, RetryPolicy))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(_Options):
+    """The options of a :class:`~producer.Producer`.
+
+    :ivar total_size_in_bytes: bound on the memory of everything accepted and not yet settled, bytes, the fixed
+        overheads of a record and a batch included.
+    :ivar max_block_ms: how long ``send`` waits for memory, milliseconds; 0 fails at once, negative waits for ever.
+    :ivar io_thread_count: threads that send requests.
+    :ivar max_concurrency_per_destination: at most this many requests to one project at the same time; None is
+        ``io_thread_count``. With a smaller number, threads stay free for other projects even when one hangs.
+    :ivar adaptive_concurrency: lower that number while a destination refuses, does not answer, or answers more slowly
+        than it could, and raise it again.
+    :ivar batch_size_threshold_in_bytes: a batch of this size is sent, bytes on the wire before compression.
+    :ivar batch_count_threshold: a batch of this many logs is sent.
+    :ivar linger_ms: a batch is sent this long after its first record, milliseconds. Several batches may go together,
+        then up to a tenth of that, and up to 10 ms, earlier. A producer's very first batch is sent after half a second
+        at most, so that a wrong endpoint shows at once.
+    :ivar retries: attempts after the first one; 0 or less is none. For no limit use
+        ``RetryPolicy(stop=tenacity.stop_never)``. Not used behind a channel: there retries go on until one succeeds,
+        or for ``delivery_timeout_ms``.
+    :ivar max_reserved_attempts: attempts kept in a :class:`~producer.Result`; the oldest are dropped.
+    :ivar base_retry_backoff_ms: the first backoff, milliseconds.
+    :ivar max_retry_backoff_ms: the longest backoff, milliseconds.
+    :ivar delivery_timeout_ms: how long after its first attempt a batch is tried again, milliseconds; 0 is no limit.
+        With a channel nothing else ends the retries; without one it may end them before ``retries`` does.
+    :ivar quota_timeout_ms: how long after its first attempt a batch that is refused for a quota is tried again,
+        milliseconds; ``retries`` then counts what fails otherwise after such a refusal. 0 lets it count them, too.
+    :ivar adjust_shard_hash: round a shard hash down to one of ``buckets`` ranges, so that batches can form.
+    :ivar buckets: number of those ranges.
+    :ivar log_format: of request bodies; json is larger and slower.
+    :ivar compression: of request bodies.
+    :ivar sign_version: signature version; v4 needs ``region``.
+    :ivar region: such as ``cn-hangzhou``; for sign_version v4.
+    :ivar source: the LogGroup's source if ``send`` gives none; None is this host's address.
+    :ivar log_tags: tags added to every LogGroup.
+    :ivar generate_pack_id: add the ``__pack_id__`` tag, by which the service finds a log's neighbours.
+    :ivar default: like that of ``json.dumps``: called with a value that cannot be sent; returns one that can be sent,
+        or raises. For Spark it must be picklable.
+    :ivar on_unencodable: what happens to a log with a value or a name that still cannot be sent: ``raise`` refuses
+        the log, ``repr`` sends the ``repr`` of what cannot be sent.
+    :ivar processor: name of an ingest processor of the service; None is none.
+    :ivar drain_timeout_ms: how long the exit of the interpreter waits for deliveries, and ``close`` without a timeout
+        for the next acknowledgement, milliseconds; retries take half of it. 0: the exit does not wait, and ``close``
+        retries nothing.
+    :ivar http: how requests travel.
+    :ivar retry_policy: strategies of tenacity in place of the built-in rules.
+    :ivar stats_interval_ms: how often ``stats()`` is logged, as one line of JSON (logger ``producer.stats``,
+        level INFO), milliseconds; 0 is never.
+    :ivar name: prefix of thread names; None is ``producer-N``.
+    """
+
+    total_size_in_bytes: int = _option(100 * MIB, _integer(1))
+    max_block_ms: int = _option(60_000, _ANY_INTEGER)
+    io_thread_count: int = _option(None, _integer(1), factory=lambda: max(1, os.cpu_count() or 1))
+    max_concurrency_per_destination: int | None = _option(None, _POOL_SIZE)
+    adaptive_concurrency: bool = _option(True, _BOOLEAN)
+    batch_size_threshold_in_bytes: int = _option(512 * 1024, _integer(1, MAX_BATCH_SIZE_IN_BYTES))
+    batch_count_threshold: int = _option(4096, _integer(1, MAX_BATCH_COUNT))
+    linger_ms: int = _option(2000, _integer(1))
+    retries: int = _option(10, _ANY_INTEGER)
+    max_reserved_attempts: int = _option(11, _integer(1))
+    base_retry_backoff_ms: int = _option(100, _integer(1))
+    max_retry_backoff_ms: int = _option(50_000, _integer(1))
+    delivery_timeout_ms: int = _option(0, _integer(0))
+    quota_timeout_ms: int = _option(0, _integer(0))
+    adjust_shard_hash: bool = _option(True, _BOOLEAN)
+    buckets: int = _option(64, _BUCKETS)
+    log_format: str = _option("protobuf", _choice("protobuf", "json"))
+    compression: str = _option("lz4", _choice("lz4", "zstd", "deflate", "none"))
+    sign_version: str = _option("v1", _choice("v1", "v4"))
+    region: str | None = _option(None, _OPTIONAL_TEXT)
+    source: str | None = _option(None, _Rule("None or text", lambda value: value is None or isinstance(value, str)))
+    log_tags: Mapping[str, str] = _option(None, _TEXT_MAPPING, factory=dict)
+    generate_pack_id: bool = _option(True, _BOOLEAN)
+    default: Callable[[Any], Any] | None = _option(None, _OPTIONAL_CALLABLE)
+    on_unencodable: str = _option("raise", _choice("raise", "repr"))
+    processor: str | None = _option(None, _OPTIONAL_TEXT)
+    drain_timeout_ms: int = _option(10_000, _integer(0))
+    http: HttpConfig = _option(None, _HTTP, factory=HttpConfig)
+    retry_policy: RetryPolicy = _option(None, _RETRY_POLICY, factory=RetryPolicy)
+    stats_interval_ms: int = _option(0, _integer(0))
+    name: str | None = _option(None, _OPTIONAL_TEXT)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if self.sign_version == "v4" and not self.region:
+            raise ConfigError("region", "must be given with sign_version='v4', such as 'cn-hangzhou'", self.region)
+        # What was accepted here no longer depends on the caller's mapping.
+        object.__setattr__(self, "log_tags", dict(self.log_tags))
+
+    @classmethod
+    def from_mapping(cls, options: Mapping[str, Any]) -> Self:
+        """Build a configuration from a mapping, whose values may be text (as in ``spark-defaults`` or a ``.ini`` file).
+
+        Options of :class:`HttpConfig` are written ``http.verify`` or ``http_verify``.
+
+        :raises ConfigError: an unknown name (with the near ones), text that cannot be parsed, a value out of range.
+        """
+        own: dict[str, Any] = {}
+        http: dict[str, Any] = {}
+        known = _option_rules()
+        for name, value in options.items():
+            dotted = "http." + name[5:] if name.startswith("http_") else name
+            if dotted not in known:
+                raise _unknown(name, list(known))
+            parsed = _parse(name, known[dotted], value)
+            if dotted.startswith("http."):
+                http[dotted[5:]] = parsed
+            else:
+                own[dotted] = parsed
+        if http:
+            base = own.get("http", HttpConfig())
+            own["http"] = dataclasses.replace(base, **http)
+        return cls(**own)
+
+    @classmethod
+    def from_env(cls, prefix: str = "LOGHUB_PRODUCER_", environ: Mapping[str, str] | None = None) -> Self:
+        """Build a configuration from environment variables: ``LOGHUB_PRODUCER_LINGER_MS=500``.
+
+        :param prefix: what the variables' names begin with; the rest is an option's name in capitals.
+        :param environ: instead of ``os.environ``.
+        :raises ConfigError: as :meth:`from_mapping`; a variable that has the prefix but names no option is an error.
+        """
+        variables = os.environ if environ is None else environ
+        found = {name[len(prefix) :].lower(): value for name, value in variables.items() if name.startswith(prefix)}
+        try:
+            return cls.from_mapping(found)
+        except ConfigError as error:
+            variable = prefix + error.name.upper().replace(".", "_")
+            value = variable if error.value is error.name else error.value
+            raise ConfigError(variable, error.rule, value) from error
+
+
+def _option_rules() -> dict[str, _Rule]:
+    own = {f.name: f.metadata["rule"] for f in fields(ProducerConfig)}
+    return own | {f"http.{f.name}": f.metadata["rule"] for f in fields(HttpConfig)}
+
+
+def option_names() -> list[str]:
+    """The name of every option, those of :class:`HttpConfig` as ``http.verify``."""
+    return list(_option_rules())
+
+
+def option_rows() -> list[tuple[str, str, str]]:
+    """Every option as ``(name, default, rule in words)``, for the documentation and its test."""
+    rows = []
+    for prefix, config in (("", ProducerConfig()), ("http.", HttpConfig())):
+        for item in fields(config):
+            if item.name in {"http", "retry_policy"}:
+                continue
+            default = "number of CPUs" if item.name == "io_thread_count" else repr(getattr(config, item.name))
+            rows.append((prefix + item.name, default, cast("_Rule", item.metadata["rule"]).words))
+    return rows
+
+
+def _parse(name: str, rule: _Rule, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return rule.parse(value)
+    except (ValueError, KeyError) as error:
+        raise ConfigError(name, f"must be {rule.words}", value) from error
+
+
+_OF_PROJECT = (
+    "project",
+    "endpoint",
+    "access_key_id",
+    "access_key_secret",
+    "security_token",
+    "credentials",
+    "user_agent",
+)
+
+
+class _ProjectOptions:
+    """As :class:`_Options`: the project may be given by its place."""
+
+    __slots__ = ()
+
+    def __new__(cls, *given: Any, **options: Any) -> Self:
+        if len(given) > 1:
+            rule = (
+                "takes the project, and all else by name: ProjectConfig(project, endpoint=..., access_key_id=..., ...)"
+            )
+            if isinstance(given[1], Mapping):
+                rule = "takes the project, and all else by name: ProjectConfig(project, **connection)"
+            raise ConfigError("ProjectConfig", rule, f"{len(given)} arguments without a name")
+        for name in options:
+            if name in ProducerConfig.__dataclass_fields__ and name not in _OF_PROJECT:
+                rule = f"is an option of the producer: Producer(project, config=ProducerConfig({name}=...))"
+                raise ConfigError(name, rule, name)
+            if name not in _OF_PROJECT:
+                raise _unknown(name, list(_OF_PROJECT), of_project=True)
+        if (given or options) and "endpoint" not in options:
+            rule = "must be given, such as endpoint='https://cn-hangzhou.log.aliyuncs.com'"
+            raise ConfigError("endpoint", rule, "endpoint")
+        return super().__new__(cls)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectConfig(_ProjectOptions):
+    """Where the records of one project go, and who signs for them.
+
+    Give either a static key (``access_key_id`` and ``access_key_secret``, with ``security_token`` for STS), or
+    ``credentials``, an object with ``get_credentials() -> Credentials``.
+
+    :ivar project: the project's name.
+    :ivar endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``; https where no scheme is given.
+    :ivar credentials: the provider; made from the static key where that is given.
+    :ivar user_agent: the ``User-Agent`` header for this project; None is that of :class:`HttpConfig`.
+    """
+
+    project: str
+    endpoint: str = field(kw_only=True)
+    access_key_id: InitVar[str | None] = field(default=None, kw_only=True)
+    access_key_secret: InitVar[str | None] = field(default=None, kw_only=True)
+    security_token: InitVar[str | None] = field(default=None, kw_only=True)
+    credentials: Any = field(default=None, kw_only=True)
+    user_agent: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(
+        self, access_key_id: str | None, access_key_secret: str | None, security_token: str | None
+    ) -> None:
+        if not is_project_name(self.project):
+            raise ConfigError("project", PROJECT_RULE, self.project)
+        object.__setattr__(self, "endpoint", _normal_endpoint(self.endpoint))
+        _check_has_no_project(self.endpoint, self.project)
+        if self.user_agent is not None and not is_header_text(self.user_agent):
+            raise ConfigError("user_agent", f"must be None or {_HEADER_TEXT.words}", self.user_agent)
+        static = access_key_id is not None or access_key_secret is not None
+        if static == (self.credentials is not None):
+            rule = (
+                "give either access_key_id and access_key_secret, or a provider: credentials=EnvironmentCredentials() "
+                "reads LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET"
+            )
+            raise ConfigError("credentials", rule, "both" if static else "credentials")
+        if static:
+            for name, value in (("access_key_id", access_key_id), ("access_key_secret", access_key_secret)):
+                if value is None:
+                    raise ConfigError(name, "is missing: an access key is an id and a secret, give both", name)
+            key = Credentials(
+                access_key_id=cast("str", access_key_id),
+                access_key_secret=cast("str", access_key_secret),
+                security_token=security_token,
+            )
+            object.__setattr__(self, "credentials", StaticCredentials(credentials=key))
+        elif isinstance(self.credentials, type):
+            name = self.credentials.__qualname__
+            raise ConfigError("credentials", f"must be {name}(), an object, and not its class", self.credentials)
+        elif not callable(getattr(self.credentials, "get_credentials", None)):
+            raise ConfigError(
+                "credentials", "must have a method get_credentials()", type(self.credentials).__qualname__
+            )
+
+    def __repr__(self) -> str:
+        # A provider is somebody else's class: what its repr shows is not known here.
+        return (
+            f"ProjectConfig({self.project!r}, endpoint={self.endpoint!r}, "
+            f"credentials=<{type(self.credentials).__qualname__}>)"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_project, (self.project, self.endpoint, self.credentials, self.user_agent)
+
+
+def _rebuild_project(project: str, endpoint: str, credentials: Any, user_agent: str | None) -> ProjectConfig:
+    return ProjectConfig(project, endpoint=endpoint, credentials=credentials, user_agent=user_agent)
+
+
+def _normal_endpoint(endpoint: object) -> str:
+    rule = "must be a URL of http or https with a host and perhaps a port, such as https://cn-hangzhou.log.aliyuncs.com"
+    if not isinstance(endpoint, str) or not is_header_text(endpoint.strip()):
+        raise ConfigError("endpoint", rule, endpoint)
+    text = endpoint.strip()
+    try:
+        parts = urlsplit(text if "://" in text else f"https://{text}")
+        parts.port  # noqa: B018  # raises on a port that is no number
+    except ValueError as error:
+        raise ConfigError("endpoint", rule, endpoint) from error
+    if parts.username or parts.password:
+        raise ConfigError("endpoint", "must not hold a user name or password", f"{parts.scheme}://***@{parts.hostname}")
+    if (
+        parts.scheme not in {"http", "https"}
+        or not parts.hostname
+        or parts.path.strip("/")
+        or parts.query
+        or parts.fragment
+    ):
+        raise ConfigError("endpoint", rule, endpoint)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _check_has_no_project(endpoint: str, project: str) -> None:
+    """Where it is certain: in a private network a host may well be called like the project."""
+    parts = urlsplit(endpoint)
+    before, _, host = parts.netloc.partition(".")
+    if _SERVICE_HOST.fullmatch(host) and is_project_name(before.lower()):
+        if before.lower() != project.lower():
+            rule = f"must not begin with a project, and {before!r} is another one: write {parts.scheme}://{host}"
+            raise ConfigError("endpoint", rule, endpoint)
+        rule = f"must not begin with the project, which is put in front of it: write {parts.scheme}://{host}"
+        raise ConfigError("endpoint", rule, endpoint)
+
+
+# The service's own endpoints: of a region, perhaps within its network.
+_SERVICE_HOST = re.compile(r"[a-z0-9-]+\.log\.aliyuncs\.com(:\d+)?", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1)
+def host_address() -> str:
+    """This host's address as others see it, for the ``source`` of logs; found by name, once a process."""
+    try:
+        addresses = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    except OSError:
+        return "127.0.0.1"
+    found = [str(address[4][0]) for address in addresses]
+    return next((address for address in found if not address.startswith("127.")), "127.0.0.1")

@@ -1,0 +1,458 @@
+"""The protocols by which the parts know each other: a batch's destination, a credentials source, a channel.
+
+The file is long because whoever writes a part of his own finds here all that is asked of it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+
+from ..runtime.clock import Clock, Deadline
+from .config import ProjectConfig
+from .credentials import Credentials
+from .errors import InvalidArgumentError
+from .records import StreamKey
+
+__all__ = [
+    "ADOPTED_HEADER",
+    "Channel",
+    "ChannelStats",
+    "Clock",
+    "CredentialsProvider",
+    "Delivery",
+    "Event",
+    "FileStats",
+    "Notes",
+    "Payload",
+    "Receipt",
+    "SequenceId",
+    "Sink",
+    "Stored",
+    "Transaction",
+]
+
+
+@runtime_checkable
+class CredentialsProvider(Protocol):
+    """Where credentials come from, for those that change."""
+
+    def get_credentials(self) -> Credentials:
+        """Return the current credentials. May block on I/O; called on a thread of the producer, never in ``send``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A batch's body as it will be sent, at the first attempt and at every retry.
+
+    :ivar body: the bytes, compressed.
+    :ivar raw_size: their size before compression.
+    :ivar md5: the digest of the body, 16 bytes, where it was made with it; else empty.
+    """
+
+    body: bytes
+    raw_size: int
+    md5: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The server's acknowledgement.
+
+    :ivar request_id: the server's id of the request.
+    :ivar http_status: the HTTP status.
+    """
+
+    request_id: str = ""
+    http_status: int | None = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceId:
+    """What makes a batch idempotent: the server stores no number of a key that is not above the last one.
+
+    :ivar key: the hash key, 32 lower-case hexadecimal digits; it names the writer, and chooses the shard.
+    :ivar number: from 1 on.
+    """
+
+    key: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What a sink is asked to deliver.
+
+    :ivar key: the stream that it belongs to.
+    :ivar pack_id: the value of the ``__pack_id__`` tag, or None.
+    :ivar payload: what :meth:`Sink.encode` made.
+    :ivar sequence: of a batch of an idempotent stream; None for the others.
+    """
+
+    key: StreamKey
+    pack_id: str | None
+    payload: Payload
+    sequence: SequenceId | None = None
+
+
+#: Encoded logs, joined.
+Record: TypeAlias = bytes | memoryview
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Where batches leave. Its methods are called from several IO threads at once.
+
+    Whoever inherits from this class gets the methods that have a default: a sink needs :meth:`encode` and
+    :meth:`write`. What a batch's body is, and which projects there are, nobody else knows. One that has locks, threads
+    or connections makes them anew in a forked child (see :mod:`producer.runtime.forks`).
+    """
+
+    def put_project(self, project: ProjectConfig) -> None:
+        """Add a project, or replace what is known of it; the next attempts use it.
+
+        :raises InvalidArgumentError: the sink delivers without, as by default.
+        """
+        raise InvalidArgumentError(f"{type(self).__name__} knows no projects: leave out {project.project!r}")
+
+    def remove_project(self, name: str) -> None:
+        """Forget a project, whose records fail from now on; an unknown name is no error."""
+
+    def project_configs(self) -> tuple[ProjectConfig, ...]:
+        """The projects, in the order in which they were added."""
+        return ()
+
+    def check_project(self, name: str) -> None:
+        """Refuse a project that nothing can be sent to; asked by ``send``, and remembered until one is removed.
+
+        :raises InvalidArgumentError: it is unknown; by default all are known.
+        """
+
+    def probe(self, project: str, logstore: str | None, timeout: float) -> str:  # noqa: ARG002
+        """Ask the other end whether logs would arrive there; what it says, in a sentence.
+
+        :param timeout: seconds.
+        :raises TargetError: something is wrong.
+        """
+        return f"{type(self).__name__} has nobody to ask: logs for {project} go where it writes"
+
+    def destination(self, key: StreamKey) -> Hashable:
+        """What a stream's batches share with those of other streams: the other end, whose requests are limited
+        together, and held back together when it cannot be reached. Called often, under locks: it only looks up.
+        """
+        return key.project
+
+    def tail_size(self, key: StreamKey, pack_id: str | None) -> int:  # noqa: ARG002
+        """How many bytes a body has besides its records."""
+        return 0
+
+    def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
+        """Make a batch's body from its records; called once a batch, behind a channel once an attempt. May raise only
+        on bugs.
+        """
+
+    def decode(self, payload: Payload) -> list[bytes]:
+        """The records that :meth:`encode` was given, one log each; needed to split a batch, after a
+        :class:`~producer.model.errors.BodyTooLargeError`. A sink that raises none does without.
+        """
+        raise NotImplementedError(f"{type(self).__name__} finds bodies too large, and cannot take them apart")
+
+    def write(self, delivery: Delivery) -> Receipt:
+        """Make exactly one attempt.
+
+        :raises AttemptError: it failed; the class of the error says whether another attempt makes sense, and
+            ``may_have_been_stored`` whether this one may have succeeded all the same.
+        """
+
+    def hurry(self, deadline: Deadline) -> None:
+        """End every attempt at the deadline, in flight or to come; called when the producer closes.
+
+        The attempt raises its error then. Without this method it ends by its own limit, on a thread that ``close`` does
+        not wait for.
+        """
+
+    def close(self) -> None:
+        """Release connections and threads; called once, after the last write."""
+
+
+#: Stands for headers that nobody has given.
+_NEW: Any = type("_New", (), {"__repr__": lambda _: "{}"})()
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Event:
+    """What a channel carries.
+
+    :ivar headers: names to values; a value may be None.
+    :ivar body: the content; channels never look into it.
+    :ivar sequence: what the channel numbered it when its put was committed: unique, increasing. None before.
+    """
+
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+    body: bytes = b""
+    sequence: int | None = field(default=None, compare=False)
+
+    def __init__(
+        self, headers: Mapping[str, str | None] = _NEW, body: bytes = b"", sequence: int | None = None
+    ) -> None:
+        # A dataclass that is frozen would ask object.__setattr__, and of a take that is a third of the time.
+        _set_headers(self, {} if headers is _NEW else headers)
+        _set_body(self, body)
+        _set_sequence(self, sequence)
+
+
+_set_headers, _set_body, _set_sequence = (vars(Event)[name].__set__ for name in ("headers", "body", "sequence"))
+
+
+class Stored(enum.Enum):
+    """Where a committed put is when ``commit`` returns: what it survives."""
+
+    #: In the memory of the process: survives neither.
+    MEMORY = "memory"
+    #: Written, and in the page cache: survives the process, not the machine. ``Channel.sync`` waits for the disk.
+    CACHE = "cache"
+    #: On the disk: survives the machine.
+    DISK = "disk"
+
+
+class Transaction(Protocol):
+    """A unit of work on a channel; an object that may go from thread to thread, many open at once.
+
+    As a context manager it begins, commits when the block ends, rolls back when it raises, and closes.
+    """
+
+    @property
+    def last_sequence(self) -> int | None:
+        """The sequence number of the last put, once committed; None without puts."""
+
+    def begin(self) -> None:
+        """Go from NEW to OPEN."""
+
+    def put(self, event: Event) -> None:
+        """Add an event; nobody sees it before :meth:`commit`.
+
+        :raises TransactionFullError: more than ``transaction_capacity``.
+        """
+
+    def put_many(self, events: Iterable[Event]) -> None:
+        """As :meth:`put`, for many: all or none of them."""
+
+    def take(self, count: int = 1, *, max_bytes: int | None = None, timeout: float | None = None) -> list[Event]:
+        """Take up to ``count`` events from the head, in order; waits only for the first.
+
+        :param max_bytes: stop before the bodies together exceed this; one event is always taken.
+        :param timeout: seconds to wait for the first; None is the channel's ``keep_alive``.
+        :returns: the events; none if none came in time.
+        :raises TransactionFullError: more than ``transaction_capacity`` in all.
+        """
+
+    def acknowledge(self, events: Sequence[Event]) -> None:
+        """Commit the takes of these events now; the transaction stays open with the rest.
+
+        :raises ChannelError: an event was not taken in this transaction, or the disk failed.
+        """
+
+    def give_back(self, events: Sequence[Event]) -> None:
+        """Let the takes of these events go back to where they were; the transaction stays open with the rest.
+
+        Events that were not taken in it are left alone. A channel without it can serve a producer, whose stopped
+        streams then cannot be resumed.
+
+        :raises ChannelError: the channel is closed.
+        """
+
+    def commit(self, timeout: float | None = None) -> Stored:
+        """Make all puts visible and all takes final; an exception leaves the transaction open.
+
+        :param timeout: seconds to wait for room; None is the channel's ``keep_alive``, ``math.inf`` for ever.
+        :raises ChannelFullError: no room in that time; may be tried again.
+        """
+
+    def rollback(self) -> None:
+        """Forget the puts; the takes go back to the head, in order.
+
+        :raises TransactionStateError: another thread commits it, or has done so.
+        """
+
+    def close(self) -> None:
+        """End a transaction that is committed, rolled back, or was never begun."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+#: The header of an event that was moved here from the channel of a process that died: the ``identity`` of that one's
+#: notes, a colon, and the sequence number that the event had there.
+ADOPTED_HEADER = "adopted"
+
+
+class Notes(Protocol):
+    """Short values that a channel keeps beside its events, by name; for idempotent streams. As safe as the channel can
+    make them when a call returns. Thread-safe.
+    """
+
+    def read(self, name: str) -> bytes | None:
+        """The value; None if there is none."""
+
+    def write(self, name: str, value: bytes, newest: int) -> None:
+        """Keep a value in place of the one before.
+
+        :param newest: the sequence number of the newest event that it speaks of: should the channel lose that event,
+            the value is of no use any more.
+        :raises ChannelError: the channel is closed, or the disk could not.
+        """
+
+    def write_many(self, rows: Iterable[tuple[str, bytes, int]]) -> None:
+        """As :meth:`write`, for many at once: name, value and newest of each; all or none of them."""
+
+    def items(self, prefix: str) -> dict[str, bytes]:
+        """The values whose names begin so, by name."""
+
+    def remove(self, name: str) -> None:
+        """Forget a value."""
+
+    def prune(self, most: int, keep: Iterable[str]) -> None:
+        """Forget the longest unused values beyond ``most``, but for those with names in ``keep``."""
+
+
+class Channel(Protocol):
+    """Where events wait, inside transactions, from those who put to those who take.
+
+    One that survives the process may have ``notes``, a :class:`Notes`; behind one that has none the numbers of
+    idempotent streams do not survive. One may have ``put_at_once(events, timeout)``, which does what a transaction does
+    that puts these events and commits, and returns what ``commit`` returns and the ``last_sequence``. One that loses
+    events when it is closed has ``survives_close``, which is False.
+    """
+
+    @property
+    def name(self) -> str:
+        """For messages and statistics."""
+
+    @property
+    def synced_sequence(self) -> int:
+        """Events up to this sequence number are on the disk; -1 for none."""
+
+    def transaction(self) -> Transaction:
+        """A new transaction.
+
+        :raises ChannelClosedError: the channel is closed.
+        """
+
+    def sync(self, timeout: float | None = None) -> None:
+        """Wait until all that is committed is as safe as this channel can make it.
+
+        :param timeout: seconds; None is for ever.
+        """
+
+    def stats(self) -> ChannelStats:
+        """What the channel holds and has done."""
+
+    def close(self) -> None:
+        """Give up the channel; open transactions are rolled back. May be called again."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStats:
+    """What a file channel adds to :class:`ChannelStats`. Counts are since it was opened.
+
+    :ivar segments: log files.
+    :ivar disk_bytes: their bytes.
+    :ivar free_bytes: free on the fullest of its disks.
+    :ivar unsynced_bytes: written, and not yet known to be on the disk.
+    :ivar recent_bytes: of memory: events that were just put, kept there for a taker who keeps up; 4 MiB at most.
+    :ivar syncs: calls that wait for the disk.
+    :ivar rolls: new segments begun.
+    :ivar checkpoints: written.
+    :ivar checkpoint_errors: that could not be written.
+    :ivar checkpoint_backup_errors: whose second copy could not be written.
+    :ivar checkpoint_fallbacks: copies found bad when the channel was opened.
+    :ivar recovered: events found when the channel was opened.
+    :ivar adopted: events moved here from the directories of processes that died.
+    :ivar replayed: records read when the channel was opened.
+    :ivar torn_tails: ends of segments that a crash had left half written, cut and kept aside.
+    :ivar damaged_records: records that no longer check out.
+    :ivar lost_events: events that were in damaged records, as far as the sequence numbers tell.
+    :ivar quarantined: segments copied to ``quarantine/``.
+    :ivar poisoned: segments given up because a sync of them failed.
+    """
+
+    segments: int = 0
+    disk_bytes: int = 0
+    free_bytes: int = 0
+    unsynced_bytes: int = 0
+    recent_bytes: int = 0
+    syncs: int = 0
+    rolls: int = 0
+    checkpoints: int = 0
+    checkpoint_errors: int = 0
+    checkpoint_backup_errors: int = 0
+    checkpoint_fallbacks: int = 0
+    recovered: int = 0
+    adopted: int = 0
+    replayed: int = 0
+    torn_tails: int = 0
+    damaged_records: int = 0
+    lost_events: int = 0
+    quarantined: int = 0
+    poisoned: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelStats:
+    """A channel at one moment; the names are those of Flume's ``ChannelCounter``.
+
+    :ivar name: the channel.
+    :ivar open: whether it can be used.
+    :ivar size: events stored and not taken.
+    :ivar taken: events taken in transactions that are still open.
+    :ivar capacity: events that it holds.
+    :ivar fill: ``(size + taken) / capacity``, 0 to 1.
+    :ivar bytes: bytes of the events stored or taken.
+    :ivar byte_capacity: bytes that it holds; None for no limit.
+    :ivar put_attempts: events given to ``put``.
+    :ivar put_successes: events whose put was committed.
+    :ivar take_attempts: events asked for: one for each call of ``take`` and for each further event that it returned.
+    :ivar take_successes: events whose take was committed.
+    :ivar put_errors: puts and their commits that failed for the channel's own reasons: no room, no disk.
+    :ivar take_errors: likewise for takes; an event that could not be read counts once.
+    :ivar put_rate: committed puts a second, over about the last minute.
+    :ivar take_rate: likewise takes.
+    :ivar oldest_event_age: seconds since the put of the event at the head; None if there is none.
+    :ivar last_take_age: seconds since the last committed take; None if there was none.
+    :ivar waiting: threads that wait for room.
+    :ivar file: more, for a file channel.
+    """
+
+    name: str
+    open: bool = True
+    size: int = 0
+    taken: int = 0
+    capacity: int = 0
+    fill: float = 0.0
+    bytes: int = 0
+    byte_capacity: int | None = None
+    put_attempts: int = 0
+    put_successes: int = 0
+    take_attempts: int = 0
+    take_successes: int = 0
+    put_errors: int = 0
+    take_errors: int = 0
+    put_rate: float = 0.0
+    take_rate: float = 0.0
+    oldest_event_age: float | None = None
+    last_take_age: float | None = None
+    waiting: int = 0
+    file: FileStats | None = None

@@ -1,0 +1,354 @@
+"""Admission: the one door through which records enter a pipeline.
+
+Whatever is sent (a log, a list, many logs, a slice of a table, an event out of a channel) comes as pieces. Each is
+checked, takes its memory and its place in the batch of its stream in one step, and waits for memory only where that
+step finds too little. All waits of one piece, or of one slice, have one deadline. A quota of a stream belongs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from ..model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig
+from ..model.errors import LogSizeTooLargeError, MaxBatchCountExceedError, ProducerError
+from ..model.futures import SendFuture
+from ..model.interfaces import Record
+from ..model.records import StreamKey
+from ..model.results import Callback
+from ..runtime import send_timeout
+from ..runtime.clock import Clock
+from ..runtime.gil import give_way
+from ..text.plural import counted
+from .batching.accumulator import LogAccumulator, Piece
+from .batching.batch import (
+    BATCH_OVERHEAD,
+    MAX_BATCH_OVERHEAD,
+    ProducerBatch,
+    Recipient,
+    overhead_of_batch,
+)
+from .batching.cut import CutRule
+from .batching.memory import Lease, MemoryBudget, Reservation
+from .batching.open_records import RECORD_OVERHEAD, OpenRecords
+from .batching.unconfirmed import SentBefore
+
+
+class Threads(Protocol):
+    """What works behind the door.
+
+    :ivar late: the threads could not be started: who sends does their work.
+    """
+
+    late: bool
+
+    def start(self) -> None:
+        """Begin to work, once; called before the first record is taken."""
+
+    def hurry(self) -> None:
+        """Seal and hand on all batches that take records, soon."""
+
+    def watch(self) -> None:
+        """Look at once how long the open batches may linger."""
+
+    def may_wait(self) -> bool:
+        """Whether the caller's thread may wait for memory: not if it is one that gives memory back."""
+
+    def work(self) -> None:
+        """Do on the caller's thread what the threads would be doing now, in their place."""
+
+
+class Admission:
+    """See the module.
+
+    :param tail_size: the size of a batch's body without records; see :class:`~producer.model.interfaces.Sink`.
+    :param submit: takes a sealed batch; nothing if it was given the batch before.
+    :param threads: what works behind the door.
+    :param batch_type: what batches are made of.
+    :param ordered: of every stream one batch is on its way at a time, not only of ordered ones.
+    :ivar started: whether the threads were told to start.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        tail_size: Callable[[StreamKey, str | None], int],
+        submit: Callable[[ProducerBatch], None],
+        threads: Threads,
+        *,
+        batch_type: type[ProducerBatch] = ProducerBatch,
+        ordered: bool = False,
+    ) -> None:
+        self._tail_size = tail_size
+        self._submit = submit
+        self._threads = threads
+        self._max_block = None if config.max_block_ms < 0 else config.max_block_ms / 1000
+        self.cut = CutRule.of(config)
+        self.budget = MemoryBudget(
+            config.total_size_in_bytes,
+            clock,
+            may_wait=threads.may_wait,
+            oldest_age=self._oldest_age,
+            make_room=self._make_room,
+        )
+        self.accumulator = LogAccumulator(
+            config, clock, tail_size, self.budget, self.cut, batch_type=batch_type, ordered=ordered
+        )
+        #: What owes no more than this, in logs that a batch may hold, needs no closer look.
+        self._surely_fits = min(config.total_size_in_bytes - MAX_BATCH_OVERHEAD, MAX_BATCH_SIZE_IN_BYTES // 2)
+        self.started = False
+
+    # The ways in.
+
+    def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
+        """Take over one send.
+
+        :param record: its encoded logs, joined.
+        :param logs: how many they are.
+        :raises LogSizeTooLargeError: it cannot fit in a batch, or in the memory.
+        :raises MaxBatchCountExceedError: more logs than a batch may hold.
+        :raises SendTimeoutError: no memory within ``max_block_ms``.
+        :raises ProducerClosedError: after ``close`` began.
+        :raises StreamStoppedError: a batch of the ordered stream has failed for good.
+        """
+        piece = Piece(key, record, logs)
+        if logs > 1 or len(record) + RECORD_OVERHEAD > self._surely_fits:
+            self.check_size(piece)
+        if not self.started:
+            self._threads.start()
+        give_way()
+        future = self._place(piece, callback)
+        self._after()
+        return future
+
+    def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
+        """As :meth:`accept`, for one after the other, each as soon as there is one.
+
+        :raises ProducerError: the error's ``accepted`` and ``accepted_logs`` say how far it came.
+        """
+        futures: list[SendFuture] = []
+        logs = 0
+        try:
+            for piece in pieces:
+                futures.append(self.accept(*piece, callback))
+                logs += piece.logs
+        except BaseException as error:
+            say_how_far(error, futures, logs)
+            raise
+        return futures
+
+    def accept_encoded(
+        self, estimate: int, encode: Callable[[], Sequence[Piece]], callback: Callback | None
+    ) -> list[SendFuture]:
+        """Take over what is encoded only when there is memory for it; all waits for it have one deadline.
+
+        :param estimate: its size once it is encoded, about, bytes.
+        :param encode: makes the pieces, each of them checked by :meth:`check_size`.
+        :raises ProducerError: as :meth:`accept_pieces`.
+        """
+        if not self.started:
+            self._threads.start()
+        give_way()
+        futures: list[SendFuture] = []
+        logs = 0
+        with Lease(self.budget, send_timeout.or_else(self._max_block)) as memory:
+            memory.acquire(estimate + estimate // 16 + BATCH_OVERHEAD)  # the objects of the sends need memory as well
+            pieces = encode()
+            try:
+                for piece in pieces:
+                    futures.append(self._place(piece, callback, memory))
+                    logs += piece.logs
+                    self._after()
+            except ProducerError as error:
+                say_how_far(error, futures, logs)
+                raise
+        return futures
+
+    def feed(
+        self, piece: Piece, recipient: Recipient, *, number: int | None = None, before: SentBefore | None = None
+    ) -> None:
+        """Take over a record of a channel; waits for memory as long as it takes.
+
+        One that was accepted when there was more memory than now gets all that there is.
+
+        :param number: the piece's, if the caller of ``send`` owned the numbers.
+        :param before: what the batch was sent under that it was in before a restart, and has to be in again; None if
+            it was in none.
+        :raises ProducerClosedError: after ``close`` began to leave records in the channel.
+        :raises StreamStoppedError: a batch of the ordered stream has failed for good: the record stays there.
+        """
+        stopped = self.accumulator.stopped(piece.key)
+        if stopped is not None:
+            raise stopped  # before any memory is waited for
+        placed = self._try_to_place(piece, recipient, None, number, before)
+        if not isinstance(placed, SendFuture):
+            with Lease(self.budget, None) as memory:
+                self._place_in_time(piece, recipient, memory, placed, number, before)
+        if self.accumulator.has_sealed:
+            self.hand_on()
+        self._be_watched()
+
+    def open_records(self, future: SendFuture) -> OpenRecords | None:
+        """Where the next logs of a send's stream go without a closer look: the batch that took it, while that is open,
+        with some memory for them; None if there is no such place.
+        """
+        batch = future._holder
+        if not isinstance(batch, ProducerBatch) or self._threads.late:
+            return None
+        records = batch.open
+        if records is not None:
+            self.budget.advance(records)
+        return records
+
+    # What all of them do.
+
+    def check_size(self, piece: Piece) -> None:
+        """Whether a piece could be accepted at all; nothing is taken.
+
+        :raises LogSizeTooLargeError: as :meth:`accept`.
+        :raises MaxBatchCountExceedError: as :meth:`accept`.
+        """
+        key, record, logs = piece
+        if logs <= MAX_BATCH_COUNT and len(record) + RECORD_OVERHEAD <= self._surely_fits:
+            return
+        charge, limit = len(record) + RECORD_OVERHEAD + overhead_of_batch(key), self.budget.limit
+        if charge > limit:
+            what = f"memory for {counted(len(record), 'byte')} of logs and their overhead, against total_size_in_bytes"
+            raise LogSizeTooLargeError(charge, limit, what)
+        if logs > MAX_BATCH_COUNT:
+            raise MaxBatchCountExceedError(logs, MAX_BATCH_COUNT)
+        # A tail is small; it is not worth computing for ordinary records.
+        if len(record) > MAX_BATCH_SIZE_IN_BYTES // 2:
+            size = len(record) + self._tail_size(key, "F" * 33)
+            if size > MAX_BATCH_SIZE_IN_BYTES:
+                raise LogSizeTooLargeError(size, MAX_BATCH_SIZE_IN_BYTES, "one batch with this log or list")
+
+    def _place(
+        self,
+        piece: Piece,
+        recipient: Recipient,
+        memory: Reservation | None = None,
+    ) -> SendFuture:
+        """Put a piece into a batch of its stream.
+
+        :param memory: where its memory comes from, as far as that reaches, and what waits for more.
+        """
+        placed = self._try_to_place(piece, recipient, memory)
+        if isinstance(placed, SendFuture):
+            return placed
+        if memory is not None:
+            return self._place_in_time(piece, recipient, memory, placed)
+        with Lease(self.budget, send_timeout.or_else(self._max_block)) as own:
+            return self._place_in_time(piece, recipient, own, placed)
+
+    def _try_to_place(
+        self,
+        piece: Piece,
+        recipient: Recipient,
+        memory: Reservation | None,
+        number: int | None = None,
+        before: SentBefore | None = None,
+    ) -> SendFuture | int:
+        """As :meth:`LogAccumulator.add`, with a draft where one is surely needed."""
+        self.budget.refuse_reentry()
+        accumulator = self.accumulator
+        draft = None if accumulator.takes(piece.key) else accumulator.draft(piece.key)
+        return accumulator.add(piece, recipient, draft, memory, number=number, before=before)
+
+    def _place_in_time(
+        self,
+        piece: Piece,
+        recipient: Recipient,
+        memory: Reservation,
+        missing: int,
+        number: int | None = None,
+        before: SentBefore | None = None,
+    ) -> SendFuture:
+        """As :meth:`_try_to_place`, again and again, with what was missing: memory, or a draft."""
+        while True:
+            if missing:
+                memory.acquire(missing)
+            draft = self.accumulator.draft(piece.key)
+            placed = self.accumulator.add(piece, recipient, draft, memory, number=number, before=before)
+            if isinstance(placed, SendFuture):
+                return placed
+            missing = placed
+
+    def _after(self) -> None:
+        if self.accumulator.has_sealed:
+            self.hand_on()
+        self._be_watched()
+        if self._threads.late:
+            self._threads.work()
+
+    def _be_watched(self) -> None:
+        """A batch may have been opened. What an interrupt prevents the next sender does; else the mover comes late."""
+        if self.accumulator.unwatched:
+            self._threads.watch()
+
+    def hand_on(self) -> None:
+        """Submit the sealed batches. One stays among them until that is done: whoever comes next does what an interrupt
+        left undone.
+        """
+        sealed = self.accumulator.sealed()
+        for batch in sealed:
+            self._submit(batch)
+        self.accumulator.handed_on(sealed)
+
+    def hand_on_open(self) -> int:
+        """Seal and submit every batch that takes records; the serial below which all batches are on their way."""
+        self.budget.refuse_reentry()
+        serial = self.accumulator.seal_open()
+        self.hand_on()
+        return serial
+
+    def hand_on_stream(self, key: StreamKey) -> None:
+        """Seal and submit the stream's batch, if it takes records."""
+        self.budget.refuse_reentry()
+        self.accumulator.seal_stream(key)
+        self.hand_on()
+
+    def hand_on_lingered(self, now: float) -> float:
+        """Seal and submit the batches that lingered long enough; the seconds until the next one has."""
+        wait = self.accumulator.seal_expired(now)
+        self.hand_on()
+        return wait
+
+    def hand_on_formed(self, key: StreamKey) -> None:
+        """The stream's batch of before the restart has all its records."""
+        self.accumulator.seal_formed(key)
+        self.hand_on()
+
+    def _make_room(self, wanted: int) -> None:
+        """Before somebody waits: batches that take records go at once, if what they hold is needed. So many streams
+        need no more memory than a few.
+        """
+        if self.accumulator.has_sealed:  # an interrupt kept somebody from handing it on
+            self.hand_on()
+        if not self.budget.needs_open_batches(wanted):
+            return
+        all_open = self.accumulator.all_open
+        self._threads.hurry()
+        if all_open:  # nothing else will ever give memory back
+            self.accumulator.give_up_forming()
+            self.hand_on()
+
+    def _oldest_age(self) -> float | None:
+        return self.accumulator.oldest_age()
+
+    def close(self) -> None:
+        """Refuse records from now on, and those that wait for memory; submit all batches."""
+        self.budget.refuse_reentry()
+        self.budget.close()
+        self.accumulator.close()
+        self.hand_on()
+
+
+def say_how_far(error: BaseException, futures: Sequence[SendFuture], logs: int) -> None:
+    """Let an error that ended a call of many pieces say what was accepted before it."""
+    if isinstance(error, ProducerError):
+        error.accepted, error.accepted_logs = futures, logs
+    elif futures:
+        said = f"{counted(logs, 'log')}, in {counted(len(futures), 'piece')}, had been accepted before"
+        error.add_note(f"{said}; {'it is' if logs == 1 else 'they are'} delivered")

@@ -1,0 +1,1 @@
+"""Services of the process: clocks, forks, signals, logging, compiled code and the interpreter lock."""

@@ -1,0 +1,1 @@
+"""Text for people: plurals, rules of names, printable names, hints for missing packages and for migration."""

@@ -1,0 +1,295 @@
+"""Limits of a whole agent."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from producer.agent import Agent, AgentConfigError
+from producer.agent.config import limits, parse_toml
+from producer.agent.config.limits import Memory, Pace, resident
+from producer.agent.config.toml_text import write_toml
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import Context, Stop
+from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.outlet import MemoryFullError, SourceOutlet
+from producer.agent.flow.sink_runner import SinkRunner
+from producer.agent.run.blueprint import draw
+from producer.agent.selectors.replicating import ReplicatingSelector
+from producer.runtime.clock import SystemClock
+from producer.testing import ManualClock
+
+from ...support.threads import cpu_of
+from ...support.waiting import Call, eventually
+from ..doubles import RecordingSink, memory_channel, opened, taken
+from ..sources.listeners import serving
+
+_TEXT = """
+[agent]
+name = "a"
+state = "{state}"
+{limits}
+[sources.numbers]
+type = "{source}"
+{options}
+channels = ["queue"]
+[channels.queue]
+type = "memory"
+byte_capacity = "32m"
+[sinks.none]
+type = "null"
+channel = "queue"
+"""
+
+
+def _text(limits: str, state: Path = Path("unused"), source: str = "stress", options: str = "") -> str:
+    return _TEXT.format(limits=limits, state=state, source=source, options=options)
+
+
+class _Used:
+    """Seconds of CPU, as a test says."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_a_pause_brings_the_process_back_to_its_share() -> None:
+    """What was used beyond the share has to be waited for, a second at most at once; what was not used is not saved."""
+    clock, used = ManualClock(), _Used()
+    pace = Pace(0.5, clock, used)
+    clock.advance(100)
+    assert pace.pause() == 0
+    used.seconds += 0.3
+    assert pace.pause() == pytest.approx(0.4)
+    clock.advance(0.4)
+    assert pace.pause() == pytest.approx(0)
+    used.seconds += 10
+    assert pace.pause() == 1
+    pace.share = None
+    assert pace.pause() == 0
+
+
+def test_a_batch_that_took_far_more_than_a_pause_is_made_up_for() -> None:
+    """As many pauses as it takes, a minute of them at most: where others use all of the share, one still goes on."""
+    clock, used, paused = ManualClock(), _Used(), list[float]()
+    pace = Pace(0.05, clock, used)
+
+    def wait(seconds: float) -> bool:
+        paused.append(seconds)
+        clock.advance(seconds)
+        return False
+
+    used.seconds += 0.5
+    pace.rest(wait)
+    assert sum(paused) == pytest.approx(10)
+    paused.clear()
+    used.seconds += 1000
+    pace.rest(wait)
+    assert sum(paused) == pytest.approx(60)
+    paused.clear()
+    used.seconds += 0.5
+    pace.rest(lambda seconds: wait(seconds) or len(paused) == 3)
+    assert len(paused) == 3
+    pace.rest(wait, most=2)
+    assert len(paused) == 5
+
+
+def test_a_source_rests_behind_each_batch(tmp_path: Path) -> None:
+    """Whichever way it puts; whoever waits for an answer is kept for some seconds at most."""
+    asked = list[float]()
+
+    class Asked(Pace):
+        def rest(self, wait: Callable[[float], object], most: float = 60.0) -> None:
+            asked.append(most)
+
+    with opened(memory_channel(tmp_path)) as channel:
+        channels, clock = {"c": channel}, SystemClock()
+        selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", tmp_path), channels)
+        outlet = SourceOutlet("s", [], selector, channels, Counters(), clock, Asked(0.05, clock))
+        assert outlet.put_until(EventBatch.of_lines(b"x\n"), Stop())
+        outlet.put(EventBatch.of_lines(b"x\n"))
+    assert asked == [60.0, 5.0]
+
+
+@pytest.mark.parametrize(("hurried", "waited"), [(False, [5.0]), (True, [])])
+def test_a_sink_rests_behind_each_delivery_unless_somebody_waits_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hurried: bool, waited: list[float]
+) -> None:
+    """The agent that ends has so much time: what its channels in memory hold goes out without pauses."""
+    stop, waits = Stop(ManualClock()), list[float]()
+    monkeypatch.setattr(stop, "wait", waits.append)
+
+    class Asked(Pace):
+        def rest(self, wait: Callable[[float], object], most: float = 60.0) -> None:  # its signature
+            assert bool(wait(5.0)) is hurried
+            stop.set()
+
+    pace, sink = Asked(0.05, ManualClock()), RecordingSink()
+    with opened(memory_channel(tmp_path)) as channel:
+        channel.put(EventBatch.of_lines(b"x\n"))
+        channel.hurried = hurried
+        SinkRunner("k", channel, sink, Counters(), dead_letters=None, most_events=9, most_bytes=9, pace=pace).run(stop)
+    assert (sink.bodies, waits) == ([b"x"], waited)
+
+
+def test_an_agent_stays_within_its_share_of_the_processors(tmp_path: Path) -> None:
+    """Its source would use a whole one; both ends pause."""
+    agent = Agent(parse_toml(_text("max_cpu = 0.2", tmp_path, options="batch_size = 1000\nsize = 5000")))
+    agent.start()
+    try:
+        own = [part._thread for parts in (agent.sources, agent.sinks) for part in parts.values()]
+        used, begun = cpu_of(own), time.monotonic()
+        assert not agent.wait(1.0)
+        share = (cpu_of(own) - used) / (time.monotonic() - begun)
+        assert agent.counters["sinks.none"].get("EventDrainSuccessCount")
+    finally:
+        assert agent.stop(10)
+    assert share < 0.4
+
+
+@pytest.mark.parametrize(("limit", "well"), [("88m", True), ("87m", False)])
+def test_memory_that_is_not_enough_is_told_before_anything_starts(limit: str, well: bool) -> None:
+    """With what each component may hold, and the line of the bound."""
+    config = parse_toml(_text(f'max_memory_bytes = "{limit}"'))
+    if well:
+        draw(config)
+        return
+    with pytest.raises(AgentConfigError) as raised:
+        draw(config)
+    (problem,) = raised.value.problems
+    assert str(problem) == (
+        "line 5: agent.max_memory_bytes: must be at least 88m, got 87m; so much may be needed, in MiB: the process 40,"
+        " channels.queue 32, sources.numbers 8, sinks.none 8"
+    )
+
+
+def test_what_a_source_lets_strangers_take_counts() -> None:
+    """The bound of all requests together."""
+    text = _text('max_memory_bytes = "100m"', source="http", options="port = 0")
+    with pytest.raises(AgentConfigError, match=r"sources\.numbers 128"):
+        draw(parse_toml(text))
+
+
+@pytest.mark.parametrize("wrong", ["max_cpu = 0", 'max_cpu = "half"', 'max_memory_bytes = "much"'])
+def test_a_limit_that_is_none_is_a_problem_with_its_line(wrong: str) -> None:
+    """As those of components."""
+    with pytest.raises(AgentConfigError, match=f"line 5: agent.{wrong.split(maxsplit=1)[0]}: must be"):
+        draw(parse_toml(_text(wrong)))
+
+
+def test_limits_are_written_as_they_are_read() -> None:
+    """By ``convert``."""
+    config = parse_toml(_text('max_memory_bytes = "88m"\nmax_cpu = 0.5'))
+    assert parse_toml(write_toml(config)).limits == config.limits
+
+
+def test_what_the_process_has_is_looked_at() -> None:
+    """Nine tenths of the bound are full; looks are not more frequent than they need be."""
+    clock, used = ManualClock(), [90]
+    memory = Memory(100, clock, lambda: used[0])
+    assert not memory.is_full()
+    used[0] = 91
+    assert not memory.is_full()
+    clock.advance(0.02)
+    assert memory.is_full()
+    memory.limit = None
+    assert not memory.is_full()
+
+
+@pytest.mark.parametrize(("limit", "left"), [(400, 40), (88, 16), (60, 10), (44, 4.4)])
+def test_what_is_on_its_way_has_room_below_the_bound(limit: int, left: float) -> None:
+    """In MiB: a tenth, or 16, or half of what the process does not need alone."""
+    used = [0.0]
+    for more, full in ((-0.01, False), (0.01, True)):
+        used[0] = (limit - left + more) * (1 << 20)
+        assert Memory(limit << 20, ManualClock(), lambda: int(used[0]), lambda: None).is_full() is full
+
+
+def test_memory_that_is_free_is_given_back_before_sources_wait() -> None:
+    """The C library keeps what was freed; it is told to let go of it once a second at most."""
+    clock, used, given = ManualClock(), [95], list[int]()
+
+    def give_back() -> None:
+        given.append(used[0])
+        used[0] = min(used[0], 95 - 10 * len(given))
+
+    memory = Memory(100, clock, lambda: used[0], give_back)
+    assert not memory.is_full()
+    used[0] = 95
+    clock.advance(0.5)
+    assert memory.is_full()
+    clock.advance(0.5)
+    assert not memory.is_full()
+    assert given == [95, 95]
+    limits.give_back()
+
+
+def test_a_request_is_refused_before_it_is_read_while_there_is_no_memory() -> None:
+    """A body takes many times its size when it is taken apart: 503 as soon as its head is there."""
+    with serving("http", retry_after=7) as served, served.connect() as peer:
+        served.outlet.short_of_memory = True  # type: ignore[attr-defined]
+        peer.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
+        answer = peer.recv(1000)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 7\r\n" in answer
+
+
+def _outlet(channel: BatchChannel, used: list[int], state: Path) -> SourceOutlet:
+    """Of a process that may have 100 bytes; each look is a new one."""
+    channels, clock = {"c": channel}, SystemClock()
+    selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", state), channels)
+    memory = Memory(100, ManualClock(), lambda: used[0])
+    memory.is_full = lambda: used[0] > 90  # type: ignore[method-assign]
+    return SourceOutlet("s", [], selector, channels, Counters(), clock, memory=memory)
+
+
+def test_nothing_is_let_in_while_the_process_has_too_much(tmp_path: Path) -> None:
+    """Who can wait does, until there is memory again; another one is told so, as of a channel that is full."""
+    used, batch = [10], EventBatch.of_lines(b"a\n")
+    with opened(memory_channel(tmp_path)) as channel:
+        outlet = _outlet(channel, used, tmp_path)
+        outlet.put(batch)
+        used[0] = 95
+        with pytest.raises(MemoryFullError, match=r"as much memory as it may, 100 bytes \(max_memory_bytes\)"):
+            outlet.put(batch, 0.01)
+        stop = Stop()
+        stop.set()
+        assert not outlet.put_until(batch, stop)
+        waiting = Call(lambda: outlet.put_until(batch, Stop()))
+        assert channel.held == 1
+        used[0] = 10
+        assert waiting.result() is True
+        assert taken(channel) == [b"a", b"a"]
+
+
+def test_a_channel_that_is_empty_takes_a_batch_whatever_the_process_has(tmp_path: Path) -> None:
+    """To wait would free nothing: what Python keeps for later does not hold the agent up for ever."""
+    with opened(memory_channel(tmp_path)) as channel:
+        assert _outlet(channel, [95], tmp_path).put_until(EventBatch.of_lines(b"a\n"), Stop())
+        assert taken(channel) == [b"a"]
+
+
+def test_an_agent_stays_within_its_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Small events need several times their bytes, and nobody takes them: the sources wait before the bound."""
+    gc.collect()
+    limits.give_back()  # what tests before have left would be given back later, and be room for more events than come
+    room = 12 << 20  # for the agent itself and what it imports, and then for events
+    limit = max(int((resident() + room) / (1 - limits._ON_ITS_WAY)), resident() + room + limits._LEAST_ON_ITS_WAY)
+    text = _text(f"max_memory_bytes = {limit}", tmp_path, options="size = 20")
+    dead = text.replace('type = "null"', 'type = "http"\nendpoint = "http://127.0.0.1:9/x"')
+    agent = Agent(parse_toml(dead))
+    agent.start()
+    try:
+        eventually(lambda: "as much memory as it may" in caplog.text, "the source to wait", 120)
+        assert agent.counters["sources.numbers"].get("EventAcceptedCount") > 100
+        assert resident() <= limit
+    finally:
+        agent.stop(1)

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import configparser
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from producer.agent.config import units
+from producer.agent.config.units import UNITS, unit
+from producer.cli import main
+from tests.programs import need
+
+
+def test_each_unit_runs_the_agent_with_the_file_that_was_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """The configuration's path is in all of them, and no brace of a template is left."""
+    for kind in UNITS:
+        assert main(["agent", "unit", kind, "--config", "/srv/web.toml"]) == 0
+        text = capsys.readouterr().out
+        assert "/srv/web.toml" in text
+        assert text.count("{") == text.count("{}")
+
+
+def test_systemd_takes_its_unit(tmp_path: Path) -> None:
+    """``systemd-analyze verify`` finds nothing wrong where it is; its sections and keys are read in any case."""
+    path = tmp_path / "loghub-agent.service"
+    path.write_text(unit("systemd"))
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(path)
+    assert parser["Service"]["Type"] == "notify"
+    started = parser["Service"]["ExecStart"]
+    assert started.endswith("producer agent --config /etc/loghub-agent/agent.toml --state /var/lib/loghub-agent")
+    need("systemd-analyze")
+    command = ["systemd-analyze", "verify", path]
+    verified = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (verified.returncode, verified.stderr) == (0, "")
+
+
+def test_a_unit_keeps_the_files_own_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A service goes on where a trial run was: its directory is the file's, which it may write to; a wrong
+    configuration is not started again and again.
+    """
+    path = tmp_path / "agent.toml"
+    path.write_text('[agent]\nstate = "kept"\n')
+    assert main(["agent", "unit", "systemd", "--config", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (started,) = [line for line in lines if line.startswith("ExecStart=")]
+    assert started.endswith(f"producer agent --config {path}")
+    assert f"ReadWritePaths=-/var/lib/loghub-agent {tmp_path}/kept" in lines
+    assert "RestartPreventExitStatus=2" in lines
+
+
+def read_yaml(text: str) -> object:
+    """As much of YAML as stands in the file: maps and lists by their indentation, and plain scalars."""
+    lines = [
+        (len(line) - len(line.lstrip()), line.strip())
+        for line in text.splitlines()
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    value, end = _block(lines, 0)
+    assert end == len(lines), lines[end]
+    return value
+
+
+def _block(lines: list[tuple[int, str]], at: int) -> tuple[object, int]:
+    indent = lines[at][0]
+    found: dict[str, object] = {}
+    items: list[object] = []
+    while at < len(lines) and lines[at][0] == indent:
+        text = lines[at][1]
+        if text.startswith("- "):
+            lines[at] = (indent + 2, text[2:])
+            item, at = _block(lines, at)
+            items.append(item)
+            continue
+        match = re.fullmatch(r"([\w.\-/]+):(?: (.+))?", text)
+        assert match, text
+        assert match[1] not in found
+        at += 1
+        if match[2] is not None:
+            found[match[1]] = match[2].strip('"')
+        else:
+            assert lines[at][0] > indent, text
+            found[match[1]], at = _block(lines, at)
+    assert at == len(lines) or lines[at][0] < indent, lines[at]
+    assert not (found and items)
+    return (items or found), at
+
+
+def test_kubernetes_gets_one_agent_a_node() -> None:
+    """A DaemonSet whose mounts have volumes, whose labels match, and whose probes ask the monitoring's port."""
+    document = read_yaml(unit("kubernetes"))
+    assert isinstance(document, dict)
+    spec = document["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert (document["kind"], document["apiVersion"]) == ("DaemonSet", "apps/v1")
+    assert document["spec"]["selector"]["matchLabels"] == {"app": "loghub-agent"}
+    assert document["spec"]["template"]["metadata"]["labels"] == {"app": "loghub-agent"}
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
+    assert container["ports"] == [{"name": "monitoring", "containerPort": "9171"}]
+    paths = {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}
+    assert paths == {"/health/live", "/health/ready"}
+
+
+def test_a_relative_path_of_the_configuration_is_made_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """systemd starts it elsewhere, and in a container it lies where the file is copied to."""
+    monkeypatch.chdir(tmp_path)
+    for kind, expected in (
+        ("systemd", f"--config {tmp_path}/web.toml"),
+        ("container", "COPY web.toml /etc/loghub-agent/web.toml"),
+        ("kubernetes", "mountPath: /etc/loghub-agent\n"),
+    ):
+        assert main(["agent", "unit", kind, "--config", "web.toml"]) == 0
+        assert expected in capsys.readouterr().out
+
+
+def test_what_a_service_with_temporary_files_of_its_own_does_not_see_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The configuration, its state, and the environment that ``producer`` is in."""
+    monkeypatch.setattr(units, "_PRIVATE", (f"{tmp_path}/",))
+    monkeypatch.setattr(units, "_command", lambda: f"{tmp_path}/venv/bin/producer")
+    path = tmp_path / "agent.toml"
+    path.write_text('[agent]\nstate = "kept"\n')
+    assert main(["agent", "unit", "systemd", "--config", str(path)]) == 0
+    said = capsys.readouterr().err
+    for hidden in (path, tmp_path / "venv/bin/producer", tmp_path / "kept"):
+        assert f"producer agent: {hidden} lies in a directory of temporary files" in said
+    assert main(["agent", "unit", "container", "--config", str(path)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_service_is_given_more_time_to_end_than_its_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """30 seconds more than ``stop_timeout``, whatever that is."""
+    path = tmp_path / "agent.toml"
+    for written, seconds in (("", 60), ("stop_timeout = 90.5\n", 121)):
+        path.write_text(f"[agent]\n{written}")
+        for kind, given in (
+            ("systemd", f"TimeoutStopSec={seconds}\n"),
+            ("kubernetes", f"terminationGracePeriodSeconds: {seconds}\n"),
+            ("container", f"--stop-timeout {seconds} "),
+        ):
+            assert main(["agent", "unit", kind, "--config", str(path)]) == 0
+            assert given in capsys.readouterr().out

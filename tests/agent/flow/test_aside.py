@@ -1,0 +1,320 @@
+"""What a destination refuses for good, and no dead letters take, holds nothing else up, and is never lost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import RefusedError, SinkError, Stop
+from producer.agent.flow import held_back
+from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.health import Health
+from producer.agent.flow.sink_runner import SinkRunner
+from producer.testing import ManualClock
+from tests.support.waiting import Call, eventually
+
+from ..doubles import RecordingSink, file_channel, memory_channel, opened, spillable_channel, taken
+
+_BAD = b"bad"
+
+
+@pytest.fixture(params=[memory_channel, file_channel, spillable_channel], ids=["memory", "file", "spillable"])
+def channel(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BatchChannel]:
+    with opened(request.param(tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
+def letters(tmp_path: Path) -> Iterator[BatchChannel]:
+    with opened(file_channel(tmp_path, "letters", capacity=2, keep_alive=3600)) as made:
+        made.put(EventBatch.of_lines(b"full\n" * 2))
+        yield made
+
+
+class _Refusing(RecordingSink):
+    """Refuses each event that begins so; the rest of its batch is delivered.
+
+    :ivar refuses: what.
+    """
+
+    refuses = _BAD
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attempts: list[int] = []
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        refused = []
+        self.attempts.append(sum(batch.count for batch in batches))
+        for batch in batches:
+            bad = [body.startswith(self.refuses) for body in batch.bodies()]
+            self.batches.append(batch.select([not each for each in bad]))
+            if any(bad):
+                refused.append(batch.part(bad))
+        if refused:
+            raise RefusedError("no such thing", refused)
+
+
+def _runner(
+    channel: BatchChannel,
+    sink: RecordingSink,
+    letters: BatchChannel | None = None,
+    most_events: int = 2,
+    clock: ManualClock | None = None,
+) -> SinkRunner:
+    clock, counters = clock or ManualClock(), Counters()
+    return SinkRunner(
+        "k",
+        channel,
+        sink,
+        counters,
+        dead_letters=letters,
+        most_events=most_events,
+        most_bytes=1 << 20,
+        clock=clock,
+        health=Health(counters, clock),
+    )
+
+
+def _put(channel: BatchChannel, *batches: bytes) -> None:
+    for batch in batches:
+        channel.put(EventBatch.of_lines(batch))
+
+
+def _deliver_all(runner: SinkRunner, sink: RecordingSink, wanted: Sequence[bytes]) -> None:
+    for _ in range(100):
+        if len(sink.bodies) >= len(wanted):
+            break
+        runner.deliver(0)
+    assert sink.bodies == list(wanted)
+
+
+@pytest.mark.parametrize("dead_letters", [True, False], ids=["full dead letters", "no dead letters"])
+def test_refused_events_hold_up_no_others(
+    channel: BatchChannel, letters: BatchChannel, dead_letters: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """More of them than the sink takes at once: those behind are delivered, once, and those refused stay."""
+    _put(channel, b"bad 1\n", b"1\nbad 2\n2\n", b"bad 3\n", b"3\n", b"bad 4\n", b"4\n")
+    sink = _Refusing()
+    runner = _runner(channel, sink, letters if dead_letters else None)
+    with caplog.at_level(logging.WARNING):
+        _deliver_all(runner, sink, [b"1", b"2", b"3", b"4"])
+        runner.deliver(0)
+    assert channel.held == 6  # the batches that they are of
+    runner.give_back()
+    left = [body for body in taken(channel) if body.startswith(_BAD)]
+    assert sorted(left) == [b"bad 1", b"bad 2", b"bad 3", b"bad 4"]
+    (text,) = caplog.messages[:1]
+    assert text.startswith("sink k: 1 event refused for good, and held back while others are delivered: ")
+
+
+def test_held_events_are_dead_letters_once_these_have_room(
+    channel: BatchChannel, letters: BatchChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the reason, each once, and alone: the rest of their batches was delivered."""
+    _put(channel, b"1\nbad 1\n", b"bad 2\n", b"2\n")
+    sink, clock = _Refusing(), ManualClock()
+    runner = _runner(channel, sink, letters, clock=clock)
+    _deliver_all(runner, sink, [b"1", b"2"])
+    assert (channel.held, runner._counters.get("EventRefusedCount")) == (3, 0)
+    assert taken(letters) == [b"full"] * 2
+    clock.advance(60)
+    with caplog.at_level(logging.WARNING):
+        assert runner.deliver(0)
+    taking = letters.take(10, 1000, 0)
+    assert taking is not None
+    marks = {
+        "dead_letter_reason": "no such thing",
+        "dead_letter_sink": "k",
+        "failed_at": "2023-11-14T22:13:20.000+00:00",
+        "attempts": "1",
+        "request_id": "",
+    }
+    assert [list(batch.events()) for batch in taking.batches] == [[(marks, b"bad %d" % n)] for n in (1, 2)]
+    taking.commit()
+    assert (channel.held, sink.bodies) == (0, [b"1", b"2"])
+    counted = [runner._counters.get(f"Event{name}") for name in ("DrainSuccessCount", "RefusedCount")]
+    assert counted == [2, 2]
+    assert caplog.messages[-1] == "sink k: nothing is held back any more"
+
+
+def test_without_dead_letters_only_what_was_refused_is_tried_again(channel: BatchChannel) -> None:
+    """And is delivered once the destination takes it, without the rest of its batch."""
+    _put(channel, b"1\nbad 1\nbad 2\n", b"2\n")
+    sink, clock = _Refusing(), ManualClock()
+    runner = _runner(channel, sink, clock=clock)
+    _deliver_all(runner, sink, [b"1", b"2"])
+    clock.advance(60)
+    assert runner.deliver(0)
+    sink.refuses = b"bad 2"
+    clock.advance(60)
+    assert runner.deliver(0)
+    sink.refuses = b"nothing"
+    clock.advance(60)
+    assert runner.deliver(0)
+    assert (sink.bodies, channel.held) == ([b"1", b"2", b"bad 1", b"bad 2"], 0)
+    assert sink.attempts[-3:] == [2, 2, 1]
+
+
+def test_several_parts_of_a_batch_may_be_refused(
+    channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each becomes a dead letter once there is room for it, and the batch leaves with the last one."""
+
+    def refuse(batches: Sequence[EventBatch]) -> None:
+        raise RefusedError("no", [batches[0].part([1, 0, 0]), batches[0].part([0, 0, 1])])
+
+    _put(channel, b"bad 1\n1\nbad 2\n")
+    clock = ManualClock()
+    runner = _runner(channel, RecordingSink(refuse), letters, clock=clock)
+    with monkeypatch.context() as patch:
+        patch.setattr(held_back.Aside, "has_room", lambda *_: False)
+        assert not runner.deliver(0)
+    assert runner.deliver(0)
+    taken(letters)
+    letters.capacity = 1
+    clock.advance(60)
+    runner.deliver(0)
+    assert (channel.held, taken(letters)) == (3, [b"bad 1"])
+    clock.advance(60)
+    runner.deliver(0)
+    assert (channel.held, taken(letters)) == (0, [b"bad 2"])
+
+
+def test_what_is_held_is_tried_again_after_growing_pauses(channel: BatchChannel) -> None:
+    """A destination is not asked for the same thing with each delivery."""
+    _put(channel, b"bad\n")
+    sink, clock = _Refusing(), ManualClock()
+    runner = _runner(channel, sink, clock=clock)
+    for _ in range(3000):
+        runner.deliver(0)
+        clock.advance(0.01)
+    assert len(sink.attempts) == 1 + 11  # at 0.1, 0.2, 0.4 … 6.4, and then each 5 seconds
+
+
+def test_what_is_held_is_bounded(channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond, the channel is held up as by a destination that is away; nothing is lost."""
+    monkeypatch.setattr(held_back, "ASIDE_BYTES", 10)
+    _put(channel, *[b"bad %d\n" % number for number in range(4)], b"1\n")
+    sink = _Refusing()
+    runner = _runner(channel, sink, letters, most_events=1)
+    assert [runner.deliver(0) for _ in range(3)] == [True, False, False]
+    assert (sink.bodies, len(runner._aside)) == ([], 1)
+    runner.give_back()
+    assert taken(channel) == [b"bad 0", b"bad 1", b"bad 2", b"bad 3", b"1"]
+
+
+def test_one_large_refused_batch_may_always_be_held(
+    channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was in memory anyway."""
+    monkeypatch.setattr(held_back, "ASIDE_BYTES", 1)
+    _put(channel, b"bad and large\n", b"1\n")
+    sink = _Refusing()
+    _deliver_all(_runner(channel, sink, letters, most_events=1), sink, [b"1"])
+
+
+def test_a_runner_that_ends_gives_back_what_it_held(channel: BatchChannel) -> None:
+    """The next one, of the same process, gets it in its place."""
+    _put(channel, b"bad\n", b"1\n")
+    sink, stop = _Refusing(), Stop()
+    call = Call(lambda: _runner(channel, sink).run(stop))
+    eventually(lambda: sink.bodies == [b"1"], "the delivery behind it")
+    stop.set()
+    call.thread.join(20)
+    assert taken(channel) == [b"bad"]
+
+
+def test_nothing_passes_what_must_be_delivered_first(tmp_path: Path, letters: BatchChannel) -> None:
+    """As the sink says of a destination that would take it for stored then."""
+
+    def refuse(batches: Sequence[EventBatch]) -> None:
+        if batches[0].block.startswith(_BAD):
+            raise RefusedError("no", batches[:1], batches[1:], in_order=True)
+
+    letters.keep_alive = 0
+    with opened(file_channel(tmp_path)) as channel:
+        _put(channel, b"bad\n", b"1\n")
+        sink = RecordingSink(refuse)
+        runner = _runner(channel, sink, letters)
+        assert [runner.deliver(0) for _ in range(2)] == [False, False]
+        assert (sink.bodies, taken(channel)) == ([], [b"bad", b"1"])
+
+
+def test_a_sink_that_begins_anew_gets_only_what_was_refused(tmp_path: Path) -> None:
+    """What was delivered of a batch does not come again, if its channel keeps its events; with more room or without."""
+    with opened(file_channel(tmp_path, capacity=3)) as channel:
+        _put(channel, b"1\nbad 1\n2\n")
+        first = _runner(channel, _Refusing())
+        assert first.deliver(0)
+        first.give_back()  # there is no room beside it
+        assert taken(channel) == [b"1", b"bad 1", b"2"]
+    with opened(file_channel(tmp_path)) as channel:
+        _put(channel, b"1\nbad 1\n2\n", b"bad 2\n")
+        second = _runner(channel, _Refusing(), most_events=9)
+        assert second.deliver(0)
+        second.give_back()
+        assert (channel.held, taken(channel)) == (2, [b"bad 2", b"bad 1"])
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_what_others_have_passed_has_no_number_that_a_destination_knows(tmp_path: Path, numbered: bool) -> None:
+    """It would take it for one that it has, and it would be lost; also after a death. But one that has the rest of the
+    batch under that number knows it.
+    """
+
+    def refuse(batches: Sequence[EventBatch]) -> None:
+        bad = [batch for batch in batches if batch.block.startswith(_BAD)]
+        if bad:
+            raise RefusedError("no", bad, numbered=numbered)
+
+    with opened(file_channel(tmp_path)) as channel:
+        _put(channel, b"bad\n", b"1\n")
+        runner = _runner(channel, RecordingSink(refuse))
+        assert runner.deliver(0)
+        runner.give_back()
+        assert _origins(channel) == [numbered]
+    with opened(file_channel(tmp_path)) as channel:
+        _put(channel, b"2\n")
+        assert _origins(channel) == [numbered, True]
+
+
+def _origins(channel: BatchChannel) -> list[bool]:
+    taking = channel.take(10, 100, 0)
+    assert taking is not None
+    known = [batch.origin is not None for batch in taking.batches]
+    taking.rollback()
+    return known
+
+
+def test_what_fails_behind_a_refused_one_is_still_in_order(channel: BatchChannel) -> None:
+    """A destination that refuses, then fails: those behind come again in their order, none twice."""
+    _put(channel, b"1\n", b"bad\n", b"2\n", b"3\n")
+    answers: Iterator[Callable[[Sequence[EventBatch]], None]] = iter([_refuse_second, _fail, _take])
+
+    def answer(batches: Sequence[EventBatch]) -> None:
+        next(answers)(batches)
+
+    sink = RecordingSink(answer)
+    runner = _runner(channel, sink, most_events=9)
+    assert [runner.deliver(0) for _ in range(3)] == [True, False, True]
+    assert sink.bodies == [b"2", b"3"]
+    runner.give_back()
+    assert taken(channel) == [_BAD]
+
+
+def _refuse_second(batches: Sequence[EventBatch]) -> None:
+    raise RefusedError("no", batches[1:2], batches[2:])
+
+
+def _fail(_batches: Sequence[EventBatch]) -> None:
+    raise SinkError("away")
+
+
+def _take(_batches: Sequence[EventBatch]) -> None:
+    pass

@@ -1,0 +1,497 @@
+"""BatchChannel and the positions in it."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import json
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent.events.batch import EventBatch, Position
+from producer.agent.events.interfaces import Stop
+from producer.agent.flow.channel import BatchChannel
+from producer.channels.file.queue import recent
+from producer.channels.file.store.disk import Disk
+from producer.model.errors import ChannelFullError, ChannelIOError, ChannelKeyError, DiskFullError
+from producer.runtime.clock import Deadline
+from producer.testing import ManualClock
+
+from ...support.waiting import Call, eventually
+from ..doubles import file_channel, memory_channel, opened, spillable_channel, taken
+
+
+def _lines(first: int, after: int, end: int | None = None, name: str = "s/f") -> EventBatch:
+    block = b"".join(b"%d\n" % number for number in range(first, after))
+    return EventBatch.of_lines(block, position=None if end is None else Position(name, end))
+
+
+def test_capacity_counts_the_events_of_the_batches(tmp_path: Path) -> None:
+    """As Flume's: a batch of three fills three places."""
+    with opened(memory_channel(tmp_path, capacity=4)) as channel:
+        channel.put(_lines(0, 3), 0)
+        with pytest.raises(ChannelFullError, match=r"for 2 events of [1-9]\d* bytes: it holds 3 of 4 events"):
+            channel.put(_lines(3, 5), 0)
+        channel.put(_lines(3, 4), 0)
+        assert channel.held == 4
+
+
+def test_a_batch_larger_than_the_channel_is_let_in_alone(tmp_path: Path) -> None:
+    """It waits until the channel is empty; it is not refused for ever."""
+    with opened(memory_channel(tmp_path, capacity=2)) as channel:
+        channel.put(_lines(0, 1), 0)
+        with pytest.raises(ChannelFullError):
+            channel.put(_lines(1, 6), 0)
+        assert taken(channel) == [b"0"]
+        channel.put(_lines(1, 6), 0)
+        assert channel.held == 5
+
+
+@pytest.mark.parametrize("make", [file_channel, memory_channel])
+def test_a_batch_of_more_bytes_than_the_channel_holds_is_let_in_alone(
+    tmp_path: Path, make: Callable[..., BatchChannel]
+) -> None:
+    """Flume's documents give a memory channel 800,000 bytes; a block of a file has more, and must not wait for ever."""
+    with opened(make(tmp_path, byte_capacity=100)) as channel:
+        channel.put(EventBatch.of_lines(b"0\n"), 0)
+        larger = EventBatch.of_lines(b"x" * 200 + b"\n")
+        with pytest.raises(ChannelFullError) as full:
+            channel.put(larger, 0)
+        assert not full.value.never
+        assert taken(channel) == [b"0"]
+        channel.put(larger, 0)
+        with pytest.raises(ChannelFullError):
+            channel.put(EventBatch.of_lines(b"1\n"), 0)
+        assert taken(channel) == [b"x" * 200]
+        channel.put(EventBatch.of_lines(b"1\n"), 0)
+
+
+@pytest.mark.parametrize("make", [file_channel, spillable_channel])
+def test_a_key_file_encrypts_what_a_channel_writes(tmp_path: Path, make: Callable[..., BatchChannel]) -> None:
+    """Nothing of an event can be read on the disk; with the keys it is there after a restart, without them refused."""
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"current": "a", "keys": {"a": base64.b64encode(b"k" * 32).decode()}}))
+    state = tmp_path / "state"
+    with opened(make(state, key_file=keys)) as channel:
+        for number in range(40):
+            channel.put(EventBatch.of_lines(b"secret %d\n" % number), 0)
+    written = [path.read_bytes() for path in state.rglob("*") if path.is_file()]
+    assert written
+    assert not any(b"secret" in content for content in written)
+    with pytest.raises(ChannelKeyError):
+        make(state)
+    with opened(make(state, key_file=keys)) as channel:
+        assert b"secret 39" in taken(channel)
+
+
+def test_who_waits_for_room_goes_on_when_a_take_is_committed(tmp_path: Path) -> None:
+    """A commit of a take makes room for those who wait."""
+    with opened(memory_channel(tmp_path, capacity=1)) as channel:
+        channel.put(_lines(0, 1))
+        putter = threading.Thread(target=channel.put, args=(_lines(1, 2), 30))
+        putter.start()
+        taking = channel.take(10, 1000, 5)
+        assert taking is not None
+        taking.commit()
+        putter.join(10)
+        assert not putter.is_alive()
+        assert taken(channel) == [b"1"]
+
+
+def test_a_put_that_fails_takes_no_room(tmp_path: Path) -> None:
+    """Places are given back when the channel below refuses."""
+    with opened(memory_channel(tmp_path, capacity=100, byte_capacity=100)) as channel:
+        channel.put(EventBatch.of_lines(b"1\n"), 0)
+        with pytest.raises(ChannelFullError):
+            channel.put(EventBatch.of_lines(b"x" * 200), 0)
+        assert channel.held == 1
+
+
+def test_what_is_rolled_back_comes_again(tmp_path: Path) -> None:
+    """In its place, and counted as before."""
+    with opened(memory_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(_lines(number, number + 1))
+        taking = channel.take(2, 1000, 0)
+        assert taking is not None
+        assert [batch.bodies() for batch in taking.batches] == [[b"0"], [b"1"]]
+        taking.rollback()
+        assert (channel.held, taken(channel)) == (3, [b"0", b"1", b"2"])
+
+
+def test_part_of_a_take_may_be_committed(tmp_path: Path) -> None:
+    """What was not delivered goes back, the rest is gone."""
+    with opened(file_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(_lines(number, number + 1))
+        taking = channel.take(3, 1000, 0)
+        assert taking is not None
+        taking.commit(taking.batches[1:2])
+        assert (channel.held, taken(channel)) == (1, [b"1"])
+
+
+def test_who_waits_for_events_has_at_once_what_a_delivery_in_part_gives_back(tmp_path: Path) -> None:
+    """Time stands still meanwhile: he is told, and need not look again."""
+    clock = ManualClock()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        channel.put(_lines(0, 1))
+        first = channel.take(3, 1000, 0)
+        assert first is not None
+        waiting = Call(lambda: channel.take(3, 1000, 60, Stop(clock)))
+        eventually(lambda: clock.waiting)
+        first.commit(first.batches)
+        second = waiting.result()
+        assert second is not None
+        second.commit()
+
+
+def test_what_is_put_at_that_moment_is_not_taken_to_be_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch was damaged, and nobody knows its events: they are forgotten when the channel is empty; others not."""
+    with opened(memory_channel(tmp_path)) as channel:
+        channel._unsure = True
+        monkeypatch.setattr(channel.positions, "putting", lambda _position: channel.take(9, 99, 0))
+        channel.put(_lines(0, 2, 4))
+        assert channel.held == 2
+
+
+def test_what_is_put_behind_that_moment_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes between the look at the empty channel and the word that all is lost: it is there, and is delivered."""
+    with opened(memory_channel(tmp_path)) as channel:
+        channel._unsure, emptied = True, channel.losses.emptied
+
+        def late(*believed: Any) -> None:
+            channel.put(_lines(0, 2, 4).at(Position("s/f", 4)))
+            emptied(*believed)
+
+        monkeypatch.setattr(channel.losses, "emptied", late)
+        assert channel.take(9, 99, 0) is None
+        channel.positions.begin("s/")
+        assert channel.positions.end("s/f") == 4
+        taken(channel)
+        assert channel.positions.is_safe("s/f")
+
+
+@pytest.mark.parametrize("step", ["left", "leave"])
+def test_what_is_delivered_at_that_moment_is_not_taken_to_be_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Of two sinks one has committed, and not told yet, when the other one finds nothing more: it is counted once."""
+    with opened(memory_channel(tmp_path)) as channel:
+        channel.put(_lines(0, 2, 4).at(Position("s/f", 4)))
+        taking = channel.take(9, 99, 0)
+        assert taking is not None
+        channel._unsure = True
+        owner: Any = channel if step == "leave" else channel.positions
+        told = getattr(owner, step)
+
+        def late(what: Any) -> None:
+            assert channel.take(9, 99, 0) is None
+            told(what)
+
+        monkeypatch.setattr(owner, step, late)
+        taking.commit()
+        assert (channel.held, channel.positions.safe_end("s/f")) == (0, 4)
+        assert channel.take(9, 99, 0) is None
+        assert not channel._unsure
+
+
+def test_a_channel_with_one_event_is_not_empty(tmp_path: Path) -> None:
+    """An end, or a change of the configuration, would lose it."""
+    clock = ManualClock()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        channel.put(_lines(0, 1))
+        assert not channel.wait_until_empty(Deadline.after(clock, 0))
+
+
+def test_what_found_no_room_is_not_waited_for(tmp_path: Path) -> None:
+    """Once what had been put before is delivered nothing could be lost, and its file may be completed."""
+    with opened(memory_channel(tmp_path, byte_capacity=100)) as channel:
+        channel.put(_lines(0, 60, 2))
+        with pytest.raises(ChannelFullError):
+            channel.put(_lines(60, 120, 4), 0)
+        taken(channel)
+        assert channel.positions.is_safe("s/f")
+        assert channel.positions.safe_end("s/f") == 2
+
+
+def test_a_take_holds_at_most_so_many_events_but_one_batch(tmp_path: Path) -> None:
+    """Of whole batches; one that is larger comes alone."""
+    with opened(memory_channel(tmp_path)) as channel:
+        for first, after in ((0, 5), (5, 7), (7, 9)):
+            channel.put(_lines(first, after))
+        sizes = []
+        while (taking := channel.take(3, 1000, 0)) is not None:
+            sizes.append([batch.count for batch in taking.batches])
+            taking.commit()
+        assert sizes == [[5], [2], [2]]
+
+
+def test_a_take_reads_little_more_than_it_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink that takes few events, and blocks of many: what lies behind is not read again for each of them."""
+    monkeypatch.setattr(recent, "MOST", 0)
+    with opened(file_channel(tmp_path)) as channel:
+        for number in range(20):
+            channel.put(_lines(10 * number, 10 * number + 10))
+        segments = channel.channel._segments  # type: ignore[attr-defined]
+        read, seen = segments.read, list[int]()
+        monkeypatch.setattr(segments, "read", lambda entries: (seen.append(len(entries)), read(entries))[1])
+        for _ in range(20):
+            taking = channel.take(5, 1000, 0)
+            assert taking is not None
+            assert taking.count == 10
+            taking.commit()
+        assert sum(seen) == 20
+
+
+def test_a_file_channel_counts_what_it_finds(tmp_path: Path) -> None:
+    """After a restart the events in the batches are counted again."""
+    with opened(file_channel(tmp_path)) as channel:
+        channel.put(_lines(0, 7))
+    with opened(file_channel(tmp_path)) as channel:
+        assert channel.held == 7
+        assert len(taken(channel)) == 7
+
+
+@pytest.mark.parametrize("delivered", [False, True])
+def test_a_file_channel_knows_what_was_committed(tmp_path: Path, *, delivered: bool) -> None:
+    """Whether it is still there or was delivered: a source does not read it again."""
+    with opened(file_channel(tmp_path)) as channel:
+        channel.put(_lines(0, 2, 4))
+        if delivered:
+            taken(channel)
+    with opened(file_channel(tmp_path)) as channel:
+        assert channel.positions.end("s/f") == 4
+        assert list(channel.positions.names()) == ["s/f"]
+
+
+def test_a_position_is_noted_before_its_batch_leaves(tmp_path: Path) -> None:
+    """When the take is committed the note is there: no death finds neither."""
+    with opened(file_channel(tmp_path)) as channel:
+        channel.put(_lines(0, 2, 4))
+        notes = channel.positions._notes  # type: ignore[attr-defined]
+        commit = channel.channel.transaction
+        noted: list[dict[str, bytes]] = []
+
+        def transaction() -> object:
+            made = commit()
+            end = made.commit
+            made.commit = lambda *args: (noted.append(notes.items("position:")), end(*args))[1]  # type: ignore[method-assign]
+            return made
+
+        channel.channel.transaction = transaction  # type: ignore[method-assign,assignment]
+        taken(channel)
+        assert noted == [{"position:s/f": b"4"}]
+
+
+def test_a_memory_channel_knows_what_was_delivered(tmp_path: Path) -> None:
+    """What it held when its process died is read again: nothing is lost."""
+    clock = ManualClock()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        channel.put(_lines(0, 2, 4))
+        channel.put(_lines(2, 4, 8))
+        taking = channel.take(2, 1000, 0)
+        assert taking is not None
+        taking.commit()
+        assert channel.positions.end("s/f") == 8
+    with opened(memory_channel(tmp_path)) as channel:
+        assert channel.positions.end("s/f") == 4
+
+
+def test_what_is_delivered_out_of_order_does_not_cover_what_is_not(tmp_path: Path) -> None:
+    """With several sinks the position is where everything before was delivered."""
+    with opened(memory_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(_lines(number, number + 1, 2 * number + 2))
+        first, second = channel.take(1, 1000, 0), channel.take(1, 1000, 0)
+        assert first is not None
+        assert second is not None
+        second.commit()
+        channel.positions.flush()
+        assert channel.positions.safe_end("s/f") == 0
+        assert channel.positions._notes.items("position:") == {"position:s/f": b"0 2-4"}  # type: ignore[attr-defined]
+        first.commit()
+        channel.positions.flush()
+        assert channel.positions._notes.items("position:") == {"position:s/f": b"4"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("make", [memory_channel, file_channel])
+def test_what_is_passed_over_is_known_after_a_restart(tmp_path: Path, make: object) -> None:
+    """Events that went nowhere are not looked at again; what is gone for good is forgotten."""
+    with opened(make(tmp_path)) as channel:  # type: ignore[operator]
+        channel.positions.passed(Position("s/f", 10))
+        channel.positions.passed(Position("s/gone", 10))
+        channel.positions.flush()
+        channel.positions.forget("s/gone")
+    with opened(make(tmp_path)) as channel:  # type: ignore[operator]
+        assert channel.positions.end("s/f") == 10
+        assert list(channel.positions.names()) == ["s/f"]
+
+
+def test_nothing_is_delivered_that_a_power_cut_could_take_from_the_channel(tmp_path: Path) -> None:
+    """Before a batch is taken it is on the disk, in every mode of fsync."""
+    with opened(file_channel(tmp_path, fsync="os")) as channel:
+        for number in range(3):
+            channel.put(_lines(number, number + 1))
+        before = channel.channel.synced_sequence
+        taking = channel.take(3, 1000, 0)
+        assert taking is not None
+        newest = taking.batches[-1].sequence or 0
+        assert before < newest <= channel.channel.synced_sequence
+        taking.commit()
+
+
+@pytest.mark.parametrize("make", [file_channel, partial(spillable_channel, memory_bytes=1)], ids=["file", "spilled"])
+def test_a_batch_that_others_have_passed_has_no_number_to_be_known_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], BatchChannel]
+) -> None:
+    """The disk could not read it for a while, and later ones were delivered: a service that takes rising numbers only
+    would take it for stored. Whoever opens the channel next knows that, too.
+    """
+    monkeypatch.setattr(recent, "MOST", 0)
+    with opened(make(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(_lines(number, number + 1))
+        files: Any = getattr(channel.channel, "_overflow", channel.channel)
+        segments = files._segments
+        read = segments.read
+
+        def failing(entries: Sequence[Any]) -> Any:
+            if any(entry.sequence == first for entry in entries):
+                raise OSError(errno.EIO, "Input/output error")
+            return read(entries)
+
+        first = next(files.peek()).sequence
+        monkeypatch.setattr(segments, "read", failing)
+        for _ in range(2):
+            with pytest.raises(ChannelIOError):
+                channel.take(1, 1000, 0)
+        taking = channel.take(10, 1000, 0)
+        assert taking is not None
+        assert [(batch.bodies(), batch.origin is None) for batch in taking.batches] == [
+            ([b"1"], False),
+            ([b"2"], False),
+        ]
+        taking.commit()
+    with opened(make(tmp_path)) as channel:
+        channel.put(_lines(3, 4))
+        taking = channel.take(10, 1000, 0)
+        assert taking is not None
+        assert [(batch.bodies(), batch.origin is None) for batch in taking.batches] == [
+            ([b"0"], True),
+            ([b"3"], False),
+        ]
+        taking.commit()
+
+
+def test_the_end_gives_up_more_batches_than_a_transaction_may_take(tmp_path: Path) -> None:
+    """A channel that forgets is emptied at the end, however many small batches lie in it."""
+    with opened(memory_channel(tmp_path)) as channel:
+        for _ in range(10_001):
+            channel.put(EventBatch.of_lines(b"a\n"))
+        assert channel.discard() == 10_001
+        assert channel.discard() == 0
+
+
+def test_what_was_spilled_is_there_after_the_end_and_counts(tmp_path: Path) -> None:
+    """Only what lies in memory is given up at the end; the next start knows how many events it finds."""
+    with opened(spillable_channel(tmp_path)) as channel:
+        for number in range(0, 60, 2):
+            channel.put(_lines(number, number + 2))
+        given_up = channel.discard()
+        assert 0 < given_up < 60
+    with opened(spillable_channel(tmp_path)) as channel:
+        assert channel.held == 60 - given_up
+        channel.put(_lines(60, 62))
+        assert taken(channel) == [b"%d" % number for number in range(given_up, 62)]
+        assert channel.held == 0
+
+
+def test_a_put_into_a_full_disk_frees_what_was_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once: files of events that have left are not kept until the next checkpoint is due."""
+    free = [12 << 20]
+    monkeypatch.setattr(Disk, "free", lambda _disk, _directory: free[0])
+    large = EventBatch.of_lines(b"x" * 700_000 + b"\n")
+    with opened(file_channel(tmp_path, segment_size=1 << 20, checkpoint_interval=3600)) as channel:
+        channel.put(large)
+        free[0] = 0
+
+        def fill() -> None:
+            for _ in range(20):
+                channel.put(large)
+                taken(channel)
+
+        with pytest.raises(DiskFullError):
+            fill()
+        assert len(list(tmp_path.rglob("log-*"))) <= 2
+
+
+def test_a_channel_whose_disk_is_full_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its own limits are, and how little waits in it: nothing can be put. With space on the disk it has room
+    again, without a put that would say so.
+    """
+    free = [1 << 40]
+    monkeypatch.setattr(Disk, "free", lambda _disk, _path: free[0])
+    with opened(file_channel(tmp_path, minimum_free_space=1 << 20, capacity=1000)) as channel:
+        channel.put(_lines(0, 3))
+        assert channel.fill < 0.01
+        free[0] = (1 << 20) + channel.stats().bytes
+        assert channel.fill == pytest.approx(0.5)  # as much may come as is there
+        free[0] = (1 << 20) + 10
+        channel.channel._space._free = None  # type: ignore[attr-defined]  # what was seen within a second is trusted
+        with pytest.raises(DiskFullError):
+            channel.put(_lines(3, 1000))
+        assert channel.fill == 1.0
+        assert not channel.has_room(1)
+        free[0] = 1 << 10
+        assert channel.fill == 1.0
+        assert len(taken(channel)) == 3
+        assert channel.fill == 1.0  # empty, and closed to all
+        free[0] = 1 << 40
+        assert channel.fill == 0.0
+        assert channel.has_room(1)
+
+
+def test_memory_that_cannot_spill_has_room_once_it_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk refuses what was to be spilled; what fits into memory is let in when that is free again."""
+    free = [1 << 40]
+    monkeypatch.setattr(Disk, "free", lambda _disk, _path: free[0])
+    with opened(spillable_channel(tmp_path, minimum_free_space=1 << 20)) as channel:
+        free[0] = 0
+
+        def fill() -> None:
+            for number in range(100):
+                channel.put(_lines(number, number + 1))
+
+        with pytest.raises(DiskFullError):
+            fill()
+        assert channel.fill == 1.0
+        taken(channel)
+        assert channel.has_room(1)
+        channel.put(_lines(0, 1))
+
+
+def test_a_full_channel_says_how_full_it_is_in_events(tmp_path: Path) -> None:
+    """Not in batches, also where it is its bytes that are full; a limit in events that it has not is not named."""
+    with opened(memory_channel(tmp_path, byte_capacity=500)) as channel:
+        channel.put(_lines(0, 100))
+        with pytest.raises(ChannelFullError, match=r"for 30 events of \d+ bytes: it holds 100 events and ") as full:
+            channel.put(_lines(100, 130), 0)
+        assert (full.value.size, full.value.wanted) == (100, 30)
+
+
+def test_what_was_spilled_is_not_lost_when_the_agent_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Only what is in memory is, and it is counted in events, once."""
+    with opened(spillable_channel(tmp_path, memory_bytes=1000)) as channel:
+        for number in range(5):
+            channel.put(_lines(100 * number, 100 * number + 100))
+        memory = channel.channel._memory.stats().size  # type: ignore[attr-defined]
+        assert 0 < memory < 5
+        assert channel.discard() == 100 * memory
+    assert "closed with" not in caplog.text
+    with opened(spillable_channel(tmp_path)) as channel:
+        assert len(taken(channel)) == 100 * (5 - memory)

@@ -1,0 +1,151 @@
+"""Whether a sink does its work, as whoever runs it sees that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import RefusedError, SinkError
+from producer.agent.flow.counted_sink import CountedSink
+from producer.agent.flow.health import FAILING, FORGOTTEN, HANGING, Health
+from producer.agent.flow.sink_runner import SinkRunner
+from producer.agent.processors import FailoverProcessor
+from producer.testing import ManualClock
+
+from ..doubles import RecordingSink, context, memory_channel, opened
+
+
+def _made() -> tuple[ManualClock, Counters, Health]:
+    clock, counters = ManualClock(), Counters()
+    return clock, counters, Health(counters, clock)
+
+
+def test_failures_alone_are_trouble_after_a_while_and_a_delivery_ends_it() -> None:
+    """Since the first of them had begun, with what went wrong at last."""
+    clock, _, health = _made()
+    health.begun()
+    clock.advance(FAILING / 2)
+    health.failed(OSError("first"))
+    assert health.trouble() is None
+    health.begun()
+    clock.advance(FAILING / 2)
+    health.failed(OSError("last"))
+    assert health.trouble() == "has delivered nothing for 10 s: OSError: last"
+    health.worked()
+    assert health.trouble() is None
+
+
+def test_a_failed_put_that_nobody_tries_again_is_forgotten() -> None:
+    """Whoever sent that may never come again; the next failure is the first one then."""
+    clock, counters = ManualClock(), Counters()
+    health = Health(counters, clock, "has put nothing", FORGOTTEN)
+    health.failed(OSError("first"))
+    clock.advance(FAILING)
+    assert health.trouble() == "has put nothing for 10 s: OSError: first"
+    clock.advance(FORGOTTEN - FAILING)
+    assert health.trouble() is None
+    health.failed(OSError("much later"))
+    assert health.trouble() is None
+    clock.advance(FAILING)
+    assert health.trouble() == "has put nothing for 10 s: OSError: much later"
+
+
+def test_a_delivery_that_does_not_end_is_trouble() -> None:
+    """Nobody has said that it failed: the destination takes, and does not answer."""
+    clock, _, health = _made()
+    health.begun()
+    clock.advance(HANGING - 1)
+    assert health.trouble() is None
+    clock.advance(1)
+    assert health.trouble() == "has been at one delivery for 60 s"
+    health.worked()
+    assert health.trouble() is None
+
+
+@pytest.mark.parametrize(("delivered", "trouble"), [(0, True), (1, False)])
+def test_a_sink_that_delivers_a_part_is_well(tmp_path: Path, delivered: int, trouble: bool) -> None:
+    """Of a group likewise, and what was delivered is counted under the sink's own name."""
+    clock, counters, health = _made()
+
+    def fail(batches: Sequence[EventBatch]) -> None:
+        clock.advance(FAILING)
+        raise SinkError("cut", batches[delivered:])
+
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        for number in range(2):
+            channel.put(EventBatch.of_lines(b"%d\n" % number))
+        sink = CountedSink(partial(RecordingSink, fail), *(own := (Counters(), Health(Counters(), clock))))
+        runner = SinkRunner(
+            "k", channel, sink, counters, dead_letters=None, most_events=9, most_bytes=99, clock=clock, health=health
+        )
+        assert not runner.deliver(0)
+    assert [each.trouble() is not None for each in (health, own[1])] == [trouble, trouble]
+    assert own[0].get("EventDrainSuccessCount") == counters.get("EventDrainSuccessCount") == delivered
+
+
+def test_how_long_deliveries_take_is_counted_also_of_one_that_fails(tmp_path: Path) -> None:
+    """Under the group's name and the sink's own."""
+    clock, counters, health = _made()
+    own, away = Counters(), [SinkError("away")]
+
+    def slow(_batches: Sequence[EventBatch]) -> None:
+        clock.advance(1.5)
+        if away:
+            raise away.pop()
+
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        channel.put(EventBatch.of_lines(b"a\n"))
+        sink = CountedSink(partial(RecordingSink, slow), own, Health(own, clock))
+        runner = SinkRunner(
+            "k", channel, sink, counters, dead_letters=None, most_events=9, most_bytes=99, clock=clock, health=health
+        )
+        assert [runner.deliver(0), runner.deliver(0)] == [False, True]
+    assert own.get("DeliveryMicroseconds") == counters.get("DeliveryMicroseconds") == 3_000_000
+
+
+def test_a_sink_whose_destination_refuses_events_is_well() -> None:
+    """It answers; what it refuses is another matter."""
+    clock, counters, health = _made()
+
+    def refuse(batches: Sequence[EventBatch]) -> None:
+        clock.advance(FAILING)
+        raise RefusedError("bad", batches)
+
+    with pytest.raises(RefusedError):
+        CountedSink(partial(RecordingSink, refuse), counters, health).write([EventBatch.of_lines(b"a\n")])
+    assert health.trouble() is None
+
+
+def test_a_failed_delivery_has_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of a group, too: the line of whoever runs it names all sinks and why; one that was stood in for has its own.
+    The end of the failures has one, too.
+    """
+    clock = ManualClock()
+    away = [True, True]
+
+    def made(number: int) -> RecordingSink:
+        def write(_batches: Sequence[EventBatch]) -> None:
+            if away[number]:
+                raise SinkError(f"{number} is away")
+
+        return RecordingSink(write)
+
+    group = FailoverProcessor(FailoverProcessor.Options(), context(tmp_path, "g", clock), {"a": made(0), "b": made(1)})
+    with caplog.at_level(logging.WARNING), opened(memory_channel(tmp_path, clock=clock)) as channel:
+        channel.put(EventBatch.of_lines(b"x\n"))
+        runner = SinkRunner("g", channel, group, Counters(), dead_letters=None, most_events=9, most_bytes=99)
+        assert not runner.deliver(0)
+        away[1] = False
+        clock.advance(60)
+        assert runner.deliver(0)
+    assert [record.message for record in caplog.records] == [
+        f"sink g: 1 events go back to {channel.name}: no sink of the group could deliver: a: 0 is away; b: 1 is away",
+        "sink a failed: 0 is away",
+        "sink g delivers again",
+    ]

@@ -1,0 +1,451 @@
+"""Channels that keep their events and channels that forget, of which each batch goes to one, under deaths."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from producer.agent.events.batch import EventBatch, Position
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import Routes
+from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.outlet import SourceOutlet
+from producer.agent.ledger.members import Members
+from producer.agent.ledger.positions import Positions
+from producer.agent.selectors.load_balancing import LoadBalancingSelector
+from producer.agent.selectors.replicating import ReplicatingSelector
+from producer.runtime.clock import Clock, SystemClock
+from producer.testing import ManualClock
+
+from ..doubles import context, file_channel, memory_channel, spillable_channel
+
+_MAKERS: dict[str, Callable[..., BatchChannel]] = {"f": file_channel, "m": memory_channel, "s": spillable_channel}
+#: Bytes of a batch: its one event is where it ends.
+_STEP = 10
+
+
+class _ByNumber:
+    """Each batch to one channel, always the same one."""
+
+    Options, exclusive, first = ReplicatingSelector.Options, False, 0
+
+    def __init__(self, _options: Any, _context: Any, channels: Mapping[str, BatchChannel]) -> None:
+        self._names = list(channels)
+
+    def select(self, batch: EventBatch) -> Routes:
+        (body,) = batch.bodies()
+        return Routes({self._names[(int(body) // _STEP + self.first) % len(self._names)]: batch})
+
+
+class _ByNumberToOthers(_ByNumber):
+    """To others, in the same way."""
+
+    first = 1
+
+
+_TAKEN = "rename", "remove"
+_SELECTORS = {"one": LoadBalancingSelector, "all": ReplicatingSelector, "some": _ByNumber, "others": _ByNumberToOthers}
+
+
+class _Agent:
+    """A source that reads one thing in order, and its channels; it can die, and begin with other channels.
+
+    :param kinds: of the channels, which are c0, c1 and so on.
+    :ivar selector: from the next start on.
+    :ivar delivered: what was taken of channels that forget, and of those that keep.
+    """
+
+    def __init__(
+        self, state: Path, kinds: str, clock: Clock | None = None, selector: Any = LoadBalancingSelector
+    ) -> None:
+        self._state, self._clock, self.selector = state, clock, selector
+        self._count = itertools.count()
+        self.kinds = {self.new_name(): kind for kind in kinds}
+        self._left: dict[str, str] = {}
+        self.delivered: dict[bool, Counter[bytes]] = {keeps: Counter() for keeps in (True, False)}
+        self.begin()
+
+    def new_name(self) -> str:
+        """One that no channel had."""
+        return f"c{next(self._count)}"
+
+    def begin(self) -> None:
+        """Start the process."""
+        self.channels = {name: self._open(name, kind) for name, kind in self.kinds.items()}
+        self.others: dict[str, BatchChannel] = {}
+        self._begin_source()
+
+    def _begin_source(self) -> None:
+        def live(name: str) -> Positions | None:
+            return self.others[name].positions if name in self.others else None
+
+        selector = self.selector(self.selector.Options(), context(self._state, "s"), self.channels)
+        clock = SystemClock()
+        self._members = Members(self._state / "source", self._state, live, clock, self.selector.__name__)
+        self._outlet = SourceOutlet("s", (), selector, self.channels, Counters(), clock, members=self._members)
+        self._outlet.begin()
+        self._ends = self._outlet.ends("f")
+        self.place = self._ends[0]
+
+    def _open(self, name: str, kind: str) -> BatchChannel:
+        options = {} if self._clock is None else {"clock": self._clock}
+        return _MAKERS[kind](self._state, name, **(options if kind == "m" else {"fsync": "os"}))
+
+    def change(self, what: str, number: int) -> None:
+        """Have other channels from the next start on.
+
+        :param what: "add-" and a kind, "rename" or "remove"; or one of the selectors.
+        :param number: tells which one. The last one is not removed; nor renamed if it is a file channel, which has all
+            that is known, and takes it along.
+        """
+        name = list(self.kinds)[number % len(self.kinds)]
+        if what in _SELECTORS:
+            self.selector = _SELECTORS[what]
+        elif what.startswith("add-"):
+            self.kinds[self.new_name()] = what[-1]
+        elif what in _TAKEN and (len(self.kinds) > 1 or (what == "rename" and self.kinds[name] != "f")):
+            kind = self._left[name] = self.kinds.pop(name)
+            if what == "rename":
+                self.kinds[self.new_name()] = kind
+
+    def leave(self, name: str) -> None:
+        """The source goes on without a channel that stays open."""
+        self._outlet.end()
+        self.kinds.pop(name)
+        self.others[name] = self.channels.pop(name)
+        self._begin_source()
+
+    def read(self) -> None:
+        """Put a batch, or what is missing up to where a channel has more."""
+        end = min([self.place // _STEP * _STEP + _STEP, *(each for each in self._ends if each > self.place)])
+        self._outlet.put(EventBatch.of_lines(b"%d\n" % end, position=Position("f", end)))
+        self.place = end
+
+    def read_all(self, end: int) -> None:
+        """Put all up to there."""
+        while self.place < end:
+            self.read()
+
+    def take(self, name: str) -> None:
+        """Deliver one batch of a channel."""
+        self._deliver(self.channels[name], 1)
+
+    def _deliver(self, channel: BatchChannel, most: int) -> None:
+        taking = channel.take(most, most << 10, 0)
+        if taking is not None:
+            bodies = [body for batch in taking.batches for body in batch.bodies()]
+            taking.commit()
+            self.delivered[channel.positions.keeps].update(bodies)
+
+    def die(self) -> None:
+        """Nothing more is noted."""
+        for channel in [*self.channels.values(), *self.others.values()]:
+            channel.channel.close()
+            channel.positions._notes.close()  # type: ignore[attr-defined]
+        if self._members._own is not None:
+            self._members._own.close()
+
+    def stop(self) -> None:
+        """End in order, whatever the channels hold."""
+        self._outlet.end()
+        for channel in self.channels.values():
+            channel.close()
+
+    def drain_those_that_left(self) -> None:
+        """Deliver what lies in channels that are used no more."""
+        for name, kind in self._left.items():
+            if kind != "m":
+                channel = self._open(name, kind)
+                while channel.held:
+                    self._deliver(channel, 100)
+                channel.close()
+
+    def drain(self) -> None:
+        """Deliver all."""
+        for channel in self.channels.values():
+            while channel.held:
+                self._deliver(channel, 100)
+
+
+_KINDS = st.sampled_from(["fm", "mf", "fs", "sf", "ff", "mm", "ffm", "fmm", "fms"])
+_WORK = st.sampled_from([("read", 1), ("read", 3), ("take", 0), ("take", 1), ("take", 2)])
+_CHANGED = st.sampled_from(["add-m", "add-f", "add-s", "rename", "remove"])
+_CHANGES = st.tuples(_CHANGED, st.integers(0, 2), st.sampled_from(["die", "stop"]))
+_ENDS = st.one_of(_CHANGES, st.just(("nothing", 0, "die")))
+
+
+def _run(agent: _Agent, actions: Iterable[tuple[Any, ...]], *, drained: bool, loses_none: bool = False) -> set[bytes]:
+    """Whatever happens, and then all that was read once is delivered; what that was.
+
+    :param drained: whether all channels are empty when they end.
+    :param loses_none: whether it is only asked that nothing is lost.
+    """
+    furthest = 0
+    for what, number, *how in actions:
+        if what == "read":
+            for _ in range(number):
+                agent.read()
+            furthest = max(furthest, agent.place)
+        elif what == "take":
+            agent.take(list(agent.channels)[number % len(agent.channels)])
+        else:
+            if drained:
+                agent.drain()
+            # Who takes away what keeps its events after a death does not know what these were.
+            is_kept = agent.kinds[list(agent.kinds)[number % len(agent.kinds)]] == "f"
+            in_order = drained or "stop" in how or (what in _TAKEN and is_kept and not loses_none)
+            (agent.stop if in_order else agent.die)()
+            for change in (what, *how):
+                agent.change(change, number)
+            agent.begin()
+    while agent.place < furthest:
+        agent.read()
+    agent.drain()
+    agent.die()
+    agent.drain_those_that_left()
+    return {b"%d" % end for end in range(_STEP, furthest + 1, _STEP)}
+
+
+@settings(max_examples=40)
+@given(_KINDS, st.lists(st.one_of(*[_WORK] * 5, _ENDS), max_size=60))
+def test_what_a_channel_keeps_does_not_come_twice(kinds: str, actions: list[tuple[Any, ...]]) -> None:
+    """Whatever the order of batches, deliveries and deaths, and whichever channels are added, renamed and removed:
+    nothing is lost, and only what a channel that forgets has delivered may come once more.
+    """
+    with tempfile.TemporaryDirectory() as state:
+        agent = _Agent(Path(state), kinds)
+        wanted = _run(agent, [*actions, ("nothing", 0, "die")], drained=False)
+    kept, forgotten = agent.delivered[True], agent.delivered[False]
+    assert kept.keys() | forgotten.keys() == wanted
+    twice = {body for body, count in (kept + forgotten).items() if count > 1}
+    assert not {body for body in twice if body not in forgotten}
+    assert all(count == 1 for count in kept.values())
+
+
+@settings(max_examples=15)
+@given(_KINDS, st.lists(st.one_of(*[_WORK] * 4, _CHANGES), max_size=40))
+def test_channels_that_change_in_order_bring_nothing_twice(kinds: str, actions: list[tuple[Any, ...]]) -> None:
+    """Added, renamed and removed while nothing waits in those that forget: all comes once."""
+    with tempfile.TemporaryDirectory() as state:
+        agent = _Agent(Path(state), kinds)
+        wanted = _run(agent, actions, drained=True)
+    assert dict(agent.delivered[True] + agent.delivered[False]) == dict.fromkeys(wanted, 1)
+
+
+_BOTH = st.tuples(_CHANGED, st.integers(0, 2), st.sampled_from(list(_SELECTORS)), st.sampled_from(["die", "stop"]))
+
+
+@settings(max_examples=40)
+@given(_KINDS, st.lists(st.one_of(*[_WORK] * 5, _ENDS, _BOTH), max_size=60))
+@example("fm", [("read", 9), ("add-m", 0, "some", "die")])
+@example("mf", [("nothing", 0, "some", "stop"), ("read", 9), ("nothing", 0, "others", "die")])
+def test_nothing_is_lost_whichever_selector_is_chosen(kinds: str, actions: list[tuple[Any, ...]]) -> None:
+    """At a start, behind a death, at which channels come and go as well; what forgets may be what goes."""
+    with tempfile.TemporaryDirectory() as state:
+        agent = _Agent(Path(state), kinds)
+        wanted = _run(agent, [*actions, ("nothing", 0, "die")], drained=False, loses_none=True)
+    assert (agent.delivered[True] + agent.delivered[False]).keys() == wanted
+
+
+def test_what_a_channel_had_not_delivered_is_read_again_without_it(tmp_path: Path) -> None:
+    """One of two that forget is removed after a death: nobody else had what it held."""
+    agent = _Agent(tmp_path, "mm")
+    for _ in range(4):
+        agent.read()
+    agent.take("c0")
+    agent.take("c0")
+    for channel in agent.channels.values():
+        channel.positions.flush()
+    agent.die()
+    agent.change("remove", 1)
+    agent.begin()
+    while agent.place < 4 * _STEP:
+        agent.read()
+    agent.drain()
+    agent.die()
+    assert agent.delivered[False] == {b"%d" % (number * _STEP): 1 for number in range(1, 5)}
+
+
+def test_what_those_that_left_were_told_is_known_to_the_next_run(tmp_path: Path) -> None:
+    """A run that reads nothing, behind a death and without a channel; then who told it has another name."""
+    agent = _Agent(tmp_path, "fmm")
+    for _ in range(3):
+        agent.read()
+    agent.die()
+    agent.change("remove", 1)
+    agent.begin()
+    agent.stop()
+    agent.change("rename", 0)
+    agent.begin()
+    while agent.place < 3 * _STEP:
+        agent.read()
+    agent.drain()
+    agent.die()
+    agent.drain_those_that_left()
+    assert agent.delivered[True] + agent.delivered[False] == {b"%d" % (number * _STEP): 1 for number in range(1, 4)}
+
+
+def test_what_a_channel_has_that_others_still_use_is_not_read_again_before_it_is_lost(tmp_path: Path) -> None:
+    """A source that uses it no more goes on behind it, and behind what it had delivered after a death."""
+    agent = _Agent(tmp_path, "mm")
+    for _ in range(4):
+        agent.read()
+    agent.drain()
+    agent.read()
+    agent.leave("c0")
+    assert agent.place == 5 * _STEP
+    agent.read()
+    agent.drain()
+    agent.channels["c1"].positions.flush()
+    agent.others["c0"].positions.flush()
+    agent.die()
+    agent.begin()
+    while agent.place < 6 * _STEP:
+        agent.read()
+    agent.drain()
+    agent.die()
+    assert agent.delivered[False] == {b"%d" % (number * _STEP): 1 for number in range(1, 7)}
+
+
+@pytest.mark.parametrize(("before", "new"), [("mm", "m"), ("m", "f"), ("fm", "m"), ("ff", "m"), ("ff", "s")])
+def test_with_a_new_channel_nothing_is_read_again(tmp_path: Path, before: str, new: str) -> None:
+    """It has nothing, and need not have what the others had."""
+    agent = _Agent(tmp_path, before)
+    for _ in range(9):
+        agent.read()
+    agent.drain()
+    agent.stop()
+    agent.change(f"add-{new}", 0)
+    agent.begin()
+    assert agent.place == 9 * _STEP
+    agent.read()
+    agent.drain()
+    agent.die()
+    assert all(count == 1 for delivered in agent.delivered.values() for count in delivered.values())
+
+
+def test_a_channel_whose_notes_are_damaged_is_read_again_for(tmp_path: Path) -> None:
+    """It only seems new: what it had not delivered is lost otherwise."""
+    agent = _Agent(tmp_path, "fm")
+    for _ in range(9):
+        agent.read()
+    agent.die()
+    for path in (tmp_path / "c1").glob("notes.db*"):
+        path.unlink()
+    agent.begin()
+    while agent.place < 9 * _STEP:
+        agent.read()
+    agent.drain()
+    agent.die()
+    assert len(agent.delivered[True] + agent.delivered[False]) == 9
+
+
+def test_what_others_had_is_noted_while_a_sink_delivers_nothing(tmp_path: Path) -> None:
+    """One of two channels that forget is stuck: what the other one delivers for hours does not come once more."""
+    clock = ManualClock()
+    agent = _Agent(tmp_path, "mm", clock)
+    for _ in range(9):
+        agent.read()
+        agent.take("c1")
+        clock.advance(1.0)
+    agent.take("c1")
+    agent.die()
+    agent.begin()
+    while agent.place < 9 * _STEP:
+        agent.read()
+    agent.drain()
+    agent.die()
+    assert sum(agent.delivered[False].values()) - len(agent.delivered[False]) <= 1
+
+
+@pytest.mark.parametrize("kinds", ["fm", "ff"])
+def test_a_note_does_not_grow_with_what_was_read(tmp_path: Path, kinds: str) -> None:
+    """It has the stretches behind what is safe, and none where nobody forgets."""
+    agent = _Agent(tmp_path, kinds)
+    for _ in range(200):
+        agent.read()
+        agent.take("c0")
+        agent.take("c1")
+    note = agent.channels["c0"].channel.notes.read("position:s/f")  # type: ignore[attr-defined]
+    agent.drain()
+    agent.die()
+    assert len(note) < 40, note
+
+
+@pytest.mark.parametrize("kinds", ["fm", "mm", "sm"])
+def test_what_a_channel_had_not_delivered_is_read_again_if_all_get_all_from_now_on(tmp_path: Path, kinds: str) -> None:
+    """One that forgets is removed after a death, and each batch goes to all of the others: these had other batches.
+    Another death comes before all of it is read.
+    """
+    agent = _Agent(tmp_path, kinds)
+    for _ in range(6):
+        agent.read()
+    agent.take("c1")
+    for channel in agent.channels.values():
+        channel.positions.flush()
+    agent.die()
+    agent.change("remove", 1)
+    agent.selector = ReplicatingSelector
+    agent.begin()
+    agent.read_all(4 * _STEP)
+    agent.take("c0")
+    agent.die()
+    agent.begin()
+    agent.read_all(7 * _STEP)
+    agent.drain()
+    agent.die()
+    assert agent.delivered[True] + agent.delivered[False] >= Counter(b"%d" % (n * _STEP) for n in range(1, 8))
+
+
+def test_what_left_in_order_has_nothing_read_again_if_all_get_all_from_now_on(tmp_path: Path) -> None:
+    """One that forgets is removed once it has delivered, and each batch goes to all of the others."""
+    agent = _Agent(tmp_path, "fm")
+    for _ in range(6):
+        agent.read()
+    agent.drain()
+    agent.stop()
+    agent.change("remove", 1)
+    agent.selector = ReplicatingSelector
+    agent.begin()
+    assert agent.place == 6 * _STEP
+    agent.die()
+
+
+@pytest.mark.parametrize("catching_up", [0, 3])
+@pytest.mark.parametrize("kinds", ["f", "m", "ff", "fm"])
+def test_what_one_channel_has_is_not_read_again_when_each_batch_goes_to_one(
+    tmp_path: Path, kinds: str, catching_up: int
+) -> None:
+    """A new channel in memory had not caught up with the others, of which each had all."""
+    agent = _Agent(tmp_path, kinds, selector=ReplicatingSelector)
+    for _ in range(9):
+        agent.read()
+    agent.drain()
+    agent.stop()
+    agent.change("add-m", 0)
+    if catching_up:
+        agent.begin()
+        assert agent.place == 0
+        for _ in range(catching_up):
+            agent.read()
+        agent.drain()
+        agent.stop()
+    agent.selector = LoadBalancingSelector
+    agent.begin()
+    assert agent.place == 9 * _STEP
+    agent.read_all(11 * _STEP)
+    agent.die()
+    agent.begin()
+    assert agent.place >= 9 * _STEP
+    agent.read_all(11 * _STEP)
+    agent.drain()
+    agent.die()
+    assert (agent.delivered[True] + agent.delivered[False]).keys() == {b"%d" % (n * _STEP) for n in range(1, 12)}

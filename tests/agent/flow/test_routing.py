@@ -1,0 +1,514 @@
+"""What a source puts comes to each channel that is to have it, once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from producer.agent.config.options import AgentConfigError
+from producer.agent.events.batch import EventBatch, Position
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import Routes, Stop, UnfitError
+from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.outlet import SourceOutlet
+from producer.agent.selectors.load_balancing import LoadBalancingSelector
+from producer.agent.selectors.multiplexing import MultiplexingSelector
+from producer.agent.selectors.replicating import ReplicatingSelector
+from producer.agent.sources.kafka import _Member
+from producer.agent.sources.loghub_group import UntilAsked
+from producer.model.errors import ChannelFullError
+from producer.runtime.clock import SystemClock
+from producer.testing import ManualClock
+
+from ...support.waiting import Call, eventually
+from ..doubles import context, file_channel, memory_channel, opened, taken
+
+_LINES = EventBatch.of_lines(b"a\nb\n")
+
+
+class _Only:
+    """Keeps the events of one body."""
+
+    def __init__(self, wanted: bytes) -> None:
+        self._wanted = wanted
+
+    def intercept(self, batch: EventBatch) -> EventBatch:
+        return batch.select([body == self._wanted for body in batch.bodies()])
+
+
+@pytest.fixture
+def channels(tmp_path: Path) -> Iterator[dict[str, BatchChannel]]:
+    made = {name: memory_channel(tmp_path, name, capacity=4, keep_alive=0.0) for name in ("c1", "c2", "c3")}
+    yield made
+    for channel in made.values():
+        channel.close()
+
+
+def _outlet(
+    channels: dict[str, BatchChannel], selector: Any = ReplicatingSelector, *interceptors: Any, **options: Any
+) -> SourceOutlet:
+    counters = options.pop("counters", None) or Counters()
+    made = selector(selector.Options(**options), context(Path("unused"), "s"), channels)
+    return SourceOutlet("s", interceptors, made, channels, counters, SystemClock())
+
+
+def _all(channels: dict[str, BatchChannel]) -> dict[str, list[bytes]]:
+    return {name: taken(channel) for name, channel in channels.items()}
+
+
+def test_every_channel_gets_every_event(channels: dict[str, BatchChannel]) -> None:
+    """Replicating, as Flume's ``testReplicatingSelector``."""
+    _outlet(channels).put(_LINES)
+    assert _all(channels) == {name: [b"a", b"b"] for name in channels}
+
+
+def test_a_channel_that_had_a_batch_does_not_get_it_again(channels: dict[str, BatchChannel]) -> None:
+    """Another one is full: while the source tries again, only that one is asked; Flume repeats the batch to all."""
+    channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
+    stop = Stop()
+
+    class Emptied:
+        """Empties the full channel when the source begins to wait."""
+
+        def wait(self, _seconds: float) -> bool:
+            assert taken(channels["c2"]) == [b"1", b"2", b"3"]
+            return False
+
+        is_set, waking = stop.is_set, stop.waking
+
+    assert _outlet(channels).put_until(_LINES, Emptied())  # type: ignore[arg-type]
+    assert _all(channels) == {name: [b"a", b"b"] for name in channels}
+
+
+def test_a_source_that_must_stop_waits_no_longer(channels: dict[str, BatchChannel]) -> None:
+    """It learns that the batch is not committed everywhere."""
+    channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
+    stop = Stop()
+    stop.set()
+    assert not _outlet(channels).put_until(_LINES, stop)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"capacity": 4}, {"byte_capacity": 1000, "byte_capacity_buffer_percentage": 0}],
+    ids=["events", "bytes"],
+)
+def test_a_stop_is_seen_at_once_while_a_channel_is_full(tmp_path: Path, limits: dict[str, Any]) -> None:
+    """Not when ``keep_alive`` is over: it ends the wait for room, and nothing is put."""
+    channel, stop = memory_channel(tmp_path, keep_alive=3600, **limits), Stop()
+    with opened(channel):
+        channel.put(EventBatch.of_lines(b"x" * 200 + b"\n1\n2\n"))
+        waiting = Call(lambda: _outlet({"c": channel}).put_until(EventBatch.of_lines(b"y" * 900 + b"\nz\n"), stop))
+        eventually(lambda: len(channel._room) == 1)
+        stop.set()
+        assert waiting.result() is False
+        assert len(taken(channel)) == 3
+
+
+@pytest.mark.parametrize("kind", [_Member, UntilAsked])
+def test_who_ends_for_further_reasons_is_woken_by_the_agents_end_as_well(kind: type[Stop]) -> None:
+    """The stops of the sources of groups, of Kafka and of LogHub."""
+    outer, woken = Stop(), list[bool]()
+    given: Any = (None, outer) if kind is _Member else (outer, SimpleNamespace(is_asked=lambda: False))
+    with kind(*given).waking(lambda: woken.append(True)):
+        outer.set()
+    assert woken
+
+
+@pytest.mark.parametrize("limits", [{"capacity": 2}, {"byte_capacity": 1000, "byte_capacity_buffer_percentage": 0}])
+def test_who_waits_for_room_puts_as_soon_as_there_is_some(tmp_path: Path, limits: dict[str, Any]) -> None:
+    """Whether the channel's events or its bytes were too many."""
+    channel, begun = memory_channel(tmp_path, keep_alive=3600, **limits), time.monotonic()
+    with opened(channel):
+        channel.put(EventBatch.of_lines(b"x" * 200 + b"\n"))
+        wanted = b"y" * 900, b"z"
+        waiting = Call(lambda: _outlet({"c": channel}).put_until(EventBatch.of_lines(b"\n".join(wanted)), Stop()))
+        eventually(lambda: len(channel._room) == 1)
+        assert len(taken(channel)) == 1
+        assert waiting.result()
+        assert time.monotonic() - begun < 60
+        assert taken(channel) == list(wanted)
+
+
+def test_the_error_of_a_channel_whose_bytes_are_too_many_tells_the_whole_wait(tmp_path: Path) -> None:
+    """Though the channel itself was asked again and again."""
+    channel = memory_channel(tmp_path, keep_alive=0.02, byte_capacity=1000, byte_capacity_buffer_percentage=0)
+    with opened(channel):
+        channel.put(EventBatch.of_lines(b"x" * 200))
+        with pytest.raises(ChannelFullError, match="no room within") as full:
+            channel.put(EventBatch.of_lines(b"y" * 900), stop=Stop())
+        assert full.value.waited >= 0.02
+        assert (full.value.byte_capacity, full.value.never) == (1000, False)
+
+
+def test_an_optional_channel_that_is_full_holds_nobody_up(channels: dict[str, BatchChannel]) -> None:
+    """As Flume's ``testOptionalChannels``: what fails there is counted."""
+    channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
+    outlet = _outlet(channels, optional=("c2",))
+    outlet.put(_LINES)
+    assert outlet._counters.get("OptionalChannelWriteFail") == 1
+    assert outlet._counters.get("OptionalChannelEventFailCount") == 2
+    assert _all(channels) == {"c1": [b"a", b"b"], "c2": [b"1", b"2", b"3"], "c3": [b"a", b"b"]}
+
+
+def test_nobody_waits_for_the_room_of_an_optional_channel(tmp_path: Path) -> None:
+    """However long its puts wait for room otherwise; here time stands still."""
+    clock = ManualClock()
+    options: dict[str, Any] = {"capacity": 1, "keep_alive": 60.0, "clock": clock}
+    with (
+        opened(memory_channel(tmp_path, "c1", **options)) as c1,
+        opened(memory_channel(tmp_path, "c2", **options)) as c2,
+    ):
+        c2.put(_LINES)
+        outlet = _outlet({"c1": c1, "c2": c2}, optional=("c2",))
+        Call(lambda: outlet.put(_LINES)).result()
+        assert taken(c1) == [b"a", b"b"]
+
+
+def test_how_long_interceptors_take_is_counted(channels: dict[str, BatchChannel]) -> None:
+    """Of all of them together, for each batch."""
+    clock, counters = ManualClock(), Counters()
+
+    class Slow:
+        def intercept(self, batch: EventBatch) -> EventBatch:
+            clock.advance(0.25)
+            return batch
+
+    selector = ReplicatingSelector(ReplicatingSelector.Options(), context(Path("unused"), "s"), channels)
+    SourceOutlet("s", [Slow(), Slow()], selector, channels, counters, clock).put(_LINES)
+    assert counters.get("InterceptionMicroseconds") == 500_000
+
+
+def test_a_source_that_ends_while_a_channel_is_full_has_not_failed(
+    channels: dict[str, BatchChannel], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says that it did not put the batch; nothing is counted or told as a failure of the channel."""
+    channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
+    outlet, stop = _outlet(channels), Stop()
+    stop.set()
+    assert not outlet.put_until(_LINES, stop)
+    assert (outlet._counters.get("ChannelWriteFail"), caplog.messages) == (0, [])
+
+
+def test_a_channel_that_a_selector_names_twice_gets_a_batch_once(channels: dict[str, BatchChannel]) -> None:
+    """As a required one, whatever else it may be."""
+
+    class Both:
+        exclusive = False
+
+        def select(self, batch: EventBatch) -> Routes:
+            return Routes({"c1": batch}, {"c1": batch, "c2": batch})
+
+    SourceOutlet("s", [], Both(), channels, Counters(), SystemClock()).put(_LINES)
+    assert _all(channels) == {"c1": [b"a", b"b"], "c2": [b"a", b"b"], "c3": []}
+
+
+def test_a_required_channel_that_is_full_is_told(channels: dict[str, BatchChannel]) -> None:
+    """A source that answers somebody has to say that it was not stored."""
+    channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
+    with pytest.raises(ChannelFullError, match="c2"):
+        _outlet(channels).put(_LINES)
+
+
+def test_interceptors_see_a_batch_once_and_in_order(channels: dict[str, BatchChannel]) -> None:
+    """Also when a channel has to be asked again; what they drop goes nowhere."""
+    seen: list[str] = []
+
+    class Seen:
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def intercept(self, batch: EventBatch) -> EventBatch:
+            seen.append(self._name)
+            return batch
+
+    _outlet(channels, ReplicatingSelector, Seen("first"), _Only(b"b"), Seen("last")).put(_LINES)
+    assert (seen, _all(channels)) == (["first", "last"], {name: [b"b"] for name in channels})
+
+
+def _multiplexing(channels: dict[str, BatchChannel], **more: Any) -> SourceOutlet:
+    options = {"header": "type", "mapping": {"x": ("c1",), "y": ("c1", "c2")}, "default": ("c3",), **more}
+    return _outlet(channels, MultiplexingSelector, **options)
+
+
+def test_a_header_chooses_the_channels(channels: dict[str, BatchChannel]) -> None:
+    """As Flume's ``testSelection``: by mapping, else by default; a blank or missing value is no value."""
+    kinds = [("x", b"1"), ("y", b"2"), ("z", b"3"), (" ", b"4")]
+    events = [({"type": kind}, body) for kind, body in kinds]
+    _multiplexing(channels).put(EventBatch.of_events([*events, ({}, b"5")]))
+    assert _all(channels) == {"c1": [b"1", b"2"], "c2": [b"2"], "c3": [b"3", b"4", b"5"]}
+
+
+def test_without_a_default_what_has_no_mapping_goes_nowhere(channels: dict[str, BatchChannel]) -> None:
+    """As Flume's ``testNoDefault``; and is counted, once it has gone."""
+    counters = Counters()
+    outlet = _multiplexing(channels, default=(), counters=counters)
+    outlet.put(EventBatch.of_events([({"type": "z"}, b"1"), ({"type": "x"}, b"2"), ({}, b"3")]))
+    assert _all(channels) == {"c1": [b"2"], "c2": [], "c3": []}
+    assert counters.get("EventDroppedCount") == 2
+    outlet.put(EventBatch.of_lines(b"4\n5\n"))
+    assert counters.get("EventDroppedCount") == 4
+
+
+def test_optional_channels_of_a_value_are_further_ones(channels: dict[str, BatchChannel]) -> None:
+    """One that is required for the value already does not get it twice."""
+    outlet = _multiplexing(channels, optional={"x": ("c1", "c2")})
+    outlet.put(EventBatch.of_events([({"type": "x"}, b"1")]))
+    assert _all(channels) == {"c1": [b"1"], "c2": [b"1"], "c3": []}
+
+
+@pytest.mark.parametrize(
+    ("default", "wanted"),
+    [(("c1", "c3"), "c1 c2 c3"), (("c3",), "c1 c2 c3"), ((), "c1 c2")],
+    ids=["one is default, too", "further ones", "only optional"],
+)
+def test_optional_channels_of_a_value_without_a_mapping(
+    channels: dict[str, BatchChannel], default: tuple[str, ...], wanted: str
+) -> None:
+    """Flume's ``testNoSelection``, ``testNoMandatory``, ``testOnlyOptional``: beside the default's, each once."""
+    outlet = _multiplexing(channels, default=default, optional={"zebra": ("c1", "c2")})
+    outlet.put(EventBatch.of_events([({"type": "zebra"}, b"1")]))
+    assert _all(channels) == {name: [b"1"] if name in wanted else [] for name in channels}
+
+
+def test_an_optional_channel_that_is_named_twice_gets_a_batch_once(channels: dict[str, BatchChannel]) -> None:
+    """Flume's ``testMultipleOptionalChannelsSameChannelTwice``; the others are required, with more than one event."""
+    _outlet(channels, optional=("c1", "c3", "c1")).put(_LINES)
+    assert _all(channels) == {name: [b"a", b"b"] for name in channels}
+
+
+def test_load_balancing_takes_turns(channels: dict[str, BatchChannel]) -> None:
+    """Flume's ``testLoadBalancingSelector``: a batch goes to one channel, and the next one to the next."""
+    outlet = _outlet(channels, LoadBalancingSelector)
+    for number in range(3):
+        outlet.put(EventBatch.of_lines(b"%d" % number))
+    assert list(_all(channels).values()) == [[b"0"], [b"1"], [b"2"]]
+
+
+def test_a_mapping_to_an_unknown_channel_is_told(channels: dict[str, BatchChannel]) -> None:
+    """With the value, and the nearest name."""
+    with pytest.raises(AgentConfigError, match=r"mapping.x: the source has no channel 'c9'; there are c1, c2, c3"):
+        _multiplexing(channels, mapping={"x": ("c9",)})
+
+
+def test_load_balancing_passes_over_a_full_channel(channels: dict[str, BatchChannel]) -> None:
+    """In turn; Flume's would fail the batch."""
+    outlet = _outlet(channels, LoadBalancingSelector)
+    channels["c2"].put(EventBatch.of_lines(b"full\n\n\n\n"))
+    for number in range(4):
+        outlet.put(EventBatch.of_lines(b"%d" % number))
+    got = _all(channels)
+    assert got["c2"] == [b"full", b"", b"", b""]
+    assert sorted(got["c1"] + got["c3"]) == [b"0", b"1", b"2", b"3"]
+    assert len(got["c1"]) == len(got["c3"]) == 2
+
+
+def test_load_balancing_can_choose_the_emptiest(channels: dict[str, BatchChannel]) -> None:
+    """By the share of what it holds."""
+    outlet = _outlet(channels, LoadBalancingSelector, policy="least_full")
+    channels["c1"].put(EventBatch.of_lines(b"1\n2\n"))
+    channels["c3"].put(EventBatch.of_lines(b"3\n"))
+    outlet.put(EventBatch.of_lines(b"new"))
+    assert taken(channels["c2"]) == [b"new"]
+
+
+def _at(end: int) -> EventBatch:
+    return _LINES.at(Position("f", end))
+
+
+def test_what_a_channel_had_before_a_death_it_does_not_get_again(tmp_path: Path) -> None:
+    """One of two channels had committed a batch when the process died: the source reads it again, for the other one."""
+    first = {name: file_channel(tmp_path, name) for name in ("c1", "c2")}
+    full = SourceOutlet(
+        "s",
+        (),
+        ReplicatingSelector(ReplicatingSelector.Options(), context(tmp_path), first),
+        first,
+        Counters(),
+        SystemClock(),
+    )
+    full.put(_at(4))
+    first["c1"].put(_LINES.at(Position("s/f", 8)))  # the process dies before c2 has it
+    for channel in first.values():
+        channel.close()
+
+    again = {name: file_channel(tmp_path, name) for name in ("c1", "c2")}
+    outlet = SourceOutlet(
+        "s",
+        (),
+        ReplicatingSelector(ReplicatingSelector.Options(), context(tmp_path), again),
+        again,
+        Counters(),
+        SystemClock(),
+    )
+    assert outlet.ends("f") == [4, 8]
+    outlet.put(_at(8))
+    assert {name: len(taken(channel)) for name, channel in again.items()} == {"c1": 4, "c2": 4}
+    assert outlet.ends("f") == [8]
+    for channel in again.values():
+        channel.close()
+
+
+def test_what_one_of_several_had_before_a_death_none_gets_again(channels: dict[str, BatchChannel]) -> None:
+    """With load balancing a batch is in one channel, whichever: it is not read again for another one."""
+    outlet = _outlet(channels, LoadBalancingSelector)
+    outlet.put(_at(4))
+    assert outlet.ends("f") == [4]
+    outlet.put(_at(4))
+    assert sum(len(bodies) for bodies in _all(channels).values()) == 2
+
+
+@pytest.mark.parametrize("kinds", ["mm", "mf", "fm", "ff"])
+def test_what_one_of_several_channels_forgot_is_read_again(tmp_path: Path, kinds: str) -> None:
+    """Batches go by turns to two channels, and one of these delivers nothing before the process dies: what it forgets
+    is put again, though the other channel came further.
+    """
+
+    def make() -> dict[str, BatchChannel]:
+        makers = {"m": memory_channel, "f": file_channel}
+        return {f"c{number}": makers[kind](tmp_path, f"c{number}") for number, kind in enumerate(kinds)}
+
+    def put(channels: dict[str, BatchChannel]) -> None:
+        outlet = _outlet(channels, LoadBalancingSelector)
+        for end in range(outlet.ends("f")[0] + 2, 22, 2):
+            outlet.put(EventBatch.of_lines(b"%d" % end, position=Position("f", end)))
+
+    channels = make()
+    put(channels)
+    found = taken(channels["c1"])
+    for channel in channels.values():
+        channel.close()
+    channels = make()
+    put(channels)
+    for channel in channels.values():
+        found += taken(channel)
+        channel.close()
+
+    assert set(found) == {b"%d" % end for end in range(2, 22, 2)}
+    assert kinds != "ff" or len(found) == 10
+
+
+def test_a_channel_that_delivers_nothing_notes_no_more_for_that(tmp_path: Path) -> None:
+    """What goes to others while its sink is down takes no memory for each batch."""
+    channel = memory_channel(tmp_path)
+    channel.put(_LINES.at(Position("f", 4)))
+    for end in range(5, 2000):
+        channel.positions.passed(Position("f", end))
+    assert list(channel.positions._delivered["f"]) == [(4, 1999)]  # type: ignore[attr-defined]
+    assert list(channel.positions._put["f"]) == [(0, 1999)]  # type: ignore[attr-defined]
+    taken(channel)
+    assert channel.positions.end("f") == 1999
+    channel.close()
+    channel = memory_channel(tmp_path)
+    assert channel.positions.end("f") == 1999
+    channel.close()
+
+
+def test_a_batch_that_is_dropped_moves_the_position_on(channels: dict[str, BatchChannel]) -> None:
+    """Or it would be read again after each restart."""
+    outlet = _outlet(channels, ReplicatingSelector, _Only(b"none"))
+    outlet.put(_at(4))
+    assert (outlet.ends("f"), outlet.names()) == ([4], {"f"})
+    outlet.pass_over(Position("f", 9))
+    assert outlet.ends("f") == [9]
+    outlet.forget("f")
+    assert (outlet.ends("f"), outlet.names()) == ([0], set())
+
+
+def test_what_was_put_is_safe_once_no_channel_can_lose_it(channels: dict[str, BatchChannel], tmp_path: Path) -> None:
+    """One that forgets has delivered it; one that keeps its events has it."""
+    outlet = _outlet(channels)
+    outlet.put(_LINES.at(Position("f", 4)))
+    for channel in channels.values():
+        assert not outlet.is_safe("f")
+        taken(channel)
+    assert outlet.is_safe("f")
+    assert outlet.is_safe("never put")
+
+    kept = {"k": file_channel(tmp_path)}
+    try:
+        outlet = _outlet(kept)
+        outlet.put(_LINES.at(Position("f", 4)))
+        assert outlet.is_safe("f")
+    finally:
+        kept["k"].close()
+
+
+_LONG = "n" * 70_000
+
+
+@pytest.mark.parametrize("make", [memory_channel, file_channel])
+def test_an_event_that_no_channel_can_take_is_refused_or_dropped_alone(tmp_path: Path, make: Any) -> None:
+    """A source that can refuse is told so, before anything is committed; one that cannot goes on without the event,
+    which is counted: each other event is there once, and the position is that behind the batch.
+    """
+    batch = EventBatch.of_events([({}, b"0"), ({_LONG: "x", "m": "y"}, b"1"), ({"m": "z"}, b"2")], Position("f", 9))
+    counters = Counters()
+    with opened(make(tmp_path)) as channel:
+        outlet = _outlet({"c": channel}, counters=counters)
+        outlet.begin()
+        with pytest.raises(UnfitError, match="at most 65000 fit"):
+            outlet.put(batch)
+        assert channel.held == 0
+        assert outlet.put_until(batch, Stop())
+        assert outlet.put_until(EventBatch.of_bodies([b"alone"], {_LONG: "x"}, position=Position("f", 10)), Stop())
+        outlet.put(EventBatch.of_bodies([b"alone"], {_LONG: "x"}), refuse=False)
+        assert list(outlet.ends("f")) == [10]
+        assert (taken(channel), counters.get("EventDroppedCount")) == ([b"0", b"2"], 3)
+
+
+class _Choosy:
+    """Fails for some events; for all while the service that it asks is away."""
+
+    error: Exception = ValueError("odd")
+    away: Exception | None = None
+
+    def intercept(self, batch: EventBatch) -> EventBatch:
+        if self.away is not None:
+            raise self.away
+        if any(body.startswith(b"bad") for body in batch.bodies()):
+            raise self.error
+        return batch.with_shared({"seen": "yes"})
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), KeyError("host"), UnicodeDecodeError("utf-8", b"", 0, 1, "odd")])
+def test_an_event_for_which_an_interceptor_fails_is_dropped_alone(tmp_path: Path, error: Exception) -> None:
+    """It is counted, the others arrive once, and the position moves on: also one that comes alone, if the interceptor
+    has passed another one before and passes it again.
+    """
+    choosy, counters = _Choosy(), Counters()
+    choosy.error = error
+    with opened(memory_channel(tmp_path)) as channel:
+        outlet = _outlet({"c": channel}, ReplicatingSelector, choosy, counters=counters)
+        outlet.begin()
+        with pytest.raises(type(error)):  # nothing shows yet that it passes any
+            outlet.put(EventBatch.of_bodies([b"bad"]))
+        assert outlet.put_until(EventBatch.of_lines(b"1\nbad\n2\n").at(Position("f", 9)), Stop())
+        assert outlet.put_until(EventBatch.of_lines(b"3\n"), Stop())
+        assert outlet.put_until(EventBatch.of_lines(b"bad\n").at(Position("f", 13)), Stop())
+        assert list(outlet.ends("f")) == [13]
+        assert counters.get("EventDroppedCount") == 2
+        taking = channel.take(100, 1000, 0)
+        assert taking is not None
+        events = [event for batch in taking.batches for event in batch.events()]
+        taking.commit()
+    assert events == [({"seen": "yes"}, body) for body in (b"1", b"2", b"3")]
+
+
+@pytest.mark.parametrize("away", [ConnectionError("away"), KeyError("nothing is found while the table is away")])
+def test_an_interceptor_that_fails_for_all_events_drops_none(tmp_path: Path, away: Exception) -> None:
+    """Whatever it raises: the source is told, and can put them again."""
+    choosy, counters = _Choosy(), Counters()
+    with opened(memory_channel(tmp_path)) as channel:
+        outlet = _outlet({"c": channel}, ReplicatingSelector, choosy, counters=counters)
+        outlet.put(EventBatch.of_lines(b"0\n"))
+        choosy.away = away
+        for block in (b"1\n2\n", b"3\n"):
+            with pytest.raises(type(away)):
+                outlet.put(EventBatch.of_lines(block))
+        assert (taken(channel), counters.get("EventDroppedCount")) == ([b"0"], 0)

@@ -1,0 +1,453 @@
+"""A take is committed only when the destination has acknowledged it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent import Agent, AgentConfig, ComponentConfig, SinkConfig, SourceConfig
+from producer.agent.events.batch import EventBatch, Position
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import Patience, RefusedError, SinkError, Stop
+from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.counted_sink import CountedSink
+from producer.agent.flow.health import Health
+from producer.agent.flow.sink_runner import SinkRunner
+from producer.agent.run.agent import _patience
+from producer.testing import ManualClock
+from tests.support.waiting import Call, eventually
+
+from ..doubles import RecordingSink, file_channel, memory_channel, opened, taken
+from ..parts import KeepSink, plug_in
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Iterator[BatchChannel]:
+    made = file_channel(tmp_path)
+    for number in range(4):
+        made.put(EventBatch.of_lines(b"%d\n" % number, position=Position("s/f", number + 1)))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def letters(tmp_path: Path) -> Iterator[BatchChannel]:
+    made = file_channel(tmp_path, "letters", capacity=10)
+    yield made
+    made.close()
+
+
+def _runner(channel: BatchChannel, sink: RecordingSink, letters: BatchChannel | None = None) -> SinkRunner:
+    return SinkRunner("k", channel, sink, Counters(), dead_letters=letters, most_events=100, most_bytes=1 << 20)
+
+
+def test_what_was_delivered_leaves_the_channel(channel: BatchChannel) -> None:
+    """And is counted as Flume counts it."""
+    sink = RecordingSink()
+    runner = _runner(channel, sink)
+    assert runner.deliver(0)
+    assert (sink.bodies, channel.held) == ([b"0", b"1", b"2", b"3"], 0)
+    counted = runner._counters.snapshot()
+    assert counted.pop("DeliveryMicroseconds") >= 0
+    assert counted == {
+        "EventDrainAttemptCount": 4,
+        "BatchUnderflowCount": 1,
+        "EventDrainSuccessCount": 4,
+    }
+
+
+@pytest.mark.parametrize("make", [memory_channel, file_channel])
+def test_what_went_nowhere_is_noted_while_nothing_is_there_to_deliver(make: Any, tmp_path: Path) -> None:
+    """A channel that gets nothing of what is read: after a death that is not read again from the first byte."""
+    with opened(make(tmp_path / "alive")) as channel:
+        channel.positions.passed(Position("s/f", 9))
+        assert _runner(channel, RecordingSink()).deliver(0)
+        shutil.copytree(tmp_path / "alive", tmp_path / "killed")
+    with opened(make(tmp_path / "killed")) as channel:
+        assert channel.positions.end("s/f") == 9
+
+
+def test_what_failed_stays_in_the_channel(channel: BatchChannel) -> None:
+    """In its order, whatever the sink raised; why is told."""
+
+    def fail(_batches: Sequence[EventBatch]) -> None:
+        raise ZeroDivisionError("a bug")
+
+    runner = _runner(channel, RecordingSink(fail))
+    assert not runner.deliver(0)
+    assert runner._counters.last_error == "ZeroDivisionError: a bug"
+    assert taken(channel) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_log_handler_that_raises_leaves_what_failed_in_the_channel(
+    channel: BatchChannel, letters: BatchChannel, raising_handler: list[str]
+) -> None:
+    """And what was refused in the dead letters: neither is in a transaction that nobody ends, nor delivered again."""
+    errors = iter([SinkError("cut"), None])
+
+    def fail(batches: Sequence[EventBatch]) -> None:
+        raise next(errors) or RefusedError("no", batches)
+
+    runner = _runner(channel, RecordingSink(fail), letters)
+    assert not runner.deliver(0)
+    assert runner.deliver(0)
+    assert (channel.held, taken(channel), taken(letters)) == (0, [], [b"0", b"1", b"2", b"3"])
+    assert len(raising_handler) == 2
+
+
+def test_what_was_acknowledged_before_a_failure_is_not_delivered_again(channel: BatchChannel) -> None:
+    """A sink that can tell says which batches failed; the others leave the channel."""
+
+    def fail(batches: Sequence[EventBatch]) -> None:
+        raise SinkError("cut", batches[2:])
+
+    runner = _runner(channel, RecordingSink(fail))
+    assert not runner.deliver(0)
+    assert runner._counters.get("EventDrainSuccessCount") == 2
+    assert taken(channel) == [b"2", b"3"]
+
+
+@pytest.mark.parametrize(("delivered", "pauses"), [(0, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]), (1, [0.1, 0.1, 0.1])])
+def test_pauses_grow_only_while_nothing_is_delivered(
+    channel: BatchChannel, delivered: int, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A destination that takes some of each delivery is not one that is away."""
+
+    def fail(batches: Sequence[EventBatch]) -> None:
+        raise SinkError("cut", batches[delivered:])
+
+    stop, waited = Stop(ManualClock()), []
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        if len(waited) == len(pauses):
+            stop.set()
+        return stop.is_set()
+
+    monkeypatch.setattr(stop, "wait", wait)
+    _runner(channel, RecordingSink(fail)).run(stop)
+    assert waited == pauses
+
+
+def test_a_delivery_makes_the_next_pause_short_again(channel: BatchChannel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was away for long, and is back, is tried again at once when one delivery fails."""
+    answers = iter([False, False, True, False, False])
+
+    def fail(_batches: Sequence[EventBatch]) -> None:
+        if not next(answers):
+            raise SinkError("away")
+        channel.put(EventBatch.of_lines(b"more\n"))
+
+    stop, waited = Stop(ManualClock()), []
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        if len(waited) == 4:
+            stop.set()
+        return stop.is_set()
+
+    monkeypatch.setattr(stop, "wait", wait)
+    _runner(channel, RecordingSink(fail)).run(stop)
+    assert waited == [0.1, 0.2, 0.1, 0.2]
+
+
+@pytest.mark.parametrize("where", ["_collect", "write"])
+def test_a_delivery_that_is_ended_by_force_leaves_everything_in_the_channel(
+    channel: BatchChannel, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no error of the sink's, such as its sys.exit: the events are taken again, in their order."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(3)
+
+    sink = RecordingSink()
+    runner = _runner(channel, sink)
+    monkeypatch.setattr(runner if where == "_collect" else sink, where, end)
+    with pytest.raises(SystemExit) as raised:
+        runner.deliver(0)
+    assert taken(channel) == [b"0", b"1", b"2", b"3"]
+    del raised  # until now it kept the take from being collected as garbage
+
+
+def test_a_channel_that_was_closed_during_a_delivery_is_no_failure_of_the_sink(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The agent has ended before it: what was delivered then may come again, and the runner ends without an error."""
+    channel = file_channel(tmp_path)
+    channel.put(EventBatch.of_lines(b"1\n"))
+
+    def end(_batches: Sequence[EventBatch]) -> None:
+        channel.close()
+        raise SinkError("cut", [])
+
+    with caplog.at_level(logging.INFO):
+        assert not _runner(channel, RecordingSink(end)).deliver(0)
+    assert "sink k: c was closed meanwhile" in caplog.messages
+
+
+def _refusing(places: Sequence[int], later: Sequence[int] = ()) -> RecordingSink:
+    def refuse(batches: Sequence[EventBatch]) -> None:
+        if len(batches) > 1:
+            raise RefusedError("bad", [batches[place] for place in places], [batches[place] for place in later])
+
+    return RecordingSink(refuse)
+
+
+def test_what_is_refused_for_good_goes_to_the_dead_letters(channel: BatchChannel, letters: BatchChannel) -> None:
+    """With the reason; the rest counts as delivered, and what comes behind is taken again."""
+    sink = _refusing([1], later=[3])
+    runner = _runner(channel, sink, letters)
+    assert runner.deliver(0)
+    assert (channel.held, letters.held) == (1, 1)
+    assert runner._counters.get("EventDrainSuccessCount") == 2
+    taking = letters.take(10, 1000, 0)
+    assert taking is not None
+    ((headers, body),) = taking.batches[0].events()
+    assert (body, headers["dead_letter_reason"], headers["dead_letter_sink"]) == (b"1", "bad", "k")
+    assert taking.batches[0].position is None
+    taking.commit()
+    assert runner.deliver(0)
+    assert sink.bodies == [b"3"]
+    assert runner._counters.get("EventRefusedCount") == 1
+
+
+def test_a_sink_of_a_group_is_made_to_see_that_it_can_be_and_closed() -> None:
+    """Its file or port is free for the one that the group makes when it begins anew; the events are tried again."""
+    sink, again = RecordingSink(), list[None]()
+    ready = iter([False, False, True])
+
+    def make() -> RecordingSink:
+        if not next(ready):
+            raise FileNotFoundError("not there")
+        return sink
+
+    clock = ManualClock()
+    counted = CountedSink(make, Counters(), Health(Counters(), clock), lambda: again.append(None))
+    assert isinstance(counted.failure, FileNotFoundError)
+    batches = [EventBatch.of_lines(b"1\n")]
+    with pytest.raises(FileNotFoundError):
+        counted.write(batches)
+    with pytest.raises(SinkError, match="it can work again"):
+        counted.write(batches)
+    assert (sink.closed, len(again), sink.batches) == (1, 1, [])
+
+
+def test_without_dead_letters_nothing_is_dropped(channel: BatchChannel) -> None:
+    """What is refused is tried again for ever: nobody said that it may go. What was delivered does not come again."""
+    runner = _runner(channel, _refusing([1]))
+    assert runner.deliver(0)
+    runner.give_back()
+    assert taken(channel) == [b"1"]
+
+
+def test_dead_letters_that_are_full_lose_nothing(channel: BatchChannel, letters: BatchChannel) -> None:
+    """The refused batch stays where it was, and what comes behind a refused one; what was delivered does not come
+    again, as often as the dead letters are tried.
+    """
+    letters.put(EventBatch.of_lines(b"\n" * 10))
+    letters.keep_alive = 0
+    runner = _runner(channel, _refusing([1], later=[3]), letters)
+    assert runner.deliver(0)
+    counted = runner._counters
+    assert (counted.get("EventDrainSuccessCount"), counted.get("EventRefusedCount")) == (2, 0)
+    runner.give_back()
+    assert taken(channel) == [b"1", b"3"]
+
+
+def test_dead_letters_that_become_full_have_each_once(channel: BatchChannel, letters: BatchChannel) -> None:
+    """Of two that are refused there is room for one: it leaves, and the other one stays until there is room."""
+    letters.put(EventBatch.of_lines(b"\n" * 9))
+    letters.keep_alive = 0
+    runner = _runner(channel, _refusing([0, 2]), letters)
+    assert runner.deliver(0)
+    counted = runner._counters
+    assert (counted.get("EventDrainSuccessCount"), counted.get("EventRefusedCount")) == (2, 1)
+    assert taken(letters) == [b""] * 9 + [b"0"]
+    runner.give_back()
+    assert taken(channel) == [b"2"]
+
+
+def test_what_is_refused_and_cannot_be_told_from_the_rest_goes_back_with_it(
+    channel: BatchChannel, letters: BatchChannel
+) -> None:
+    """A sink of somebody's that makes other batches of what it was given: then nothing may leave."""
+
+    def refuse(_batches: Sequence[EventBatch]) -> None:
+        raise RefusedError("bad", [EventBatch.of_lines(b"1\n")])
+
+    letters.put(EventBatch.of_lines(b"\n" * 10))
+    letters.keep_alive = 0
+    assert not _runner(channel, RecordingSink(refuse), letters).deliver(0)
+    assert taken(channel) == [b"0", b"1", b"2", b"3"]
+
+
+def test_dead_letters_that_fail_for_any_reason_lose_nothing(
+    channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if their channel raises what no channel should: the batch can be taken again at once, and why is told."""
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise PermissionError("no key")
+
+    monkeypatch.setattr(letters, "put", fail)
+    runner = _runner(channel, _refusing([1]), letters)
+    assert runner.deliver(0)
+    runner.give_back()
+    assert taken(channel) == [b"1"]
+    assert "sink k: 1 event refused for good, and held back while others are delivered: no key" in caplog.messages
+
+
+def test_a_stop_ends_the_wait_for_room_in_the_dead_letters(channel: BatchChannel, letters: BatchChannel) -> None:
+    """However long they let a put wait."""
+    letters.put(EventBatch.of_lines(b"\n" * 10))
+    letters.keep_alive = 3600
+    runner = _runner(channel, _refusing([1]), letters)
+    assert runner.deliver(0, _stopped())
+    runner.give_back()
+    assert taken(channel) == [b"1"]
+
+
+def _patient(channel: BatchChannel, sink: RecordingSink, clock: ManualClock, **options: Any) -> SinkRunner:
+    rest = {"dead_letters": None, "most_events": 10, "most_bytes": 1 << 20, "patience": Patience(60, 20)} | options
+    return SinkRunner("k", channel, sink, Counters(), clock=clock, **rest)
+
+
+def _numbers(channel: BatchChannel, *numbers: int) -> None:
+    for number in numbers:
+        channel.put(EventBatch.of_lines(b"%d\n" % number))
+
+
+def test_a_patient_sink_gets_much_at_a_time(tmp_path: Path) -> None:
+    """What comes while it waits travels with what came before; as soon as there is enough, it is delivered."""
+    clock, sink = ManualClock(), RecordingSink()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        _numbers(channel, 0, 1)
+        call = Call(lambda: _patient(channel, sink, clock).deliver(0))
+        eventually(lambda: clock.waiting)
+        _numbers(channel, *range(2, 12))
+        assert call.result()
+        assert [len(batch.bodies()) for batch in sink.batches] == [1] * 10
+        assert taken(channel) == [b"10", b"11"]
+
+
+@pytest.mark.parametrize("steps", [(20,), (15, 15, 15, 15)], ids=["idle", "seconds"])
+def test_a_patient_sink_waits_so_long(steps: Sequence[int], tmp_path: Path) -> None:
+    """Since the last batch, and since the first one."""
+    clock, sink = ManualClock(), RecordingSink()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        _numbers(channel, 0)
+        call = Call(lambda: _patient(channel, sink, clock).deliver(0))
+        for number, step in enumerate(steps):
+            if number:
+                _numbers(channel, number)
+                eventually(lambda: not channel.stats().size)
+            eventually(lambda: clock.waiting)
+            assert not sink.batches
+            clock.advance(step)
+        assert call.result()
+        assert sink.bodies == [b"%d" % number for number in range(len(steps))]
+
+
+def _stopped() -> Stop:
+    stop = Stop()
+    stop.set()
+    return stop
+
+
+@pytest.mark.parametrize(
+    ("hurry", "options", "stop"),
+    [
+        (lambda channel: setattr(channel, "hurried", True), {}, None),
+        (lambda channel: setattr(channel, "capacity", 4), {}, None),
+        (lambda channel: None, {"hurried": lambda: True}, None),
+        (lambda channel: None, {}, _stopped()),
+    ],
+    ids=["to be emptied", "half full", "nothing more comes", "told to end"],
+)
+def test_a_patient_sink_does_not_wait_where_that_helps_nobody(
+    hurry: Callable[[BatchChannel], None], options: dict[str, Any], stop: Stop | None, tmp_path: Path
+) -> None:
+    """What is there is taken whole, and delivered at once."""
+    clock, sink = ManualClock(), RecordingSink()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        _numbers(channel, 0, 1)
+        hurry(channel)
+        assert _patient(channel, sink, clock, **options).deliver(0, stop)
+        assert sink.bodies == [b"0", b"1"]
+
+
+def test_an_agent_that_stops_does_not_wait_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink that would wait for an hour delivers what a channel in memory has, and the agent ends."""
+    (hub,) = plug_in(monkeypatch, "patient")
+    monkeypatch.setattr(KeepSink, "patience", Patience(3600, 3600), raising=False)
+    feed, keep = {"hub": "patient"}, {"hub": "patient"}
+    config = AgentConfig(
+        "a1",
+        {"s": SourceConfig("s", "feed", feed, channels=("c",))},
+        {"c": ComponentConfig("c", "memory")},
+        {"k": SinkConfig("k", "keep", keep, channel="c")},
+        state=tmp_path,
+    )
+    agent = Agent(config)
+    agent.start()
+    hub.lines.put(b"one\n")
+    eventually(lambda: agent.channels["c"].held)
+    assert agent.stop(10)
+    assert hub.delivered == [b"one"]
+
+
+def test_a_stop_ends_the_wait_for_events(tmp_path: Path) -> None:
+    """A sink to which nothing comes is told to end, and ends: time stands still meanwhile."""
+    clock, stop = ManualClock(), Stop()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        call = Call(lambda: _runner(channel, RecordingSink()).run(stop))
+        eventually(lambda: clock.waiting, "the sink's wait")
+        stop.set()
+        call.thread.join(20)
+        assert not call.thread.is_alive()
+
+
+def test_what_comes_ends_the_wait_for_events(tmp_path: Path) -> None:
+    """At once, be it new or given back by another sink."""
+    clock, stop, sink = ManualClock(), Stop(), RecordingSink()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        call = Call(lambda: _runner(channel, sink).run(stop))
+        eventually(lambda: clock.waiting, "the sink's wait")
+        channel.put(EventBatch.of_lines(b"new\n"))
+        eventually(lambda: sink.bodies == [b"new"] and clock.waiting, "the delivery")
+        stop.set()
+        call.thread.join(20)
+
+
+def test_what_another_sink_gives_back_ends_the_wait_for_events(tmp_path: Path) -> None:
+    """Two sinks take from one channel: what one could not deliver, the other one takes at once."""
+    clock, stop, sink = ManualClock(), Stop(), RecordingSink()
+    with opened(memory_channel(tmp_path, clock=clock)) as channel:
+        channel.put(EventBatch.of_lines(b"back\n"))
+        taking = channel.take(10, 100, 0)
+        assert taking is not None
+        call = Call(lambda: _runner(channel, sink).run(stop))
+        eventually(lambda: clock.waiting, "the sink's wait")
+        taking.rollback()
+        eventually(lambda: sink.bodies == [b"back"], "the delivery")
+        stop.set()
+        call.thread.join(20)
+
+
+def test_a_sink_that_is_not_there_lets_its_group_take_what_the_others_take() -> None:
+    """As many events, as many bytes, and for as long."""
+    counters, patience = Counters(), Patience(3.0, 1.0)
+    sink = RecordingSink()
+    sink.patience, sink.most_events, sink.most_bytes = patience, 7, 70  # type: ignore[attr-defined]
+
+    def absent() -> Any:
+        raise FileNotFoundError("its directory is not there")
+
+    group = [CountedSink(make, counters, Health(counters, ManualClock())) for make in (absent, lambda: sink)]
+    assert [min(each.most_events for each in group), min(each.most_bytes for each in group)] == [7, 70]
+    assert _patience(group) == patience

@@ -1,0 +1,319 @@
+"""What is damaged of an agent's channel on the disk: how much it was is told, and how to read it again."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent import Agent
+from producer.agent.config import parse_toml
+from producer.agent.events.batch import EventBatch, Position
+from producer.agent.flow.channel import BatchChannel
+from producer.channels.file.queue import recent
+from tests.agent.sources.putting import reading
+from tests.support.waiting import eventually
+
+from ..doubles import file_channel, opened, spillable_channel, taken
+from ..parts import plug_in
+
+LINES = 1000
+
+
+@pytest.fixture(autouse=True)
+def _read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was put is read from the disk."""
+    monkeypatch.setattr(recent, "MOST", 0)
+
+
+def _block(number: int) -> bytes:
+    return b"".join(b"batch %d line %d\n" % (number, line) for line in range(LINES))
+
+
+def _damage(state: Path, mark: bytes, *, offset: int = 0) -> None:
+    """Flip a bit of what stands in a segment."""
+    for path in state.rglob("log-*"):
+        data = bytearray(path.read_bytes())
+        if path.is_file() and (at := data.find(mark)) >= 0:
+            data[at + offset] ^= 1
+            path.write_bytes(data)
+            return
+    raise AssertionError(f"no segment holds {mark!r}")
+
+
+def _filled(state: Path, source: Path, batches: int = 3) -> BatchChannel:
+    """A channel with what ``taildir`` has read of a file, a block of which came at a time."""
+    channel = file_channel(state)
+    with reading("taildir", state, {"c": channel}, paths=[str(source)]):
+        for number in range(batches):
+            with source.open("ab") as file:
+                file.write(_block(number))
+            eventually(lambda number=number: channel.held == LINES * (number + 1))
+    return channel
+
+
+def _read_again(messages: list[str]) -> bytes:
+    """What the command in the log prints."""
+    told = "\n".join(messages)
+    command = re.search(r"(tail -c .*)$", told, re.MULTILINE)
+    assert command is not None, told
+    return subprocess.run(["sh", "-c", command[1]], check=True, capture_output=True).stdout
+
+
+def test_a_damaged_batch_is_told_in_lines_with_the_command_that_reads_them_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bit flips while the agent runs: 1,000 lines are counted as lost, where they were read is told, and the command
+    in the log prints exactly them. The others are delivered, and none is believed to wait.
+    """
+    source, state = tmp_path / "a log.txt", tmp_path / "state"
+    channel = _filled(state, source)
+    with opened(channel):
+        _damage(state, b"batch 1 line 500")
+        assert taken(channel) == (_block(0) + _block(2)).splitlines()
+        assert channel.held == 0
+        assert (channel.counters.get("EventLostCount"), channel.counters.get("BatchLostCount")) == (LINES, 1)
+        assert "channel c: 1 batch with 1000 events is damaged on the disk and lost" in caplog.text
+        assert "1 events" not in caplog.text
+        assert _read_again(caplog.messages) == _block(1)
+
+
+def test_the_command_finds_a_file_that_was_renamed_since(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Rotated by rename: it is found by its inode, and another one has its name."""
+    source, state = tmp_path / "app.log", tmp_path / "state"
+    channel = _filled(state, source)
+    source.rename(tmp_path / "app.log.1")
+    source.write_bytes(b"another file\n" * 10_000)
+    with opened(channel):
+        _damage(state, b"batch 1 line 500")
+        taken(channel)
+    assert _read_again(caplog.messages) == _block(1)
+
+
+@pytest.mark.parametrize("checkpoint", [True, False], ids=["in the checkpoint", "in the log"])
+def test_what_is_damaged_when_the_channel_is_opened_is_told_once_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, checkpoint: bool
+) -> None:
+    """While the agent was down: in lines, with the command, at the opening; the take that finds it says no more."""
+    source, state = tmp_path / "app.log", tmp_path / "state"
+    _filled(state, source).close()
+    _damage(state, b"batch 1 line 500")
+    if not checkpoint:
+        for path in (state / "c/events").glob("checkpoint*"):
+            path.unlink()
+    with opened(file_channel(state)) as channel:
+        assert channel.held == 2 * LINES
+        assert channel.counters.get("EventLostCount") == LINES
+        assert _read_again(caplog.messages) == _block(1)
+        assert not re.search(r"\b1 events", caplog.text)
+        caplog.clear()
+        assert taken(channel) == (_block(0) + _block(2)).splitlines()
+        assert channel.held == 0
+        assert channel.counters.get("EventLostCount") == LINES
+        assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize("damaged", [[2], [1, 2]])
+def test_the_newest_batches_of_a_file_are_read_again_after_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damaged: list[int]
+) -> None:
+    """Nothing behind them was put: their source goes on before them, none is lost, and none is counted so."""
+    source, state = tmp_path / "app.log", tmp_path / "state"
+    _filled(state, source).close()
+    for number in damaged:
+        _damage(state, b"batch %d line 500" % number)
+    with opened(file_channel(state)) as channel, reading("taildir", state, {"c": channel}, paths=[str(source)]):
+        assert f"with {1000 * len(damaged)} events" in caplog.text
+        assert "damaged on the disk, but not lost: their sources read them again" in caplog.text
+        eventually(lambda: channel.held == 3 * LINES)
+        assert channel.counters.get("EventLostCount") == 0
+        assert taken(channel) == b"".join(map(_block, range(3))).splitlines()
+        assert channel.held == 0
+
+
+def _key_file(tmp_path: Path) -> dict[str, Any]:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps({"current": "a", "keys": {"a": base64.b64encode(b"k" * 32).decode()}}))
+    return {"key_file": path}
+
+
+def test_of_a_batch_whose_headers_tell_nothing_the_number_is_said_to_be_unknown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its headers are damaged: it counts as a batch; once the channel is empty nothing is believed to wait in it."""
+    with opened(file_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(EventBatch.of_lines(_block(number), position=Position("s/f", number + 1)))
+        _damage(tmp_path, b"2 s/f", offset=-20)
+        assert taken(channel) == (_block(0) + _block(2)).splitlines()
+        assert channel.held == 0
+        assert channel.counters.get("BatchLostCount") == 1
+    assert re.search(r"1 batch with (an unknown number of|\d+) events", caplog.text)
+
+
+def test_of_an_encrypted_batch_the_number_is_said_to_be_unknown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing of it can be read; what is there still comes, and then nothing is believed to wait."""
+    state = tmp_path / "state"
+    with opened(file_channel(state, **_key_file(tmp_path))) as channel:
+        for number in range(3):
+            channel.put(EventBatch.of_lines(_block(number)))
+        (path,) = state.rglob("log-*")
+        data = bytearray(path.read_bytes())
+        data[len(data.rstrip(b"\0")) // 2] ^= 1  # behind what is written there may be room
+        path.write_bytes(data)
+        assert taken(channel) == (_block(0) + _block(2)).splitlines()
+        assert channel.held == 0
+        assert (channel.counters.get("EventLostCount"), channel.counters.get("BatchLostCount")) == (0, 1)
+    assert "1 batch with an unknown number of events is damaged on the disk and lost" in caplog.text
+
+
+def test_what_was_spilled_is_counted_when_the_channel_is_opened_again(tmp_path: Path) -> None:
+    """Its events wait, also after a restart: what is taken then leaves none, and not less than none."""
+    with opened(spillable_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(EventBatch.of_lines(_block(number)))
+        spilled = channel.channel.stats().size - channel.channel._memory.stats().size  # type: ignore[attr-defined]
+    with opened(spillable_channel(tmp_path)) as channel:
+        assert channel.held == spilled * LINES > 0
+        taken(channel)
+        assert channel.held == 0
+
+
+_AGENT = """
+[agent]
+state = "{state}"
+[sources.s]
+type = "taildir"
+paths = ["{path}"]
+channels = {channels}
+selector = {{ type = "{selector}" }}
+"""
+_CHANNEL = """
+[channels.{name}]
+type = "{type}"
+minimum_free_space = 0
+{more}
+[sinks.of-{name}]
+type = "keep"
+hub = "a"
+channel = "{name}"
+"""
+
+
+def _agent(state: Path, path: Path, selector: str = "replicating", **channels: str) -> Agent:
+    """That follows a file; each channel has a sink that keeps what comes.
+
+    :param channels: the type of each, and its options.
+    """
+    text = _AGENT.format(state=state, path=path, selector=selector, channels=list(channels))
+    for name, told in channels.items():
+        kind, _, more = told.partition(" ")
+        text += _CHANNEL.format(name=name, type=kind, more=more)
+    return Agent(parse_toml(text))
+
+
+def _grow(agent: Agent, path: Path, batches: int) -> None:
+    """A file by as many batches, one at a time."""
+    for number in range(batches):
+        with path.open("ab") as file:
+            file.write(_block(number))
+        wanted = LINES * (number + 1)
+        eventually(lambda wanted=wanted: _put_into(agent) == wanted)
+
+
+def _put_into(agent: Agent) -> int:
+    """Events whose commits have returned: nobody writes their files any more."""
+    return sum(each.counters.get("EventPutSuccessCount") for each in agent.channels.values())
+
+
+def test_a_damaged_batch_of_a_channel_that_forgets_is_read_again_while_the_agent_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It had been spilled: its source reads it again, at once, and nothing else. None of its lines is lost, none is
+    counted so, and the position goes on behind it.
+    """
+    (hub,) = plug_in(monkeypatch, "a")
+    path, hub.failing = tmp_path / "app.log", True
+    agent = _agent(tmp_path / "state", path, c="spillable memory_bytes = 256")
+    agent.start()
+    try:
+        _grow(agent, path, 4)
+        _damage(tmp_path / "state", b"batch 2 line 500")
+        hub.failing = False
+        lines = b"".join(map(_block, range(4))).splitlines()
+        eventually(lambda: set(hub.delivered) == set(lines) and agent.delivered())
+        channel = agent.channels["c"]
+        (name,) = channel.positions.names()
+        eventually(lambda: channel.positions.safe_end(name) == path.stat().st_size)
+        assert sorted(hub.delivered) == sorted(lines)
+        assert channel.counters.get("EventLostCount") == 0
+        assert agent.counters["sources.s"].get("RestartCount") == 0
+    finally:
+        agent.stop(10)
+    assert "not lost: their sources read them again" in caplog.text
+
+
+def test_a_damaged_batch_that_other_channels_are_beyond_is_not_said_to_be_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two channels take turns, and the agent is killed: the newest batch of the one is damaged, and the other one has
+    what came behind it. Its source goes on behind that: the batch is lost, and told with the command that prints it.
+    """
+    (hub,) = plug_in(monkeypatch, "a")
+    path, hub.failing, state = tmp_path / "app.log", True, tmp_path / "state"
+    agent = _agent(state, path, "load_balancing", b="file", c="file")
+    agent.start()
+    try:
+        _grow(agent, path, 4)
+        shutil.copytree(state, tmp_path / "killed")
+    finally:
+        agent.stop(0)
+    _damage(tmp_path / "killed", b"batch 2 line 500")
+    caplog.clear()
+    hub.failing, hub.delivered = False, []
+    agent = _agent(tmp_path / "killed", path, "load_balancing", b="file", c="file")
+    agent.start()
+    try:
+        eventually(lambda: sorted(hub.delivered) == sorted((_block(0) + _block(1) + _block(3)).splitlines()))
+        assert agent.channels["b"].counters.get("EventLostCount") == LINES
+    finally:
+        agent.stop(10)
+    assert "channel b: 1 batch with 1000 events is damaged on the disk and lost" in caplog.text
+    assert _read_again(caplog.messages) == _block(2)
+
+
+def test_of_a_damaged_batch_that_was_spilled_its_source_is_said_to_read_it_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A channel that forgets notes no position behind it: nothing is lost."""
+    with opened(spillable_channel(tmp_path)) as channel:
+        for number in range(3):
+            channel.put(EventBatch.of_lines(_block(number), position=Position("s/f", number + 1)))
+        _damage(tmp_path, b"batch 1 line 500")
+        assert len(taken(channel)) == 2 * LINES
+        assert channel.held == 0
+        assert channel.counters.get("EventLostCount") == 0
+        assert channel.positions.safe_end("s/f") == 1
+    assert "not lost: their sources read them again" in caplog.text
+
+
+def test_neighbours_are_told_as_one_stretch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two damaged batches, one behind the other: one range, one command."""
+    source, state = tmp_path / "app.log", tmp_path / "state"
+    channel = _filled(state, source, batches=4)
+    with opened(channel):
+        _damage(state, b"batch 1 line 500")
+        _damage(state, b"batch 2 line 500")
+        assert len(taken(channel)) == 2 * LINES
+    assert "2 batches with 2000 events are damaged on the disk and lost" in caplog.text
+    assert caplog.text.count("tail -c") == 1
+    assert _read_again(caplog.messages) == _block(1) + _block(2)

@@ -1,0 +1,443 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from producer.agent import Agent, AgentConfig, AgentConfigError
+from producer.agent.config import parse_toml
+from producer.agent.flow import health
+from producer.agent.run.agent import ChannelStartError, ReloadError, UndeliveredError
+from producer.agent.run.supervisor import State, Supervised
+
+from ...support.waiting import Call
+from ..parts import Hub, plug_in, until
+
+TWO = """
+[agent]
+state = "{state}"
+stop_timeout = {timeout}
+[sources.r1]
+type = "feed"
+hub = "a"
+channels = ["c1"]
+[sources.r2]
+type = "feed"
+hub = "b"
+channels = ["c2"]
+[channels.c1]
+type = "{kind}"
+[channels.c2]
+type = "memory"
+[sinks.k1]
+type = "keep"
+hub = "a"
+channel = "c1"
+[sinks.k2]
+type = "keep"
+hub = "b"
+channel = "c2"
+"""
+
+
+def config_of(tmp_path: Path, *changes: tuple[str, str], kind: str = "memory", timeout: float = 10) -> AgentConfig:
+    text = TWO.format(state=tmp_path, kind=kind, timeout=timeout)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return parse_toml(text)
+
+
+@contextmanager
+def running(config: AgentConfig) -> Iterator[Agent]:
+    agent = Agent(config)
+    agent.start()
+    try:
+        yield agent
+    finally:
+        assert agent.stop(10)
+
+
+@pytest.fixture
+def hubs(monkeypatch: pytest.MonkeyPatch) -> tuple[Hub, ...]:
+    return plug_in(monkeypatch, "a", "b", "other")
+
+
+def test_only_what_changed_is_restarted(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """A sink with another option is made anew; source, channels and all others go on."""
+    a, b, _ = hubs
+    with running(config_of(tmp_path)) as agent:
+        until(lambda: (a.made, b.made) == (2, 2))
+        before = dict(agent.channels)
+        changes = agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "a"\nmark = 1\nchannel =')))
+        assert str(changes) == "changed: sink k1"
+        until(lambda: a.made == 3)
+        a.lines.put(b"one\n")
+        until(lambda: a.delivered == [b"one"])
+        assert (a.closed, b.made, b.closed) == (1, 2, 0)
+        assert agent.channels == before
+
+
+def test_what_a_sink_that_is_replaced_could_not_deliver_is_not_its_followers_trouble(
+    tmp_path: Path, hubs: tuple[Hub, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one in its place is well until it has failed for as long itself."""
+    a, _, other = hubs
+    monkeypatch.setattr(health, "FAILING", 0.0)
+    a.failing = True
+    with running(config_of(tmp_path)) as agent:
+        a.lines.put(b"one\n")
+        until(lambda: agent.trouble("k1"))
+        other.hanging.clear()
+        agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "other"\nchannel =')))
+        until(lambda: other.writing)
+        assert agent.trouble("k1") is None
+        other.hanging.set()
+
+
+def test_limits_of_the_whole_agent_change_while_it_runs(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """No component is restarted for them; without them there are none."""
+    a, b, _ = hubs
+    with running(config_of(tmp_path)) as agent:
+        until(lambda: (a.made, b.made) == (2, 2))
+        limited = ("stop_timeout", 'max_cpu = 0.5\nmax_memory_bytes = "1g"\nstop_timeout')
+        for changes, limits in (((limited,), (0.5, 1 << 30)), ((), (None, None))):
+            assert not agent.reload(config_of(tmp_path, *changes))
+            assert (agent._pace.share, agent._memory.limit) == limits
+        assert (a.made, b.made) == (2, 2)
+
+
+def test_the_same_file_changes_nothing(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Not even if its lines stand elsewhere in it."""
+    a, b, _ = hubs
+    with running(config_of(tmp_path)) as agent:
+        until(lambda: (a.made, b.made) == (2, 2))
+        assert not agent.reload(config_of(tmp_path, ("[sources.r1]", "\n# comment\n[sources.r1]")))
+        assert (a.made, b.made, a.closed) == (2, 2, 0)
+
+
+def test_a_channel_keeps_its_events_while_its_sink_is_replaced(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """What a failing sink has left in a channel in memory is delivered by the sink in its place, once."""
+    a, _, other = hubs
+    a.failing = True
+    with running(config_of(tmp_path)) as agent:
+        for number in range(5):
+            a.lines.put(b"%d\n" % number)
+        until(lambda: agent.channels["c1"].held == 5)
+        agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "other"\nchannel =')))
+        until(lambda: len(other.delivered) == 5)
+        assert sorted(other.delivered) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_changed_channel_is_opened_anew_with_its_sources_and_sinks(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Its sinks deliver what it holds before, the other channel goes on, and what comes later goes through the new."""
+    a, b, _ = hubs
+    with running(config_of(tmp_path)) as agent:
+        until(lambda: (a.made, b.made) == (2, 2))
+        a.lines.put(b"before\n")
+        until(lambda: a.delivered == [b"before"])
+        changes = agent.reload(
+            config_of(tmp_path, ('"memory"\n[channels.c2]', '"memory"\ncapacity = 7\n[channels.c2]'))
+        )
+        assert str(changes) == "changed: channel c1, sink k1, source r1"
+        a.lines.put(b"after\n")
+        until(lambda: a.delivered == [b"before", b"after"])
+        assert (agent.channels["c1"].capacity, a.made, b.made) == (7, 4, 2)
+
+
+def test_a_sink_whose_dead_letters_have_another_channel_now_puts_them_there(
+    tmp_path: Path, hubs: tuple[Hub, ...]
+) -> None:
+    """Only that channel has changed: what is refused before, and afterwards, is delivered by who takes the letters."""
+    a, b, _ = hubs
+    a.refusing = True
+    letters = ('hub = "a"\nchannel =', 'hub = "a"\ndead_letters = "c2"\nchannel =')
+    larger = ('[channels.c2]\ntype = "memory"', '[channels.c2]\ntype = "memory"\ncapacity = 7')
+    with running(config_of(tmp_path, letters)) as agent:
+        a.lines.put(b"before\n")
+        until(lambda: b.delivered == [b"before"])
+        assert (
+            str(agent.reload(config_of(tmp_path, letters, larger)))
+            == "changed: channel c2, sink k1, sink k2, source r2"
+        )
+        a.lines.put(b"after\n")
+        until(lambda: b.delivered == [b"before", b"after"])
+
+
+def test_what_is_refused_while_a_changed_channel_is_emptied_is_delivered(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """The channel of the dead letters, in memory, is to be another one: it is empty, and gets a letter until the sink
+    that may put one has ended.
+    """
+    a, b, _ = hubs
+    a.refusing = b.failing = True
+    a.hanging.clear()
+    letters = ('hub = "a"\nchannel =', 'hub = "a"\ndead_letters = "c2"\nchannel =')
+    larger = ('[channels.c2]\ntype = "memory"', '[channels.c2]\ntype = "memory"\ncapacity = 7')
+    with running(config_of(tmp_path, letters)) as agent:
+        a.lines.put(b"late\n")
+        until(lambda: a.writing)
+        reloading = Call(lambda: agent.reload(config_of(tmp_path, letters, larger)))
+        until(lambda: agent.sinks["k1"].stopping)
+        a.hanging.set()
+        until(lambda: b.writing)
+        b.failing = False
+        reloading.result()
+        until(lambda: b.delivered == [b"late"])
+
+
+def test_a_changed_file_channel_has_its_events_again(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Its sink fails for now: what lies on the disk is delivered after the channel was opened with other options."""
+    a, _, _ = hubs
+    a.failing = True
+    with running(config_of(tmp_path, kind="file")) as agent:
+        a.lines.put(b"kept\n")
+        until(lambda: agent.channels["c1"].held == 1)
+        agent.reload(config_of(tmp_path, ('"file"', '"file"\ncapacity = 9'), kind="file"))
+        assert agent.channels["c1"].held == 1
+        a.failing = False
+        until(lambda: a.delivered == [b"kept"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ('"memory"', True),
+        ('"file"\ndirectory = "{0}/other"', True),
+        ('"spillable"', False),
+        ('"file"\ncapacity = 9', False),
+    ],
+)
+def test_what_is_left_in_a_channel_that_is_another_one_now_is_told(
+    tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture, changed: str, told: bool
+) -> None:
+    """Of another type, or in another directory: nobody takes what waits on the disk, and somebody has to know it."""
+    a, _, _ = hubs
+    a.failing = True
+    with running(config_of(tmp_path, kind="file")) as agent:
+        a.lines.put(b"kept\n")
+        until(lambda: agent.channels["c1"].held == 1)
+        agent.reload(config_of(tmp_path, ('"file"', changed.format(tmp_path)), kind="file"))
+        assert ("channel c1 is no longer used, and holds 1 events" in caplog.text) is told
+        a.failing = False
+
+
+def test_a_channel_in_memory_that_was_on_the_disk_is_told_at_the_start(
+    tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where it lies, and how to see what waits there."""
+    with running(config_of(tmp_path, kind="file")):
+        assert not caplog.records
+    with running(config_of(tmp_path)):
+        (record,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+    files = tmp_path / "channels/c1/events"
+    assert record.getMessage() == (
+        f"channel c1: {files} is that of a channel on the disk, which is not used now; what waits there tells"
+        f" producer channel inspect {files}"
+    )
+
+
+def test_what_a_channel_would_forget_stops_the_change(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """A channel in memory whose sink fails is neither changed nor removed: the former agent goes on, and delivers."""
+    a, _, _ = hubs
+    a.failing = True
+    with running(config_of(tmp_path, timeout=0.3)) as agent:
+        a.lines.put(b"one\n")
+        until(lambda: agent.channels["c1"].held == 1)
+        changed = config_of(tmp_path, ('"memory"\n[channels.c2]', '"memory"\ncapacity = 7\n[channels.c2]'), timeout=0.3)
+        with pytest.raises(ReloadError, match=r"channel c1 holds 1 event that would be lost: .* in 0.3 s") as raised:
+            agent.reload(changed)
+        assert isinstance(raised.value, UndeliveredError)
+        assert not raised.value.is_over()
+        a.failing = False
+        a.lines.put(b"two\n")
+        until(lambda: a.delivered == [b"one", b"two"])
+        until(raised.value.is_over)
+        assert agent.channels["c1"].capacity is None
+
+
+def test_a_wrong_configuration_changes_nothing(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """A problem, another state directory, or a channel that cannot be opened: the error says so and all goes on."""
+    a, b, _ = hubs
+    with running(config_of(tmp_path)) as agent:
+        until(lambda: (a.made, b.made) == (2, 2))
+        with pytest.raises(AgentConfigError, match=r"sinks.k1.hubb: no such option; did you mean 'hub'"):
+            agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hubb = "a"\nchannel =')))
+        with pytest.raises(ReloadError, match=r"^line \d+: agent.state: was .* start again"):
+            agent.reload(config_of(tmp_path / "elsewhere"))
+        (tmp_path / "file").write_text("in the way")
+        new = f'[channels.c3]\ntype = "file"\ndirectory = "{tmp_path}/file/events"\n[channels.c1]'
+        letters = ('channel = "c2"', 'channel = "c2"\ndead_letters = "c3"')
+        with pytest.raises(ChannelStartError, match=r"channel c3 cannot be opened: .*File exists"):
+            agent.reload(config_of(tmp_path, ("[channels.c1]", new), letters))
+        a.lines.put(b"goes on\n")
+        until(lambda: a.delivered == [b"goes on"])
+        assert (a.made, b.made, set(agent.channels)) == (2, 2, {"c1", "c2"})
+
+
+def test_a_changed_channel_that_cannot_be_opened_is_opened_as_it_was(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Source, channel and sink are at work again with their former options, and nothing is lost."""
+    a, _, _ = hubs
+    with running(config_of(tmp_path, kind="file")) as agent:
+        a.failing = True
+        a.lines.put(b"one\n")
+        until(lambda: agent.channels["c1"].held == 1)
+        (tmp_path / "file").write_text("in the way")
+        wrong = ('"file"', f'"file"\ndirectory = "{tmp_path}/file/events"')
+        with pytest.raises(ChannelStartError, match="File exists"):
+            agent.reload(config_of(tmp_path, wrong, kind="file"))
+        a.failing = False
+        a.lines.put(b"two\n")
+        until(lambda: a.delivered == [b"one", b"two"])
+
+
+def test_components_come_and_go(tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture) -> None:
+    """A source, a channel and a sink less, then again; what is left goes on all the time."""
+    a, b, _ = hubs
+    whole = TWO.format(state=tmp_path, kind="memory", timeout=10)
+    less = whole.replace('[sources.r2]\ntype = "feed"\nhub = "b"\nchannels = ["c2"]\n', "")
+    less = less.replace('[channels.c2]\ntype = "memory"\n', "")
+    less = less.replace('[sinks.k2]\ntype = "keep"\nhub = "b"\nchannel = "c2"\n', "")
+    with running(parse_toml(whole)) as agent:
+        until(lambda: (a.made, b.made) == (2, 2))
+        assert str(agent.reload(parse_toml(less))) == "removed: channel c2, sink k2, source r2"
+        assert (set(agent.channels), set(agent.sources), set(agent.sinks), b.closed) == ({"c1"}, {"r1"}, {"k1"}, 1)
+        assert not [name for name in agent.counters if name.endswith("2")]
+        assert str(agent.reload(parse_toml(whole))) == "new: channel c2, sink k2, source r2"
+        b.lines.put(b"again\n")
+        until(lambda: b.delivered == [b"again"])
+        assert a.made == 2
+
+
+def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
+    tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its channel keeps the events, the other pair works, and the same failure has one line in ten seconds; so has its
+    end.
+    """
+    a, b, _ = hubs
+    a.failing = True
+    with caplog.at_level(logging.WARNING), running(config_of(tmp_path)) as agent:
+        a.lines.put(b"waits\n")
+        until(lambda: agent.counters["sinks.k1"].get("EventWriteFail") >= 3)
+        b.lines.put(b"passes\n")
+        until(lambda: b.delivered == [b"passes"])
+        assert (agent.channels["c1"].held, agent.sinks["k1"].state) == (1, State.RUNNING)
+        a.failing = False
+        until(lambda: a.delivered == [b"waits"])
+        until(lambda: "delivers again" in caplog.text)
+    assert [record.getMessage() for record in caplog.records] == [
+        "sink k1: 1 events go back to c1: the test's sink fails",
+        "sink k1 delivers again",
+    ]
+
+
+def test_a_channel_that_cannot_be_opened_is_told_in_words(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Nothing has begun, and what was opened before is closed: it can be opened again."""
+    (tmp_path / "file").write_text("in the way")
+    wrong = ('[channels.c2]\ntype = "memory"', f'[channels.c2]\ntype = "file"\ndirectory = "{tmp_path}/file/events"')
+    agent = Agent(config_of(tmp_path, wrong, kind="file"))
+    with pytest.raises(ChannelStartError, match=r"channel c2 cannot be opened: .*File exists"):
+        agent.start()
+    assert hubs[0].made == 0
+    with running(config_of(tmp_path, kind="file")):
+        pass
+
+
+def test_sinks_of_a_group_are_counted_each(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Who delivered, and who failed, stands under each sink's name, and the sum under the group's."""
+    a, b, _ = hubs
+    a.failing = True
+    text = TWO.format(state=tmp_path, kind="memory", timeout=10).replace('channel = "c2"', 'channel = "c1"')
+    text = text.replace('channels = ["c2"]', 'channels = ["c1"]').replace('[channels.c2]\ntype = "memory"\n', "")
+    with running(parse_toml(text + '[groups.g]\ntype = "failover"\nsinks = ["k1", "k2"]\n')) as agent:
+        a.lines.put(b"one\n")
+        until(lambda: b.delivered == [b"one"])
+        until(lambda: agent.counters["sinks.g"].get("EventDrainSuccessCount") == 1)
+        assert agent.counters["sinks.k1"].get("EventWriteFail") == 1
+        assert agent.counters["sinks.k2"].get("EventDrainSuccessCount") == 1
+
+
+def test_a_sink_of_a_group_that_cannot_be_made_is_one_that_fails(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Its directory is not there when the agent starts: the next one of the group delivers, and the first one does when
+    it can be made. Where none of a group can, the group is run again like a sink.
+    """
+    a, b, _ = hubs
+    a.absent = b.absent = True
+    text = TWO.format(state=tmp_path, kind="memory", timeout=10).replace('channel = "c2"', 'channel = "c1"')
+    text = text.replace('channels = ["c2"]', 'channels = ["c1"]').replace('[channels.c2]\ntype = "memory"\n', "")
+    with running(parse_toml(text + '[groups.g]\ntype = "failover"\nsinks = ["k1", "k2"]\nmaxpenalty = 0\n')) as agent:
+        until(lambda: agent.sinks["g"].state is State.WAITING)
+        b.absent = False
+        a.lines.put(b"one\n")
+        until(lambda: b.delivered == [b"one"])
+        assert "its directory is not there" in str(agent.counters["sinks.k1"].last_error)
+        a.absent = False
+        a.lines.put(b"two\n")
+        until(lambda: b"two" in a.delivered + b.delivered)
+        a.lines.put(b"three\n")
+        until(lambda: b"three" in a.delivered)
+
+
+def test_a_component_is_known_before_it_runs(
+    tmp_path: Path, hubs: tuple[Hub, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A channel that has lost what a source has read has that begin anew, whenever it finds out."""
+    agent, start, known = Agent(config_of(tmp_path)), Supervised.start, list[str]()
+
+    def asked(part: Supervised) -> None:
+        known.extend(name for name in (agent.sinks | agent.sources) if name == part.name)
+        start(part)
+
+    monkeypatch.setattr(Supervised, "start", asked)
+    agent.start()
+    assert agent.stop(10)
+    assert known == ["k1", "k2", "r1", "r2"]
+
+
+def test_batches_of_a_channel_that_several_sinks_empty_have_no_name(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """They are not delivered in the order of their numbers, on which what a destination knows of them relies."""
+    with running(config_of(tmp_path, kind="file")) as agent:
+        assert agent.channels["c1"].origins is not None
+    shared = ('channel = "c2"\n', 'channel = "c1"\n'), ('channels = ["c2"]', 'channels = ["c1"]')
+    with running(config_of(tmp_path, *shared, ('[channels.c2]\ntype = "memory"\n', ""), kind="file")) as agent:
+        assert agent.channels["c1"].origins is None
+
+
+def test_a_sink_that_does_not_end_is_left_behind(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """Its successor works at once; what the late one still had is delivered when it has ended, once. Batches have no
+    names any more: they come out of order.
+    """
+    a, _, other = hubs
+    a.hanging.clear()
+    with running(config_of(tmp_path, kind="file", timeout=0.2)) as agent:
+        a.lines.put(b"held\n")
+        until(lambda: a.writing)
+        changed = config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "other"\nchannel ='), kind="file", timeout=0.2)
+        agent.reload(changed)
+        assert agent.channels["c1"].origins is None
+        a.lines.put(b"next\n")
+        until(lambda: other.delivered == [b"next"])
+        a.failing = True
+        a.hanging.set()
+        until(lambda: other.delivered == [b"next", b"held"])
+        assert a.delivered == []
+
+
+def test_a_file_channel_is_changed_while_its_sink_hangs(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+    """The former channel is closed under the sink that does not end; what it had taken is delivered by the new one."""
+    a, _, other = hubs
+    a.hanging.clear()
+    with running(config_of(tmp_path, kind="file", timeout=0.2)) as agent:
+        a.lines.put(b"held\n")
+        until(lambda: a.writing)
+        changes = ('"file"', '"file"\ncapacity = 9'), ('hub = "a"\nchannel =', 'hub = "other"\nchannel =')
+        agent.reload(config_of(tmp_path, *changes, kind="file", timeout=0.2))
+        a.lines.put(b"next\n")
+        until(lambda: other.delivered == [b"held", b"next"])
+        a.failing = True
+        a.hanging.set()
+        until(lambda: agent.channels["c1"].held == 0)
+        assert other.delivered == [b"held", b"next"]

@@ -1,0 +1,218 @@
+"""The end of an agent, and a change of its configuration, while a destination is away."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producer.agent import Agent, AgentConfig
+from producer.agent.config import parse_toml
+from producer.client import at_exit
+from producer.server import LogHubServer
+
+from ...support.waiting import Call
+from ..parts import Hub, plug_in, until
+
+CONFIG = """
+[agent]
+state = "{state}"
+stop_timeout = 4
+[sources.s]
+type = "feed"
+hub = "a"
+channels = ["q"]
+[channels.q]
+type = "{kind}"
+[sinks.k]
+type = "loghub"
+channel = "q"
+project = "p"
+logstore = "l"
+endpoint = "{endpoint}"
+access_key_id = "{key}"
+access_key_secret = "{secret}"
+"""
+
+
+def config_of(state: Path, endpoint: str, kind: str = "file", key: str = "id", secret: str = "key") -> AgentConfig:
+    return parse_toml(CONFIG.format(state=state, endpoint=endpoint, kind=kind, key=key, secret=secret))
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
+    return plug_in(monkeypatch, "a")[0]
+
+
+@pytest.fixture(params=["refuses", "hangs"])
+def away(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The endpoint of a server that takes no connections, or never answers."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        if request.param == "hangs":
+            bound.listen(64)
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+def _begun(agent: Agent, hub: Hub) -> None:
+    """Three events, on their way."""
+    agent.start()
+    for number in range(3):
+        hub.lines.put(b"%d\n" % number)
+    until(lambda: agent.channels["q"].held == 3)
+    until(lambda: agent.counters["sinks.k"].snapshot().get("EventDrainAttemptCount", 0))
+
+
+def test_the_end_does_not_wait_for_a_destination_that_is_away(
+    tmp_path: Path, hub: Hub, away: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Behind a file channel the agent ends in order, before its time is over: what it had not delivered remains, is
+    counted, and nobody says that it is lost.
+    """
+    agent = Agent(config_of(tmp_path, away))
+    _begun(agent, hub)
+    begun = time.monotonic()
+    with caplog.at_level(logging.WARNING):
+        assert agent.stop()
+    assert time.monotonic() - begun < 4
+    assert agent.remaining == {"q": 3}
+    assert "lost" not in caplog.text
+
+
+_SINKS = {
+    "http": 'type = "http"\nendpoint = "{}/"',
+    "otlp": 'type = "otlp"\nendpoint = "{}/"',
+    "avro": 'type = "avro"\nhostname = "127.0.0.1"\nport = {}',
+    "thrift": 'type = "thrift"\nhostname = "127.0.0.1"\nport = {}',
+    "forward": 'type = "forward"\nhost = "127.0.0.1"\nport = {}',
+    "thrift-handshake": 'type = "thrift"\nhostname = "127.0.0.1"\nport = {}\ntls = true\nconnect_timeout = 30',
+    "forward-handshake": 'type = "forward"\nhost = "127.0.0.1"\nport = {}\ntls = true\nconnect_timeout = 30',
+}
+
+
+@pytest.mark.parametrize("away", ["hangs"], indirect=True)
+@pytest.mark.parametrize("sink", _SINKS)
+def test_a_receiver_that_does_not_answer_holds_no_end_up(tmp_path: Path, hub: Hub, away: str, sink: str) -> None:
+    """What is on its way is given up in time: the end is in order, and it is said how many events remain."""
+    place = away if "endpoint" in _SINKS[sink] else away.rpartition(":")[2]
+    head = CONFIG[: CONFIG.index("[sinks.k]")].format(state=tmp_path, kind="file")
+    agent = Agent(parse_toml(f'{head}[sinks.k]\nchannel = "q"\n{_SINKS[sink].format(place)}\n'))
+    _begun(agent, hub)
+    begun = time.monotonic()
+    assert agent.stop(4)  # it would wait for half a minute
+    assert time.monotonic() - begun < 10
+    assert agent.remaining == {"q": 3}
+
+
+def test_an_end_at_once_is_one(tmp_path: Path, hub: Hub, away: str) -> None:
+    """Without any time nobody waits for the destination: the events go back, and nothing is left for the exit."""
+    agent = Agent(config_of(tmp_path, away))
+    _begun(agent, hub)
+    begun = time.monotonic()
+    agent.stop(0)
+    assert time.monotonic() - begun < 2
+    assert agent.remaining == {"q": 3}
+    assert not any(name == "agent-k" for name, _ in at_exit._draining.values())
+
+
+@pytest.mark.parametrize("away", ["refuses"], indirect=True)
+def test_what_memory_held_is_said_in_events(
+    tmp_path: Path, hub: Hub, away: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What its source reads again is not called lost, and the end is in order."""
+    agent = Agent(config_of(tmp_path, away, kind="memory"))
+    _begun(agent, hub)
+    with caplog.at_level(logging.WARNING):
+        assert agent.stop(0.5)
+    assert "channel q: 3 events were not delivered in time: their sources read them again" in caplog.text
+    assert "lost" not in caplog.text
+
+
+@pytest.mark.parametrize("away", ["refuses"], indirect=True)
+def test_an_end_that_loses_events_is_not_in_order(
+    tmp_path: Path, hub: Hub, away: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of memory, if their source cannot read them again: it is said how many."""
+    hub.repeats = False
+    agent = Agent(config_of(tmp_path, away, kind="memory"))
+    _begun(agent, hub)
+    with caplog.at_level(logging.WARNING):
+        assert not agent.stop(0.5)
+    assert "channel q: 3 events were not delivered in time; 3 of them nobody can read again" in caplog.text
+
+
+@pytest.mark.parametrize("away", ["refuses"], indirect=True)
+def test_a_destination_that_is_away_shows_at_once(tmp_path: Path, hub: Hub, away: str) -> None:
+    """Within seconds the counters and the last error of the sink say so, and not only after a minute of retries."""
+    agent = Agent(config_of(tmp_path, away))
+    try:
+        _begun(agent, hub)
+        until(lambda: agent.counters["sinks.k"].get("EventWriteFail"), 5)
+        assert agent.counters["sinks.k"].get("ConnectionFailedCount")
+        assert "no connection" in str(agent.counters["sinks.k"].last_error)
+    finally:
+        agent.stop(0)
+
+
+def test_a_mended_endpoint_takes_effect_at_once(tmp_path: Path, hub: Hub, away: str) -> None:
+    """The sink that goes gives its delivery up, and the one in its place delivers it."""
+    agent = Agent(config_of(tmp_path, away))
+    try:
+        _begun(agent, hub)
+        with LogHubServer() as server:
+            begun = time.monotonic()
+            agent.reload(
+                config_of(tmp_path, server.endpoint, key=server.access_key_id, secret=server.access_key_secret)
+            )
+            until(lambda: not agent.channels["q"].held)
+            assert time.monotonic() - begun < 4
+            assert sorted(dict(log.contents)["content"] for log in server.logs("p", "l")) == ["0", "1", "2"]
+    finally:
+        agent.stop(0)
+
+
+def test_what_is_refused_at_the_end_is_delivered_as_a_dead_letter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The channel of the letters, in memory, is empty until then: the end waits for it once more."""
+    a, b = plug_in(monkeypatch, "a", "b")
+    a.refusing = b.failing = True
+    a.hanging.clear()
+    agent = Agent(parse_toml(_LETTERS.format(state=tmp_path)))
+    agent.start()
+    a.lines.put(b"late\n")
+    until(lambda: a.writing)
+    ending = Call(lambda: agent.stop(10))
+    until(lambda: agent.channels["q"].hurried)
+    a.hanging.set()
+    until(lambda: agent.channels["letters"].hurried)
+    b.failing = False
+    assert ending.result()
+    assert b.delivered == [b"late"]
+
+
+_LETTERS = """
+[agent]
+state = "{state}"
+[sources.s]
+type = "feed"
+hub = "a"
+channels = ["q"]
+[channels.letters]
+type = "memory"
+[channels.q]
+type = "memory"
+[sinks.k]
+type = "keep"
+hub = "a"
+channel = "q"
+dead_letters = "letters"
+[sinks.l]
+type = "keep"
+hub = "b"
+channel = "letters"
+"""

@@ -1,0 +1,279 @@
+"""``Producer.check``: one signed request, and what is wrong in a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+
+from producer import HttpConfig, InvalidArgumentError, Producer, ProducerConfig, ProjectConfig, TargetError
+from producer.reading.errors import LogHubReadError
+from producer.reading.signed_client import Question, SignedClient
+from producer.server import LogHubServer
+from producer.server.faults import answer
+from producer.sinks.http.transport import target_of
+from producer.testing import RecordingSink
+from tests.server.client import Client
+from tests.support.answering import answering
+from tests.support.waiting import passed
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LogHubServer]:
+    with LogHubServer(auto_create=False, region="cn-test") as server, Client(server, project="shop") as client:
+        client.post_json("/", b'{"projectName": "shop", "description": ""}')
+        client.post_json("/logstores", b'{"logstoreName": "app-log", "ttl": 1, "shardCount": 2}')
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _clean(server: LogHubServer) -> None:
+    server.faults.clear()
+    server.clear_requests()
+    server.clock_offset = 0.0
+
+
+def producer_for(server: LogHubServer, project: str = "shop", *, v4: str | None = None, **changes: str) -> Producer:
+    options = {
+        "endpoint": server.endpoint,
+        "access_key_id": server.access_key_id,
+        "access_key_secret": server.access_key_secret,
+    }
+    config = ProducerConfig(sign_version="v4", region=v4) if v4 else ProducerConfig()
+    return Producer(ProjectConfig(project, **(options | changes)), config=config)  # type: ignore[arg-type]
+
+
+def wrong(producer: Producer, logstore: str | None = "app-log", project: str = "shop") -> TargetError:
+    with producer, pytest.raises(TargetError) as caught:
+        producer.check(project, logstore, timeout=5)
+    return caught.value
+
+
+def unread(project: ProjectConfig, config: ProducerConfig) -> str:
+    """What is said where something is to be read."""
+    names, where = {"endpoint": "--endpoint"}, target_of("shop", project.endpoint)
+    client = SignedClient(project, where, "shop", names=names, config=config)
+    with client, pytest.raises(LogHubReadError) as caught:
+        client.json("ListLogstores", Question("/logstores"), str)
+    return str(caught.value)
+
+
+def test_a_right_target_is_said_after_one_request_and_no_record(server: LogHubServer) -> None:
+    """One signed GET for a logstore, or for a project, and a sentence; V4 with the right region likewise."""
+    with producer_for(server) as producer:
+        assert "shop/app-log" in producer.check("shop", "app-log")
+        assert "answers, and accepts the access key" in producer.check("shop")
+    assert [request.method for request in server.requests] == ["GET", "GET"]
+    with producer_for(server, v4="cn-test") as producer:
+        assert "answers" in producer.check("shop", "app-log")
+
+
+@pytest.mark.parametrize(
+    ("changes", "v4", "logstore", "problem", "words"),
+    [
+        ({"access_key_id": "nobody"}, None, "app-log", "access_key_id", "does not know this access key id"),
+        ({"access_key_secret": "hunter2"}, None, "app-log", "access_key_secret", "secret is not that of this"),
+        ({"access_key_secret": "hunter2"}, "cn-test", "app-log", "access_key_secret", "or region 'cn-test' not"),
+        ({}, "cn-other", "app-log", "access_key_secret", "region 'cn-other' not the server's"),
+        ({}, None, "app-lgo", "logstore", "no such logstore"),
+        ({"endpoint": "http://127.0.0.1:9"}, None, "app-log", "endpoint", "Connection refused"),
+        ({"endpoint": "http://no-such-host.invalid"}, None, "app-log", "endpoint", "Failed to resolve"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(
+    server: LogHubServer, changes: dict[str, str], v4: str | None, logstore: str, problem: str, words: str
+) -> None:
+    """The error names the option at fault, and its words what is wrong with it; never the secret."""
+    error = wrong(producer_for(server, v4=v4, **changes), logstore)
+    assert error.problem == problem
+    assert words in str(error)
+    assert "hunter2" not in str(error)
+
+
+def test_a_look_at_what_the_first_write_creates_is_no_fault_and_creates_nothing() -> None:
+    """A misspelt logstore is said to be missing, of a server that creates one when it is written to; it stays so."""
+    with LogHubServer() as server:
+        with producer_for(server) as producer:
+            for logstore, told in (("app-lgo", "project shop does not exist"), (None, "project shop does not exist")):
+                assert f"but {told}: the first write creates it" in producer.check("shop", logstore, timeout=5)
+            producer.send("shop", "app-log", {"a": "b"}).result(timeout=10)
+            told = "logstore app-lgo does not exist in project shop: the first write creates it"
+            assert told in producer.check("shop", "app-lgo", timeout=5)
+        with Client(server, project="shop") as client:
+            assert client.get("/logstores").json()["logstores"] == ["app-log"]
+
+
+def test_a_project_that_does_not_exist(server: LogHubServer) -> None:
+    """It is told from a logstore that does not."""
+    error = wrong(producer_for(server, "shpo"), None, "shpo")
+    assert (error.problem, "no such project at this endpoint" in str(error)) == ("project", True)
+
+
+def test_a_region_that_is_not_the_endpoints() -> None:
+    """Where the endpoint names its region, another one is said for certain."""
+    from producer.model.errors import UnauthorizedError
+    from producer.sinks.loghub.probe import sentence
+
+    project = ProjectConfig(
+        "p", endpoint="https://cn-hangzhou-intranet.log.aliyuncs.com", access_key_id="i", access_key_secret="s"
+    )
+    config = ProducerConfig(sign_version="v4", region="cn-beijing")
+    with pytest.raises(TargetError, match="region is 'cn-beijing', and the endpoint is of 'cn-hangzhou'"):
+        sentence(UnauthorizedError("SignatureNotMatch", "no"), project, "l", config)
+
+
+def test_a_clock_that_differs_and_plain_http_behind_https(server: LogHubServer) -> None:
+    """Both are said, however far the clock is off; the offset is learned by the question, so that the next one passes,
+    also of a reader.
+    """
+    server.clock_offset = 50 * 366 * 86_400
+    producer = producer_for(server)
+    where = target_of("shop", server.endpoint)
+    (project,) = producer._sink.project_configs()
+    with SignedClient(project, where, "shop", names={}) as reader:
+        reader.json("ListLogstores", Question("/logstores"), str)
+    with pytest.raises(TargetError, match="this machine's clock is not the server's"):
+        producer.check("shop", "app-log")
+    assert "answers" in producer.check("shop", "app-log")
+    producer.close()
+    error = wrong(producer_for(server, endpoint=server.endpoint.replace("http:", "https:")))
+    assert "answers plain HTTP, not TLS: write http://" in str(error)
+    assert "https is asked of a server that speaks http (" in str(error)
+    assert "is the host name right" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "expired", "trusted", "told"),
+    [
+        ("127.0.0.1", False, False, "its certificate is of an authority that is not known here: name a file"),
+        ("127.0.0.1", True, True, "its certificate has expired, or this machine's clock is wrong"),
+        ("elsewhere", False, True, "its certificate is made for other hosts: the endpoint must be one of those"),
+    ],
+    ids=["authority", "expired", "name"],
+)
+def test_a_certificate_that_is_not_accepted_is_told_with_what_to_do(
+    tmp_path: Path, name: str, expired: bool, trusted: bool, told: str
+) -> None:
+    """By a check, and by what reads; not as a host that cannot be reached."""
+    authority, bundle = trustme.CA(), tmp_path / "ca.pem"
+    (authority if trusted else trustme.CA()).cert_pem.write_to_path(str(bundle))
+    until = datetime.now(UTC) + timedelta(days=-1 if expired else 1)
+    config = ProducerConfig(http=HttpConfig(ca_bundle=str(bundle)), retries=0)
+    with answering() as server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert(name, not_after=until).configure_cert(context)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # refused handshakes are expected
+        endpoint = server.endpoint.replace("http:", "https:")
+        project = ProjectConfig("shop", endpoint=endpoint, access_key_id="id", access_key_secret="s")
+        error = wrong(Producer(project, config=config))
+        assert (error.problem, "is the host name right" in str(error)) == ("http", False)
+        assert "it shows a certificate that is not accepted (" in str(error)
+        assert told in str(error)
+        reading = unread(project, config)
+    assert "TLS: SSLCert" in reading
+    assert told in reading
+    assert "check --endpoint" not in reading
+
+
+def test_a_proxy_that_opens_no_way_is_told() -> None:
+    """It is the proxy, not the host, that is to be looked at."""
+    with answering(403) as proxy:
+        for place, words in ((proxy.endpoint, "403 Forbidden"), ("http://127.0.0.1:9", "Connection refused")):
+            config = ProducerConfig(http=HttpConfig(proxies={"https": place}))
+            project = ProjectConfig("shop", endpoint="https://h.invalid", access_key_id="id", access_key_secret="s")
+            error = wrong(Producer(project, config=config))
+            assert error.problem == "http"
+            assert "the proxy before it opens no way: is its address right, and may it connect there? (" in str(error)
+            assert words in str(error)
+
+
+def test_a_page_of_something_else_is_shown_to_who_reads() -> None:
+    """With its beginning, and what to look at; not as a matter of waiting."""
+    with answering(200) as portal:
+        project = ProjectConfig("shop", endpoint=portal.endpoint, access_key_id="id", access_key_secret="s")
+        error = unread(project, ProducerConfig(retries=0))
+    assert "an answer that is none of LogHub's: ''" in error
+    assert "check --endpoint: a proxy, a portal or another server may have answered" in error
+
+
+def test_a_wrong_region_is_told_to_who_reads(server: LogHubServer) -> None:
+    """Version 4 signs it, as well as the key."""
+    project = ProjectConfig(
+        "shop",
+        endpoint=server.endpoint,
+        access_key_id=server.access_key_id,
+        access_key_secret=server.access_key_secret,
+    )
+    config = ProducerConfig(sign_version="v4", region="cn-other", retries=0)
+    assert "and whether 'cn-other' is the server's region" in unread(project, config)
+
+
+def test_a_key_that_may_not_ask_and_a_busy_logstore_are_no_faults(server: LogHubServer) -> None:
+    """A permission to write is enough, and a quota passes; the sentence says what is known."""
+    with producer_for(server) as producer:
+        server.faults.add(answer(403, "Unauthorized", "no permission to list shards"))
+        assert "does not let this key ask" in producer.check("shop", "app-log")
+        server.faults.add(answer(403, "ReadQuotaExceed", "slow"))
+        assert "whether it may write" in producer.check("shop", "app-log")
+
+
+def test_what_fails_or_is_no_loghub(server: LogHubServer) -> None:
+    """A server that fails is `server`; a page of something else is the endpoint's fault."""
+    with answering(503, "ServerBusy", "later") as busy:
+        assert wrong(producer_for(server, endpoint=busy.endpoint)).problem == "server"
+        busy.answer = (200, "", "")
+        busy.headers = {"x-log-requestid": ""}
+        error = wrong(producer_for(server, endpoint=busy.endpoint.replace("http://", "https://")))
+        assert error.problem == "endpoint"
+
+
+def test_an_answer_that_never_comes_ends_the_question_in_time() -> None:
+    """The timeout holds for a sink that hangs, such as a resolver of names."""
+    ended = threading.Event()
+
+    class Hanging(RecordingSink):
+        def probe(self, project: str, logstore: str | None, timeout: float) -> str:
+            passed(ended)
+            return "late"
+
+    with Producer(sink=Hanging()) as producer:
+        with pytest.raises(TargetError, match=r"no answer within 0\.05 s"):
+            producer.check("p", "l", timeout=0.05)
+        ended.set()
+
+
+def test_unknown_projects_and_wrong_names_are_refused_before_anything_is_asked(server: LogHubServer) -> None:
+    """As ``send`` does."""
+    with producer_for(server) as producer:
+        with pytest.raises(InvalidArgumentError, match="did you mean 'shop'"):
+            producer.check("shpo")
+        with pytest.raises(InvalidArgumentError, match="lower-case"):
+            producer.check("shop", "App Log")
+    assert not server.requests
+    with Producer(sink=RecordingSink()) as producer:
+        assert "nobody to ask" in producer.check("any", "l")
+
+
+def test_acheck_asks_without_blocking_the_loop(server: LogHubServer) -> None:
+    """The same answer and the same error, awaited."""
+
+    async def main() -> None:
+        async def tick() -> int:
+            await asyncio.sleep(0)
+            return 1
+
+        with producer_for(server) as producer:
+            said, ticked = await asyncio.gather(producer.acheck("shop", "app-log"), tick())
+            assert "answers" in said
+            assert ticked
+            with pytest.raises(TargetError):
+                await producer.acheck("shop", "nonesuch")
+
+    asyncio.run(main())

@@ -1,0 +1,316 @@
+"""Configuration: names, defaults and rules, checked once."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+from typing import Any
+
+import pytest
+import tenacity
+
+from producer import ConfigError, Credentials, HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy, StaticCredentials
+from producer.model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, host_address, option_rows
+
+DEFAULTS = {
+    "total_size_in_bytes": 100 * 1024 * 1024,
+    "max_block_ms": 60_000,
+    "io_thread_count": max(1, os.cpu_count() or 1),
+    "batch_size_threshold_in_bytes": 524_288,
+    "batch_count_threshold": 4096,
+    "linger_ms": 2000,
+    "retries": 10,
+    "max_reserved_attempts": 11,
+    "base_retry_backoff_ms": 100,
+    "max_retry_backoff_ms": 50_000,
+    "adjust_shard_hash": True,
+    "buckets": 64,
+    "compression": "lz4",
+    "sign_version": "v1",
+    "generate_pack_id": True,
+    "drain_timeout_ms": 10_000,
+}
+
+
+def test_names_and_defaults_are_those_of_the_java_producer() -> None:
+    """Every option of the Java producer stands under its snake_case name with its default."""
+    config = ProducerConfig()
+    assert {name: getattr(config, name) for name in DEFAULTS} == DEFAULTS
+    assert (MAX_BATCH_SIZE_IN_BYTES, MAX_BATCH_COUNT) == (8 * 1024 * 1024, 40_960)
+
+
+GOOD: list[tuple[str, Any]] = [
+    ("total_size_in_bytes", 1),
+    ("max_block_ms", -1),
+    ("max_block_ms", 0),
+    ("io_thread_count", 1),
+    ("batch_size_threshold_in_bytes", MAX_BATCH_SIZE_IN_BYTES),
+    ("batch_count_threshold", MAX_BATCH_COUNT),
+    ("linger_ms", 1),
+    ("retries", -5),
+    ("max_reserved_attempts", 1),
+    ("base_retry_backoff_ms", 1),
+    ("max_retry_backoff_ms", 1),
+    ("buckets", 1),
+    ("buckets", 512),
+    ("compression", "zstd"),
+    ("compression", "none"),
+    ("source", ""),
+    ("log_tags", {"a": "b"}),
+    ("drain_timeout_ms", 0),
+]
+BAD: list[tuple[str, Any]] = [
+    ("total_size_in_bytes", 0),
+    ("total_size_in_bytes", 1.5),
+    ("total_size_in_bytes", "100"),
+    ("total_size_in_bytes", True),
+    ("total_size_in_bytes", None),
+    ("max_block_ms", 0.5),
+    ("io_thread_count", 0),
+    ("io_thread_count", None),
+    ("batch_size_threshold_in_bytes", 0),
+    ("batch_size_threshold_in_bytes", MAX_BATCH_SIZE_IN_BYTES + 1),
+    ("batch_count_threshold", 0),
+    ("batch_count_threshold", MAX_BATCH_COUNT + 1),
+    ("linger_ms", 0),
+    ("max_reserved_attempts", 0),
+    ("base_retry_backoff_ms", 0),
+    ("max_retry_backoff_ms", 0),
+    ("adjust_shard_hash", 1),
+    ("buckets", 0),
+    ("buckets", 3),
+    ("buckets", 1024),
+    ("compression", "gzip"),
+    ("compression", None),
+    ("sign_version", "v2"),
+    ("region", ""),
+    ("source", 5),
+    ("log_tags", {"a": 1}),
+    ("log_tags", [("a", "b")]),
+    ("drain_timeout_ms", -1),
+    ("http", {}),
+    ("retry_policy", tenacity.stop_never),
+    ("name", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), GOOD)
+def test_a_value_within_its_rule_is_kept(name: str, value: Any) -> None:
+    """The ends of every range are allowed."""
+    assert getattr(ProducerConfig(**{name: value}), name) == value
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
+def test_a_value_outside_its_rule_is_refused_with_name_rule_and_value(name: str, value: Any) -> None:
+    """The error at construction gives the name, the rule in words, and what was given."""
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig(**{name: value})
+    assert caught.value.name == name
+    assert str(caught.value).startswith(f"{name}: must be ")
+    assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"connect_timeout_ms": 0},
+        {"read_timeout_ms": -1},
+        {"verify": "no"},
+        {"proxies": {"https": 5}},
+        {"ca_bundle": ""},
+        {"pool_size": 0},
+        {"user_agent": ""},
+    ],
+)
+def test_http_options_are_checked_alike(options: dict[str, Any]) -> None:
+    """A wrong HTTP option is named with its prefix."""
+    with pytest.raises(ConfigError, match=f"^http.{next(iter(options))}: must be"):
+        HttpConfig(**options)
+
+
+def test_an_unknown_option_is_an_error_that_names_near_ones() -> None:
+    """from_mapping and the constructor refuse unknown names and suggest near ones."""
+    with pytest.raises(ConfigError, match="linger: unknown option; it is called linger_ms here"):
+        ProducerConfig.from_mapping({"linger": 5})
+    with pytest.raises(ConfigError, match="known options are total_size_in_bytes"):
+        ProducerConfig.from_mapping({"zzz": "s3cret-value"})
+    with pytest.raises(ConfigError, match="linger: unknown option; it is called linger_ms here"):
+        ProducerConfig(linger=5)  # type: ignore[call-arg]
+
+
+def test_signature_version_4_needs_a_region() -> None:
+    """Without a region v4 is refused with an example."""
+    with pytest.raises(ConfigError, match="region: must be given with sign_version='v4', such as 'cn-hangzhou'"):
+        ProducerConfig(sign_version="v4")
+    assert ProducerConfig(sign_version="v4", region="cn-hangzhou").region == "cn-hangzhou"
+
+
+def test_text_of_any_option_is_parsed() -> None:
+    """from_mapping and from_env read numbers, booleans, pairs and HTTP options from text."""
+    config = ProducerConfig.from_mapping(
+        {"linger_ms": "500", "adjust_shard_hash": "No", "log_tags": "a=b, c=d=e", "http.verify": "false", "retries": 3}
+    )
+    assert (config.linger_ms, config.adjust_shard_hash, config.retries) == (500, False, 3)
+    assert config.log_tags == {"a": "b", "c": "d=e"}
+    assert config.http.verify is False
+    env = {"LOGHUB_PRODUCER_LINGER_MS": "700", "LOGHUB_PRODUCER_HTTP_POOL_SIZE": "3", "OTHER": "x"}
+    assert ProducerConfig.from_env(environ=env).http.pool_size == 3
+    assert ProducerConfig.from_env(environ=env).linger_ms == 700
+    assert ProducerConfig.from_env("X_", {"X_RETRIES": "1"}).retries == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("linger_ms", "soon"), ("linger_ms", "0"), ("adjust_shard_hash", "maybe"), ("http", "x")]
+)
+def test_text_that_is_no_value_is_refused_with_the_rule(name: str, text: str) -> None:
+    """Wrong text gives name, rule and value."""
+    with pytest.raises(ConfigError, match=f"P_{name.upper()}: must be .*{text}"):
+        ProducerConfig.from_env("P_", {f"P_{name.upper()}": text})
+
+
+def test_a_variable_that_names_no_option_is_an_error() -> None:
+    """A misspelt environment variable is not ignored."""
+    with pytest.raises(ConfigError, match="LOGHUB_PRODUCER_LINGERMS: unknown option; did you mean linger_ms"):
+        ProducerConfig.from_env(environ={"LOGHUB_PRODUCER_LINGERMS": "5"})
+
+
+def test_a_configuration_is_frozen_and_no_longer_the_callers() -> None:
+    """Nothing can be assigned; a mapping that was given may change afterwards."""
+    tags = {"a": "b"}
+    config = ProducerConfig(log_tags=tags)
+    tags["a"] = "changed"
+    assert config.log_tags == {"a": "b"}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.linger_ms = 5  # type: ignore[misc]
+
+
+def test_configurations_pickle() -> None:
+    """All parts travel in a Spark closure, strategies of tenacity included."""
+    config = ProducerConfig(
+        linger_ms=300,
+        http=HttpConfig(verify=False),
+        retry_policy=RetryPolicy(stop=tenacity.stop_never, wait=tenacity.wait_fixed(1)),
+    )
+    again = pickle.loads(pickle.dumps(config))
+    assert (again.linger_ms, again.http) == (300, config.http)
+    assert again.retry_policy.wait(None) == 1
+    project = ProjectConfig("p", endpoint="http://h:1", access_key_id="id", access_key_secret="s3cret")
+    assert pickle.loads(pickle.dumps(project)) == project
+
+
+def test_retry_policies_take_callables_only() -> None:
+    """What is no strategy is refused by its name."""
+    with pytest.raises(ConfigError, match=r"retry_policy.wait: must be None or a tenacity strategy"):
+        RetryPolicy(wait=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "normal"),
+    [
+        ("cn-hangzhou.log.aliyuncs.com", "https://cn-hangzhou.log.aliyuncs.com"),
+        ("http://127.0.0.1:9170/", "http://127.0.0.1:9170"),
+        (" https://[::1]:9170 ", "https://[::1]:9170"),
+    ],
+)
+def test_an_endpoint_is_a_url_https_where_nothing_is_said(given: str, normal: str) -> None:
+    """Scheme, host and port are kept; slashes and spaces are not."""
+    config = ProjectConfig("p", endpoint=given, access_key_id="a", access_key_secret="b")
+    assert config.endpoint == normal
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["", "  ", None, 5, "ftp://h", "https://", "http://h/path", "http://h?x=1", "http://h:port", "http://h:99999"],
+)
+def test_a_bad_endpoint_is_refused_with_an_example(endpoint: Any) -> None:
+    """The error says what an endpoint is."""
+    with pytest.raises(ConfigError, match="endpoint: must be a URL of http or https"):
+        ProjectConfig("p", endpoint=endpoint, access_key_id="a", access_key_secret="b")
+
+
+def test_a_password_in_an_endpoint_is_refused_and_not_shown() -> None:
+    """User names and passwords have no place in an endpoint."""
+    with pytest.raises(ConfigError) as caught:
+        ProjectConfig("p", endpoint="https://user:s3cret@host", access_key_id="a", access_key_secret="b")
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("project", ["", "-p", "a b", "a.b", "a/b", None, 5, "p\n"])
+def test_a_bad_project_name_is_refused(project: Any) -> None:
+    """A project's name becomes part of a host name."""
+    with pytest.raises(ConfigError, match="project: must be lower-case letters, digits and dashes"):
+        ProjectConfig(project, endpoint="http://h", access_key_id="a", access_key_secret="b")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"access_key_id": "a"},
+        {"access_key_secret": "b"},
+        {"access_key_id": "", "access_key_secret": "b"},
+        {"access_key_id": "a", "access_key_secret": ""},
+        {"access_key_id": "a", "access_key_secret": "b", "credentials": object()},
+        {"credentials": object()},
+    ],
+)
+def test_credentials_are_given_in_exactly_one_way(keys: dict[str, Any]) -> None:
+    """Half a key, none, or both ways are refused."""
+    with pytest.raises(ConfigError):
+        ProjectConfig("p", endpoint="http://h", **keys)
+
+
+def test_no_repr_and_no_error_shows_a_secret() -> None:
+    """Secrets, tokens, proxies' passwords and a provider's own repr are masked."""
+
+    class Leaky:
+        def get_credentials(self) -> Credentials:
+            raise NotImplementedError
+
+        def __repr__(self) -> str:
+            return "s3cret"
+
+    key = Credentials(access_key_id="id", access_key_secret="s3cret", security_token="s3cret")
+    shown = [
+        repr(key),
+        repr(StaticCredentials(credentials=key)),
+        repr(ProjectConfig("p", endpoint="http://h", access_key_id="id", access_key_secret="s3cret")),
+        repr(ProjectConfig("p", endpoint="http://h", credentials=Leaky())),
+        repr(HttpConfig(proxies={"https": "http://u:s3cret@proxy:1"})),
+        repr(ProducerConfig(http=HttpConfig(proxies={"https": "http://u:s3cret@proxy:1"}))),
+    ]
+    for text in shown:
+        assert "s3cret" not in text
+    with pytest.raises(ConfigError) as caught:
+        Credentials(access_key_id="a", access_key_secret=5)  # type: ignore[arg-type]
+    assert "***" in str(caught.value)
+
+
+def test_every_option_has_a_row_for_the_documentation() -> None:
+    """option_rows lists each option with its default and rule."""
+    names = {name for name, _, _ in option_rows()}
+    own = {field.name for field in dataclasses.fields(ProducerConfig)} - {"http", "retry_policy"}
+    assert names == own | {f"http.{field.name}" for field in dataclasses.fields(HttpConfig)}
+
+
+def test_the_hosts_address_is_found_without_failing() -> None:
+    """The default source is an IPv4 address, whatever the host's name resolves to."""
+    assert host_address().count(".") == 3
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["https://my-project.cn-hangzhou.log.aliyuncs.com", "My-Project.cn-hangzhou-intranet.log.aliyuncs.com:443"],
+)
+def test_an_endpoint_that_begins_with_the_project_is_refused_with_what_to_write(endpoint: str) -> None:
+    """The project is put in front of it anyway; twice, no such host is there."""
+    rule = r"endpoint: must not begin with the project.*write https://cn-hangzhou"
+    with pytest.raises(ConfigError, match=rule):
+        ProjectConfig("my-project", endpoint=endpoint, access_key_id="a", access_key_secret="s")
+
+
+def test_a_host_of_one_s_own_may_be_called_like_the_project() -> None:
+    """Only the service's own endpoints are known not to."""
+    project = ProjectConfig("log", endpoint="http://log.example.com", access_key_id="a", access_key_secret="s")
+    assert project.endpoint == "http://log.example.com"

@@ -1,0 +1,195 @@
+"""Batches of idempotent streams that are in doubt and too large: nothing is stored twice, and nothing is given up that
+can be told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from producer import (
+    AttemptError,
+    BodyTooLargeError,
+    NetworkError,
+    SendFuture,
+)
+from producer.model.interfaces import Delivery, Receipt
+from producer.pipeline.batching.unconfirmed import SURE_AFTER
+from producer.pipeline.pipeline import Pipeline
+from tests.durable.kit import values
+from tests.support.clocks import JumpingClock
+from tests.support.pipelines import (
+    KEY,
+    record,
+    settle,
+    threadless,
+)
+from tests.support.sequenced import Server
+
+IDEMPOTENT = KEY._replace(order="idempotent")
+DOWN = NetworkError("RequestError", "refused")
+#: Stored, if its number allows, and the answer lost.
+LOST = NetworkError("RequestError", "no answer", may_have_been_stored=True)
+TOO_LARGE = BodyTooLargeError("PostBodyTooLarge", "too large", http_status=413)
+
+
+#: Lost before it was stored, which the sender cannot know.
+DROPPED = NetworkError("RequestError", "no answer", may_have_been_stored=True)
+#: Too large even with one log.
+REFUSED = BodyTooLargeError("PostBodyTooLarge", "too large", http_status=413)
+
+
+class Dropping(Server):
+    """A server whose script may have ``DROPPED`` and ``REFUSED``, too."""
+
+    def write(self, delivery: Delivery) -> Receipt:
+        if self.script and self.script[0] in (DROPPED, REFUSED):
+            self.attempts.append(delivery)
+            raise self.script.pop(0)  # type: ignore[misc]
+        return super().write(delivery)
+
+
+def sent(sink: Server, count: int, **options: object) -> tuple[Pipeline, list[SendFuture]]:
+    """One batch of so many records, all that can be done with it, and what was stored when."""
+    pipeline = threadless(sink, JumpingClock(), batch_count_threshold=count, **options)
+    futures = [pipeline.accept(IDEMPOTENT, record(str(n)), 1, None) for n in range(count)]
+    pipeline.flush(None)
+    return pipeline, futures
+
+
+def numbers(sink: Server) -> list[int]:
+    """Of each attempt."""
+    return [delivery.sequence.number for delivery in sink.attempts if delivery.sequence is not None]
+
+
+def test_a_batch_that_was_stored_unheard_is_not_cut_when_it_is_found_too_large() -> None:
+    """It is asked about again, whole and under its number, and what the server knows counts as written."""
+    sink = Server(LOST, TOO_LARGE)
+    _, futures = sent(sink, 4)
+    assert values(sink) == ["0", "1", "2", "3"]
+    assert numbers(sink) == [1, 1, 1]
+    assert all(future.result(0).already_written for future in futures)
+
+
+def test_a_batch_in_doubt_that_stays_too_large_is_cut_and_its_first_half_tells_of_the_whole() -> None:
+    """Accepted under the number in doubt, it shows that nothing was stored: the rest goes under numbers of its own."""
+    sink = Dropping(DROPPED, *[TOO_LARGE] * SURE_AFTER)
+    _, futures = sent(sink, 4)
+    assert values(sink) == ["0", "1", "2", "3"]
+    assert sink.numbers() == [1, 2]
+    assert not any(future.result(0).already_written for future in futures)
+
+
+def test_a_first_half_that_is_known_shows_that_the_whole_was_stored() -> None:
+    """The rest makes no request of its own: it is written, too."""
+    sink = Server(LOST, *[TOO_LARGE] * SURE_AFTER)
+    pipeline, futures = sent(sink, 4)
+    assert values(sink) == ["0", "1", "2", "3"]
+    assert numbers(sink) == [1] * (2 + SURE_AFTER)
+    assert all(future.result(0).already_written for future in futures)
+    assert pipeline.stats().delivered == 4
+    assert pipeline.budget.used == 0
+
+
+@pytest.mark.parametrize(("whole", "half"), [(LOST, DROPPED), (DROPPED, LOST)])
+def test_a_half_that_is_known_after_its_own_answer_was_lost_tells_nothing_of_the_rest(
+    whole: AttemptError, half: AttemptError
+) -> None:
+    """Either it or the whole was stored: the rest fails, says that it may be stored, and the stream stops."""
+    sink = Dropping(whole, *[TOO_LARGE] * SURE_AFTER, half)
+    pipeline, futures = sent(sink, 4)
+    assert [future.exception(0) is None for future in futures] == [True, True, False, False]
+    result = futures[3].exception(0).result  # type: ignore[union-attr]
+    assert result.error_code == "InvalidSequenceId"
+    assert "cannot be told" in result.error_message
+    assert result.may_have_been_stored
+    assert pipeline.stopped(IDEMPOTENT) is not None
+    assert max(Counter(values(sink)).values()) == 1
+    assert pipeline.budget.used == 0
+
+
+def test_a_half_that_is_too_large_as_well_is_cut_further_under_the_number_in_doubt() -> None:
+    """Whatever the first part is in the end, its answer tells of all the others."""
+    for whole, known in ((LOST, True), (DROPPED, False)):
+        sink = Dropping(whole, *[TOO_LARGE] * (SURE_AFTER + 1))
+        _, futures = sent(sink, 8)
+        assert values(sink) == [str(n) for n in range(8)]
+        assert [future.result(0).already_written for future in futures] == [known] * 8
+        assert sink.numbers() == ([1] if known else [1, 2, 3])
+
+
+def test_what_was_refused_in_parts_leaves_only_the_parts_in_doubt_that_are() -> None:
+    """The whole is refused in words and cut; a half in doubt concerns no record of the other one."""
+    sink = Dropping(TOO_LARGE, LOST, *[TOO_LARGE] * SURE_AFTER)
+    _, futures = sent(sink, 8)
+    assert values(sink) == [str(n) for n in range(8)]
+    assert [future.result(0).already_written for future in futures] == [True] * 4 + [False] * 4
+    assert sink.numbers() == [1, 2]
+
+
+def test_a_batch_that_cannot_be_cut_is_asked_about_before_it_fails() -> None:
+    """A single log was stored, and nobody heard: the refusal of its size does not make a failure of it."""
+    sink = Dropping(LOST, REFUSED)
+    _, (future,) = sent(sink, 1)
+    assert future.result(0).already_written
+    assert values(sink) == ["0"]
+
+
+def test_a_log_in_doubt_that_stays_too_large_fails_and_says_that_it_may_be_stored() -> None:
+    """It is asked about a few times, not for ever."""
+    sink = Dropping(DROPPED, *[REFUSED] * SURE_AFTER)
+    _, (future,) = sent(sink, 1)
+    result = future.exception(0).result  # type: ignore[union-attr]
+    assert result.error_code == "PostBodyTooLarge"
+    assert result.may_have_been_stored
+    assert len(sink.attempts) == 1 + SURE_AFTER
+
+
+def test_retries_bound_what_is_asked_again() -> None:
+    """With no retries left the batch fails, and says that it may have been stored."""
+    sink = Server(LOST, TOO_LARGE)
+    _, futures = sent(sink, 2, retries=1)
+    result = futures[0].exception(0).result  # type: ignore[union-attr]
+    assert result.error_code == "PostBodyTooLarge"
+    assert result.may_have_been_stored
+
+
+STEPS = [None, DOWN, LOST, DROPPED, TOO_LARGE]
+
+
+@settings(max_examples=400)
+@given(st.lists(st.sampled_from(STEPS), max_size=40), st.lists(st.integers(1, 9), min_size=1, max_size=3))
+def test_whatever_happens_nothing_is_stored_twice_and_results_tell_the_truth(
+    script: Sequence[AttemptError | None], batches: Sequence[int]
+) -> None:
+    """Random losses, refusals and cuts: no record twice, all in order, every success stored, every failure that
+    denies it not stored.
+    """
+    sink = Dropping(*script)
+    pipeline = threadless(sink, JumpingClock(), batch_count_threshold=1000, retries=1000)
+    futures: list[SendFuture] = []
+    for size in batches:
+        for _ in range(size):
+            futures.append(pipeline.accept(IDEMPOTENT, record(str(len(futures))), 1, None))
+        pipeline.submit_open()
+    for _ in range(1000):
+        settle(pipeline)
+        for batch in pipeline.retry_queue.take_due(math.inf):
+            pipeline.resubmit(batch)
+        if not pipeline.accumulator.incomplete():
+            break
+    stored = values(sink)
+    assert len(stored) == len(set(stored))
+    assert [int(value) for value in stored] == sorted(map(int, stored))
+    for number, future in enumerate(futures):
+        error = future.exception(0)
+        if error is None:
+            assert str(number) in stored
+        elif not error.result.may_have_been_stored:  # type: ignore[attr-defined]
+            assert str(number) not in stored
+    assert pipeline.budget.used == 0

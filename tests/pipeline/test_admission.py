@@ -1,0 +1,335 @@
+"""The one door: all ways in take memory and a place in one step, wait under one deadline, and survive interrupts."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from producer import ProducerError, SendTimeoutError, SequenceKey
+from producer.model.sequence import Numbering
+from producer.pipeline.batching.accumulator import Piece
+from producer.pipeline.batching.batch import BATCH_OVERHEAD
+from producer.pipeline.batching.memory import Reservation
+from producer.pipeline.batching.open_records import RECORD_OVERHEAD
+from producer.pipeline.pipeline import Pipeline
+from producer.runtime.clock import Deadline
+from producer.testing import ManualClock, RecordingSink
+from tests.channels.interrupts import interrupted_everywhere
+from tests.support.clocks import JumpingClock
+from tests.support.garbage import uncollected
+from tests.support.pipelines import KEY, record, settle, threadless
+from tests.support.short_way import by_hand, known, open_batch
+from tests.support.waiting import Call, eventually
+
+OTHER = KEY._replace(topic="other")
+
+
+def _held(pipeline: Pipeline) -> int:
+    return sum(batch.held for batch in pipeline.accumulator.incomplete())
+
+
+# One deadline.
+
+
+def _single(pipeline: Pipeline) -> object:
+    return pipeline.accept(KEY, record("x" * 100), 1, None)
+
+
+def _listed(pipeline: Pipeline) -> object:
+    return pipeline.accept(KEY, record("x" * 50, 2), 2, None)
+
+
+def _many(pipeline: Pipeline) -> object:
+    return pipeline.accept_pieces([Piece(KEY, record("x" * 100), 1)], None)
+
+
+def _encoded(pipeline: Pipeline) -> object:
+    # The estimate is far too low: more has to be waited for once it is encoded.
+    return pipeline.accept_encoded(1, lambda: [Piece(KEY, b"x" * 6000, 1)], None)
+
+
+@pytest.mark.parametrize("send", [_single, _listed, _many, _encoded])
+def test_all_waits_of_one_send_have_one_deadline(send: Callable[[Pipeline], object]) -> None:
+    """Granted memory that turns out to be too little does not begin max_block_ms anew: it ends when that is over."""
+    clock = ManualClock()
+    pipeline = threadless(clock=clock, total_size_in_bytes=20_000, max_block_ms=5000, linger_ms=10**6)
+    pipeline.accept(KEY, record(), 1, None)
+    others = Reservation(pipeline.budget, 0)
+    others.acquire(20_000 - pipeline.budget.used)
+    sender = Call(lambda: send(pipeline))
+    eventually(lambda: clock.waiting == 1)
+    clock.advance(4.0)
+    eventually(lambda: clock.waiting == 1)
+    pipeline.accumulator.seal_open()  # it needs a batch of its own now, and memory for it
+    wanted = pipeline.budget.waiters[0].wanted
+    pipeline.budget.take_back(others, others.held - wanted)
+    eventually(lambda: pipeline.budget.waiting == 1 and pipeline.budget.waiters[0].wanted != wanted)
+    eventually(lambda: clock.waiting == 1)
+    clock.advance(0.9)
+    eventually(lambda: clock.waiting == 1)
+    assert not sender.done
+    clock.advance(0.2)
+    with pytest.raises(SendTimeoutError) as caught:
+        sender.result()
+    assert caught.value.waited == pytest.approx(5.1)
+    assert (pipeline.budget.reserved, pipeline.budget.waiting) == (others.held, 0)
+
+
+# What is reserved.
+
+
+def test_memory_that_is_reserved_for_what_is_being_encoded_is_shown_as_such() -> None:
+    """While a slice is encoded its memory is in the stage "reserved", in none before and in its batch after."""
+    pipeline = threadless()
+    seen = []
+
+    def encode() -> list[Piece]:
+        seen.append(pipeline.stats().memory_by_stage)
+        return [Piece(KEY, record(), 1)]
+
+    pipeline.accept_encoded(1000, encode, None)
+    after = pipeline.stats().memory_by_stage
+    assert seen == [dict.fromkeys(after, 0) | {"reserved": 1000 + 1000 // 16 + BATCH_OVERHEAD}]
+    assert after["reserved"] == after["callbacks"] == 0
+    assert after["open"] == pipeline.budget.used
+
+
+def test_callbacks_hold_what_settled_records_occupy_until_their_handler_takes_them_up() -> None:
+    """At the settlement the bytes of the records go back, and when the handler comes their overhead, before the
+    callback runs.
+    """
+    pipeline = threadless()
+    seen: list[dict[str, int]] = []
+    pipeline.accept(KEY, record("x" * 500), 1, lambda _r: seen.append(dict(pipeline.stats().memory_by_stage)))
+    pipeline.submit_open()
+    pipeline.io_pool.run_next()
+    assert pipeline.stats().memory_by_stage["callbacks"] == pipeline.budget.used == BATCH_OVERHEAD + RECORD_OVERHEAD
+    settle(pipeline)
+    assert [sum(stages.values()) for stages in seen] == [0]
+
+
+# The work of a refused send.
+
+
+class _Steps:
+    """Counts the instructions of the package."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, frame: FrameType, event: str, _argument: Any) -> Any:
+        if "/producer/" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        self.count += event == "opcode"
+        return self
+
+
+def _steps_of(call: Callable[[], object]) -> int:
+    steps, before = _Steps(), sys.gettrace()
+    with uncollected():
+        sys.settrace(steps)
+        try:
+            call()
+        finally:
+            sys.settrace(before)
+    return steps.count
+
+
+def test_what_a_refused_send_costs_does_not_depend_on_how_many_batches_are_open(without_coverage: None) -> None:
+    """A send without memory is refused in as many steps among a thousand open batches as among ten."""
+    steps = []
+    for streams in (10, 1000):
+        pipeline = threadless(total_size_in_bytes=40_000_000, max_block_ms=0)
+        for number in range(streams):
+            pipeline.accept(KEY._replace(topic=f"{number}"), record(), 1, None)
+        memory = Reservation(pipeline.budget, 0)
+        memory.acquire(40_000_000 - pipeline.budget.used)
+        pipeline.hurry = lambda: None  # type: ignore[method-assign]  # what the mover would do on its own thread
+
+        def refused(pipeline: Pipeline = pipeline) -> None:
+            with pytest.raises(SendTimeoutError):
+                pipeline.accept(KEY._replace(topic="0"), record("x" * 100), 1, None)
+
+        refused()
+        steps.append(_steps_of(refused))
+    assert steps[0] == steps[1]
+
+
+def test_the_sums_of_memory_are_those_of_the_batches() -> None:
+    """used, sealed and reserved agree with the batches after each step of their lives."""
+    pipeline = threadless(batch_count_threshold=3)
+    budget = pipeline.budget
+
+    def look() -> None:
+        batches = pipeline.accumulator.incomplete()
+        taking = {*pipeline.accumulator._open.values(), *pipeline.accumulator._forming.values()}
+        assert budget.used == sum(batch.held for batch in batches) + budget.reserved
+        assert budget.sealed == sum(batch.held for batch in batches if batch not in taking)
+
+    for number in range(10):
+        pipeline.accept(KEY if number % 3 else OTHER, record(), 1, None)
+        look()
+    pipeline.accept_encoded(10, lambda: look() or [Piece(KEY, record(), 1), Piece(OTHER, record(), 1)], None)  # type: ignore[func-returns-value]
+    look()
+    pipeline.submit_open()
+    look()
+    settle(pipeline)
+    look()
+    assert (budget.used, budget.sealed, budget.reserved) == (0, 0, 0)
+
+
+# Interrupts.
+
+
+class _GivingClock(JumpingClock):
+    """A clock whose waits end because the pipeline delivers meanwhile, as its threads would."""
+
+    pipeline: Pipeline
+
+    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+        tracer = sys.gettrace()
+        sys.settrace(None)  # on other threads nothing is interrupted
+        try:
+            settle(self.pipeline)
+        finally:
+            sys.settrace(tracer)
+
+
+# Made before, so that their making is not interrupted.
+_SMALL, _LARGE, _HUGE = record("0"), record("x" * 3000), record("x" * (8 * 2**20 - 200))
+_BIG = {"batch_size_threshold_in_bytes": 8 * 2**20, "total_size_in_bytes": 10**8}
+
+_WAYS: dict[str, tuple[dict[str, Any], Callable[[Pipeline], object]]] = {
+    "into an open batch": ({}, lambda p: p.accept(KEY, _SMALL, 1, None)),
+    "a new stream": ({}, lambda p: p.accept(OTHER, _SMALL, 1, None)),
+    "a batch that it fills": ({"batch_count_threshold": 2}, lambda p: p.accept(KEY, _SMALL, 1, None)),
+    "a batch of its own": ({"batch_count_threshold": 1}, lambda p: p.accept(OTHER, _SMALL, 1, None)),
+    "a batch without room": (_BIG, lambda p: p.accept(KEY, _HUGE, 1, None)),
+    "a piece of many": ({}, lambda p: p.accept_pieces([Piece(KEY, _SMALL, 1)], None)),
+    "an encoded piece": (
+        {"batch_count_threshold": 2},
+        lambda p: p.accept_encoded(2000, lambda: [Piece(KEY, _SMALL, 1)], None),
+    ),
+    "an encoded piece beyond the estimate": (
+        {"batch_count_threshold": 1, "total_size_in_bytes": 9000},
+        lambda p: p.accept_encoded(1, lambda: [Piece(OTHER, _LARGE, 1)], None),
+    ),
+    "after a wait for memory": (
+        {"batch_count_threshold": 1, "total_size_in_bytes": 9000},
+        lambda p: p.accept(OTHER, _LARGE, 1, None),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", _WAYS)
+def test_an_interrupted_send_returns_its_memory_once_and_leaves_no_batch_behind(
+    way: str, without_coverage: None
+) -> None:
+    """Wherever a signal handler raises: no lock is held, nobody in line, the memory that is taken is that of batches,
+    whatever was accepted is delivered once by the next turn of the mover, and at the end nothing is taken.
+    """
+    options, send = _WAYS[way]
+    before = record("before")
+
+    def scenario() -> Any:
+        clock = _GivingClock()
+        pipeline = clock.pipeline = threadless(clock=clock, **({"max_block_ms": -1} | options))
+        pipeline.accept(KEY, before, 1, None)
+
+        def check(_interrupted: bool) -> None:
+            assert not pipeline.budget.lock._is_owned()  # type: ignore[attr-defined]
+            assert pipeline.budget.waiting == 0
+            assert (pipeline.budget.used, pipeline.budget.reserved) == (_held(pipeline), 0)
+            for batch in pipeline.accumulator.incomplete():
+                assert batch.log_count
+                assert batch.sends == batch.log_count
+            accepted = pipeline.stats().accepted
+            clock.advance(2.0)
+            settle(pipeline)
+            stats = pipeline.stats()
+            assert (stats.delivered, stats.pending, stats.memory_used) == (accepted, 0, 0)
+            assert pipeline.budget.sealed == 0
+            assert isinstance(pipeline.sink, RecordingSink)
+            assert len(pipeline.sink.records()) == accepted
+            assert max(Counter(pipeline.sink.records()).values()) == 1
+
+        return lambda: send(pipeline), check
+
+    interrupted_everywhere(scenario, 20)
+
+
+def test_an_interrupted_piece_spends_its_number_only_if_it_was_accepted(without_coverage: None) -> None:
+    """Of a stream with a SequenceKey the pieces that arrive have all numbers, without a gap."""
+
+    def scenario() -> Any:
+        pipeline = threadless(clock=JumpingClock())
+        key = KEY._replace(order=Numbering(SequenceKey("0" * 32)))
+        pipeline.accept(key, record("before"), 1, None)
+
+        def check(_interrupted: bool) -> None:
+            pipeline.accept(key, record("after"), 1, None)
+            pipeline.flush(100)
+            assert isinstance(pipeline.sink, RecordingSink)
+            numbers = [delivery.sequence.number for delivery in pipeline.sink.deliveries if delivery.sequence]
+            assert numbers == list(range(1, len(numbers) + 1))
+            assert len(numbers) == pipeline.stats().accepted
+
+        return lambda: pipeline.accept(key, _SMALL, 1, None), check
+
+    interrupted_everywhere(scenario, 30)
+
+
+def test_an_interrupted_flush_leaves_its_batches_to_the_next_turn(without_coverage: None) -> None:
+    """Batches that were sealed and not handed on are handed on by the mover."""
+
+    def scenario() -> Any:
+        clock = JumpingClock()
+        pipeline = threadless(clock=clock)
+        for number in range(3):
+            pipeline.accept(KEY._replace(topic=f"{number}"), record(), 1, None)
+
+        def check(_interrupted: bool) -> None:
+            clock.advance(2.0)
+            settle(pipeline)
+            assert isinstance(pipeline.sink, RecordingSink)
+            assert len(pipeline.sink.records()) == 3
+            assert pipeline.budget.used == pipeline.budget.sealed == 0
+
+        return pipeline.submit_open, check
+
+    interrupted_everywhere(scenario, 10)
+
+
+@pytest.mark.parametrize("call", ["send", "send_list", "send_many", "flush"])
+def test_a_finalizer_in_the_middle_of_a_send_is_refused_and_does_not_hang(call: str) -> None:
+    """The garbage collector may run one anywhere, also where its thread holds the lock; nothing is done."""
+    producer, pipeline = by_hand()
+    stream = producer.stream("p", "l")
+    known(stream, {"k": "v"})
+    records = open_batch(pipeline).open
+    assert records is not None
+    pipeline.budget._reclaim()  # so that the short way needs memory
+    calls: dict[str, Callable[[], object]] = {
+        "send": lambda: stream.send({"k": "w"}),
+        "send_list": lambda: stream.send([{"k": "w"}]),
+        "send_many": lambda: stream.send_many([{"k": "w"}] * 3),
+        "flush": lambda: producer.flush(1),
+    }
+
+    def finalize() -> None:
+        with pipeline.budget.lock:  # as whoever was interrupted
+            calls[call]()
+
+    before = producer.stats().accepted
+    with pytest.raises(ProducerError, match="a finalizer or a signal handler"):
+        Call(finalize).result()
+    assert producer.stats().accepted == before
+    stream.send({"k": "x"})
+    assert producer.stats().accepted == before + 1

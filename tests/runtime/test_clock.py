@@ -1,0 +1,147 @@
+"""Clocks, deadlines, and rooms in which threads wait for each other."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+
+import pytest
+
+from producer.runtime.clock import NO_DEADLINE, Deadline, SystemClock, WaitingRoom
+from producer.testing import ManualClock
+from tests.support.waiting import Call, eventually
+
+
+def test_a_wait_whose_time_has_passed_ends_though_the_clock_was_moved_before_it_began() -> None:
+    """Whoever looks at the time, and is overtaken by it before he waits, misses no wake-up."""
+    clock = ManualClock()
+    deadline = Deadline.after(clock, 5.0)
+    assert not deadline.expired(clock)
+    clock.advance(5.0)
+    Call(lambda: clock.wait_for(SimpleQueue(), deadline)).result()
+
+
+def test_a_clock_that_moves_while_somebody_begins_to_wait_wakes_him() -> None:
+    """At whatever moment of the beginning the time moves past the deadline, the wait ends."""
+    clock = ManualClock()
+    lock, moved = clock._lock, threading.Event()
+
+    class MovesBefore:
+        """The lock of the clock, which is moved by another thread in the moment before it is taken."""
+
+        def __enter__(self) -> None:
+            if not moved.is_set():
+                moved.set()
+                clock._lock = lock
+                Call(lambda: clock.advance(10.0)).result()
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+
+    clock._lock = MovesBefore()  # type: ignore[assignment]
+    Call(lambda: clock.wait_for(SimpleQueue(), Deadline(10.0))).result()
+    assert moved.is_set()
+    assert clock.waiting == 0
+
+
+@pytest.mark.parametrize("make", [ManualClock, SystemClock])
+def test_a_room_sees_a_change_that_is_made_between_the_look_and_the_wait(make: type[ManualClock]) -> None:
+    """Nobody sleeps through a wake that comes right after he looked and found nothing."""
+    room, there = WaitingRoom(make()), threading.Event()
+    looks: list[bool] = []
+
+    def ready() -> bool:
+        looks.append(there.is_set())
+        if len(looks) == 2 and not looks[-1]:  # registered, and found nothing: now the change comes
+            there.set()
+            room.wake_all()
+        return looks[-1]
+
+    assert Call(lambda: room.wait_until(ready, NO_DEADLINE)).result()
+    assert looks == [False, False, True]
+    assert not room
+
+
+def test_a_room_is_left_at_the_deadline() -> None:
+    """wait_until says False at its deadline, not before, and holds nobody back then."""
+    clock = ManualClock()
+    room = WaitingRoom(clock)
+    waiter = Call(lambda: room.wait_until(lambda: False, Deadline(5.0)))
+    eventually(lambda: clock.waiting == 1)
+    clock.advance(4.9)
+    eventually(lambda: clock.waiting == 1)
+    assert len(room) == 1
+    clock.advance(0.1)
+    assert waiter.result() is False
+    assert len(room) == 0
+
+
+def test_a_wake_for_one_who_leaves_is_for_the_next() -> None:
+    """The one who was woken and gives up, at his deadline or interrupted, wakes the one behind him."""
+    room = WaitingRoom(SystemClock())
+    things: list[int] = []
+    asked = threading.Event()
+
+    def give_up() -> bool:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        return False
+
+    first = Call(lambda: room.wait_until(give_up, NO_DEADLINE))
+    eventually(lambda: len(room) == 1)
+    second = Call(lambda: room.wait_until(lambda: things and things.pop(), NO_DEADLINE))
+    eventually(lambda: len(room) == 2)
+    things.append(1)
+    asked.set()
+    room.wake_one()
+    with pytest.raises(KeyboardInterrupt):
+        first.result()
+    assert second.result()
+    assert not things
+
+
+def test_two_wakes_wake_two() -> None:
+    """Each wake_one is another thread's, in the order in which they came."""
+    room, lock = WaitingRoom(SystemClock()), threading.Lock()
+    things: list[int] = []
+    order: list[int] = []
+
+    def take(number: int) -> bool:
+        with lock:
+            if not things:
+                return False
+            order.append(number)
+            return bool(things.pop())
+
+    calls = []
+    for number in range(3):
+        calls.append(Call(lambda number=number: room.wait_until(lambda: take(number), NO_DEADLINE)))
+        eventually(lambda count=number + 1: len(room) == count)
+    for _ in range(3):
+        with lock:
+            things.append(1)
+        room.wake_one()
+    assert all(call.result() for call in calls)
+    assert sorted(order) == [0, 1, 2]
+
+
+def test_who_waits_in_a_room_looks_again_though_nobody_wakes_him() -> None:
+    """After so many seconds, should a wake-up have been lost; and not behind the deadline."""
+    clock, looks = ManualClock(), []
+    room = WaitingRoom(clock, look_again=1.0)
+
+    def look() -> bool:
+        looks.append(clock.monotonic())
+        return len(looks) == 4
+
+    call = Call(lambda: room.wait_until(look, NO_DEADLINE))
+    for looked in (2, 3):
+        eventually(lambda looked=looked: len(looks) == looked and clock.waiting)
+        clock.advance(1.0)
+    assert call.result() is True
+    assert [look - looks[0] for look in looks] == [0, 0, 1, 2]
+    call = Call(lambda: room.wait_until(lambda: False, Deadline.after(clock, 0.5)))
+    eventually(lambda: clock.waiting)
+    clock.advance(0.5)
+    assert call.result() is False

@@ -1,0 +1,28 @@
+"""What a file is known by: the bytes before the place up to which it was read, however they were read."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer.runtime.file_identity import Mark, holds_marks, marks_at, marks_of
+
+
+@given(size=st.integers(1, 100_000), added=st.integers(1, 100_000))
+def test_marks_of_blocks_are_those_of_the_file(size: int, added: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A file holds the marks that were made of its blocks; the last one is that which is read of the file itself."""
+    data = b"".join(b"line %d\n" % number for number in range(40_000))[: size + added]
+    size = min(size, len(data) - 1)
+    path = tmp_path_factory.getbasetemp() / "marks"
+    path.write_bytes(data)
+    marks = marks_of(data[:size][-256:], data[size:], len(data), marks_of(b"", data[:size], size, ()))
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        assert holds_marks(descriptor, marks)
+        assert marks[-1] == marks_at(descriptor, len(data))[-1]
+        assert not holds_marks(descriptor, [*marks, Mark(len(data), 0)])
+    finally:
+        os.close(descriptor)

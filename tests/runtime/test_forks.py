@@ -1,0 +1,189 @@
+"""The registry of what a forked child makes anew."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import producer
+from producer.runtime import forks
+from producer.runtime.forks import Stage, call_in_child, hold_across_fork, watch_fork
+from tests.support.held_locks import AskedFor
+from tests.support.waiting import Call, passed
+
+
+class Told:
+    """Something that notes that it was told of a fork."""
+
+    def __init__(self, order: list[str], name: str) -> None:
+        self._order, self._name = order, name
+
+    def renew_in_child(self) -> None:
+        """Note it."""
+        self._order.append(self._name)
+
+
+def in_child(order: list[str]) -> str:
+    """Fork; what the child has noted."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, " ".join(order).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        return told.read().decode()
+
+
+def test_what_stands_below_is_told_first() -> None:
+    """Whatever was imported first: a child renews locks, then channels, then the producers that stand on them."""
+    order: list[str] = []
+    told = [Told(order, name) for name in ("producer", "channel")]
+    watch_fork(told[0], Stage.PRODUCERS)
+    watch_fork(told[1], Stage.CHANNELS)
+    call_in_child(lambda: order.append("lock"), Stage.LOCKS)
+    assert in_child(order) == "lock channel producer"
+    assert order == []
+
+
+def test_what_is_gone_is_not_told() -> None:
+    """The registry keeps nothing alive."""
+    order: list[str] = []
+    watch_fork(Told(order, "gone"), Stage.PRODUCERS)
+    assert "gone" not in in_child(order)
+
+
+def test_there_is_one_registry() -> None:
+    """Nothing else asks the interpreter to be told."""
+    root = Path(producer.__file__).parent
+    asking = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if re.search(r"os\.register_at_fork\(", path.read_text(encoding="utf-8"))
+    }
+    assert asking == {"runtime/forks.py"}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("kinds", [(ValueError,), (ValueError, KeyboardInterrupt)])
+def test_what_raises_in_a_child_keeps_nobody_else_from_being_told(kinds: tuple[type[BaseException], ...]) -> None:
+    """Neither those of its stage nor later ones: a producer that is not renewed would send its parent's records."""
+    order: list[str] = []
+
+    def failing(kind: type[BaseException]) -> None:
+        order.append(kind.__name__)
+        raise kind
+
+    calls = [partial(failing, kind) for kind in kinds]
+    told = Told(order, "producer")
+    for call in calls:
+        call_in_child(call, Stage.CHANNELS)
+    call_in_child(lambda: order.append("channel"), Stage.CHANNELS)
+    watch_fork(told, Stage.PRODUCERS)
+    try:
+        assert in_child(order) == " ".join([*(kind.__name__ for kind in kinds), "channel", "producer"])
+    finally:
+        del forks._functions[Stage.CHANNELS][-1 - len(calls) :]
+
+
+def interrupt_once() -> Callable[[], None]:
+    """Raises what a handler of a signal raises, the first time."""
+    left = [KeyboardInterrupt()]
+
+    def interrupt() -> None:
+        if left:
+            raise left.pop()
+
+    return interrupt
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("when", ["before it is taken", "after it was taken"])
+def test_a_fork_that_is_interrupted_takes_what_it_holds_and_tells_everybody(when: str) -> None:
+    """Python forks all the same: nothing is given back that was not taken, by whomever, and the child is renewed."""
+    order: list[str] = []
+    steps = [interrupt_once(), lambda: None]
+    held = AskedFor(*(steps if when.startswith("before") else reversed(steps)))
+    told = Told(order, "child")
+    watch_fork(told, Stage.LOCKS)
+    hold_across_fork(held)
+    try:
+        assert in_child(order) == "child"
+    finally:
+        forks._held.remove(held)
+    assert Call(lambda: held.lock.acquire(blocking=False)).result()
+
+
+def test_a_fork_by_who_holds_such_a_lock_does_not_wait_for_itself() -> None:
+    """A handler of a signal, say, that forks in the midst of a change; the lock stays with the change."""
+    order: list[str] = []
+    held = AskedFor(lambda: order.append("taken"))
+    hold_across_fork(held)
+    try:
+        with held.lock:
+            in_child(order)
+            assert held._is_owned()
+    finally:
+        forks._held.remove(held)
+    assert order == []
+    assert not held._is_owned()
+
+
+def test_what_is_held_across_a_fork_is_whole_in_the_child() -> None:
+    """A fork waits for the thread that changes something under such a lock; afterwards it is free on both sides."""
+    forking, changing = threading.Event(), threading.Event()
+    held, halves = AskedFor(forking.set), list[str]()
+
+    def change() -> None:
+        with held.lock:
+            halves.append("one")
+            changing.set()
+            passed(forking)
+            halves.append("other")
+
+    changed = Call(change)
+    passed(changing)
+    hold_across_fork(held)
+    try:
+        assert in_child(halves) == "one other"
+    finally:
+        forks._held.remove(held)
+    changed.result()
+    assert Call(lambda: held.lock.acquire(blocking=False)).result()
+
+
+@pytest.mark.parametrize("first", ["channels", "client"])
+def test_order_of_imports_does_not_matter(first: str) -> None:
+    """A producer behind a channel in memory works in a child, whichever of the two was imported first."""
+    program = f"""
+import os
+import producer.{first}
+from producer import MemoryChannel, Producer
+from producer.testing import RecordingSink
+
+channel, sink = MemoryChannel(), RecordingSink()
+parents = Producer(sink=sink, channel=channel)
+parents.send("p", "l", {{"who": "parent"}}).result(20)
+child = os.fork()
+if child == 0:
+    try:
+        parents.send("p", "l", {{"who": "child"}}).result(20)
+    except BaseException as error:
+        print(repr(error), flush=True)
+        os._exit(1)
+    os._exit(0)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+parents.close(20)
+raise SystemExit(code)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

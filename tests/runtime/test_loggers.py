@@ -1,0 +1,107 @@
+"""The package's loggers: a defect in the application's logging is shown, and stops nothing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from producer import NetworkError, Producer
+from producer.runtime import loggers
+from producer.testing import ScriptedSink
+from tests.support.pipelines import config
+from tests.support.waiting import PATIENCE, Call, eventually, passed
+
+
+def test_what_a_handler_raises_is_shown_and_stops_nothing(raising_handler: list[str]) -> None:
+    """Also of a logger that the application had made before."""
+    logging.getLogger("producer.made.before")
+    for name in ("producer.made.before", "producer.made.here"):
+        loggers.get_logger(name).warning("%s is told", name)
+        assert f"a defect, at: {name} is told" in raising_handler[-1]
+
+
+def test_what_a_filter_of_the_logger_raises_stops_nothing(shown_of_logging: list[str]) -> None:
+    """It is the application's, too."""
+    logger = loggers.get_logger("producer.filtered")
+
+    def refuse(record: logging.LogRecord) -> bool:
+        raise KeyError(record.name)
+
+    logger.addFilter(refuse)
+    logger.warning("told")
+    logger.removeFilter(refuse)
+    assert "KeyError" in shown_of_logging.pop()
+
+
+def test_a_logger_that_is_asked_for_often_is_guarded_once(caplog: pytest.LogCaptureFixture) -> None:
+    """And the line names the place that logged."""
+    logger = loggers.get_logger("producer.often")
+    guard = logger.handle
+    assert loggers.get_logger("producer.often").handle is guard
+    logger.warning("told")
+    assert [(record.message, record.filename) for record in caplog.records] == [("told", "test_loggers.py")]
+
+
+class Flushing(logging.Handler):
+    """Flushes for what the application logs, as one does for an error, with its own lock."""
+
+    def __init__(self, producer: Producer) -> None:
+        super().__init__()
+        self.producer, self.lines, self.flushed = producer, list[str](), threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Flush, or note what a producer says."""
+        if record.name.startswith("producer."):
+            self.lines.append(record.getMessage())
+            return
+        self.producer.send("p", "l", {"message": record.getMessage()})
+        self.producer.flush(PATIENCE)
+        self.flushed.set()
+
+
+def test_a_handler_that_flushes_does_not_keep_those_waiting_who_deliver(request: pytest.FixtureRequest) -> None:
+    """They have something to tell by the same handler, whose lock it has: that is logged when it has come back."""
+    sink = ScriptedSink([NetworkError("RequestError", "no route to host")])
+    options = {"io_thread_count": 1, "linger_ms": 1, "base_retry_backoff_ms": 1, "max_retry_backoff_ms": 1}
+    with Producer(sink=sink, config=config(**options)) as producer:
+        handler = Flushing(producer)
+        logging.getLogger().addHandler(handler)
+        request.addfinalizer(lambda: logging.getLogger().removeHandler(handler))
+        assert not Call(lambda: logging.getLogger("application").error("an error")).result(2 * PATIENCE)
+        assert handler.flushed.is_set()
+        eventually(lambda: any("attempt 1 failed" in line for line in handler.lines))
+        eventually(lambda: not loggers._late.busy)
+
+
+def test_what_waits_for_a_handler_is_logged_in_order_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one thread, however many records; the newest are kept."""
+    monkeypatch.setattr(loggers, "_late", late := loggers._Late())
+    lines, gate, begun = list[str](), threading.Event(), threading.Event()
+
+    def handle(record: logging.LogRecord) -> None:
+        begun.set()
+        passed(gate)
+        lines.append(record.msg)
+
+    for number in range(loggers._MOST + 5):
+        late.put(handle, logging.makeLogRecord({"msg": number}))
+        passed(begun)
+    gate.set()
+    eventually(lambda: not late.busy)
+    assert lines == [0, *range(5, loggers._MOST + 5)]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_nothing_is_shown_where_the_application_wants_nothing(
+    wanted: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``logging.raiseExceptions`` says so for its own handlers as well."""
+    monkeypatch.undo()
+    monkeypatch.setattr(logging, "raiseExceptions", wanted)
+    try:
+        raise ValueError("a defect")
+    except ValueError:
+        loggers.show()
+    assert ("ValueError: a defect" in capsys.readouterr().err) is wanted

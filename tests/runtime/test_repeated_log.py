@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from producer.agent.events.batch import EventBatch
+from producer.agent.events.counters import Counters
+from producer.agent.events.interfaces import Stop
+from producer.agent.flow.outlet import SourceOutlet
+from producer.agent.run.supervisor import Supervised
+from producer.agent.selectors.replicating import ReplicatingSelector
+from producer.runtime.clock import Deadline
+from producer.runtime.repeated_log import RepeatedLog
+from producer.testing import ManualClock
+
+from ..agent.doubles import context, memory_channel, taken
+from ..agent.parts import until
+
+
+def test_the_same_error_has_a_line_every_ten_seconds() -> None:
+    """Numbers in it do not make it another one; its type and its words do. The next line says how often it came."""
+    clock = ManualClock()
+    log = RepeatedLog(clock)
+    assert log.due(OSError("waited 3.1 s")) == ""
+    assert log.due(OSError("waited 4 s")) is None
+    assert log.due(ValueError("waited 4 s")) == ""
+    assert log.due(OSError("gone")) == ""
+    clock.advance(9.9)
+    assert log.due(OSError("waited 5.5 s")) is None
+    clock.advance(0.1)
+    assert log.due(OSError("waited 6 s")) == " (2 times more since the last line about it)"
+    clock.advance(10)
+    assert log.due(OSError("waited 7 s")) == ""
+    clock.advance(1)
+    assert log.due(OSError("waited 8 s")) is None
+    clock.advance(9)
+    assert log.due(OSError("waited 9 s")) == " (1 time more since the last line about it)"
+
+
+def test_ids_and_signatures_make_no_other_error() -> None:
+    """A refusal by LogHub is the same one, whatever its request was called."""
+    log = RepeatedLog(ManualClock())
+    told = "SignatureNotMatch: the signature {} is not that of the request (request {})"
+    assert log.due(OSError(told.format("q0Yb+kT/8Ge1VvX2=", "19DD8796AE0D44FFAF98BE54"))) == ""
+    assert log.due(OSError(told.format("h1mXz+Q/ab3dEfGh=", "D1FBA291B4EE4F5B8C58681E"))) is None
+    assert log.due(OSError("ProjectNotExist: no such project (request 7C14BAC4F4E54F5785AE01A3)")) == ""
+
+
+def test_a_source_that_waits_for_a_full_channel_says_so_every_ten_seconds(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It tries all the time, and there is one line until ten seconds have passed."""
+    clock, counters = ManualClock(), Counters()
+    channel = memory_channel(tmp_path, capacity=1, keep_alive=0)
+    channel.put(EventBatch.of_lines(b"full\n"))
+    selector = ReplicatingSelector(ReplicatingSelector.Options(), context(tmp_path), {"c": channel})
+    outlet = SourceOutlet("r1", [], selector, {"c": channel}, counters, clock)
+
+    class FourTimes(Stop):
+        """Ends the fifth try."""
+
+        def wait(self, seconds: float | None = None) -> bool:
+            return counters.get("ChannelWriteFail") >= 5
+
+    with caplog.at_level(logging.WARNING):
+        assert not outlet.put_until(EventBatch.of_lines(b"waits\n"), FourTimes())
+        assert len(caplog.records) == 1
+        clock.advance(10)
+        assert not outlet.put_until(EventBatch.of_lines(b"waits\n"), FourTimes())
+    assert ["(4 times more since" in record.getMessage() for record in caplog.records] == [False, True]
+    channel.close()
+
+
+def test_the_end_of_what_was_told_is_told_once() -> None:
+    """Who reads the log need not look elsewhere whether it is over; what nobody was told of has no end."""
+    log = RepeatedLog(ManualClock())
+    assert not log.ended()
+    log.due(OSError("gone"))
+    assert log.ended()
+    assert not log.ended()
+    assert log.due(OSError("gone")) is None
+    assert not log.ended()
+
+
+def test_a_source_that_goes_on_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Behind the line that it waits: by either way to put, and not for an optional channel that is full."""
+    clock, stop = ManualClock(), Stop()
+    channel, optional = (memory_channel(tmp_path / name, capacity=1, keep_alive=0) for name in "ab")
+    optional.put(EventBatch.of_lines(b"full\n"))
+    channels = {"c": channel, "o": optional}
+    selector = ReplicatingSelector(ReplicatingSelector.Options(optional=("o",)), context(tmp_path), channels)
+    outlet = SourceOutlet("r1", [], selector, channels, Counters(), clock)
+    with caplog.at_level(logging.WARNING):
+        outlet.put(EventBatch.of_lines(b"1\n"), 0)
+        assert not outlet.put_until(EventBatch.of_lines(b"2\n"), _Ended())
+        assert [taken(channel)] == [[b"1"]]
+        assert outlet.put_until(EventBatch.of_lines(b"2\n"), stop)
+        assert [taken(channel)] == [[b"2"]]
+        assert outlet.put_until(EventBatch.of_lines(b"3\n"), stop)
+    told = [record.getMessage() for record in caplog.records if "optional" not in record.getMessage()]
+    assert [text.startswith("source r1 waits") for text in told] == [True, False]
+    assert told[1] == "source r1 goes on"
+    channel.close()
+    optional.close()
+
+
+class _Ended(Stop):
+    """Ends when it was tried once."""
+
+    def wait(self, seconds: float | None = None) -> bool:
+        return True
+
+
+def test_a_component_that_fails_again_and_again_says_so_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    """With its trace, if the error is none of ours; each failure is counted all the same."""
+    clock, counters = ManualClock(), Counters()
+
+    def fail(_stop: Stop) -> None:
+        raise RuntimeError("the test's component fails")
+
+    supervised = Supervised("source", "r1", fail, counters, clock)
+    with caplog.at_level(logging.WARNING):
+        supervised.start()
+        for pause in (1, 2, 4, 8):
+            before = counters.get("RestartCount")
+            until(lambda pause=pause, before=before: _failed_again(clock, counters, pause, before))
+        supervised.stop()
+        assert supervised.join(Deadline.after(clock, None))
+    assert counters.get("RestartCount") >= 5
+    assert 1 <= len(caplog.records) < counters.get("RestartCount")
+    assert caplog.records[0].exc_info is not None
+
+
+def _failed_again(clock: ManualClock, counters: Counters, pause: float, before: int) -> bool:
+    if counters.get("RestartCount") == before:
+        clock.advance(pause / 20)
+    return counters.get("RestartCount") > before

@@ -1,0 +1,50 @@
+"""Sockets of openings that fail."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import struct
+from typing import Any
+
+import pytest
+import urllib3.util.connection
+
+from producer.runtime.tls import closed_if_it_fails
+
+
+def test_a_peer_that_resets_before_the_handshake_leaves_no_socket_open() -> None:
+    """The socket that the ssl module took over is closed with the error, whatever holds on to that."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        number = ours.fileno()
+        theirs, _ = listener.accept()
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        theirs.close()
+        select.select([ours], [], [], 10)
+        with pytest.raises(ConnectionResetError) as raised, closed_if_it_fails():
+            ssl.create_default_context().wrap_socket(ours, server_hostname="localhost")
+        assert raised.value.__traceback__ is not None
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            socket.socket(fileno=socket.dup(number))
+
+
+def test_an_interrupt_while_urllib3_connects_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """urllib3 closes its socket after errors of the system only."""
+    made: list[Any] = []
+
+    def interrupted(*given: object) -> None:  # without a name for the socket, as what is written in C
+        made.append(given[0])
+        raise KeyboardInterrupt
+
+    def connect() -> None:
+        with closed_if_it_fails():
+            urllib3.util.connection.create_connection(("127.0.0.1", 1))
+
+    monkeypatch.setattr(
+        "urllib3.util.connection.socket.socket", type("Interrupted", (socket.socket,), {"connect": interrupted})
+    )
+    with pytest.raises(KeyboardInterrupt):
+        connect()
+    assert [sock.fileno() for sock in made] == [-1]

@@ -1,0 +1,85 @@
+"""A checkpoint has one user at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from producer.cli import ship as cli
+from producer.server import LogHubServer
+from producer.server.faults import Action, ApiRequest, delay
+from producer.ship.errors import InputError
+from producer.ship.follow.checkpoint_lock import LOCK_FILE, only_user
+from tests.support.waiting import eventually
+
+from ..conftest import PATIENCE, contents, parse_ship, ship_arguments
+from ..test_interrupts import Start, start
+
+__all__ = ["start"]
+
+
+@pytest.mark.parametrize("how", [["--follow"], ["--follow", "--exactly-once"], ["--exactly-once"]])
+def test_second_command_with_the_same_checkpoint_is_refused(
+    start: Start, server: LogHubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: list[str]
+) -> None:
+    """It would ship what the first one ships; the message says which process that is. When it is dead, the next start
+    goes on.
+    """
+    (tmp_path / "a.log").write_text("one\n")
+    arguments = ship_arguments(server, tmp_path / "a.log", f"--checkpoint={tmp_path}/checkpoint", *how)
+    arguments += ["--engine=local", "--workers=1"]
+
+    def silent(request: ApiRequest) -> Action | None:
+        asks = request.query.get("seqid") in {"1", "2"}  # before anything is shipped
+        return None if asks else delay(PATIENCE)(request)
+
+    silence = server.faults.add(silent, operation="PutLogs")
+    first = start("-m", "producer", "ship", *arguments)
+    eventually(lambda: silence.fired > 0, "a request with lines")
+    assert cli.run(parse_ship(arguments)) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"the checkpoint {tmp_path}/checkpoint is in use by another command (process {first.process.pid} on " in said
+    first.process.kill()
+    first.process.wait()
+    server.faults.remove(silence)
+    last = [*arguments, "--once"] if "--follow" in how else arguments
+    assert cli.run(parse_ship(last)) == 0
+    assert "one" in contents(server)
+
+
+def test_full_disk_of_a_checkpoint_is_said_of_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not of the command's output: its lock file is made where no byte of it can be written any more."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with (
+        pytest.raises(InputError, match=r"the checkpoint cannot be written: .*: No space left"),
+        only_user(str(tmp_path)),
+    ):
+        pass
+
+
+def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_the_command(
+    server: LogHubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another command is refused by the lock of the directory; this one remembers nothing more, fails, and says why."""
+    (tmp_path / "a.log").write_text("one\n")
+    checkpoint = tmp_path / "checkpoint"
+    arguments = ship_arguments(server, tmp_path / "a.log", f"--checkpoint={checkpoint}", "--follow", "--once")
+
+    def delete(_request: ApiRequest) -> Action | None:
+        (checkpoint / LOCK_FILE).unlink(missing_ok=True)
+        with pytest.raises(InputError, match="in use by another command"), only_user(str(checkpoint)):
+            pass
+        return None
+
+    server.faults.add(delete, operation="PutLogs")
+    assert cli.run(parse_ship([*arguments, "--engine=local", "--workers=1"])) == 1
+    assert "was removed or replaced: another command may use the checkpoint" in " ".join(
+        capsys.readouterr().err.split()
+    )

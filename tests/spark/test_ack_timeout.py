@@ -1,0 +1,128 @@
+"""What a task waits for, and what it does not: quotas it outlasts, what no waiting mends fails soon."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from producer import AttemptError, MisconfiguredError, NetworkError, Producer, ProjectConfig, QuotaExceededError
+from producer.model.config import ProducerConfig
+from producer.model.errors import FlushTimeoutError
+from producer.server.faults import answer
+from producer.ship.job import ShipJob
+from producer.spark.ack_timeout import defaults_of_task, send_open
+from producer.spark.errors import DeliveryFailedError
+from producer.spark.writing.options import ACK_TIMEOUT, WriteOptions
+from producer.testing import ScriptedSink
+from tests.spark.writing.kit import numbers, rows, write
+from tests.support.clocks import JumpingClock
+from tests.support.pipelines import KEY, record, threadless
+from tests.support.sinks import GatedSink
+from tests.support.waiting import PATIENCE, Call
+
+if TYPE_CHECKING:
+    from producer.server import LogHubServer
+
+TARGET = {"endpoint": "http://127.0.0.1:9", "project": "p", "logstore": "l"}
+
+
+def _config(**given: str) -> ProducerConfig:
+    return WriteOptions.from_mapping({**TARGET, **given}).config
+
+
+def _tried(errors: list[AttemptError], config: ProducerConfig) -> tuple[int, int, float]:
+    """How often a batch was tried that met these errors, how often it arrived, and how long that took."""
+    clock, sink = JumpingClock(), ScriptedSink(list(errors))
+    begun = clock.monotonic()
+    options = {name: getattr(config, name) for name in ("retries", "max_retry_backoff_ms", "quota_timeout_ms")}
+    pipeline = threadless(sink, clock, **options)
+    pipeline.accept(KEY, record(), 1, None)
+    pipeline.flush(None)
+    return len(sink.attempts), len(sink.deliveries), clock.monotonic() - begun
+
+
+def test_a_task_outlasts_quotas_and_nothing_else() -> None:
+    """Two hundred refusals in a row for a quota are waited out; an endpoint that does not answer has the time that it
+    has elsewhere, two and a half minutes; a wrong key, or project, has one attempt.
+    """
+    attempts, arrived, seconds = _tried([QuotaExceededError("ShardWriteQuotaExceed", "x")] * 200, _config())
+    assert (attempts, arrived) == (201, 1)
+    assert seconds > 400
+    attempts, arrived, seconds = _tried([NetworkError("RequestError", "x")] * 200, _config())
+    assert (attempts, arrived) == (35, 0)
+    assert 75 < seconds < 160
+    for code in ("InvalidAccessKeyId", "ProjectNotExist"):
+        attempts, arrived, _ = _tried([MisconfiguredError(code, "x")] * 200, _config())
+        assert (attempts, arrived) == (1, 0)
+
+
+def test_what_the_user_says_of_retries_holds() -> None:
+    """Who names ``retries`` or ``delivery_timeout_ms`` has quotas count; a longest backoff of his own has ten retries,
+    as elsewhere; ``quota_timeout_ms`` stands by itself.
+    """
+    quotas = [QuotaExceededError("ShardWriteQuotaExceed", "x")] * 200
+    assert _tried(quotas, _config(retries="3"))[:2] == (4, 0)
+    assert _config(delivery_timeout_ms="5").quota_timeout_ms == 0
+    own = _config(max_retry_backoff_ms="7")
+    assert (own.max_retry_backoff_ms, own.retries) == (7, 10)
+    assert _config(retries="3", quota_timeout_ms="9").quota_timeout_ms == 9
+    assert (_config(max_block_ms="9").max_block_ms, _config(ackTimeout="9").max_block_ms) == (9, 9000)
+
+
+def test_ship_waits_as_the_data_source_does() -> None:
+    """Its jobs have the same options where the command line names none."""
+
+    def config(**given: str) -> ProducerConfig:
+        project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="a", access_key_secret="s")
+        return ShipJob(project=project, logstore="l", producer=given).config
+
+    waits = defaults_of_task({}, ACK_TIMEOUT)
+    assert {name: getattr(config(), name) for name in waits} == waits
+    assert config(retries="2").quota_timeout_ms == 0
+
+
+def test_a_quota_that_refuses_more_often_than_there_are_retries_fails_no_task(server: LogHubServer) -> None:
+    """Into a real server: thirty refusals, ten retries."""
+    server.faults.add(answer(403, "WriteQuotaExceed"), times=30, operation="PutLogs")
+    done = write(server, rows(10))
+    assert (done.rows, done.attempts) == (10, 31)
+    assert sorted(numbers(server)) == list(range(10))
+
+
+def test_a_task_fails_when_one_acknowledgement_takes_too_long_and_not_all_of_them(
+    server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the whole takes: a ``flush`` that would wait for all of it, in vain, is not waited for."""
+    flush = Producer.flush
+
+    def never_done(producer: Producer, timeout: float | None = None) -> None:
+        with contextlib.suppress(FlushTimeoutError):
+            flush(producer, 0)
+        raise FlushTimeoutError(1, timeout or 0.0)
+
+    monkeypatch.setattr(Producer, "flush", never_done)
+    assert write(server, rows(10), linger_ms="60000").rows == 10
+
+
+def test_a_task_that_waits_too_long_says_what_for(server: LogHubServer) -> None:
+    """Nothing was acknowledged for ``ackTimeout``: the error has what the last attempt met."""
+    server.faults.add(answer(403, "WriteQuotaExceed"), operation="PutLogs")
+    with pytest.raises(DeliveryFailedError, match=r"not settled within 1\.0 s.*the last attempt: WriteQuotaExceed"):
+        write(server, rows(10), ackTimeout="1")
+
+
+def test_what_lingers_leaves_at_once_and_nobody_waits_for_its_answer() -> None:
+    """At the end of a task: a server that is silent is noticed by the futures, after ``ackTimeout``, not by a flush."""
+    sink = GatedSink()
+    project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="a", access_key_secret="s")
+    with Producer(project, config=ProducerConfig(linger_ms=60_000), sink=sink) as producer:
+        future = producer.send("p", "l", {"n": "1"})
+        try:
+            Call(lambda: send_open(producer)).result()
+            assert sink.entered.acquire(timeout=PATIENCE), "nothing was sent"
+            assert not future.done()
+        finally:
+            sink.gate.set()
+        assert future.result(PATIENCE).successful

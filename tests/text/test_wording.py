@@ -1,0 +1,68 @@
+"""Numbers in what people read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from producer.text.plural import counted
+
+PACKAGE = Path(__file__).parents[2] / "producer"
+_NOUNS = "records|events|logs|batches|rows|lines|attempts|requests|shards|files|copies|directories|words|bytes"
+_COUNTED = re.compile(rf"(?:%d|\{{(?!counted)[^{{}}]*\}}) (?!(?:of|holds) )(?:[a-z]+ )?(?:{_NOUNS})\b")
+#: Where the number is never one, or is of a bug that nobody can count on.
+_NEVER_ONE = (
+    "a batch of %d logs is too large for the server: cut in two",
+    "{len(records)} records from a batch of {batch.log_count} logs",
+    'what = "a line" if',
+    '"the only row" if',
+    "after {attempts} attempts",
+    "the {logs} logs of this page",
+    "the heartbeat names {len(held)} shards",
+    "lines/s",
+    "a transaction of {size} bytes; at most",
+    "an event of {len(block) - 4 + len(body)} bytes; at most",
+    "the name of a header has {len(encoded)} bytes; at most",
+    "{KEY_SIZE} bytes",
+    "{MAX_KEY_ID} bytes",
+    "{MAX_NAME_BYTES} bytes",
+    "{MAX_BATCH_COUNT} logs",
+    "{MAX_BATCH_SIZE_IN_BYTES} bytes",
+    "{len(value)} bytes are no intent",
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "said"),
+    [
+        (1, ("file",), "1 file"),
+        (0, ("file",), "0 files"),
+        (2, ("batch", "batches"), "2 batches"),
+        (1, ("event is", "events are"), "1 event is"),
+        (1000, ("line",), "1000 lines"),
+    ],
+)
+def test_a_number_and_its_noun_agree(number: int, words: tuple[str, ...], said: str) -> None:
+    """The plural of one is shown to nobody."""
+    assert counted(number, *words) == said
+
+
+def test_large_numbers_are_grouped_where_that_is_asked_for() -> None:
+    """As tables and summaries have them."""
+    assert counted(1_000_000, "line", form=",") == "1,000,000 lines"
+
+
+def test_what_people_read_goes_through_one_helper() -> None:
+    """No message of the package has a plural behind a number that may be one. The agent's folder has words of its own,
+    the wire's errors of lengths are of bugs, and the process for SQL imports nothing.
+    """
+    found = [
+        f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.relative_to(PACKAGE).parts[0] not in ("agent", "wire") and path.parent.name != "sql_engine"
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if _COUNTED.search(line) and not any(allowed in line for allowed in _NEVER_ONE)
+    ]
+    assert found == []
