@@ -176,7 +176,7 @@ def test_an_ipv6_server_has_a_bracketed_endpoint() -> None:
     """On ::1 the endpoint is a URL that clients can use."""
     with LogHubServer("::1" if has_ipv6() else "127.0.0.1") as server:
         assert f"http://{'[::1]' if has_ipv6() else '127.0.0.1'}:{server.port}" == server.endpoint
-        assert "errorCode" in requests.get(server.endpoint, timeout=5).json()
+        assert "errorCode" in requests.get(f"{server.endpoint}/logstores", timeout=5).json()
 
 
 @pytest.mark.parametrize(
