@@ -324,6 +324,7 @@ def drain(
                 dead_letter=dead_letters,
                 sink=sink,
             )
+            producer._losses.mute()
             interrupted = False
             try:
                 with _ended(producer):

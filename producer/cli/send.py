@@ -98,7 +98,9 @@ def _producer(settings: Settings, timeout: float) -> Producer:
         # Of an interruption: without one, everything is waited for before.
         drain_timeout_ms=1000,
     )
-    return Producer(settings.project_config(), config=config)
+    producer = Producer(settings.project_config(), config=config)
+    producer._losses.mute()
+    return producer
 
 
 def _send(streams: Streams, logs: Iterable[tuple[int, Log | ReadBack]], tally: _Tally) -> None:

@@ -14,18 +14,23 @@ _log = get_logger("producer.losses")
 class LossReport:
     """Logs that failed or were dropped: while they do, one line in many is written, and these sums at the end.
 
-    :param name: of the producer.
+    :param name: the producer's name.
+    :param muted: True if the owner accounts for every log itself, as the agent, ``ship`` and the commands do.
     """
 
-    def __init__(self, name: str, counters: Counters) -> None:
-        self._name, self._counters = name, counters
+    def __init__(self, name: str, counters: Counters, *, muted: bool = False) -> None:
+        self._name, self._counters, self.muted = name, counters, muted
         self._said = 0
+
+    def mute(self) -> None:
+        """Report nothing: the owner accounts for every log itself."""
+        self.muted = True
 
     def say(self) -> None:
         """Log the sums, unless there are none, or they are those of the last time."""
         failed, dropped = self._counters.under(FAILED_BY_CODE), self._counters.under(DROPPED)
         lost = sum(failed.values()) + sum(dropped.values())
-        if lost == self._said:
+        if self.muted or lost == self._said:
             return
         self._said = lost
         parts = [

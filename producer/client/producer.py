@@ -507,7 +507,7 @@ class Producer:
         self._waiting = WaitingThreads(f"{self.name}-asend", 1 if self._channel is None else _STORING_THREADS)
         self._lock = threading.Lock()
         self._counters = Counters()
-        self._losses = LossReport(self.name, self._counters)
+        self._losses = LossReport(self.name, self._counters, muted=self._losses.muted)
         if abandoned is not None:
             abandoned.abandon_in_child()
 

@@ -245,6 +245,7 @@ def _work(pipe: Connection, job: ShipJob, inherited: Sequence[Connection]) -> No
     working = threading.Event()
     threading.Thread(target=_listen, args=(pipe, portions, working), name="loghub-ship-pipe", daemon=True).start()
     with Producer(job.project, config=job.config) as producer:
+        producer._losses.mute()
         sender = PortionSender(producer, job)
         while (packed := portions.get()) is not None:
             working.set()

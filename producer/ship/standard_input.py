@@ -47,6 +47,7 @@ def ship_standard_input(job: ShipJob, *, settle: float, console: Console, descri
         progress_bar(console, None) as bar,
         Producer(job.project, config=job.config) as producer,
     ):
+        producer._losses.mute()
         shipping = PortionSender(producer, job).shipping(STANDARD_INPUT, figures)
 
         def idle() -> None:

@@ -56,6 +56,7 @@ def uses_up_numbers(target: Target, config: ProducerConfig) -> bool:
     )
     try:
         with _refusals_are_no_news(), Producer(config=quick) as producer:
+            producer._losses.mute()
             producer.put_project_config(target.project)
             stream = producer.stream(target.project.project, target.logstore, idempotent=SequenceKey(_KEY))
             _refused(stream, 2)

@@ -27,7 +27,7 @@ def log() -> tuple[logging.Logger, io.StringIO]:
     out = io.StringIO()
     handler = logging.StreamHandler(out)
     handler.setFormatter(LogLines(FORM))
-    logger = logging.Logger("alone")  # pytest captures nothing of it: it could not send such text to another process
+    logger = logging.Logger("alone")  # noqa: LOG001  # pytest shall capture nothing of it: no process sends such text
     logger.addHandler(handler)
     return logger, out
 

@@ -116,6 +116,7 @@ class LogHubSink:
         self._end: Deadline | None = None
         config = options.config(f"{context.agent}-{context.name}")
         self._producer = Producer(options.account(), config=config, clock=context.clock)
+        self._producer._losses.mute()
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         """See :class:`~..interfaces.Sink`."""
