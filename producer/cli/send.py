@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO
 
 from ..client.producer import Producer
-from ..model.config import MAX_BATCH_SIZE_IN_BYTES
+from ..model.config import MAX_BATCH_SIZE_IN_BYTES, HttpConfig
 from ..model.errors import InvalidArgumentError
 from ..model.results import Result
 from .exit_codes import ExitCode
@@ -22,6 +22,8 @@ from .profiles import Settings, UsageError, resolve
 from .progress import Progress
 from .read_back import ReadBack, Streams, read_back
 
+#: Milliseconds.
+_MOST_OF_AN_ATTEMPT = 70_000
 #: Lines that could not be sent, and reasons of failures, that are told one by one.
 _TOLD = 5
 
@@ -89,11 +91,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _producer(settings: Settings, timeout: float) -> Producer:
     settings.check_there("project", "logstore")
+    milliseconds = max(1, int(timeout * 1000))  # 0 would be no limit
     config = settings.producer_config(
         name="send",
         linger_ms=200,
         retries=1_000_000,
-        delivery_timeout_ms=int(timeout * 1000),
+        delivery_timeout_ms=milliseconds,
+        # A server that says nothing takes no longer than that either.
+        http=HttpConfig(attempt_timeout_ms=min(milliseconds, _MOST_OF_AN_ATTEMPT)),
         max_block_ms=-1,
         # Of an interruption: without one, everything is waited for before.
         drain_timeout_ms=1000,

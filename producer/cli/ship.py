@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
 
+from ..client.stream_keys import check_text
 from ..model.config import ProjectConfig
 from ..model.errors import ConfigError, ProducerError
 from ..ship.command import ship
@@ -140,6 +142,8 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
     :raises ProducerError: something is missing or wrong; says what.
     """
     make_parser(args.parser, args.pattern)
+    if STANDARD_INPUT in args.paths and sys.stdin is None:
+        raise InputError("there is no standard input: name a PATH, or give one, such as with a pipe")
     settings, project, logstore = _target(args, environ)
     if not is_logstore_name(logstore):
         raise InputError(f"--logstore {LOGSTORE_RULE}, got {logstore!r}")
@@ -163,6 +167,8 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
         ack_timeout=args.ack_timeout,
     )
     job.config  # noqa: B018  (it is checked)
+    check_text("--topic", args.topic)
+    check_text("--source", args.source or "")
     return job
 
 

@@ -6,7 +6,7 @@ import argparse
 import re
 from datetime import UTC, datetime
 
-_AGO = re.compile(r"-?(\d+)\s*([smhdw])")
+_AGO = re.compile(r"-?(\d{1,15})\s*([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 #: Digits of the nanoseconds of a second.
 _NANO_DIGITS = 9
@@ -23,7 +23,7 @@ def time_of(text: str, now: float) -> int:
     if text == "now":
         return int(now)
     if ago:
-        return int(now) - int(ago[1]) * _UNITS[ago[2]]
+        return max(0, int(now) - int(ago[1]) * _UNITS[ago[2]])
     if text.isascii() and text.isdigit():
         return _seconds(int(text), text)
     try:

@@ -110,7 +110,7 @@ class StreamKeys:
         tags: Tags,
         order: str,
     ) -> StreamKey:
-        project, logstore = _text("project", project), _text("logstore", logstore)
+        project, logstore = check_text("project", project), check_text("logstore", logstore)
         for name, value in (("project", project), ("logstore", logstore)):
             if not value:
                 raise InvalidArgumentError(f"{name}: must not be empty")
@@ -122,8 +122,8 @@ class StreamKeys:
             self._check_project(project)
         if source is None:
             source = self._config.source if self._config.source is not None else host_address()
-        topic, source = _text("topic", "" if topic is None else topic), _text("source", source)
-        own: Tags = tuple((_text("tags", name), _text(f"tags[{name!r}]", value)) for name, value in tags)
+        topic, source = check_text("topic", "" if topic is None else topic), check_text("source", source)
+        own: Tags = tuple((check_text("tags", name), check_text(f"tags[{name!r}]", value)) for name, value in tags)
         key = StreamKey(project, logstore, topic, source, self._adjusted(shard_hash), self._tags + own, order)
         _check_size(key)
         return key
@@ -147,7 +147,7 @@ class StreamKeys:
     def _adjusted(self, shard_hash: str | None) -> str | None:
         if shard_hash is None:
             return None
-        shard_hash = _text("shard_hash", shard_hash)
+        shard_hash = check_text("shard_hash", shard_hash)
         if self._config.adjust_shard_hash:
             return adjust_shard_hash(shard_hash, self._config.buckets)
         if not _HASH.fullmatch(shard_hash):
@@ -177,8 +177,11 @@ def _check_size(key: StreamKey) -> None:
         raise LogSizeTooLargeError(size, MAX_NAMES_SIZE, "project, logstore, topic, source and tags together")
 
 
-def _text(name: str, value: object) -> str:
-    """``value`` if it is text; of an enum or another subclass its true characters."""
+def check_text(name: str, value: object) -> str:
+    """Return ``value`` if it is text; of an enum or another subclass its true characters.
+
+    :raises InvalidArgumentError: it is no text, or text that UTF-8 cannot hold.
+    """
     if not isinstance(value, str):
         raise InvalidArgumentError(f"{name}: must be text, got {value!r} of type {type(value).__qualname__}")
     try:

@@ -10,6 +10,7 @@ Example: a file that begins with ``b"\xff\xfea\0"`` looks like ``utf-16``.
 from __future__ import annotations
 
 import codecs
+import functools
 import os
 
 MARK = codecs.BOM_UTF8
@@ -39,12 +40,17 @@ def looks_like(head: bytes) -> str | None:
     return ("utf-16-le" if second else "utf-16-be") if min(first, second) == 0 else None
 
 
+@functools.cache
 def is_utf8(encoding: str) -> bool:
     """Whether the bytes of lines stay as they are.
 
-    :raises LookupError: there is no such encoding of text.
+    :raises LookupError: there is no such encoding of text, or it is one of names, which replaces nothing (``idna``).
     """
-    "".encode(encoding)
+    try:
+        "".encode(encoding)
+        codecs.getincrementaldecoder(encoding)(errors="replace").decode(b"a")
+    except UnicodeError as error:
+        raise LookupError(f"{encoding} decodes no lines: {error}") from error
     return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii")
 
 

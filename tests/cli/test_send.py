@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import time
 
 import pytest
 
 from producer.cli import main, send
 from producer.cli.profiles import Settings
 from producer.server import LogHubServer
-from producer.server.faults import answer
+from producer.server.faults import answer, delay
 
 from .test_logs import Run, hub, run, server, stored
 from .test_output import Terminal
@@ -72,10 +73,19 @@ def test_a_busy_server_is_asked_until_the_time_is_over(run: Run, server: LogHubS
     assert (code, err.splitlines()[0]) == (1, "0 delivered, 1 not delivered")
 
 
+def test_silent_server_is_waited_for_no_longer_than_a_busy_one(run: Run, server: LogHubServer) -> None:
+    """``--timeout`` bounds an attempt, too."""
+    server.faults.add(delay(30), operation="PutLogs")
+    began = time.monotonic()
+    code, _, err = run("send", "--timeout", "0.5", "unheard")
+    assert (code, err.splitlines()[-1].partition(": ")[0]) == (1, "1 failed")
+    assert time.monotonic() - began < 15
+
+
 def test_whoever_sends_more_than_memory_holds_waits(server: LogHubServer) -> None:
     """For ever, as for a pipe; what is given up is so by time alone."""
     config = send._producer(Settings(project="cli", logstore="l", **server.connection), 7).config
-    assert (config.max_block_ms, config.delivery_timeout_ms) == (-1, 7000)
+    assert (config.max_block_ms, config.delivery_timeout_ms, config.http.attempt_timeout_ms) == (-1, 7000, 7000)
     assert config.retries > 1000
 
 

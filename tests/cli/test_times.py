@@ -46,3 +46,8 @@ def test_what_is_no_time_is_refused_by_the_rule(zone: str, text: str) -> None:
 def test_a_time_ago_needs_no_sign() -> None:
     """An option's value that begins with a dash is not everybody's habit."""
     assert time_of("15m", NOW) == time_of("-15m", NOW) == int(NOW) - 900
+
+
+def test_time_ago_ends_where_unix_time_begins() -> None:
+    """Longer ago there is nothing to find, and no server takes a number below 0."""
+    assert time_of("-999999999d", NOW) == 0

@@ -198,6 +198,9 @@ def test_command_tells_what_it_leaves_out(
         (["--pattern=(?P<a>.*)"], "--pattern belongs to --parser regex, and the parser is auto"),
         (["--delimiter=;"], "--delimiter belongs to --parser delimited, and the parser is auto"),
         (["--encoding=utf-17"], "--encoding 'utf-17' is no encoding of text"),
+        (["--encoding=undefined"], "--encoding 'undefined' is no encoding of text"),
+        (["--encoding=idna"], "--encoding 'idna' is no encoding of text"),
+        (["--topic=\udcff"], "--topic: '\\udcff' is not valid Unicode"),
         (["--encoding=utf-16", "--follow", "--checkpoint=c"], "--encoding is for files that are shipped once"),
         (["--parser=delimited", "--delimiter=;;"], "--delimiter must be one ASCII character"),
         (["--parser=delimited", f"--columns={'x' * 129}"], "--columns: a name has more than 128 bytes"),
@@ -226,6 +229,21 @@ def test_wrong_use_is_told_before_spark_is_started(
     monkeypatch.setattr(spark_engine, "running_context", lambda **_: pytest.fail("Spark was started"))
     assert cli.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
     assert said in capsys.readouterr().err
+
+
+def test_empty_path_is_not_this_directory(server: LogHubServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is a shell's variable that is not set; nothing is shipped of where the command happens to be started."""
+    assert cli.run(parse_ship(ship_arguments(server, ""))) == 2
+    assert "a PATH is empty" in capsys.readouterr().err
+
+
+def test_closed_standard_input_is_no_file_that_was_opened_since(
+    server: LogHubServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``producer ship - <&-`` ends at once: its descriptor is another file's by then, which would be waited for."""
+    monkeypatch.setattr("sys.stdin", None)
+    assert cli.run(parse_ship(ship_arguments(server, "-"))) == 2
+    assert "there is no standard input" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("missing", ["LOGHUB_ACCESS_KEY_ID", "LOGHUB_ACCESS_KEY_SECRET"])

@@ -280,6 +280,16 @@ def test_counts_tell_batches_and_attempts(tmp_path: Path, server: LogHubServer, 
     assert figures.batches == len(puts) - 2
 
 
+def test_file_of_utf16_without_a_mark_is_little_endian(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+    """As the agent's sources read it; a mark says otherwise. A file of one byte ends nothing."""
+    (tmp_path / "a.log").write_bytes("eins\n".encode("utf-16-le"))
+    (tmp_path / "b.log").write_bytes(b"\xfe\xff" + "zwei\n".encode("utf-16-be"))
+    (tmp_path / "c.log").write_bytes(b"x")
+    [partition] = plan(find_files([str(tmp_path)], encoding="utf-16").files, partition_bytes=1000)
+    ship_splits(partition, make_job(parser="text"))
+    assert contents(server) == ["eins", "zwei", "\ufffd"]
+
+
 @pytest.mark.parametrize("name", ["a.log", "a.log.gz"])
 def test_files_of_another_encoding_become_utf8(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, name: str

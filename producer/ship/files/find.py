@@ -320,8 +320,10 @@ def _is_entered(directory: str, others: Collection[str]) -> bool:
 def local_path(path: str) -> str:
     """The path that a person means: a ``file:`` URI without its scheme, anything else as it is.
 
-    :raises InputError: another scheme.
+    :raises InputError: another scheme, or nothing: a shell's variable that is not set would mean this directory.
     """
+    if not path:
+        raise InputError("a PATH is empty: name a file, a directory or a glob; . is this directory")
     parts = urlsplit(path)
     if "://" not in path and parts.scheme != "file":
         return path

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....model.errors import ConfigError
+from ....wire import encodings
 from ...config.flume_keys import without_needless
 from ...config.options import option
 
@@ -69,7 +70,7 @@ class SpoolDirectoryOptions:
             except re.error as error:
                 raise ConfigError(name, f"must be a regular expression: {error}", getattr(self, name)) from error
         try:
-            codecs.lookup(self.input_charset)
+            encodings.is_utf8(self.input_charset)
         except LookupError as error:
             raise ConfigError("input_charset", "must be one that Python knows", self.input_charset) from error
         if not self.file_suffix:
