@@ -6,9 +6,10 @@ import gzip
 import json
 import socket
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ def test_what_waits_for_its_turn_ends_with_the_source() -> None:
     """Few large messages are taken apart at a time; who waits holds up nobody's end."""
     large = packed(["t", [[TIME, {"m": "x" * 1000}]] * 20])
     with serving("forward", field="m") as served, served.connect() as peer, served.connect() as small:
-        assert served.source._turns.acquire(blocking=False)
+        assert served.source._turns[True].acquire(blocking=False)
         peer.sendall(large)
         small.sendall(packed(["t", TIME, {"m": "small"}, {"chunk": "c"}]))
         assert answers(small, 1) == [{"ack": "c"}]
@@ -266,6 +267,55 @@ def test_what_waits_for_a_channel_counts_and_who_finds_no_memory_waits(monkeypat
         served.outlet.room.set()
         assert answers(first, 1) == answers(second, 1) == [{"ack": "c"}]
         eventually(lambda: served.source._budget.left == 2048)
+
+
+def test_messages_that_wait_for_each_others_memory_are_not_held_up() -> None:
+    """The older one is taken at once; the connection of the younger one ends, and its sender sends it again."""
+    message = packed(["t", TIME, {"m": "x" * 900}, {"chunk": "c"}])
+    with (
+        serving("forward", field="m", max_frame=1024, max_memory=4096) as served,
+        served.connect() as older,
+        served.connect() as younger,
+    ):
+        for number, peer in enumerate((older, younger), 1):
+            peer.sendall(message[:500])
+            eventually(lambda: served.source._budget.left == 2048 - 1000 * number)  # noqa: B023  # called at once
+        older.sendall(message[500:])
+        assert answers(older, 1) == [{"ack": "c"}]
+        assert all_of(younger) == b""
+        with served.connect() as again:
+            again.sendall(message)
+            assert answers(again, 1) == [{"ack": "c"}]
+        eventually(lambda: served.source._budget.left == 2048)
+
+
+def test_small_messages_that_wait_for_a_channel_are_counted() -> None:
+    """The long tag is each event's, so that few bytes become many; events for which there is no memory are not made."""
+    message = packed(["t" * 2000, packed(*[[TIME, {}]] * 80), {"chunk": "c"}])
+    with serving("forward", max_memory=1 << 20, max_frame=1 << 17) as served, ExitStack() as opened:
+        budget, peers = served.source._budget, []
+        served.outlet.room.clear()
+        for _ in range(6):
+            before, peer = budget.left, opened.enter_context(served.connect())
+            peers.append(peer)
+            peer.sendall(message)
+            eventually(lambda: budget.left <= before - 2 * len(message))  # noqa: B023  # called at once
+        assert budget.size - budget.left > 80 * 2000
+        assert served.outlet.waiting <= 2  # one that is counted, and one that has its turn
+        served.outlet.room.set()
+        assert [answers(peer, 1) for peer in peers] == [[{"ack": "c"}]] * 6
+        eventually(lambda: budget.left == budget.size)
+
+
+def test_a_message_has_its_own_time_to_come() -> None:
+    """Of a sender whose messages come in pieces, with no pause between them, for longer than one message may take."""
+    message = packed(["t", TIME, {"m": "a"}, {"chunk": "c"}])
+    with serving("forward", field="m", frame_timeout=0.2) as served, served.connect() as peer:
+        peer.sendall(message[:9])
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            peer.sendall(message[9:] + message[:9])
+            assert answers(peer, 1) == [{"ack": "c"}]
 
 
 _LARGE = packed(["t", packed([TIME, {"m": "x" * (4 << 20)}]), {"chunk": "c"}])

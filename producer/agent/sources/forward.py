@@ -9,8 +9,10 @@ A record's fields are the event's headers, but for ``field``, which is its body;
 has none of that name, the body is the whole record as JSON. The headers ``tag`` and ``timestamp`` (milliseconds) come
 with each, and ``metadata``, ``group`` and ``time`` where a sender says more (:mod:`.forward_events`).
 
-Of ``max_memory`` half is for what has come, counted twice: as its bytes, and where its end is looked for. The other
-half is for the message that is taken apart, one at a time: unpacked, as an element's objects, and as events.
+Of ``max_memory`` half is for what has come, counted twice: as its bytes, and where its end is looked for. Events that
+wait for a channel are counted there as well. The other half is for the messages that are taken apart, one large one and
+one connection's small ones at a time: unpacked, as an element's objects, and as events; events that find no room in the
+first half are put before the next ones are made.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ..config.options import option
-from ..events.batch import batches_of
+from ..events.batch import EventBatch, batches_of
 from ..events.interfaces import Context, Outlet, Stop
 from ..protocols.reckoning import Reckoning, of_event
 from .budget import Budget, Holding
@@ -40,11 +42,11 @@ _READ = 1 << 18
 _MOST_EVENTS = 10_000
 #: What has come of a message is there so often: as its bytes, and where its end is looked for.
 _COPIES = 2
-#: Bytes of a message that is taken apart at once; of others, and of packed ones, one at a time.
+#: Bytes of a small message; what is larger, or packed, has a turn of its own.
 _SMALL = 1 << 14
 #: Of ``max_memory`` the shares of an element's objects, and of the events that are put at once, which are there twice
-#: then; and bytes at least.
-_OF_ELEMENT, _OF_EVENTS, _LEAST_SHARE = 4, 16, 4 << 20
+#: then, in each of two turns; and bytes at least.
+_OF_ELEMENT, _OF_EVENTS, _LEAST_SHARE = 4, 24, 4 << 20
 #: Seconds: who waits for a turn, or for memory, looks again so often.
 _LOOK = 0.5
 
@@ -73,7 +75,7 @@ class ForwardSource:
             128 << 20,
             least=1024,
             unit="bytes",
-            doc="bytes of all messages: half for those that come, each twice, half for the one taken apart",
+            doc="bytes of all messages: half for those that come, each twice, half for those taken apart",
         )
         frame_timeout: float = option(60.0, least=0.001, doc="seconds that a message may take to come")
 
@@ -86,7 +88,7 @@ class ForwardSource:
         self._budget, self._intake = Budget(options.max_memory // 2, _COPIES * options.max_frame), Intake(context)
         self._share = max(options.max_memory // _OF_ELEMENT, _LEAST_SHARE)
         self._most_pending = max(options.max_memory // _OF_EVENTS, _LEAST_SHARE)
-        self._turns = threading.BoundedSemaphore(1)
+        self._turns = {large: threading.Lock() for large in (False, True)}
         self.server = TcpServer(options, [options.port], context, self._serve)
         self.listening = self.server.listening
 
@@ -130,62 +132,73 @@ class ForwardSource:
 
     def _take(self, connection: Connection, incoming: _Incoming) -> bool:
         """Put what has come whole, and acknowledge it; whether the connection goes on."""
-        pending = _Pending()
-        try:  # no message's bytes are kept while a channel is waited for
-            if not all(self._add(frame, pending, connection) for frame in incoming.frames()):
-                return False
-        except _BadMessageError:
-            self._put(connection, pending)
-            raise
-        return self._put(connection, pending)
-
-    def _add(self, frame: bytes, pending: _Pending, connection: Connection) -> bool:
-        """Take a message apart, and put what it has in parts if it is much; False if the source ended meanwhile."""
-        with self._turn(frame):
-            whole = len(pending.events)
+        while incoming.ahead() is not None:
+            pending = _Pending()
             try:
-                for event in self._events(frame, pending):
-                    pending.events.append(event)
-                    if len(pending.events) >= _MOST_EVENTS or pending.size > self._most_pending:
-                        if not self._put(connection, pending):
-                            return False
-                        whole = 0
+                if not self._take_alike(incoming, pending, large=incoming.large):
+                    return False
+            finally:
+                self._acknowledge(connection, pending)
+        return True
+
+    def _take_alike(self, incoming: _Incoming, pending: _Pending, *, large: bool) -> bool:
+        """Put the messages up to the next one that is not as large, in a turn; False if the source ended meanwhile.
+
+        Outside of the turn a channel is waited for if there is memory for the events meanwhile.
+        """
+        with self._turn(large=large):
+            try:
+                if not all(self._add(frame, pending) for frame in incoming.frames(large=large)):
+                    return False
             except _BadMessageError:
-                del pending.events[whole:]
+                self._put(pending.batches(), pending)
                 raise
+            size, batches = pending.size, pending.batches()
+            if not incoming.hold_events(size):
+                return self._put(batches, pending)
+        return self._put(batches, pending)
+
+    def _add(self, frame: bytes, pending: _Pending) -> bool:
+        """Take a message apart, and put what it has in parts if it is much; False if the source ended meanwhile."""
+        whole = len(pending.events)
+        try:
+            for event in self._events(frame, pending):
+                pending.events.append(event)
+                if len(pending.events) >= _MOST_EVENTS or pending.size > self._most_pending:
+                    if not self._put(pending.batches(), pending):
+                        return False
+                    whole = 0
+        except _BadMessageError:
+            del pending.events[whole:]
+            raise
         return True
 
     @contextmanager
-    def _turn(self, frame: bytes) -> Iterator[None]:
-        """What is large, or packed, is taken apart one at a time: it becomes far larger."""
-        if not self._is_large(frame):
-            yield
-            return
-        while not self._turns.acquire(timeout=_LOOK):
+    def _turn(self, *, large: bool) -> Iterator[None]:
+        """Take messages apart one at a time, since they grow; small ones do not wait for large ones."""
+        turn = self._turns[large]
+        while not turn.acquire(timeout=_LOOK):
             if self._stop.is_set():
                 raise OSError("the source ends")
         try:
             yield
         finally:
-            self._turns.release()
+            turn.release()
 
-    @staticmethod
-    def _is_large(frame: bytes) -> bool:
-        return len(frame) >= _SMALL or b"compressed" in frame
-
-    def _put(self, connection: Connection, pending: _Pending) -> bool:
-        from ..protocols.forward import packed  # noqa: PLC0415
-
-        batches = list(batches_of(pending.events))
-        pending.events.clear()  # while a channel is waited for: as objects they are many times as large
-        pending.size = 0
+    def _put(self, batches: list[EventBatch], pending: _Pending) -> bool:
+        """Put them all; False, and nothing is acknowledged, if the source ended meanwhile."""
         for batch in batches:
             if not self._intake.put_until(self._outlet, batch, self._stop):
+                pending.chunks.clear()
                 return False
+        return True
+
+    @staticmethod
+    def _acknowledge(connection: Connection, pending: _Pending) -> None:
+        from ..protocols.forward import packed  # noqa: PLC0415
+
         if pending.chunks:
             connection.send(b"".join([packed({"ack": chunk}) for chunk in pending.chunks]))
-        pending.chunks.clear()
-        return True
 
     def _events(self, frame: bytes, pending: _Pending) -> Iterator[tuple[dict[str, str], bytes]]:
         """The events of a message; what it wants to be acknowledged follows in ``pending``."""
@@ -194,11 +207,9 @@ class ForwardSource:
         from .forward_events import BadEventError, Message  # noqa: PLC0415  # msgpack is an extra
 
         message = Message(frame, self._options.max_frame, Reckoning(self._check_share))
-        counts = self._is_large(frame)
         try:
             for event in message.events(self._options.field, self._options.tag_header):
-                if counts:
-                    pending.size += of_event(*event)
+                pending.size += of_event(*event)
                 yield event
         except (BadEventError, UnpackingError) as error:
             raise _BadMessageError(str(error)) from error
@@ -223,9 +234,19 @@ class _Pending:
         self.chunks: list[Any] = []
         self.size = 0
 
+    def batches(self) -> list[EventBatch]:
+        """Make batches of the events: while a channel is waited for, these would be many times as large."""
+        found = list(batches_of(self.events))
+        self.events.clear()
+        self.size = 0
+        return found
+
 
 class _Incoming:
-    """What a peer sends, as the bytes of whole messages: until one is whole, nothing is made of it."""
+    """What a peer sends, as the bytes of whole messages: until one is whole, nothing is made of it.
+
+    :ivar large: True if the message ahead is to be taken apart in the turn of large ones.
+    """
 
     def __init__(self, connection: Connection, options: ForwardSource.Options, budget: Budget, stop: Stop) -> None:
         from ..protocols.forward import unpacker  # noqa: PLC0415
@@ -236,38 +257,67 @@ class _Incoming:
         self._unpacker = partial(unpacker, options.max_frame + _READ)
         self._buffer = bytearray()
         self._ends, self._start = self._unpacker(), 0
-        self._until: float | None = None
+        self._until = 0.0
+        self._ahead: bytes | None = None
+        self.large = False
 
     def more(self) -> bool:
         """Wait for more; whether there is any."""
+        data = b""
         if not self._buffer:
-            self._until = None
-        data = self._connection.read(_READ, self._until)
-        if self._until is None:
+            data = self._connection.read(_READ)
             self._until = time.monotonic() + self._options.frame_timeout
-        self._hold(len(data), self._until)
+        with self._held.coming(self._until, self._connection.interrupt):
+            data = data or self._connection.read(_READ, self._until)
+            self._hold(len(data), self._until)
+        if self._held.withdrawn:
+            raise self._too_much()
         self._buffer += data
         self._ends.feed(data)
         return bool(data)
 
-    def frames(self) -> Iterator[bytes]:
-        """Messages that are whole."""
-        while (end := self._next_end()) is not None:
-            size = end - self._start
-            with memoryview(self._buffer) as buffer:
-                frame = bytes(buffer[:size])
-            del self._buffer[:size]
-            self._start = end
+    def ahead(self) -> bytes | None:
+        """The next message that is whole; None if none is."""
+        if self._ahead is None:
+            self._ahead = self._next_frame()
+            self.large = self._ahead is not None and _is_large(self._ahead)
+        return self._ahead
+
+    def frames(self, *, large: bool) -> Iterator[bytes]:
+        """Messages that are whole, up to the next one that is not as large."""
+        while (frame := self.ahead()) is not None and self.large == large:
+            self._ahead = None
             yield frame
+
+    def _next_frame(self) -> bytes | None:
+        end = self._next_end()
+        if end is None:
+            self._check_rest()
+            return None
+        size = end - self._start
+        with memoryview(self._buffer) as buffer:
+            frame = bytes(buffer[:size])
+        del self._buffer[:size]
+        self._start = end
+        self._until = time.monotonic() + self._options.frame_timeout  # of the message behind it
+        return frame
+
+    def _check_rest(self) -> None:
         if len(self._buffer) > self._options.max_frame:
             raise _BadMessageError(f"it sent a message of more than {self._options.max_frame} bytes (max_frame)")
         if self._start and len(self._buffer) <= _SMALL:
             self._look_from_here()
 
+    def hold_events(self, size: int) -> bool:
+        """Take memory for so many bytes of events, in place of their messages; whether there is enough."""
+        needed = _COPIES * len(self._buffer) + len(self._ahead or b"") + size - self._held.size
+        return needed <= 0 or self._held.take(needed)
+
     def one(self) -> Any:
         """The next message."""
         while self.more():
-            for frame in self.frames():
+            frame, self._ahead = self.ahead(), None
+            if frame is not None:
                 self.settle()
                 return _greeting(frame)
         raise _BadMessageError("it went away")
@@ -287,14 +337,16 @@ class _Incoming:
 
     def _hold(self, size: int, until: float) -> None:
         """Wait for memory for what came; meanwhile nothing more is read, and the peer waits."""
-        while not self._held.take(_COPIES * size):
+        while not self._held.withdrawn and not self._held.take(_COPIES * size):
             left = until - time.monotonic()
             if left <= 0:
-                raise _BadMessageError(
-                    f"all peers send more at a time than {self._options.max_memory} bytes (max_memory)"
-                )
-            if self._stop.wait(min(_LOOK, left)):
+                raise self._too_much()
+            self._held.wait(_COPIES * size, min(_LOOK, left))
+            if self._stop.is_set():
                 raise OSError("the source ends")
+
+    def _too_much(self) -> _BadMessageError:
+        return _BadMessageError(f"all peers send more at a time than {self._options.max_memory} bytes (max_memory)")
 
     def _next_end(self) -> int | None:
         import msgpack  # noqa: PLC0415  # it is an extra
@@ -306,6 +358,10 @@ class _Incoming:
         except (msgpack.UnpackException, ValueError) as error:
             raise _no_msgpack(error) from error
         return int(self._ends.tell())
+
+
+def _is_large(frame: bytes) -> bool:
+    return len(frame) >= _SMALL or b"compressed" in frame
 
 
 def _greeting(frame: bytes) -> Any:

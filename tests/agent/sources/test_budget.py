@@ -43,3 +43,28 @@ def test_an_address_that_holds_nothing_is_not_kept() -> None:
         assert holding.take(size)
         holding.keep(0)
     assert not budget._of_peers
+
+
+def test_a_message_gives_way_to_an_older_one_that_needs_memory() -> None:
+    """The youngest one that holds any, and one at a time; the oldest never does."""
+    budget, closed = Budget(100, 10), list[str]()
+    old, young, other = Holding(budget, "a"), Holding(budget, "a"), Holding(budget, "b")
+    assert old.take(25)
+    assert young.take(25)
+    assert other.take(50)
+    with (
+        old.coming(1.0, lambda: closed.append("old")),
+        young.coming(2.0, lambda: closed.append("young")),
+        other.coming(1.5, lambda: closed.append("other")),
+    ):
+        young.wait(10, 0)
+        assert not closed
+        old.wait(10, 0)
+        old.wait(10, 0)
+        assert closed == ["young"]
+        assert young.withdrawn
+        young.keep(0)
+        assert old.take(10)
+        young.wait(1, 60)  # it has to end, and does not wait
+        assert not old.withdrawn
+        assert not other.withdrawn

@@ -42,7 +42,7 @@ _KINDS: Mapping[str, tuple[Mapping[str, Any], bytes]] = {
     "otlp": (_BODIES, b"POST /v1/logs" + _LONG_BODY),
     "thrift": (_FRAMES, struct.pack(">I", _MIB)),
     "avro": (_FRAMES, struct.pack(">III", 1, 1, _MIB - 100)),
-    "forward": ({"field": "message", "max_frame": _MIB, "max_memory": 16 * _MIB}, b"\x93\xa1t\xdb\x00\x0f\xff\x00"),
+    "forward": ({"field": "message", "max_frame": _MIB, "max_memory": 8 * _MIB}, b"\x93\xa1t\xdb\x00\x0f\xff\x00"),
 }
 #: An address of this machine that others do not come from.
 _HOSTILE = "127.0.0.2", 0
