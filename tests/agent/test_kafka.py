@@ -91,7 +91,9 @@ def test_headers_choose_topic_and_key(cluster: str, topic: str, tmp_path: Path) 
 
 
 def test_a_message_that_is_too_large_is_refused_alone(cluster: str, topic: str, tmp_path: Path) -> None:
-    """It goes to the dead letters; the rest of its batch was delivered."""
+    """It goes to the dead letters, and without them it is dropped, since the client sends it to no broker; the rest of
+    its batch was delivered.
+    """
     options = KafkaSink.Options(
         bootstrap_servers=cluster, topic=topic, config={"message.max.bytes": "2000", **_ONE_PARTITION}
     )
@@ -100,6 +102,7 @@ def test_a_message_that_is_too_large_is_refused_alone(cluster: str, topic: str, 
         sink.write([EventBatch.of_bodies([b"1", b"x" * 5000, b"2"])])
     sink.close()
     assert [batch.bodies() for batch in raised.value.batches] == [[b"x" * 5000]]
+    assert raised.value.undeliverable
     assert [message.value() for message in _messages(cluster, topic)] == [b"1", b"2"]
 
 
@@ -129,6 +132,14 @@ def test_a_header_or_the_default_chooses_the_partition(
     sink.write([EventBatch.of_lines(b"a\n", {} if header is None else {"p": header})])
     sink.close()
     assert [message.partition() for message in _messages(cluster, topic)] == [partition]
+
+
+def test_no_header_chooses_the_partition_unless_it_is_named(cluster: str, topic: str, tmp_path: Path) -> None:
+    """Neither does one whose name is empty."""
+    sink = KafkaSink(KafkaSink.Options(bootstrap_servers=cluster, topic=topic), context(tmp_path))
+    sink.write([EventBatch.of_bodies([b"a"], {"": "77"})])
+    sink.close()
+    assert [message.value() for message in _messages(cluster, topic)] == [b"a"]
 
 
 @pytest.mark.parametrize("header", ["77", "2147483648", "9" * 30])

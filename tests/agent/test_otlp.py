@@ -200,7 +200,9 @@ def test_a_request_that_would_need_too_much_memory_is_not_read(kind: str) -> Non
 
 
 def test_events_come_through_both() -> None:
-    """With what OpenTelemetry knows of a record, and all other headers; ids that are none are left out."""
+    """With what OpenTelemetry knows of a record, and all other headers; ids that are none are left out, and so are
+    times and numbers that a record cannot have.
+    """
     events = [
         ({**_SHARED, "timestamp": STAMP, "severity": "WARN", "severity_number": "13", "n": "1"}, b"one"),
         (
@@ -208,6 +210,7 @@ def test_events_come_through_both() -> None:
             b"two \xff",
         ),
         ({**_SHARED, "timestamp": "soon", "trace_id": "abc", "odd": "\udcff"}, b"three"),
+        ({**_SHARED, "timestamp": "99999999999999", "severity_number": "9" * 14}, b"four"),
     ]
     request = request_with([EventBatch.of_events(events)], {"host": "h"})
     (batch,) = batches_of_protobuf(request.SerializeToString(), Reckoning(lambda _size: None))
@@ -216,6 +219,7 @@ def test_events_come_through_both() -> None:
     assert found == [
         (host | events[0][0], b"one"),
         ({**host, **_SHARED, "odd": "?"}, b"three"),
+        (host | _SHARED, b"four"),
         (host | events[1][0], b"two \xff"),
     ]
 

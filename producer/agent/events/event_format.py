@@ -101,6 +101,20 @@ def start_of(event: Event) -> int:
     return int(start) if start.isdecimal() and len(start) < _DIGITS else -1
 
 
+def size_of_columns(event: Event) -> int:
+    """Bytes of an event that its batch has for where bodies end, and for headers that differ.
+
+    :raises UnreadableBatchError: the event holds no batch.
+    """
+    count = event.headers.get(_COUNT)
+    if count is None or event.headers.get(_FORM) == _LINES:
+        return 0
+    try:
+        return _start_of_block(event.body, int(count))
+    except ValueError as error:
+        raise UnreadableBatchError(f"not a batch of {count} events: {error}") from error
+
+
 def is_batch(event: Event) -> bool:
     """Whether it says that it is one."""
     return _COUNT in event.headers
@@ -125,16 +139,29 @@ def _packed(batch: EventBatch) -> bytes:
 
 
 def _unpacked(body: bytes, count: int) -> tuple[dict[str, Column], array[int], bytes]:
-    start = 4 + 8 * count
-    ends = _numbers("Q", body[4:start], count)
+    begin = 4 + 8 * count
+    ends = _numbers("Q", body[4:begin], count)
+    block = _start_of_block(body, count)
+    given, start = body[begin:block], 0
     columns: dict[str, Column] = {}
     for _ in range(int.from_bytes(body[:4], "little")):
-        name, start = _read_text(body, start)
-        columns[name], start = _read_values(body, start, count)
-    block = body[start:]
-    if len(block) != (ends[-1] if count else 0):
-        raise ValueError(f"its bodies have {len(block)} bytes")
-    return columns, ends, block
+        name, start = _read_text(given, start)
+        columns[name], start = _read_values(given, start, count)
+    if start != len(given):
+        raise ValueError(f"its columns have {start} bytes, not {len(given)}")
+    return columns, ends, body[block:]
+
+
+def _start_of_block(body: bytes, count: int) -> int:
+    """Where the columns of a body end, and its block begins.
+
+    :raises ValueError: the block has more bytes than are there.
+    """
+    begin = 4 + 8 * count
+    block = len(body) - (int.from_bytes(body[begin - 8 : begin], "little") if count else 0)
+    if not 4 <= begin <= block:
+        raise ValueError(f"its bodies have more than its {len(body)} bytes")
+    return block
 
 
 def _numbers(kind: str, raw: bytes, count: int) -> array[int]:

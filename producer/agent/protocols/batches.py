@@ -15,7 +15,8 @@ from itertools import pairwise
 from ...model.interfaces import Event
 from ...wire.speed import measure_lines
 from ..events.batch import EventBatch
-from ..events.event_format import UnreadableBatchError, read_batch, write_batch
+from ..events.event_format import UnreadableBatchError, read_batch, size_of_columns, write_batch
+from .reckoning import of_json
 
 CONTENT_TYPE = "application/x-loghub-agent-batches"
 
@@ -54,15 +55,17 @@ def unpack(data: bytes, hold: Callable[[int], None]) -> Iterator[EventBatch]:
 
 
 def _batch(headers: bytes, body: bytes, hold: Callable[[int], None]) -> EventBatch:
-    named = json.loads(headers)
+    text = headers.decode()
+    hold(of_json(text))
+    named = json.loads(text)
     if not isinstance(named, dict) or not all(isinstance(value, str) for value in named.values()):
         raise ValueError("its headers are no texts by name")
     if "~count" not in named:
         raise ValueError("it is no batch")
-    if named.get("~form") != "lines":
-        hold(_OF_COLUMNS * len(body))
+    event = Event(named, body)
     try:
-        batch = read_batch(Event(named, body)).at(None)
+        hold(len(body) + _OF_COLUMNS * size_of_columns(event))
+        batch = read_batch(event).at(None)
     except UnreadableBatchError as error:
         raise ValueError(str(error)) from error
     if batch.ends is None:

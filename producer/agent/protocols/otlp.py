@@ -32,7 +32,7 @@ _RESOURCE, _SCOPE = "resource.", "scope."
 _OWN = frozenset(
     {"timestamp", "severity", "severity_number", "trace_id", "span_id", "event_name", "scope"},
 )
-_MOST_DIGITS = 15
+_MOST_DIGITS = 14
 #: A resource, or a scope, takes as much time as so many events.
 _AS_EVENTS = 10
 #: Messages within the parts that are read whole, by the numbers of their fields.

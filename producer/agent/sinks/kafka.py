@@ -147,7 +147,7 @@ class KafkaSink:
         options = self._options
         for place, (headers, body) in enumerate(batch.events()):
             topic = headers.get(options.topic_header) if options.allow_topic_override else None
-            partition = headers.get(options.partition_id_header or "", "")
+            partition = headers.get(options.partition_id_header, "") if options.partition_id_header else ""
             message: dict[str, Any] = {
                 "topic": topic or self._topic(headers),
                 "value": body,
@@ -168,7 +168,7 @@ class KafkaSink:
         return _HEADER.sub(lambda found: headers.get(found[1], ""), self._options.topic)
 
     def _hand_over(self, message: dict[str, Any], told: Callable[[Any, Any], None], deadline: Deadline) -> None:
-        from confluent_kafka import KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415
 
         while True:
             try:
@@ -180,7 +180,8 @@ class KafkaSink:
                     raise SinkError(f"no room in the client's queue within {self._options.timeout:.0f} s") from error
                 self._producer.poll(_POLL_SECONDS)
             except KafkaException as error:
-                told(error.args[0], None)
+                fault = error.args[0]
+                told(str(fault) if fault.code() == KafkaError.MSG_SIZE_TOO_LARGE else fault, None)
                 return
 
     def _judge(self, batches: Sequence[EventBatch], outcomes: Mapping[int, Mapping[int, _Failure]]) -> None:

@@ -339,10 +339,13 @@ def test_a_server_may_ask_who_sends(tmp_path, request):
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_batches_travel_whole_between_agents(request, compress):
-    """Lines stay lines, columns and bytes stay what they are; a position means nothing there."""
+    """Lines stay lines, columns and bytes stay what they are, however large an event is; a position means nothing
+    there.
+    """
     given = [
         EventBatch.of_lines(b"a\nb\n", {"h": "1"}, Position("p", 2)),
         EventBatch.of_bodies([b"\xff", b"c\nd"], {"~own": "x"}, {"n": ["1", None]}),
+        EventBatch.of_bodies([b"x" * (9 << 20)]),
     ]
     with serving("http", format="batches") as served:
         url = f"http://127.0.0.1:{served.address[1]}/"
@@ -352,6 +355,7 @@ def test_batches_travel_whole_between_agents(request, compress):
         assert [list(batch.events()) for batch in served.outlet.batches] == [list(each.events()) for each in given]
         assert [(batch.ends is None, batch.position) for batch in served.outlet.batches] == [
             (True, None),
+            (False, None),
             (False, None),
         ]
 

@@ -98,6 +98,26 @@ _SHAPES: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
         {"format": "batches"},
         lambda: _posted(pack([EventBatch.of_lines(_filled(b"\n"))])),
     ),
+    "http batches of one with headers": (
+        "http",
+        {"format": "batches"},
+        lambda: _posted(pack([EventBatch.of_bodies([b""], {f"{n:x}": "" for n in range(140_000)})])),
+    ),
+    "http batches of one with columns": (
+        "http",
+        {"format": "batches"},
+        lambda: _posted(pack([EventBatch.of_bodies([b""], {}, {f"{n:x}": [""] for n in range(50_000)})])),
+    ),
+    "http batches of ends": (
+        "http",
+        {"format": "batches"},
+        lambda: _posted(pack([EventBatch.of_bodies([b""] * 250_000)])),
+    ),
+    "http batches of objects": (
+        "http",
+        {"format": "batches"},
+        lambda: _posted(struct.pack("<II", _MANY // 3 * 3, 0) + b"[" + b"{}," * (_MANY // 3 - 1) + b"{}"),
+    ),
     "otlp resources": ("otlp", {}, lambda: _protobuf(piece=b"\x0a\x00")),
     "otlp scopes": ("otlp", {}, lambda: _protobuf(1, piece=b"\x12\x00")),
     "otlp records": ("otlp", {}, lambda: _protobuf(1, 2, piece=b"\x12\x00")),
@@ -165,7 +185,7 @@ def _attacked(name: str, pipe: Any) -> None:
     kind, options, shape = _SHAPES[name]
     sent = shape()
     with serving(kind, **_options(kind), **options) as served:
-        served.outlet.put = lambda _batch, _timeout: None
+        served.outlet.put = lambda _batch, _timeout, **_more: None
         served.outlet.put_until = lambda _batch, _stop: True
         with served.connect() as warm, suppress(OSError):
             warm.sendall(sent[:100])
