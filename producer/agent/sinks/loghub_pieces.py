@@ -121,7 +121,7 @@ class Pieces:
 
     def _of_lines(self, batch: EventBatch, now: int) -> Iterator[tuple[Record, int]]:
         end, name = 0, encode_key(self._form.field)
-        time = self._time_of(batch.shared.get(self._form.time_header or "")) or (now, 0)
+        time = self._time_of(self._time_texts(batch)[0]) or (now, 0)
         while end < len(batch.block):
             records, lines, end = encode_lines(batch.block, end, name, *time, PIECE_BYTES, _PIECE_LOGS, True)
             yield records, lines
@@ -144,12 +144,15 @@ class Pieces:
 
     def _times(self, batch: EventBatch, now: int) -> tuple[bytes, bytes]:
         """Seconds and nanoseconds, of each event or of all."""
-        name = self._form.time_header or ""
-        texts = batch.columns.get(name) or [batch.shared.get(name)]
-        times = [self._time_of(text) or (now, 0) for text in texts]
+        times = [self._time_of(text) or (now, 0) for text in self._time_texts(batch)]
         return array("Q", [second for second, _ in times]).tobytes(), array(
             "I", [below for _, below in times]
         ).tobytes()
+
+    def _time_texts(self, batch: EventBatch) -> Column:
+        """The header with the time, of each event or of all."""
+        name = self._form.time_header
+        return [None] if name is None else batch.columns.get(name) or [batch.shared.get(name)]
 
     def _time_of(self, text: str | None) -> tuple[int, int] | None:
         """Seconds and nanoseconds of a header with the time; None without, or if it is no such number."""

@@ -28,6 +28,8 @@ from .http_json import events_of_json
 from .http_requests import Request, RequestError
 from .posts import PostSource, RequestOptions
 
+#: A batch, which is committed by itself, takes as much time as so many events.
+_AS_EVENTS = 50
 _FORMATS = ("json", "lines", "blob", "batches")
 #: Keys of the server that Flume's source runs in.
 _JETTYS = ("HttpConfiguration.", "QueuedThreadPool.", "ServerConnector.")
@@ -88,7 +90,7 @@ class HttpSource(PostSource):
     def _reckoned(batches: Iterable[EventBatch], reckoning: Reckoning) -> Iterator[EventBatch]:
         """What interceptors make of events is no part of their bytes."""
         for batch in batches:
-            reckoning.count(batch.count)
+            reckoning.count(max(batch.count, _AS_EVENTS))
             reckoning.need(OF_LINE * batch.count)
             yield batch
         reckoning.settle()

@@ -38,7 +38,7 @@ def _one_by_one(batch: EventBatch, form: _Form, now: int) -> bytes:
         fields = {name: value for name, value in headers.items() if name in wanted}
         if form.field in fields:
             fields[f"header_{form.field}"] = fields.pop(form.field)
-        time = headers.get(form.time_header or "", "")
+        time = "" if form.time_header is None else headers.get(form.time_header, "")
         seconds, nanos = (int(time) // 1000, int(time) % 1000 * 1_000_000) if time.isdecimal() else (now, 0)
         log = LogItem({form.field: body.decode(errors="backslashreplace"), **fields}, seconds, nanos)
         records.append(encode_log(log, now))
@@ -66,6 +66,8 @@ _BOTH: Mapping[str, Sequence[str | None]] = {
 )
 @example([b"0", b"1", b"2", b"3"], {}, _BOTH, _Form(), False, False)
 @example([b"0", b"1"], {"header_content": "s"}, {"content": ["1", None]}, _Form(headers="fields"), False, True)
+@example([b"0"], {"": "1700000000123"}, {}, _Form(time_header=None), True, True)
+@example([b"0", b"1"], {}, {"": ["1700000000123", None]}, _Form(columns="none", time_header=None), False, True)
 def test_columns_become_the_fields_of_single_events(
     bodies: list[bytes],
     shared: dict[str, str],

@@ -15,6 +15,8 @@ import zstandard
 from producer.agent import AgentConfigError
 from producer.agent.config.options import from_flume, read_options
 from producer.agent.config.registry import class_of
+from producer.agent.events.batch import EventBatch
+from producer.agent.protocols.batches import pack
 from tests.agent.components import made
 from tests.agent.sources.listeners import all_of, serving
 
@@ -125,6 +127,15 @@ def test_packed_bodies_are_unpacked_within_a_bound():
         assert _post(served, b"x", headers={"Content-Encoding": "br"}).status_code == 415
         assert len(served.outlet.batches) == 4
         assert served.source._limits.budget.left == 128 << 20
+
+
+def test_a_request_has_no_more_batches_than_can_be_committed_in_its_time():
+    """Each batch is a commit of its own: 10,001 in one small request are 413, and none is put."""
+    frame = pack([EventBatch.of_lines(b"\n")])
+    with serving("http", format="batches") as served:
+        assert _post(served, frame * 10_001).status_code == 413
+        assert served.outlet.batches == []
+        assert _post(served, frame * 2).status_code == 200
 
 
 def test_all_requests_together_have_a_bound():
