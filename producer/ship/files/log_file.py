@@ -53,15 +53,21 @@ class LogFile:
 def open_file(file: LogFile) -> io.BufferedReader:
     """Open the very file that was found, also when it was renamed since, as rotation does.
 
-    :raises FileNotFoundError: it is neither under its name nor under another one in its folder.
+    :raises FileNotFoundError: it is neither under its name nor under another one in its folder, or, for a link, in that
+        of the file.
     """
     for path in itertools.chain([file.path], _renamed(file)):
         with contextlib.suppress(FileNotFoundError):
-            opened = open(path, "rb")  # noqa: PTH123, SIM115  (the caller closes it)
+            opened = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  (the caller closes it)
             if _is_same(os.fstat(opened.fileno()), file):
                 return opened
             opened.close()
     raise FileNotFoundError(errno.ENOENT, "it was deleted or replaced by another file", file.path)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a path that may be a named pipe by now: that would wait for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _is_same(status: os.stat_result, file: LogFile) -> bool:
@@ -71,7 +77,7 @@ def _is_same(status: os.stat_result, file: LogFile) -> bool:
 
 def _renamed(file: LogFile) -> Iterator[str]:
     """Other names of the file in its folder, looked up only when asked for."""
-    folder = Path(file.path).parent
+    folder = Path(os.path.realpath(file.path)).parent
     if folder.is_dir() and folder.stat().st_dev == file.device:
         with os.scandir(folder) as entries:
             names = [entry.path for entry in entries if entry.inode() == file.inode]

@@ -11,7 +11,8 @@ taken. A name is made of the device and the inode when the file is found first, 
   started again. And it has the bytes that were taken, as far as checksums of the first ones, and of some before the
   end, say. Offsets of earlier versions have neither a device nor a tail, and the inode as their name.
 * A file that grows is taken from where the last batch ended, so that lines appended to it are shipped.
-* A file that was renamed (rotation) has the same inode: it goes on under its new name.
+* A file that was renamed (rotation) has the same inode: it continues under its new name. If the paths do not lead to
+  that name (one file was named, or ``*.log``), the directory is searched for the inode.
 * A file that is shorter than what was taken (copytruncate), or holds other bytes (it was written anew, or is a new file
   that was given the inode of a deleted one), begins anew at byte 0.
 * A file is taken up to its last line end. What follows is a line that somebody may still be writing; it is taken as it
@@ -27,6 +28,7 @@ comes out the same.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import zlib
 from collections.abc import Callable, Iterable
@@ -98,7 +100,8 @@ def scan(
     allow_links_to: Iterable[str] = (),
 ) -> Offset:
     """The offset after everything that can be taken now. Files that are gone drop out of it; those that are only not
-    found, since a directory cannot be listed or a file not be opened at this moment, stay as they were.
+    found, since a directory cannot be listed or a file not be opened at this moment, stay as they were. Files that
+    were renamed to names that the paths do not lead to are taken further.
 
     :param paths: directories, files or globs to follow; one that does not exist yet is looked for again next time.
     :param exclude: glob patterns to leave out.
@@ -112,8 +115,9 @@ def scan(
     """
     latest: Offset = {}
     names = _Names(known)
+    patterns = tuple(exclude)
     found = find_files(
-        paths, exclude=exclude, exclude_directory=checkpoint, allow_links_to=allow_links_to, lenient=True
+        paths, exclude=patterns, exclude_directory=checkpoint, allow_links_to=allow_links_to, lenient=True
     )
     look(found)
     for file in found.files:
@@ -121,7 +125,49 @@ def scan(
             descriptor = opened.fileno()
             name, before = names.of(file, descriptor, latest)
             latest[name] = _taken(file, descriptor, before, settle=settle, now=now, logs=logs)
+    left_out = {path for path, _ in (*found.skipped, *found.unread)} | {file.path for file in found.files}
+    used = {(taken.get("device"), taken.get("inode")) for taken in latest.values()}
+    for name, before in known.items():
+        renamed = None if name in latest else _open_renamed(name, before)
+        if renamed is None:
+            continue
+        file, opened = renamed
+        with opened:
+            if not (file.path in left_out or is_excluded(file.path, patterns) or (file.device, file.inode) in used):
+                used.add((file.device, file.inode))
+                latest[name] = _taken(file, opened.fileno(), before, settle=settle, now=now, logs=logs)
     return latest | {name: taken for name, taken in known.items() if name not in latest and not _is_gone(name, taken)}
+
+
+def _open_renamed(name: str, taken: Taken) -> tuple[LogFile, io.BufferedReader] | None:
+    """Open a file to which the paths do not lead any more, but which is still in its directory; None if it is not, or
+    is another file.
+    """
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        opened = stack.enter_context(open_file(_as_it_was(name, taken)))
+        status, path = os.fstat(opened.fileno()), str(opened.name)
+        compression = compression_of(os.pread(opened.fileno(), _HEAD_BYTES, 0))
+        file = LogFile(path, status.st_size, compression, status.st_dev, status.st_ino)
+        if _is_known_under(path, taken) and _continues(opened.fileno(), file, taken):
+            stack.pop_all()
+            return file, opened
+    return None
+
+
+def _is_known_under(path: str, taken: Taken) -> bool:
+    """Return True if a file with the inode may be the one that was taken. If no byte of it was taken, the name decides:
+    the inode of a deleted file is given to the next one.
+    """
+    return taken["end"] > 0 or os.path.basename(path).startswith(os.path.basename(taken["path"]))  # noqa: PTH119
+
+
+def _as_it_was(name: str, taken: Taken) -> LogFile:
+    """Make the file as which it is opened: its directory tells the device, which may have another number now.
+
+    :raises OSError: the directory is not there.
+    """
+    device = os.stat(os.path.dirname(os.path.realpath(taken["path"]))).st_dev  # noqa: PTH116, PTH120
+    return LogFile(taken["path"], taken["end"], None, device, _inode(name, taken))
 
 
 class _Names:
@@ -290,8 +336,7 @@ def _range(name: str, begin: int, taken: Taken) -> Range:
     """
     path, inode = taken["path"], _inode(name, taken)
     try:
-        device = os.stat(os.path.dirname(path)).st_dev  # noqa: PTH116, PTH120
-        file = LogFile(path, taken["end"], None, device, inode)
+        file = _as_it_was(name, taken)
         with open_file(file) as opened:
             if os.fstat(opened.fileno()).st_size < file.size or not _holds(opened.fileno(), taken):
                 return Range(file, begin, lost=True)

@@ -48,8 +48,8 @@ def run_once(tmp_path: Path, logs: Path, make_job: MakeJob) -> Run:
 
     def run(*, multiline_start: str | None = None, **options: object) -> Shipment:
         (tmp_path / "checkpoint").mkdir(exist_ok=True)
-        given = {"checkpoint": str(tmp_path / "checkpoint"), **options}
-        chosen = FollowOptions(paths=[str(logs)], once=True, **given)  # type: ignore[arg-type]
+        given = {"checkpoint": str(tmp_path / "checkpoint"), "paths": [str(logs)], **options}
+        chosen = FollowOptions(once=True, **given)  # type: ignore[arg-type]
         job = make_job(parser="text", multiline_start=multiline_start)
         return follow_locally(LocalEngine(2), job, chosen, console=Console(file=io.StringIO()))
 
@@ -73,6 +73,19 @@ def test_restart_ships_what_is_new_and_nothing_twice(server: LogHubServer, logs:
     assert (shipment.failure, shipment.figures.lines) == (None, 3)
     assert sorted(contents(server)) == ["four", "one", "other", "three", "two"]
     assert run_once(settle=3600.0).figures.lines == 0
+
+
+def test_named_file_is_shipped_to_its_end_after_it_was_renamed(server: LogHubServer, logs: Path, run_once: Run) -> None:
+    """Rotation of a single file that was named loses no line."""
+    append(logs / "a.log", "one\n")
+    assert run_once(paths=[str(logs / "a.log")]).failure is None
+    append(logs / "a.log", "two\n")
+    (logs / "a.log").rename(logs / "a.log.1")
+    append(logs / "a.log", "three\n")
+    assert run_once(paths=[str(logs / "a.log")]).failure is None
+    append(logs / "a.log.1", "four\n")
+    assert run_once(paths=[str(logs / "a.log")]).failure is None
+    assert sorted(contents(server)) == ["four", "one", "three", "two"]
 
 
 def test_truncated_file_begins_anew(server: LogHubServer, logs: Path, run_once: Run) -> None:

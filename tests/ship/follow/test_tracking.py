@@ -150,6 +150,56 @@ def test_renamed_file_goes_on_and_its_successor_begins_anew(tmp_path: Path) -> N
     assert follower.texts() == ["three\n", "two\n"]
 
 
+@pytest.mark.parametrize("followed", ["a.log", "*.log", "link.log"])
+def test_renamed_file_that_the_path_leads_to_no_more_goes_on(tmp_path: Path, followed: str) -> None:
+    """What is appended to one named file before it is renamed, and later, is taken, unless the name is excluded."""
+    (folder := tmp_path / "real").mkdir()
+    log, old = folder / "a.log", folder / "a.log.1"
+    (tmp_path / "link.log").symlink_to(log)
+    follower = Follower((tmp_path if followed == "link.log" else folder) / followed)
+    write(log, "one\n")
+    assert follower.texts() == ["one\n"]
+    write(log, "two\nthr")
+    log.rename(old)
+    write(log, "successor\n")
+    (folder / "other").write_text("one\nnever followed\n")
+    assert sorted(follower.texts()) == ["successor\n", "two\n"]
+    write(old, "ee\n")
+    assert follower.texts() == ["three\n"]
+    write(old, "four\n")
+    reached = scan([str(follower.folder)], ["*.1"], follower.offset, settle=_NEVER_SETTLED, now=_now())
+    assert ranges(follower.offset, reached) == []
+    old.unlink()
+    write(log, "successor 2\n")
+    assert follower.texts() == ["successor 2\n"]
+    assert len(follower.offset) == 1
+
+
+def test_second_name_of_a_file_that_is_removed_does_not_bring_its_lines_twice(tmp_path: Path) -> None:
+    """A hard link that is deleted is not taken for a renamed file."""
+    follower = Follower(tmp_path)
+    write(tmp_path / "a.log", "one\n")
+    os.link(tmp_path / "a.log", tmp_path / "b.log")
+    assert follower.texts() == ["one\n", "one\n"]
+    (tmp_path / "b.log").unlink()
+    write(tmp_path / "a.log", "two\n")
+    assert follower.texts() == ["two\n"]
+
+
+def test_other_file_with_the_inode_of_an_empty_one_is_not_taken(tmp_path: Path) -> None:
+    """A file of which nothing was taken is known under names that begin with its own."""
+    follower = Follower(tmp_path / "a.log")
+    write(tmp_path / "a.log", "unfinished")
+    assert follower.texts() == []
+    (tmp_path / "a.log").rename(tmp_path / "private")
+    assert follower.texts(settle=0) == []
+    follower.offset = {}
+    (tmp_path / "private").rename(tmp_path / "a.log")
+    assert follower.texts() == []
+    (tmp_path / "a.log").rename(tmp_path / "a.log.1")
+    assert follower.texts(settle=0) == ["unfinished"]
+
+
 def test_truncated_file_begins_anew(tmp_path: Path) -> None:
     """After copytruncate the new lines are taken, though the file is the same one."""
     follower = Follower(tmp_path)
