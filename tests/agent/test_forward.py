@@ -210,6 +210,15 @@ def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pyt
         eventually(lambda: served.source._budget.left == 64 << 20)
 
 
+def test_a_message_of_more_than_max_frame_is_refused_as_soon_as_it_has_more(caplog: pytest.LogCaptureFixture) -> None:
+    """It does not wait for memory that its address never has: its sender would wait, too, and send nothing else."""
+    with serving("forward", max_frame=4 << 20, max_memory=32 << 20) as served, served.connect() as peer:
+        peer.sendall(packed(["t", TIME, {"m": "x" * (6 << 20)}])[: 5 << 20])
+        assert all_of(peer) == b""
+        assert "more than 4194304 bytes (max_frame)" in caplog.text
+        eventually(lambda: served.source._budget.left == 16 << 20)
+
+
 def test_an_event_that_becomes_too_large_is_refused_before_it_is_made(caplog: pytest.LogCaptureFixture) -> None:
     """Empty maps become 72 times their bytes; texts of the same size are taken, packed or not."""
     large = {"m": "x" * 300_000}

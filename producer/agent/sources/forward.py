@@ -85,7 +85,9 @@ class ForwardSource:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._counters = options, context.counters
-        self._budget, self._intake = Budget(options.max_memory // 2, _COPIES * options.max_frame), Intake(context)
+        # With the byte by which a message is found to be too large: it would wait for its memory without end.
+        largest = _COPIES * (options.max_frame + 1)
+        self._budget, self._intake = Budget(options.max_memory // 2, largest), Intake(context)
         self._share = max(options.max_memory // _OF_ELEMENT, _LEAST_SHARE)
         self._most_pending = max(options.max_memory // _OF_EVENTS, _LEAST_SHARE)
         self._turns = {large: threading.Lock() for large in (False, True)}
@@ -263,12 +265,12 @@ class _Incoming:
 
     def more(self) -> bool:
         """Wait for more; whether there is any."""
-        data = b""
+        data, most = b"", min(_READ, self._options.max_frame + 1 - len(self._buffer))
         if not self._buffer:
-            data = self._connection.read(_READ)
+            data = self._connection.read(most)
             self._until = time.monotonic() + self._options.frame_timeout
         with self._held.coming(self._until, self._connection.interrupt):
-            data = data or self._connection.read(_READ, self._until)
+            data = data or self._connection.read(most, self._until)
             self._hold(len(data), self._until)
         if self._held.withdrawn:
             raise self._too_much()
