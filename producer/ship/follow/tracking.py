@@ -13,6 +13,7 @@ taken. A name is made of the device and the inode when the file is found first, 
 * A file that grows is taken from where the last batch ended, so that lines appended to it are shipped.
 * A file that was renamed (rotation) has the same inode: it continues under its new name. If the paths do not lead to
   that name (one file was named, or ``*.log``), the directory is searched for the inode.
+* A file of several names (hard links), as a rotation by ``ln`` makes for a while, is one file.
 * A file that is shorter than what was taken (copytruncate), or holds other bytes (it was written anew, or is a new file
   that was given the inode of a deleted one), begins anew at byte 0.
 * A file is taken up to its last line end. What follows is a line that somebody may still be writing; it is taken as it
@@ -120,9 +121,15 @@ def scan(
         paths, exclude=patterns, exclude_directory=checkpoint, allow_links_to=allow_links_to, lenient=True
     )
     look(found)
-    for file in found.files:
+    paths_so_far = {taken["path"] for taken in known.values()}
+    linked: set[tuple[int, int]] = set()
+    for file in sorted(found.files, key=lambda each: each.path not in paths_so_far):
         with contextlib.suppress(OSError), open_file(file) as opened:  # deleted, or unreadable, since it was listed
             descriptor = opened.fileno()
+            if os.fstat(descriptor).st_nlink > 1:
+                if (file.device, file.inode) in linked:
+                    continue
+                linked.add((file.device, file.inode))
             name, before = names.of(file, descriptor, latest)
             latest[name] = _taken(file, descriptor, before, settle=settle, now=now, logs=logs)
     left_out = {path for path, _ in (*found.skipped, *found.unread)} | {file.path for file in found.files}
@@ -195,7 +202,7 @@ class _Names:
         if anew is not None:
             return anew, Taken(path=file.path, end=0, head=0, tail=0, generation=self._known[anew]["generation"] + 1)
         name = f"{file.device}.{file.inode}"
-        # A hard link, or the number that the device of another file had.
+        # The number that the device of another file had, or a hard link that an earlier version took for a file.
         return (f"{name}@{file.path}" if name in used or name in self._known else name), None
 
 
