@@ -8,10 +8,10 @@ from ..runtime.internal_threads import logs_its_work
 OWN = "producer."
 
 
-def feeds_back(name: str, thread: int | None) -> bool:
+def feeds_back(name: object, thread: int | None) -> bool:
     """Return True if a producer's work has caused the record: sending it would cause the next one.
 
-    :param name: of its logger.
+    :param name: of its logger; anything else than text names none.
     :param thread: the identifier of the thread that logged it.
     """
-    return name.startswith(OWN) or logs_its_work(thread)
+    return (isinstance(name, str) and name.startswith(OWN)) or logs_its_work(thread)

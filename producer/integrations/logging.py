@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Literal, Unpack
@@ -136,6 +137,11 @@ class LogHubHandler(HasOutlet, logging.Handler):
                 self._send(record)
         except Exception:  # noqa: BLE001  # as every handler of logging
             self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the base class's
+        """Report it as ``logging`` does, which raises where the arguments are nested too deeply to be printed."""
+        with suppress(RecursionError):
+            super().handleError(record)
 
     def _send(self, record: logging.LogRecord) -> None:
         fallback = None if self._fallback is None else partial(self._fall_back, record)

@@ -159,7 +159,8 @@ def _origin(logger: Any, event: object) -> tuple[str, int | None]:
     record = event.get("_record")
     if isinstance(record, logging.LogRecord):
         return record.name, record.thread
-    return str(event.get("logger") or getattr(logger, "name", "")), threading.get_ident()
+    name = event.get("logger") or getattr(logger, "name", "")
+    return name if isinstance(name, str) else "", threading.get_ident()
 
 
 class LogHubLogger:

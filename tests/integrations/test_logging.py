@@ -190,6 +190,16 @@ def test_a_message_whose_arguments_do_not_fit_is_not_lost(
     assert "--- Logging error ---" in capsys.readouterr().err
 
 
+def test_arguments_too_deep_to_be_printed_stop_nobody_who_logs(handler: LogHubHandler, arrived: Arrived) -> None:
+    """Neither they nor a record whose logger has no name raise; both are sent."""
+    deep: dict[str, Any] = {}
+    for _ in range(5000):
+        deep = {"in": deep}
+    handler.handle(logging.LogRecord("app", 20, __file__, 1, "%s", (deep, 1), None))
+    handler.handle(logging.makeLogRecord({"msg": "nameless", "levelno": 20, "levelname": "INFO"}))
+    assert [log.fields["message"].partition(" ")[0] for log in arrived()] == ["%s", "nameless"]
+
+
 class UnspeakableError(Exception):
     """Neither it nor its message can be told."""
 

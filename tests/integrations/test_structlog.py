@@ -193,6 +193,19 @@ def test_what_a_producer_causes_does_not_come_back(sender: LogHubProcessor, arri
     assert not {name for log in logs for name in log.fields if name.startswith("_")}
 
 
+def test_a_field_named_logger_may_be_anything(sender: LogHubProcessor, arrived: Arrived) -> None:
+    """It is asked for no text to find out who logs, which may raise, and is sent as its ``repr``."""
+
+    class Odd:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    with pytest.raises(structlog.DropEvent):
+        sender(None, "info", {"event": "odd", "logger": Odd()})
+    [log] = arrived()
+    assert "Odd" in log.fields["logger"]
+
+
 def test_a_processor_behind_a_renderer_sends_its_text(sender: LogHubProcessor, arrived: Arrived) -> None:
     """Nothing is raised into the code that logs: text is the message."""
     with pytest.raises(structlog.DropEvent):
