@@ -21,6 +21,7 @@ from typing import Self
 
 from ..model.errors import InvalidArgumentError, TransactionStateError
 from ..model.interfaces import Event, Stored
+from ..text.printable import described
 
 
 class TransactionState(enum.Enum):
@@ -218,4 +219,4 @@ class BaseTransaction(ABC):
 
 def _check_number(name: str, value: object) -> None:
     if not isinstance(value, int) or value < 1:
-        raise InvalidArgumentError(f"take: {name} must be a whole number, at least 1, got {value!r}")
+        raise InvalidArgumentError(f"take: {name} must be a whole number, at least 1, got {described(value)}")

@@ -17,6 +17,7 @@ from ..pipeline.admission import say_how_far
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.cut import CutRule
 from ..pipeline.sender import Sender
+from ..text.printable import described
 from ..wire.log_group import encode_log
 from ..wire.reserved import free_key
 from ..wire.speed import encode_lines
@@ -38,6 +39,10 @@ class LineSender:
         self, pipeline: Sender, key: StreamKey, cut: CutRule, field: str, time: float | datetime | None, now: int
     ) -> None:
         self._pipeline, self._key, self._cut = pipeline, key, cut
+        if not isinstance(field, str):
+            raise InvalidArgumentError(
+                f"a field's name must be text, got {described(field)} of type {type(field).__qualname__}"
+            )
         encode_log({field: ""}, now)  # to say what is wrong with the name
         self._field = free_key(str.encode(field))  # the true characters of subclasses
         self._time = time_of(LogItem({}, time=time), now)

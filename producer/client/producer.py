@@ -28,6 +28,7 @@ from ..runtime.clock import Clock, Deadline, RevocableDeadline, SystemClock
 from ..runtime.forks import Stage, watch_fork
 from ..runtime.send_timeout import waiting_at_most
 from ..text.migration_hints import by_name, hint, meant_method
+from ..text.printable import described
 from ..wire.speed import TWIN, encode_log
 from ..wire.text import fallback_of, moment_of
 from . import at_exit
@@ -211,7 +212,7 @@ class Producer:
             project, logstore, topic, source, shard_hash, own, ordered=ordered, idempotent=idempotent
         )
         if max_block_ms is not None and type(max_block_ms) is not int:
-            raise InvalidArgumentError(f"max_block_ms: must be None or an integer, got {max_block_ms!r}")
+            raise InvalidArgumentError(f"max_block_ms: must be None or an integer, got {described(max_block_ms)}")
         return Stream(self, key, max_block_ms)
 
     def _send(self, key: StreamKey, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
@@ -427,7 +428,7 @@ class Producer:
         :raises InvalidArgumentError: an unknown project, a malformed logstore name.
         """
         if not _is_duration(timeout):
-            raise InvalidArgumentError(f"timeout: must be seconds, at least 0, got {timeout!r}")
+            raise InvalidArgumentError(f"timeout: must be seconds, at least 0, got {described(timeout)}")
         self._keys.key(project, logstore or "a", "", "", None)
         from .check import in_time  # noqa: PLC0415  # most programs do not ask
 
@@ -599,7 +600,7 @@ def _rebuild(
 
 def _check_callback(callback: object) -> None:
     if not callable(callback):
-        raise InvalidArgumentError(f"callback: must be None or callable with one argument, got {callback!r}")
+        raise InvalidArgumentError(f"callback: must be None or callable with one argument, got {described(callback)}")
 
 
 def _is_duration(value: object) -> bool:
@@ -608,7 +609,7 @@ def _is_duration(value: object) -> bool:
 
 def _check_timeout(timeout: float | None) -> None:
     if timeout is not None and not _is_duration(timeout):
-        raise InvalidArgumentError(f"timeout: must be None or seconds, at least 0, got {timeout!r}")
+        raise InvalidArgumentError(f"timeout: must be None or seconds, at least 0, got {described(timeout)}")
 
 
 def _close_orphan(shutdown: Shutdown, name: str, timeout: float) -> None:

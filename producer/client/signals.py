@@ -30,6 +30,7 @@ from typing import Any
 from ..model.errors import InvalidArgumentError
 from ..runtime.forks import Stage, call_in_child
 from ..runtime.signal_wakeup import ECHO, threads_are_greenlets, wake_for
+from ..text.printable import described
 from . import at_exit
 
 #: Modules in whose code the main thread may hold what the other threads need.
@@ -100,7 +101,7 @@ def install_signal_handlers(signals: Iterable[int] = (signal.SIGTERM, signal.SIG
     if not _may_handle_signals():
         raise InvalidArgumentError("install_signal_handlers: only the main thread of a process can handle signals")
     if not isinstance(signals, Iterable):
-        raise InvalidArgumentError(f"signals: must be a list of signals, got {signals!r}")
+        raise InvalidArgumentError(f"signals: must be a list of signals, got {described(signals)}")
     for number in signals:
         try:
             before = signal.getsignal(number)

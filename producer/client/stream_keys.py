@@ -12,6 +12,7 @@ from ..model.errors import InvalidArgumentError, LogSizeTooLargeError
 from ..model.records import IDEMPOTENT, ORDERED, StreamKey
 from ..model.sequence import Numbering, SequenceKey
 from ..text.names import LOGSTORE_RULE, is_logstore_name
+from ..text.printable import described
 from ..wire.put_logs import adjust_shard_hash
 
 _HASH = re.compile(r"[0-9a-fA-F]{32}")
@@ -78,9 +79,9 @@ class StreamKeys:
         :raises InvalidArgumentError: as :meth:`key`; what is no flag; a shard hash that leaves no room for a key.
         """
         if not isinstance(ordered, bool):
-            raise InvalidArgumentError(f"ordered: must be True or False, got {ordered!r}")
+            raise InvalidArgumentError(f"ordered: must be True or False, got {described(ordered)}")
         if not isinstance(idempotent, bool | SequenceKey):
-            raise InvalidArgumentError(f"idempotent: must be True, False or a SequenceKey, got {idempotent!r}")
+            raise InvalidArgumentError(f"idempotent: must be True, False or a SequenceKey, got {described(idempotent)}")
         if idempotent and shard_hash is not None:
             self._must_leave_room(shard_hash, sequenced=isinstance(idempotent, SequenceKey))
         if isinstance(idempotent, SequenceKey):
@@ -92,12 +93,12 @@ class StreamKeys:
     def _must_leave_room(self, shard_hash: str, *, sequenced: bool) -> None:
         if sequenced:
             raise InvalidArgumentError(
-                f"shard_hash: a SequenceKey chooses the shard by its key, so leave it out; got {shard_hash!r}"
+                f"shard_hash: a SequenceKey chooses the shard by its key, so leave it out; got {described(shard_hash)}"
             )
         if not self._config.adjust_shard_hash:
             raise InvalidArgumentError(
                 f"shard_hash: without adjust_shard_hash all 128 bits of it choose the shard, and idempotent needs free "
-                f"ones for a key of its own: turn adjust_shard_hash on, or give a SequenceKey; got {shard_hash!r}"
+                f"ones for a key of its own: turn it on, or give a SequenceKey; got {described(shard_hash)}"
             )
 
     def _make(
@@ -115,9 +116,9 @@ class StreamKeys:
             if not value:
                 raise InvalidArgumentError(f"{name}: must not be empty")
             if _CONTROL.search(value):  # it stands in lines of the log, too
-                raise InvalidArgumentError(f"{name}: must not have control characters, got {value!r}")
+                raise InvalidArgumentError(f"{name}: must not have control characters, got {described(value)}")
         if not is_logstore_name(logstore):
-            raise InvalidArgumentError(f"logstore: {LOGSTORE_RULE}, got {logstore!r}")
+            raise InvalidArgumentError(f"logstore: {LOGSTORE_RULE}, got {described(logstore)}")
         if self._check_project is not None:
             self._check_project(project)
         if source is None:
@@ -152,7 +153,7 @@ class StreamKeys:
             return adjust_shard_hash(shard_hash, self._config.buckets)
         if not _HASH.fullmatch(shard_hash):
             raise InvalidArgumentError(
-                f"shard_hash: without adjust_shard_hash it must be 32 hexadecimal digits, got {shard_hash!r}"
+                f"shard_hash: without adjust_shard_hash it must be 32 hexadecimal digits, got {described(shard_hash)}"
             )
         return shard_hash
 
@@ -166,7 +167,7 @@ def pairs_of(tags: object) -> Tags:
         return ()
     if not isinstance(tags, Mapping):
         raise InvalidArgumentError(
-            f"tags: must be None or a mapping of text to text, such as {{'env': 'prod'}}, got {tags!r}"
+            f"tags: must be None or a mapping of text to text, such as {{'env': 'prod'}}, got {described(tags)}"
         )
     return tuple(tags.items())
 
@@ -183,9 +184,9 @@ def check_text(name: str, value: object) -> str:
     :raises InvalidArgumentError: it is no text, or text that UTF-8 cannot hold.
     """
     if not isinstance(value, str):
-        raise InvalidArgumentError(f"{name}: must be text, got {value!r} of type {type(value).__qualname__}")
+        raise InvalidArgumentError(f"{name}: must be text, got {described(value)} of type {type(value).__qualname__}")
     try:
-        value.encode()
+        str.encode(value)
     except UnicodeEncodeError as error:
-        raise InvalidArgumentError(f"{name}: {value!r} is not valid Unicode: {error}") from error
+        raise InvalidArgumentError(f"{name}: {described(value)} is not valid Unicode: {error}") from error
     return str.__str__(value)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..wire.text import lenient_items, repr_of
+from ..text.printable import repr_of
+from ..wire.text import lenient_items
 from ..wire.values import said
 
 __all__ = ["repr_of", "said", "sendable", "text_or_repr"]

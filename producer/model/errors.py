@@ -54,6 +54,7 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 from ..text.plural import counted
+from ..text.printable import described
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +91,7 @@ class ConfigError(ProducerError, ValueError):
 
     def __str__(self) -> str:
         # An unknown name has no value worth showing, which could be a secret.
-        return f"{self.name}: {self.rule}" + ("" if self.value is self.name else f", got {self.value!r}")
+        return f"{self.name}: {self.rule}" + ("" if self.value is self.name else f", got {described(self.value)}")
 
 
 class InvalidArgumentError(ProducerError, ValueError):

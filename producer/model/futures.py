@@ -19,6 +19,7 @@ from ..runtime.forks import Stage, call_in_child
 from ..runtime.loggers import get_logger
 from ..runtime.reentry import may_hold
 from ..text.migration_hints import meant_of_future
+from ..text.printable import described
 from .errors import InvalidArgumentError, ResultFailedError
 from .results import Callback, Result
 
@@ -245,7 +246,7 @@ def _holder_of(future: SendFuture) -> ResultHolder:
 
 def _wait(future: SendFuture, timeout: float | None) -> Result:
     if timeout is not None and not isinstance(timeout, int | float):
-        raise InvalidArgumentError(f"timeout: must be None or seconds, got {timeout!r}")
+        raise InvalidArgumentError(f"timeout: must be None or seconds, got {described(timeout)}")
     end = None if timeout is None else time.monotonic() + timeout
     while (result := (holder := _holder_of(future)).result) is None:
         left = None if end is None else end - time.monotonic()

@@ -8,6 +8,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, Self
 
+from ..text.printable import described
 from .errors import InvalidArgumentError
 from .records import SEQUENCED
 
@@ -35,10 +36,12 @@ class SequenceKey:
         first: object = self.first
         if not isinstance(key, str) or not _HASH_KEY.fullmatch(key):
             raise InvalidArgumentError(
-                f"SequenceKey.key: must be 32 lower-case hexadecimal digits, such as a UUID's hex, got {self.key!r}"
+                "SequenceKey.key: must be 32 lower-case hexadecimal digits, such as a UUID's hex, got "
+                f"{described(self.key)}"
             )
         if not isinstance(first, int) or isinstance(first, bool) or not 1 <= first <= MAX_NUMBER:
-            raise InvalidArgumentError(f"SequenceKey.first: must be an integer from 1 to 2**63 - 1, got {self.first!r}")
+            rule = "SequenceKey.first: must be an integer from 1 to 2**63 - 1"
+            raise InvalidArgumentError(f"{rule}, got {described(self.first)}")
 
 
 class Numbering(str):

@@ -7,6 +7,9 @@ shown or sent, they become ``\xNN``, as such bytes of a line do.
 
 from __future__ import annotations
 
+#: Characters of a wrong value in a message.
+_MOST_DESCRIBED = 200
+
 
 def readable(text: str) -> str:
     r"""``text`` with every byte that was not UTF-8 as ``\xNN``.
@@ -41,3 +44,17 @@ def message(text: str) -> str:
 def shown(text: str) -> str:
     r"""``text``, :func:`readable` and in :func:`one_line`: a name with a newline is no second line."""
     return one_line(readable(text))
+
+
+def repr_of(value: object) -> str:
+    """Its ``repr``, or that it has none."""
+    try:
+        return repr(value)
+    except Exception as error:  # noqa: BLE001  # a user's class
+        return f"<{type(value).__qualname__}, whose repr raised {type(error).__qualname__}>"
+
+
+def described(value: object) -> str:
+    """Return the ``repr`` of a wrong value for a message: its beginning, if it is long."""
+    text = repr_of(value)
+    return text if len(text) <= _MOST_DESCRIBED else f"{text[:_MOST_DESCRIBED]}…"

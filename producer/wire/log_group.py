@@ -28,9 +28,10 @@ from typing import Any
 
 from ..model.errors import InvalidArgumentError
 from ..model.records import LogItem
+from ..text.printable import repr_of
 from .protobuf import delimited, delimited_size, read_varint, varint
 from .reserved import free_key
-from .text import Default, Fallback, data_of, lenient_items, repr_of, time_of
+from .text import Default, Fallback, data_of, lenient_items, time_of
 from .values import said
 
 #: What is kept of names and lengths, bytes; of longer names and values nothing is.

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..model.errors import InvalidArgumentError
 from ..model.records import LogItem
+from ..text.printable import described, repr_of
 from .values import said, step_of
 
 #: ``Time`` of a log is a 32-bit count of seconds.
@@ -76,7 +77,7 @@ def moment_of(time: float) -> tuple[int, int]:
 def _split_datetime(moment: datetime) -> tuple[int, int]:
     if moment.tzinfo is None:
         raise InvalidArgumentError(
-            f"time: a datetime needs a time zone, such as datetime.now(timezone.utc) has; got {moment!r}"
+            f"time: a datetime needs a time zone, such as datetime.now(timezone.utc) has; got {described(moment)}"
         )
     return math.floor(moment.timestamp()), moment.microsecond * 1000
 
@@ -93,7 +94,9 @@ def _check_range(name: str, value: object, highest: int) -> None:
     if not isinstance(value, bool) and isinstance(value, Integral) and 0 <= int(value) <= highest:
         return
     kind = "a number of seconds since 1970" if name == "time" else "an integer"
-    raise InvalidArgumentError(f"{name}: must be {kind} from 0 to {highest}{_unit_of(name, value)}, got {value!r}")
+    raise InvalidArgumentError(
+        f"{name}: must be {kind} from 0 to {highest}{_unit_of(name, value)}, got {described(value)}"
+    )
 
 
 def _unit_of(name: str, value: object) -> str:
@@ -198,14 +201,6 @@ def _lenient_data(value: object, default: Default | None) -> bytes | None:
     except Exception:  # noqa: BLE001  # whatever a type of somebody else's raises
         text = str.__str__(value) if issubclass(type(value), str) else repr_of(value)
         return text.encode("utf-8", "backslashreplace")
-
-
-def repr_of(value: object) -> str:
-    """Its ``repr``, or that it has none."""
-    try:
-        return repr(value)
-    except Exception as error:  # noqa: BLE001  # a user's class
-        return f"<{type(value).__qualname__}, whose repr raised {type(error).__qualname__}>"
 
 
 def _text_of_bool(value: bool) -> str:

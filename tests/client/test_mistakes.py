@@ -19,6 +19,7 @@ import pytest
 
 import producer as producer_package
 from producer import (
+    ConfigError,
     EnvironmentCredentials,
     FileChannel,
     HttpConfig,
@@ -319,3 +320,29 @@ def test_a_float_is_a_time_to_the_microsecond() -> None:
     assert time_of(LogItem({}, 0.9999999), 0) == (1, 0)
     assert time_of(LogItem({}, 5.5, time_ns=7), 0) == (5, 7)
     assert time_of(LogItem({}, 5), 0) == (5, 0)
+
+
+def test_a_wrong_value_that_cannot_be_printed_or_is_long_is_told_all_the_same() -> None:
+    """Each message names the argument; none is an error of the value's own, and none is as long as the value."""
+
+    class Odd:
+        def __repr__(self) -> str:
+            raise LookupError
+
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    with Producer(sink=RecordingSink()) as producer:
+        stream = producer.stream("p", "l-1")
+        for value in (Odd(), deep, 10**5000, {"a": Odd()}, ["x" * 10_000]):
+            calls: list[Callable[[Any], object]] = [
+                lambda it: producer.send("p", "l-1", {}, topic=it),
+                lambda it: producer.send("p", "l-1", {}, callback=it),
+                lambda it: producer.send("p", it, {}),
+                lambda it: stream.send_lines(b"x\n", key=it),
+                lambda it: ProducerConfig(linger_ms=[it]),
+            ]
+            for call in calls:
+                with pytest.raises((InvalidArgumentError, ConfigError)) as raised:
+                    call(value)
+                assert len(str(raised.value)) < 500
