@@ -116,6 +116,7 @@ class _Recovery:
         self._careful, self._give_up_missing = careful, give_up_missing
         self._sums = {"torn_tails": 0, "quarantined": 0}
         self._uncopied: list[str] = []
+        self._emptied: dict[int, frozenset[int]] = {}
 
     def run(self, cipher_of: CipherOf) -> Recovered:
         """Look, then cut and keep aside."""
@@ -148,8 +149,8 @@ class _Recovery:
             checkpoint_fallbacks=bad,
             recovered=len(replay.events),
         )
-        # What is given up may have had higher numbers than all that is left.
-        known = checkpoints.readable(place.disk, place.main) if self._give_up_missing else []
+        # What is given up, or was cut off behind a crash's back, may have had higher numbers than all that is left.
+        known = checkpoints.readable(place.disk, place.main) if self._give_up_missing or self._emptied else []
         return Recovered(
             segments,
             replay.events,
@@ -184,10 +185,8 @@ class _Recovery:
     ) -> Replay:
         """Read the log, and cut what is torn at its end, which changes ``sizes``."""
         place = self._place
-        emptied = emptied_segments(place, found) if headless else {}
-        # Where a header is left, the checkpoint may as well be that of a newer log: what is there counts.
-        emptied = {number: events for number, events in emptied.items() if number in headless}
-        replay = Replay(place.disk, place.name, segments, start, self._clock, headless, emptied).run()
+        self._emptied = emptied_segments(place, found) if headless or start is None else {}
+        replay = Replay(place.disk, place.name, segments, start, self._clock, headless, self._emptied).run()
         self._sums["torn_tails"] += replay.dropped
         if replay.cut is not None:
             self._sums["torn_tails"] += 1
@@ -236,13 +235,21 @@ class _Recovery:
                     disk.truncate(file, offset)
                     disk.sync(file)
                     _log.warning(
-                        "channel %s: the end of segment %d was torn by a crash: %s, never acknowledged, %s",
-                        *(self._place.name, segment.number, counted(size - offset, "byte"), where),
+                        "channel %s: the end of segment %d %s, %s",
+                        *(self._place.name, segment.number, self._torn(segment.number, size - offset), where),
                     )
             finally:
                 disk.close(file)
             sizes[segment.number] = min(size, offset)
         return sizes
+
+    def _torn(self, number: int, size: int) -> str:
+        """Say why a segment has an end that is cut off."""
+        if number in self._emptied:
+            words = "is missing, though the checkpoint has it, which no crash does: %s of a transaction without its end"
+        else:
+            words = "was torn by a crash: %s, never acknowledged"
+        return words % counted(size, "byte")
 
     def _keep_end(self, path: str, offset: int) -> str:
         """Keep a copy of what is about to be cut off; what to say of it.
