@@ -23,6 +23,7 @@ from .config.options import AgentConfigError, Problem, nearest, option
 from .events.batch import EventBatch
 from .events.interfaces import Context, RefusedError, Sink, SinkError, give_up, tick
 from .flow.isolation import is_of_event
+from .recoveries import recoveries
 
 _log = get_logger("producer.agent.sink")
 
@@ -123,7 +124,7 @@ class _Group:
         self._backoffs[name].succeed()
         self._tell(failures)
         if self._repeated[name].ended():
-            _log.warning("sink %s works again", name)
+            recoveries.info("sink %s works again", name)
 
     def _tell(self, failures: Mapping[str, Exception]) -> None:
         """Say who failed before another one did the work; if none does, whoever runs the group says so."""

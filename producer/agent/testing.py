@@ -374,7 +374,7 @@ class SinkConformance(_Conformance, ABC):
             try:
                 sink.write(batches)
             except RefusedError as error:
-                raise AssertionError("what may pass was refused for good") from error
+                raise AssertionError("what may pass was refused permanently") from error
             except Exception as error:  # noqa: BLE001  # that is what is asked for
                 later = error.later if isinstance(error, SinkError) and error.later is not None else batches
             else:

@@ -40,7 +40,7 @@ class Limits:
         if self.byte_capacity is not None:
             check_integer("byte_capacity", self.byte_capacity, 0, what="bytes; 0 or None for no limit")
         if type(self.keep_alive) not in (int, float) or not self.keep_alive >= 0:
-            raise ConfigError("keep_alive", "a number, at least 0 (seconds)", self.keep_alive)
+            raise ConfigError("keep_alive", "must be a number, at least 0 (seconds)", self.keep_alive)
 
     def hold(self, events: int, size: int) -> bool:
         """Whether so many events, of so many bytes, are within the limits."""
@@ -65,7 +65,7 @@ def check_integer(name: str, value: object, low: int, high: float = math.inf, wh
     """
     if type(value) is not int or not low <= value <= high:
         span = f"at least {low}" if high == math.inf else f"from {low} to {high}"
-        raise ConfigError(name, f"an integer, {span} ({what})", value)
+        raise ConfigError(name, f"must be an integer, {span} ({what})", value)
 
 
 def event_sizes(events: Iterable[Event], buffer_percentage: int) -> list[int]:

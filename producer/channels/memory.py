@@ -350,7 +350,7 @@ class MemoryChannel:
             self._turns.dismiss()
         del garbage
         if lost:
-            what = counted(lost, "event that nobody had taken: it is", "events that nobody had taken: they are")
+            what = counted(lost, "event that was not taken: it is", "events that were not taken: they are")
             _log.warning("channel %s: closed with %s lost", self._name, what)
 
     def renew_in_child(self) -> None:

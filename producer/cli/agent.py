@@ -19,6 +19,7 @@ from ..agent.config.explain import explain, overview
 from ..agent.config.options import AgentConfigError, Problem
 from ..agent.config.units import hidden_by, unit
 from ..agent.monitoring import address_of
+from ..agent.recoveries import RECOVERIES
 from ..agent.run.blueprint import Blueprint, SinkPart, draw
 from ..agent.run.connections import answer, peers
 from ..agent.run.convert import convert
@@ -67,7 +68,7 @@ def _heard() -> Iterator[None]:
     # That sink's lines are what it is for.
     wanted = {"producer.agent.sink.logger": logging.INFO}
     if logging.getLogger().level <= logging.WARNING:
-        wanted[STORY] = logging.INFO
+        wanted[STORY] = wanted[RECOVERIES] = logging.INFO
     if logging.getLogger().level >= logging.INFO:
         # Of a delivery that failed the sink has a line; the attempts that it was made of are for who looks closer.
         wanted["producer.send_task"] = logging.ERROR
@@ -97,7 +98,7 @@ def _connected(blueprint: Blueprint, *, ask: bool) -> bool:
     found = list(peers(blueprint))
     if found and not ask:
         names = ", ".join(dict.fromkeys(peer.where for peer in found))
-        say(f"not asked: whether anything answers, and takes the access key, at {names}; --connect asks")
+        say(f"not checked: whether {names} answer and accept the access key; --connect checks that")
     if not ask:
         return True
     answers = [answer(peer, _ANSWER_SECONDS) for peer in found]

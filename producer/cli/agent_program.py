@@ -337,4 +337,4 @@ def _notify(message: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
             notifying.sendto(message.encode(), f"\0{address[1:]}" if address.startswith("@") else address)
     except OSError as error:
-        tell(f"producer agent: cannot tell systemd: {error}")
+        tell(f"producer agent: cannot notify systemd: {error}")

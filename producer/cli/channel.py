@@ -33,7 +33,7 @@ from .progress import Progress
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 _AFTER_INTERRUPT = {
     "drain": "what was not delivered is still in the channel",
-    "repair": "nothing is lost, but not everything may be mended: run it again",
+    "repair": "nothing is lost, but not everything may be repaired: run it again",
 }
 
 
@@ -206,7 +206,7 @@ def _repair(args: argparse.Namespace) -> int:
     done = repair(directory, data_directories=_data(args), keys=_keys(args), give_up_missing=args.give_up_missing)
     for path, size in done.mended.items():
         taken = counted(size, "damaged byte was", "damaged bytes were")
-        say(f"mended {path}: {taken} taken out; the file as it was is {done.copies[path]}")
+        say(f"repaired {path}: {taken} taken out; the file as it was is {done.copies[path]}")
     if done.given_up:
         numbers = ", ".join(map(str, done.given_up))
         say(f"gave up the missing segments {numbers}; the checkpoints that knew them are in {directory}/quarantine")
@@ -215,11 +215,11 @@ def _repair(args: argparse.Namespace) -> int:
     for failure in done.failures:
         say(f"failed: {failure}")
     if not done.mended and not done.failures:
-        say(f"{directory}: no segment had to be mended")
+        say(f"{directory}: no segment had to be repaired")
     say(*_told(done.after, _agents(args)))
     failed = bool(done.failures or done.after.damaged)
     if done.mended or failed:
-        say("not everything could be mended" if failed else "what could be mended is mended")
+        say("not everything could be repaired" if failed else "all damaged segments are repaired")
     return _FAILED if failed else _OK
 
 

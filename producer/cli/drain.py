@@ -222,7 +222,7 @@ class _Sink(LogHubSink):
         words = _words(project, logstore, error)
         if isinstance(error, PermanentError | UnauthorizedError):
             raise DrainRefusedError(f"nothing was taken from the channel: {words}") from error
-        tell(f"could not ask before the drain, going on: {words}")
+        tell(f"could not check the target before the drain, going on: {words}")
         return False
 
     def _failure(self, project: str, logstore: str) -> AttemptError | None:
@@ -397,7 +397,7 @@ def _outcome(stats: Stats, refused: int) -> Outcome:
 
 def _tell_outcome(outcome: Outcome, directory: str, letters: str) -> None:
     say(
-        f"{counted(outcome.delivered, 'event')} delivered, {outcome.refused} refused for good, "
+        f"{counted(outcome.delivered, 'event')} delivered, {outcome.refused} refused permanently, "
         f"{outcome.damaged} damaged, {outcome.left} left in the channel"
     )
     if outcome.refused:

@@ -44,7 +44,7 @@ def drain_all(
         say(f"{number} of {len(directories)}: {directory}", flush=True)
         left = None if end is None else end - time.monotonic()
         if left is not None and left <= 0:
-            tell_error("channel", f"{directory} was not begun: the time is over")
+            tell_error("channel", f"{directory} was not begun: the time (--timeout) is over")
             continue
         try:
             outcome = drain(directory, settings=settings, dead_letter=letters, keys=keys, timeout=left)

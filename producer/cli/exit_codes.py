@@ -24,6 +24,6 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "it cannot be done as asked: an argument, the configuration or an extra; nothing has begun",
     ExitCode.HUNG_UP: "its terminal was closed (SIGHUP)",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C (SIGINT)",
-    ExitCode.BROKEN_PIPE: "whoever read the output has ended, as `head` does",
+    ExitCode.BROKEN_PIPE: "the reader of the output has ended, as `head` does",
     ExitCode.TERMINATED: "ended by SIGTERM",
 }

@@ -25,7 +25,7 @@ _SQL = re.compile(r"[\s(]*(?:SELECT|WITH)\b", re.IGNORECASE)
 def search(args: argparse.Namespace) -> int:
     """Logs that match, in order of time; the exit code."""
     if not is_paged(args.query):  # nor has it an order of time
-        raise UsageError("what stands behind | is SQL, for `producer sql`; a text with a | stands in quotation marks")
+        raise UsageError("what follows | is SQL: use `producer sql`; put a text with a | in quotation marks")
     query = f"{args.query}|with_pack_meta" if args.pack_meta else args.query
     with LogHub(resolve(args, os.environ)) as loghub:
         wanted = _search(args, query)

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
                 producer.flush()
             except KeyboardInterrupt:
                 if producer.stats().pending:
-                    tell(f"what was accepted has {producer.config.drain_timeout_ms / 1000:g} s to arrive")
+                    tell(f"waiting up to {producer.config.drain_timeout_ms / 1000:g} s for the accepted logs to arrive")
                 raise
     except KeyboardInterrupt:
         tally.outcome()

@@ -129,7 +129,7 @@ def _close_or_give_up(shutdown: Shutdown, name: str, timeout: float) -> bool:
     try:
         _close(shutdown, name, timeout)
     except KeyboardInterrupt:
-        _log.error("%s: interrupted while records were on their way: they are given up", name)
+        _log.error("%s: interrupted while records were in flight: they are lost", name)
         _close(shutdown, name, 0.0)
         return True
     except Exception:  # noqa: BLE001  # what fails here shall not keep the others from being drained
@@ -172,7 +172,7 @@ class _Before:
             "%s: %s lost: %s when %s. %s had %.1f s of the %.1f s of drain_timeout_ms%s",
             name,
             counted(records, "record could not be delivered and is", "records could not be delivered and are"),
-            "close() had been called, and was interrupted," if self._closing else "nobody had called close()",
+            "close() had been called, and was interrupted," if self._closing else "close() had not been called",
             event,
             "It" if records == 1 else "They",
             time.monotonic() - self._began,

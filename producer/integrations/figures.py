@@ -60,7 +60,7 @@ def _held(stats: Stats) -> Mapping[str, float]:
 FIGURES = (
     Figure("logs.accepted", "{log}", True, "Logs that send took.", _one(lambda s: s.accepted)),
     Figure("logs.delivered", "{log}", True, "Logs that LogHub acknowledged.", _one(lambda s: s.delivered)),
-    Figure("logs.failed", "{log}", True, "Logs that were given up.", _one(lambda s: s.failed)),
+    Figure("logs.failed", "{log}", True, "Logs that failed permanently.", _one(lambda s: s.failed)),
     Figure("logs.failed_by_code", "{log}", True, "The same by error code.", _each("code", lambda s: s.failed_by_code)),
     Figure("logs.dropped", "{log}", True, "Logs that integrations dropped.", _each("reason", lambda s: s.dropped)),
     Figure("logs.retried", "{log}", True, "Logs that were scheduled for another attempt.", _one(lambda s: s.retried)),

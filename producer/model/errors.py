@@ -222,7 +222,7 @@ class FlushTimeoutError(ProducerError, TimeoutError):
 
     def __str__(self) -> str:
         stored = f", and the channel holds {counted(self.stored, 'event')}," if self.stored else ""
-        left = counted(self.remaining, "batch is still on its way", "batches are still on their way")
+        left = counted(self.remaining, "batch is still in flight", "batches are still in flight")
         return f"flush: {left}{stored} after {self.timeout:.3f} s; {'it goes' if self.remaining == 1 else 'they go'} on"
 
 

@@ -251,7 +251,7 @@ def _wait(future: SendFuture, timeout: float | None) -> Result:
     while (result := (holder := _holder_of(future)).result) is None:
         left = None if end is None else end - time.monotonic()
         if left is not None and left <= 0:
-            raise TimeoutError(f"not settled within {timeout} s; the delivery goes on{_trouble(holder)}")
+            raise TimeoutError(f"not completed within {timeout} s; the delivery goes on{_trouble(holder)}")
         holder.wait(left)
     return result
 

@@ -137,7 +137,7 @@ class Sink(Protocol):
         :param timeout: seconds.
         :raises TargetError: something is wrong.
         """
-        return f"{type(self).__name__} has nobody to ask: logs for {project} go where it writes"
+        return f"{type(self).__name__} has no remote endpoint to check: logs for {project} go where it writes"
 
     def destination(self, key: StreamKey) -> Hashable:
         """What a stream's batches share with those of other streams: the other end, whose requests are limited

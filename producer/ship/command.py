@@ -204,8 +204,8 @@ def _check_versions(found: Found) -> None:
     untold = next((file for file in found.files if file.address and not file.version), None)
     if untold is not None:
         raise InputError(
-            f"{untold.path}: its server tells neither an ETag nor a time of it, so that --exactly-once could not tell "
-            "whether it is the same file after a restart: leave it out, or copy the file"
+            f"{untold.path}: its server sends neither an ETag nor a modification time, so that --exactly-once "
+            "could not recognise the file after a restart: leave it out, or copy the file"
         )
 
 

@@ -276,7 +276,7 @@ class Delivery:
     def _refusal(self) -> LinesRefusedError:
         more = f" (and {len(self._refused) - 1} more)" if len(self._refused) > 1 else ""
         return LinesRefusedError(
-            f"refused by {self._job.target}: {' '.join(self._refused[0].split())}{more}. Mend it, or leave the file "
+            f"refused by {self._job.target}: {' '.join(self._refused[0].split())}{more}. Fix it, or leave the file "
             "out with --exclude. Acknowledged of this portion before: "
             f"{counted(self._figures.records, 'record', form=',')}"
         )
@@ -285,6 +285,6 @@ class Delivery:
         were = "was" if sent.records == 1 else "were"
         return DeliveryFailedError(
             f"{sent} for {self._job.target} {were} not acknowledged: {' '.join(reason.split())}. Acknowledged of this "
-            f"portion before: {counted(self._figures.records, 'record', form=',')}; still on their way: "
+            f"portion before: {counted(self._figures.records, 'record', form=',')}; still in flight: "
             f"{sum(other.records for other in self._sent):,}"
         )

@@ -51,7 +51,7 @@ def dry_run(
     :raises ProducerError: something that was asked for cannot be done.
     """
     if following is not None or STANDARD_INPUT in paths:
-        raise InputError("--dry-run tells of files that are there now: leave out --follow, --exactly-once and -")
+        raise InputError("--dry-run lists the files that exist now: leave out --follow, --exactly-once and -")
     tell_slow_patterns(job, console)
     found = find_files(
         paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread, encoding=job.encoding

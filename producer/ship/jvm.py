@@ -55,7 +55,9 @@ class Jvm:
         while not self._place.exists():
             code = self._process.poll()
             if code is not None:
-                raise SparkStartError(f"Java ended with code {code} before Spark had started; it says above why")
+                raise SparkStartError(
+                    f"Java ended with code {code} before Spark had started; its output above has the cause"
+                )
             time.sleep(_POLL_SECONDS)
         # Two big-endian integers, the port and the length of the secret, and the secret.
         said = self._place.read_bytes()

@@ -61,7 +61,7 @@ class LineTimes:
             raise InputError(f"--line-time-format {self.format!r} has no zone (%z): name it with --line-time-zone")
         if "%" not in self.format or _parsed(told.strftime(self.format), self.format, zone, told) is None:
             raise InputError(
-                f"--line-time-format {self.format!r} tells no time: use the codes of strptime, such as "
+                f"--line-time-format {self.format!r} holds no time: use the codes of strptime, such as "
                 f"'%Y-%m-%d %H:%M:%S,%f', or one of {', '.join(UNIX)}"
             )
 

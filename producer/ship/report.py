@@ -157,6 +157,6 @@ def _fate(file: FileFate) -> str:
 
 _FILES_SHOWN = 20
 _ADVICE = (
-    "To go on, mend the reason and run the same command again. It sends everything again, also what is stored: leave "
+    "To go on, fix the cause and run the same command again. It sends everything again, also what is stored: leave "
     "out with --exclude the files that are; with --file-offset copies have the same path and offset"
 )

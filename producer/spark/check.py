@@ -82,7 +82,7 @@ def fault_of(target: Target, config: ProducerConfig, *, patient: bool) -> Fault 
         option = _option_at_fault(cause)
         if isinstance(cause, AttemptError) and option is not None and not (option == "endpoint" and patient):
             return Fault(option, error, cause)
-        _log.warning("could not ask for %s before the job, going on: %s", target, error)
+        _log.warning("could not check %s before the job, going on: %s", target, error)
     return None
 
 

@@ -237,7 +237,7 @@ class _Caretaker:
             try:
                 self._producers.close_unused()
             except Exception:  # noqa: BLE001  (the thread outlives whatever goes wrong in one look)
-                _log.exception("producers that nobody uses could not be looked for; there will be another try")
+                _log.exception("idle producers could not be searched for; the next search is in a while")
 
 
 def _closes(producer: Producer) -> bool:

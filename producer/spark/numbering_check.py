@@ -62,7 +62,7 @@ def uses_up_numbers(target: Target, config: ProducerConfig) -> bool:
             _refused(stream, 2)
             return not _refused(stream, 1)
     except (ProducerError, TimeoutError) as error:
-        _log.warning("could not ask %s what becomes of refused numbers, going on: %s", target, error)
+        _log.warning("could not check what %s does with refused sequence numbers, going on: %s", target, error)
         return False
 
 

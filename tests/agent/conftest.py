@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 
 from producer.agent import Agent
+from producer.agent.recoveries import RECOVERIES
 from producer.agent.run.supervisor import State
+
+
+@pytest.fixture(autouse=True)
+def recoveries_are_logged() -> Iterator[None]:
+    """As by ``producer agent``, whose log has them at its default level."""
+    logger = logging.getLogger(RECOVERIES)
+    logger.setLevel(logging.INFO)
+    yield
+    logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)

@@ -507,22 +507,22 @@ def test_the_defaults_hold_what_a_producer_holds() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"capacity": 0}, r"capacity: an integer, at least 1 \(events\), got 0"),
+        ({"capacity": 0}, r"capacity: must be an integer, at least 1 \(events\), got 0"),
         ({"capacity": -3}, "capacity: .* got -3"),
         ({"capacity": "5"}, "capacity: .* got '5'"),
         ({"capacity": True}, "capacity: .* got True"),
         ({"capacity": 5.0}, "capacity: .* got 5.0"),
         ({"transaction_capacity": -1}, "transaction_capacity: .* got -1"),
         ({"transaction_capacity": 0}, "transaction_capacity: .* got 0"),
-        ({"capacity": 5, "transaction_capacity": 6}, "transaction_capacity: an integer, from 1 to 5 .* got 6"),
-        ({"byte_capacity": -1}, "byte_capacity: an integer, at least 0 .* got -1"),
+        ({"capacity": 5, "transaction_capacity": 6}, "transaction_capacity: must be an integer, from 1 to 5 .* got 6"),
+        ({"byte_capacity": -1}, "byte_capacity: must be an integer, at least 0 .* got -1"),
         ({"byte_capacity": 1.5}, "byte_capacity: .* got 1.5"),
         (
             {"byte_capacity_buffer_percentage": -1},
-            "byte_capacity_buffer_percentage: an integer, from 0 to 99 .* got -1",
+            "byte_capacity_buffer_percentage: must be an integer, from 0 to 99 .* got -1",
         ),
         ({"byte_capacity_buffer_percentage": 100}, "byte_capacity_buffer_percentage: .* got 100"),
-        ({"keep_alive": -1}, r"keep_alive: a number, at least 0 \(seconds\), got -1"),
+        ({"keep_alive": -1}, r"keep_alive: must be a number, at least 0 \(seconds\), got -1"),
         ({"keep_alive": math.nan}, "keep_alive: .* got nan"),
         ({"keep_alive": "3"}, "keep_alive: .* got '3'"),
         ({"keep_alive": None}, "keep_alive: .* got None"),
@@ -789,7 +789,7 @@ def test_close_says_once_how_many_events_are_lost(caplog: pytest.LogCaptureFixtu
         channel.close()
         channel.close()
     assert [record.getMessage() for record in caplog.records] == [
-        "channel clicks: closed with 3 events that nobody had taken: they are lost"
+        "channel clicks: closed with 3 events that were not taken: they are lost"
     ]
     stats = channel.stats()
     assert (stats.open, stats.size, stats.taken, stats.bytes) == (False, 0, 0, 0)

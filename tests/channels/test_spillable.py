@@ -174,7 +174,7 @@ def test_close_loses_what_is_in_memory_and_says_so(tmp_path: Path, caplog: pytes
         put(channel, number)
     with caplog.at_level(logging.WARNING, "producer.channels.memory"):
         channel.close()
-    assert "channel front: closed with 3 events that nobody had taken" in caplog.text
+    assert "channel front: closed with 3 events that were not taken" in caplog.text
     again = FileChannel(tmp_path, checkpoint_interval=None, minimum_free_space=0)
     assert drained(again) == ["3", "4"]
     again.close()

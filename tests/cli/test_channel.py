@@ -170,7 +170,7 @@ def test_repair_takes_damage_out_and_keeps_it(run: Run, directory: Path) -> None
     segment = damage(directory)
     as_it_was = segment.read_bytes()
     code, out, _ = run("repair", directory)
-    assert f"mended {segment}" in out
+    assert f"repaired {segment}" in out
     assert (directory / "quarantine" / f"{segment.name}.copy").read_bytes() == as_it_was
     assert run("inspect", directory)[1].count("52, ") == 1
     with FileChannel(directory, minimum_free_space=0) as channel, channel.transaction() as transaction:
@@ -223,8 +223,8 @@ def test_repair_without_room_for_a_copy_changes_nothing_and_says_so(
         patch.setattr(Disk, "create", full)
         code, out, _ = run("repair", directory)
     assert segment.read_bytes() == before[segment.name]
-    assert (code, "nothing in it was changed" in out, "No space left on device" in out) == (1, True, True)
-    assert "mended" not in out.replace("could be mended", "").replace("not mended", "")
+    assert (code, "is unchanged" in out, "No space left on device" in out) == (1, True, True)
+    assert "repaired" not in out.replace("could be repaired", "").replace("not repaired", "")
     assert run("repair", directory)[0] == 0
 
 
@@ -394,7 +394,7 @@ def test_drain_delivers_what_a_producer_left(run: Run, tmp_path: Path, keys: Cal
         keys(server)
         code, out, errors = run("drain", tmp_path / "logs", "--endpoint", server.endpoint)
         assert (code, errors) == (0, "")
-        assert "20 events delivered, 0 refused for good, 0 damaged, 0 left" in out
+        assert "20 events delivered, 0 refused permanently, 0 damaged, 0 left" in out
         assert server.count("my-project", "app-log") == 20
     assert "events      0," in run("inspect", tmp_path / "logs")[1]
 
@@ -406,7 +406,7 @@ def test_drain_keeps_what_the_server_refuses(run: Run, tmp_path: Path, keys: Cal
         keys(server)
         server.faults.add(answer(400, "ParameterInvalid"), operation="PutLogs")
         code, out, _ = run("drain", tmp_path / "logs", "--endpoint", server.endpoint)
-        assert (code, "3 refused for good" in out) == (1, True)
+        assert (code, "3 refused permanently" in out) == (1, True)
         server.faults.clear()
         code, out, _ = run("drain", tmp_path / "logs.dead-letter", "--endpoint", server.endpoint)
         assert (code, "3 events delivered" in out) == (0, True)
@@ -427,7 +427,7 @@ def test_drain_never_touches_dead_letters_of_earlier_runs(
         before = content_of(letters)
         leave(tmp_path / "logs", 2)
         code, out, _ = run("drain", tmp_path / "logs", "--endpoint", server.endpoint)
-        assert (code, "2 events delivered, 0 refused for good, 0 damaged, 0 left" in out) == (0, True)
+        assert (code, "2 events delivered, 0 refused permanently, 0 damaged, 0 left" in out) == (0, True)
         assert content_of(letters) == before
     with FileChannel(letters, minimum_free_space=0) as refused:
         assert refused.stats().size == 3
@@ -446,7 +446,7 @@ def test_drain_makes_no_directory_where_nothing_is_refused(
         leave(tmp_path / "logs", 2)
         server.faults.add(answer(400, "ParameterInvalid"), operation="PutLogs")
         code, out, _ = run("drain", tmp_path / "logs", "--endpoint", server.endpoint, "--timeout", "5")
-        assert (code, "0 events delivered, 0 refused for good, 0 damaged, 2 left" in out) == (1, True)
+        assert (code, "0 events delivered, 0 refused permanently, 0 damaged, 2 left" in out) == (1, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "logs.dead-letter"]
 
 
@@ -473,7 +473,7 @@ def test_drain_counts_what_is_refused_while_it_closes(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Producer, "close", closing)
             code, out, _ = run("drain", tmp_path / "logs", "--endpoint", server.endpoint, "--timeout", "0.5")
-    assert (code, "0 events delivered, 3 refused for good, 0 damaged, 0 left" in out) == (1, True), out
+    assert (code, "0 events delivered, 3 refused permanently, 0 damaged, 0 left" in out) == (1, True), out
     with FileChannel(tmp_path / "logs.dead-letter", minimum_free_space=0) as refused:
         assert refused.stats().size == 3
 
@@ -488,7 +488,7 @@ def test_drain_tells_of_damage(run: Run, tmp_path: Path, keys: Callable[[LogHubS
     with LogHubServer() as server:
         keys(server)
         code, out, _ = run("drain", tmp_path / "logs", "--endpoint", server.endpoint)
-        assert (code, "19 events delivered, 0 refused for good, 1 damaged, 0 left" in out) == (1, True), out
+        assert (code, "19 events delivered, 0 refused permanently, 1 damaged, 0 left" in out) == (1, True), out
         assert server.count("my-project", "app-log") == 19
     assert list((tmp_path / "logs" / "quarantine").iterdir())
 
@@ -564,7 +564,7 @@ def test_an_interrupted_drain_keeps_what_it_has_not_delivered(tmp_path: Path) ->
             process.send_signal(signal.SIGINT)
             out, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert "0 events delivered, 0 refused for good, 0 damaged, 5 left" in out
+    assert "0 events delivered, 0 refused permanently, 0 damaged, 5 left" in out
     assert "what was not delivered is still in the channel" in errors
     with FileChannel(tmp_path / "logs", minimum_free_space=0) as channel:
         assert channel.stats().size == 5
@@ -597,8 +597,8 @@ def test_drain_ends_in_time_also_where_a_server_takes_everything_and_says_nothin
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         code, out, errors = run("drain", "--all", tmp_path / "base", "--endpoint", endpoint, "--timeout", "0.3")
     assert code == 1
-    assert "0 events delivered, 0 refused for good, 0 damaged, 5 left in the channel" in out
-    assert "here-1-00000001 was not begun: the time is over" in errors
+    assert "0 events delivered, 0 refused permanently, 0 damaged, 5 left in the channel" in out
+    assert "here-1-00000001 was not begun: the time (--timeout) is over" in errors
 
 
 def test_drain_without_credentials_says_what_to_set(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -670,7 +670,7 @@ def test_drain_stops_at_what_somebody_has_to_mend(
         keys(server)
         server.faults.add(answer(status, code), operation="PutLogs")
         exit_code, out, errors = run("drain", tmp_path / "logs", "--endpoint", server.endpoint)
-        assert (exit_code, "0 events delivered, 0 refused for good, 0 damaged, 3 left" in out) == (1, True), out
+        assert (exit_code, "0 events delivered, 0 refused permanently, 0 damaged, 3 left" in out) == (1, True), out
         assert f"stopped: my-project/app-log: status {status}, {code}" in errors
         assert "still in the channel" in errors
         server.faults.clear()

@@ -97,7 +97,7 @@ def test_a_drain_that_is_killed_is_run_again_and_nothing_is_lost(
             assert killed.wait(60) == -signal.SIGKILL
         code, out, _ = run("drain", tmp_path / "logs")
         stored = [dict(log.contents)["n"] for log in server.logs("my-project", "app-log")]
-    assert (code, "0 refused for good, 0 damaged, 0 left in the channel" in out) == (0, True), out
+    assert (code, "0 refused permanently, 0 damaged, 0 left in the channel" in out) == (0, True), out
     assert set(stored) == set(map(str, range(30)))
 
 
@@ -112,7 +112,7 @@ def test_a_project_that_does_not_answer_is_asked_for_one_of_its_logstores(
         server.faults.add(cut("before_body"), operation="ListShards")
         code, out, err = run("drain", tmp_path / "logs")
         asked = {request.path for request in server.requests if request.operation == "ListShards"}
-    assert (code, len(asked), err.count("could not ask before the drain")) == (0, 1, 1)
+    assert (code, len(asked), err.count("could not check the target before the drain")) == (0, 1, 1)
     assert "3 events delivered" in out
 
 
@@ -157,7 +157,7 @@ def test_an_event_that_was_cut_and_refused_counts_once(run: Run, tmp_path: Path,
         server.faults.add(answer(413, "PostBodyTooLarge", "cut it"), operation="PutLogs", times=1)
         server.faults.add(answer(400, "InvalidFormat", "no"), operation="PutLogs")
         code, out, _ = run("drain", tmp_path / "logs")
-    assert (code, "0 events delivered, 1 refused for good, 0 damaged, 0 left" in out) == (1, True), out
+    assert (code, "0 events delivered, 1 refused permanently, 0 damaged, 0 left" in out) == (1, True), out
     with FileChannel(tmp_path / "logs.dead-letter", minimum_free_space=0) as refused:
         assert refused.stats().size == 2
 

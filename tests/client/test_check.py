@@ -258,7 +258,7 @@ def test_unknown_projects_and_wrong_names_are_refused_before_anything_is_asked(s
             producer.check("shop", "App Log")
     assert not server.requests
     with Producer(sink=RecordingSink()) as producer:
-        assert "nobody to ask" in producer.check("any", "l")
+        assert "no remote endpoint to check" in producer.check("any", "l")
 
 
 def test_acheck_asks_without_blocking_the_loop(server: LogHubServer) -> None:

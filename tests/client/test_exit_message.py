@@ -46,7 +46,7 @@ def test_without_close_the_exit_says_so(stalled: GatedSink, caplog: pytest.LogCa
     producer.send("p", "l", {"k": "v"})
     at_exit.drain_all()
     line = said(caplog)
-    assert "1 record could not be delivered and is lost: nobody had called close() when the process ended" in line
+    assert "1 record could not be delivered and is lost: close() had not been called when the process ended" in line
     assert 0.2 <= seconds_of(line) < 2
     stalled.gate.set()
     producer.close()
@@ -81,7 +81,7 @@ def test_a_producer_that_was_dropped_says_so(stalled: GatedSink, caplog: pytest.
     Producer(sink=stalled, config=config(drain_timeout_ms=100, linger_ms=100)).send("p", "l", {"k": "v"})
     gc.collect()
     eventually(lambda: any("is lost" in message for message in caplog.messages), "the line")
-    assert "nobody had called close() when the last reference to it went" in said(caplog)
+    assert "close() had not been called when the last reference to it went" in said(caplog)
     stalled.gate.set()
 
 

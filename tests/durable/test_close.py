@@ -399,7 +399,7 @@ def test_what_a_channel_in_memory_loses_by_close_is_said_to_be_lost(
     assert result.error_code == "LeftInChannel"
     assert "what channel m had in memory is lost" in result.error_message
     assert "1 event stays in channel m and what of it is in memory is lost" in caplog.text
-    assert "channel m: closed with 1 event that nobody had taken: it is lost" in caplog.text
+    assert "channel m: closed with 1 event that was not taken: it is lost" in caplog.text
 
 
 def test_fifty_threads_that_send_while_one_closes_have_one_outcome_each() -> None:

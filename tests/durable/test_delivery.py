@@ -299,7 +299,7 @@ def test_a_flush_that_is_too_short_says_what_is_left() -> None:
     producer = durable(sink, KeptChannel(), batch_count_threshold=1)
     producer.send("p", "l", LOG)
     assert sink.entered.acquire(timeout=PATIENCE)
-    with pytest.raises(FlushTimeoutError, match=r"1 batch is still on its way, and the channel holds 1 event"):
+    with pytest.raises(FlushTimeoutError, match=r"1 batch is still in flight, and the channel holds 1 event"):
         producer.flush(0.01)
     sink.gate.set()
     producer.flush(PATIENCE)

@@ -30,7 +30,7 @@ _FOUND = [122, 173, 319]
 
 
 class _Server(RecordingSink):
-    """Answers by dice; a batch with a bad log, one whose text ends in "!", is refused for good.
+    """Answers by dice; a batch with a bad log, one whose text ends in "!", is refused permanently.
 
     :ivar healthy: it answers everything that is not bad.
     :ivar stored: what arrived, by topic.

@@ -92,7 +92,7 @@ def test_a_source_that_goes_on_says_so(tmp_path: Path, caplog: pytest.LogCapture
     channels = {"c": channel, "o": optional}
     selector = ReplicatingSelector(ReplicatingSelector.Options(optional=("o",)), context(tmp_path), channels)
     outlet = SourceOutlet("r1", [], selector, channels, Counters(), clock)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         outlet.put(EventBatch.of_lines(b"1\n"), 0)
         assert not outlet.put_until(EventBatch.of_lines(b"2\n"), _Ended())
         assert [taken(channel)] == [[b"1"]]

@@ -135,4 +135,4 @@ def test_file_without_a_version_is_not_stored_exactly_once(
     with answering(200, {"Content-Length": "5"}, b"line\n") as url:
         assert run(server, f"{url}/a.log") == 0
         assert run(server, f"{url}/a.log", "--exactly-once", f"--checkpoint={tmp_path}/ck") == 2
-    assert "tells neither an ETag nor a time" in " ".join(capsys.readouterr().err.split())
+    assert "sends neither an ETag nor a modification time" in " ".join(capsys.readouterr().err.split())

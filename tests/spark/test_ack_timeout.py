@@ -109,7 +109,7 @@ def test_a_task_fails_when_one_acknowledgement_takes_too_long_and_not_all_of_the
 def test_a_task_that_waits_too_long_says_what_for(server: LogHubServer) -> None:
     """Nothing was acknowledged for ``ackTimeout``: the error has what the last attempt met."""
     server.faults.add(answer(403, "WriteQuotaExceed"), operation="PutLogs")
-    with pytest.raises(DeliveryFailedError, match=r"not settled within 1\.0 s.*the last attempt: WriteQuotaExceed"):
+    with pytest.raises(DeliveryFailedError, match=r"not completed within 1\.0 s.*the last attempt: WriteQuotaExceed"):
         write(server, rows(10), ackTimeout="1")
 
 

@@ -17,7 +17,7 @@ _NEVER_ONE = (
     "a batch of %d logs is too large for the server: cut in two",
     "{len(records)} records from a batch of {batch.log_count} logs",
     'what = "a line" if',
-    '"the only row" if',
+    '"the only row was" if',
     "after {attempts} attempts",
     "the {logs} logs of this page",
     "the heartbeat names {len(held)} shards",

@@ -246,7 +246,7 @@ def test_the_future_passes_for_the_pure_one() -> None:
     assert not gc.is_tracked(future)
     assert (future.done(), future.cancel(), future.running(), future.stored) == (False, False, False, False)
     assert repr(future) == "<SendFuture pending>"
-    with pytest.raises(TimeoutError, match="not settled within 0 s"):
+    with pytest.raises(TimeoutError, match="not completed within 0 s"):
         future.result(0)
     with pytest.raises(AttributeError):
         future.nothing  # noqa: B018

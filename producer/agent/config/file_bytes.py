@@ -44,9 +44,9 @@ def _content(descriptor: int) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > _MOST:
-            raise ValueError(f"is no configuration: it has more than {_MOST} bytes")
+            raise ValueError(f"is too large for a configuration: more than {_MOST} bytes")
     if not pieces and not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise ValueError("is a pipe into which nobody writes")
+        raise ValueError("is a pipe without a writer")
     return b"".join(pieces)
 
 
@@ -60,5 +60,5 @@ def _piece(descriptor: int) -> bytes:
     asked = select.poll()  # which takes descriptors of any number
     asked.register(descriptor, select.POLLIN)
     if not asked.poll(_PATIENCE * 1000):
-        raise ValueError(f"is a pipe from which nothing has come for {_PATIENCE:.0f} s")
+        raise ValueError(f"is a pipe that has delivered nothing for {_PATIENCE:.0f} s")
     return os.read(descriptor, _PIECE)

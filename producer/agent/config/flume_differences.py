@@ -89,7 +89,7 @@ DIFFERENCES: dict[str, tuple[tuple[str, str], ...]] = {
         ("an event without a timestamp fails the sink for ever", "it has the time of writing"),
         (
             "a header with slashes or .. leads to other directories",
-            "it is one part of the path: whoever sends events would choose the file",
+            "it is one part of the path: the senders of events would choose the file",
         ),
     ),
     "sinks.http": (

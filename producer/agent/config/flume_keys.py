@@ -33,7 +33,7 @@ _HINTS = {
         (r"zookeeperConnect", ": brokers are asked, no ZooKeeper: `kafka.bootstrap.servers`"),
         (r"migrateZookeeperOffsets", ": offsets in ZooKeeper are not read"),
         (r"useFlumeEventFormat", ": Flume's Avro events in messages are not read"),
-        (r"clientHostnameHeader", ": nobody is asked for the name of each sender; `clientIPHeader` has the address"),
+        (r"clientHostnameHeader", ": the names of senders are not looked up; `clientIPHeader` has the address"),
         (r"handler\..*", ": a handler of one's own is not run here; the formats are json, lines, blob, batches"),
     ),
     "sinks": (

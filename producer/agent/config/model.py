@@ -50,7 +50,7 @@ class SinkConfig(ComponentConfig):
     """A sink.
 
     :ivar channel: that it takes from.
-    :ivar dead_letters: the channel for what is refused for good; None to keep trying.
+    :ivar dead_letters: the channel for what is refused permanently; None to keep trying.
     """
 
     channel: str = ""

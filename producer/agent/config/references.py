@@ -64,8 +64,10 @@ def _value_of(match: re.Match[str]) -> str:
     if scheme == "file":
         return _of_file(what)
     if scheme == "sys":
-        raise ValueError(f"{match[0]} is a property of a Java process: there is none here; use ${{env:…}}")
-    raise ValueError(f"{match[0]} asks a filter of Flume: there are none here; use ${{env:…}} or ${{file:…}}")
+        raise ValueError(f"{match[0]} is a Java system property, and the agent has none; use ${{env:…}}")
+    raise ValueError(
+        f"{match[0]} names a config filter of Flume, which is not supported; use ${{env:…}} or ${{file:…}}"
+    )
 
 
 def _of_environment(name: str) -> str:
@@ -85,4 +87,4 @@ def _of_file(path: str) -> str:
     try:
         return content.decode().rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8") from error
+        raise ValueError(f"{path} is not valid UTF-8") from error

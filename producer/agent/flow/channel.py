@@ -534,7 +534,12 @@ class BatchChannel:
                 batch.origin = self.origins.of(sequence)
             return batch.encodable()
         except UnreadableBatchError as error:
-            _log.error("channel %s: batch %s is delivered as it is: %s", self.name, event.sequence, error)
+            _log.error(
+                "channel %s: batch %s cannot be decoded, and is delivered as one event: %s",
+                self.name,
+                event.sequence,
+                error,
+            )
             self._unsure = True
             headers = {name: value for name, value in event.headers.items() if value is not None}
             return EventBatch.of_bodies([event.body], headers).numbered(event.sequence).encodable()

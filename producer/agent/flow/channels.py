@@ -287,7 +287,7 @@ class _Counted:
 def _tell_of_files(context: Context) -> None:
     """Who has made a channel on the disk one in memory learns that nobody takes what waits there."""
     if (files := context.state / EVENTS).is_dir():
-        message = "channel %s: %s is that of a channel on the disk, which is not used now; what waits there tells %s"
+        message = "channel %s: %s holds events of a file channel, which is not used now; %s shows them"
         _log.warning(message, context.name, files, f"producer channel inspect {files}")
 
 

@@ -67,7 +67,7 @@ class CountedSink:
         if self._sink is None:
             self._make().close()
             self._again()
-            raise SinkError("it can work again: its group begins anew")
+            raise SinkError("the sink can be made again, and starts with its group")
         return self._sink
 
     def tick(self) -> None:

@@ -68,7 +68,7 @@ class Interception:
         more = self._repeated.due(error)
         if more is not None:
             _log.error(
-                "source %s: %s dropped, for which %s fails, while it passes others: %s: %s%s",
+                "source %s: %s dropped: %s fails for them, and passes others: %s: %s%s",
                 *(self._source, counted(dropped, "event"), type(step.interceptor).__name__),
                 *(type(error).__name__, words_of(error), more),
             )

@@ -21,6 +21,7 @@ from ..events.counters import Counters, timed
 from ..events.interfaces import Interceptor, Selector, Stop, UnfitError
 from ..ledger.members import Members, joint_end, tell_found
 from ..ledger.positions import Positions
+from ..recoveries import recoveries
 from .channel import BatchChannel, can_never_take
 from .health import Health
 from .interception import Interception
@@ -214,7 +215,7 @@ class SourceOutlet:
     def _tell_end(self) -> None:
         self._health.worked()
         if self._repeated.ended():
-            _log.warning("source %s goes on", self._source)
+            recoveries.info("source %s goes on", self._source)
 
     def _passage(self, batch: EventBatch) -> _Passage:
         self._counters.add(EventReceivedCount=batch.count, AppendBatchReceivedCount=1)

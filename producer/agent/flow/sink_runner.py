@@ -22,6 +22,7 @@ from ..config.options import words_of
 from ..events.batch import EventBatch
 from ..events.counters import Counters, timed
 from ..events.interfaces import Patience, RefusedError, SinkError, SinkProcessor, Stop, left_of, tick
+from ..recoveries import recoveries
 from .channel import BatchChannel, Taking, can_never_take
 from .health import Health
 from .held_back import Aside
@@ -136,7 +137,7 @@ class SinkRunner:
         self._health.worked()
         self._counters.add(EventDrainSuccessCount=taking.count)
         if self._repeated.ended():
-            _log.warning("sink %s delivers again", self._name)
+            recoveries.info("sink %s delivers again", self._name)
         return True
 
     def _take(self, timeout: float, stop: Stop | None) -> Taking | None:
@@ -247,7 +248,9 @@ class SinkRunner:
 
     def _count_buried(self, dead: int, letters: str, reason: str) -> None:
         self._counters.add(EventRefusedCount=dead)
-        _log.error("sink %s: %d events were refused for good, and are in %s: %s", self._name, dead, letters, reason)
+        _log.error(
+            "sink %s: %s refused permanently, and put into %s: %s", self._name, counted(dead, "event"), letters, reason
+        )
 
     def _count_dropped(self, dropped: int, reason: str) -> None:
         self._counters.add(EventDroppedCount=dropped)
@@ -285,7 +288,7 @@ class SinkRunner:
         more = self._of_aside.due(why)
         if more is not None:
             _log.warning(
-                "sink %s: %s refused for good, and held back while others are delivered: %s%s",
+                "sink %s: %s refused permanently, and held back while others are delivered: %s%s",
                 *(self._name, counted(len(self._aside), "event"), words_of(why), more),
             )
 
@@ -312,7 +315,7 @@ class SinkRunner:
         else:
             self._health.worked()
             if self._of_aside.ended():
-                _log.warning("sink %s: nothing is held back any more", self._name)
+                recoveries.info("sink %s: no refused events are held back any more", self._name)
 
     def _deliver_refused(self, parts: Sequence[EventBatch], marks: Mapping[str, str]) -> None:
         if self._dead_letters is None:

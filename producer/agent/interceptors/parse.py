@@ -74,7 +74,7 @@ class ParseInterceptor:
             if len(set(self.fields)) < len(self.fields):
                 raise ConfigError("fields", "must all be different", " ".join(self.fields))
             if self.timestamp and (self.format != "access" or (self.fields and "time" not in self.fields)):
-                raise ConfigError("timestamp", "needs the format access, and its field time", self.timestamp)
+                raise ConfigError("timestamp", "needs format = access, and the field time in fields", self.timestamp)
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._counters = options, context.counters

@@ -38,7 +38,7 @@ class RedactInterceptor:
                 if kind not in KINDS:
                     raise ConfigError("kinds", f"must be some of {', '.join(KINDS)}", kind)
             if not (self.kinds or self.patterns):
-                raise ConfigError("kinds", "must name what is blacked out, or patterns must", "")
+                raise ConfigError("kinds", "must name a kind, unless patterns has a pattern", "")
             self.expressions()
 
         def expressions(self) -> list[re.Pattern[str]]:

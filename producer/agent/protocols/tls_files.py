@@ -19,6 +19,7 @@ from ...runtime.clock import Clock
 from ...runtime.loggers import get_logger
 from ..config.options import missing_file
 from ..events.interfaces import Context
+from ..recoveries import recoveries
 
 _log = get_logger("producer.agent")
 
@@ -44,7 +45,7 @@ def load_own(context: ssl.SSLContext, certificate: Path, key: Path | None) -> No
     where = "certificate" if key is None else "key"
 
     def ask() -> NoReturn:  # OpenSSL itself would ask on the terminal, and wait
-        rule = "is encrypted, and nobody is here to be asked for its passphrase: give one that is not"
+        rule = "is encrypted, and the agent cannot ask for a passphrase: give a key without one"
         raise ConfigError(where, rule, str(key or certificate))
 
     for error in (*missing_file("certificate", certificate), *missing_file("key", key)):
@@ -157,7 +158,7 @@ class WatchedFiles:
         :param who: for the message.
         """
         self._used = self._found
-        _log.warning("%s uses the new %s", who, ", ".join(map(str, self.paths)))
+        recoveries.info("%s uses the new %s", who, ", ".join(map(str, self.paths)))
 
     def _look(self) -> _Seen:
         return tuple(map(_signature, self.paths))

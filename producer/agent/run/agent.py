@@ -539,7 +539,7 @@ def _forgets_well(channel: BatchChannel) -> bool:
     count, lost = channel.held, channel.discard()
     count -= channel.held if channel.spills else 0
     if lost:
-        text = "channel %s: %d events were not delivered in time; %d of them nobody can read again"
+        text = "channel %s: %d events were not delivered in time; %d of them are lost"
         _log.error(text, channel.name, count, lost)
     elif count:
         text = "channel %s: %d events were not delivered in time: their sources read them again"

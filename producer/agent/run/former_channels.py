@@ -39,8 +39,8 @@ _READ_AGAIN = (
     " agent is stopped"
 )
 _WAITS = (
-    "channel {0} is no longer configured: {1} in {2} that nobody takes; to have them delivered configure a channel with"
-    " directory = {2!r} and a sink, or print them with: producer channel export {3}"
+    "channel {0} is no longer configured: {1} in {2} that no sink takes; to have them delivered configure a channel"
+    " with directory = {2!r} and a sink, or print them with: producer channel export {3}"
 )
 
 

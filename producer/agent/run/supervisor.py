@@ -127,7 +127,7 @@ class Supervised:
         if trace != without_userinfo(trace):  # its text in place of the error itself, which would show a password
             masked = f"\n{without_userinfo(trace)}"
         _log.error(
-            "%s %s failed, and is run again in %.0f s: %s: %s%s%s",
+            "%s %s failed, and is restarted in %.0f s: %s: %s%s%s",
             *(self.kind, self.name, pause, type(error).__name__, words_of(error), more, masked),
             exc_info=error if trace and not masked else None,
         )

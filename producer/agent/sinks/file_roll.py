@@ -174,7 +174,7 @@ class FileRollSink:
             with contextlib.suppress(BlockingIOError, FileNotFoundError):  # another process is at work on it
                 file = _OpenFile(hidden, hidden.with_name(hidden.name.removeprefix(self._hidden)), 0.0, new=False)
                 self._cut(file)
-                _log.warning("%s was left behind, with %d bytes; it is ended now", hidden, file.size)
+                _log.warning("%s was open at a crash, with %d bytes; it is completed", hidden, file.size)
                 _finish(file, self._options.fsync)
                 if self._written is not None:
                     self._written.ended(hidden.name)

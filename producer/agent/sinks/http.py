@@ -300,7 +300,7 @@ def check_request_options(endpoint: str, user: str | None, token: str | None, re
     if parts.username or parts.password:
         raise ConfigError("endpoint", "must not hold a password: user and password are options", "***")
     if token is not None and user is not None:
-        raise ConfigError("token", "goes without user and password", "***")
+        raise ConfigError("token", "must not be given together with user and password", "***")
     for status in refused:
         _check_status(status)
 

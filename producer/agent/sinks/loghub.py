@@ -73,10 +73,14 @@ class LogHubSink:
         )
         columns: str = option("fields", doc="what becomes of other headers", choices=("fields", "none"))
         time_header: str | None = option("timestamp", doc="the header with a log's time, milliseconds since 1970")
-        lanes: int = option(4, least=1, most=64, doc="batches on their way side by side; 1 keeps the order of all")
+        lanes: int = option(4, least=1, most=64, doc="batches in flight at a time; 1 keeps the order of all")
         batch_bytes: int = option(16 << 20, least=1, unit="bytes", doc="bytes of bodies delivered at once, about")
         timeout: float = option(300.0, least=0.1, doc="seconds that a delivery may take")
-        retries: int = option(2, least=0, doc="further attempts of a request, before its batch goes back and is told")
+        retries: int = option(
+            2,
+            least=0,
+            doc="further attempts of a request, before its batch goes back and this is logged",
+        )
         compression: str = option("lz4", doc="of requests", choices=("lz4", "zstd", "deflate", "none"))
 
         def __post_init__(self) -> None:

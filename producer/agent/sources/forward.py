@@ -122,7 +122,7 @@ class ForwardSource:
         connection.send(packed(["HELO", {"nonce": nonce, "auth": "", "keepalive": True}]))
         ping = incoming.one()
         if not isinstance(ping, list) or len(ping) < 4 or ping[0] != "PING":
-            raise _BadMessageError("it did not say who it is")
+            raise _BadMessageError("it did not authenticate as the shared key asks")
         salt = raw(ping[2])
         known = hmac.compare_digest(raw(ping[3]), key_digest(salt, str(ping[1]), nonce, key).encode())
         digest = key_digest(salt, host, nonce, key) if known else ""
@@ -371,7 +371,7 @@ def _greeting(frame: bytes) -> Any:
     import msgpack  # noqa: PLC0415
 
     if len(frame) > _SMALL:
-        raise _BadMessageError("it did not say who it is")
+        raise _BadMessageError("it did not authenticate as the shared key asks")
     try:
         return msgpack.unpackb(frame, unicode_errors="surrogateescape", strict_map_key=False)
     except (msgpack.UnpackException, ValueError, TypeError, RecursionError) as error:

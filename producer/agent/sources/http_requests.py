@@ -49,9 +49,11 @@ class Limits:
         :raises RequestError: there is no memory for it now, or never.
         """
         if request.held.size + size > self.budget.size:
-            raise RequestError(413, f"it takes more than {self.budget.size} bytes of memory (max_memory)")
+            raise RequestError(
+                413, f"the request takes more than {self.budget.size} bytes of memory (max_memory): send a smaller one"
+            )
         if not request.held.take(size, within_share=came):
-            raise RequestError(503, "too many requests at a time")
+            raise RequestError(503, "too many requests at a time: send this one again")
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from ...runtime.repeated_log import RepeatedLog
 from ..config.options import words_of
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, Outlet, Stop, UnfitError
+from ..recoveries import recoveries
 
 _log = get_logger("producer.agent.source")
 
@@ -104,4 +105,4 @@ class Intake:
 
     def _tell_end(self) -> None:
         if self._repeated.ended():
-            _log.warning("source %s: events are taken again", self._name)
+            recoveries.info("source %s: events are accepted again", self._name)

@@ -133,7 +133,7 @@ class _Reading:
             return self._cursors[at] or None
         if self._last:
             _log.error(
-                "source %s: its notes do not know where channels are: it reads the journal as at its first start, and"
+                "source %s: its notes hold no cursors of its channels: it reads the journal as at its first start, and"
                 " some of it comes twice",
                 self._context.name,
             )
@@ -176,7 +176,9 @@ class _Reading:
                 return False
         if self._known and self._size > _MOST_HELD:
             name = self._context.name
-            _log.error("source %s: the journal has lost where a channel ended: some of it may come twice", name)
+            _log.error(
+                "source %s: the journal no longer holds the last entry of a channel: entries may come twice", name
+            )
             self._known.clear()
         return bool(self._known) or not self._held or self._put(None)
 

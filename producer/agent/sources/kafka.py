@@ -314,7 +314,7 @@ class _Reading:
             more = self._repeated.due(error)  # while a group is dealt out anew it is tried at each look
             if more is not None:
                 _log.warning(
-                    "source %s: the group was not told yet how far %d partitions were read: %s%s",
+                    "source %s: offsets of %d partitions are not committed to the group yet: %s%s",
                     *(self._context.name, len(ends), error, more),
                 )
         else:

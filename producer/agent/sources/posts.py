@@ -48,7 +48,7 @@ class RequestOptions(TcpOptions):
     def __post_init__(self) -> None:
         TcpOptions.__post_init__(self)
         if (self.user is None) != (self.password is None):
-            raise ConfigError("user", "and password go together", self.user)
+            raise ConfigError("user", "goes with password: give both, or neither", self.user)
 
     def holds(self) -> int:
         """Bytes at most."""
@@ -98,7 +98,7 @@ class PostSource(ABC):
         try:
             self._check(request)
             if short_of_memory(self._outlet):
-                raise RequestError(503, "no memory; the request is to be sent again")
+                raise RequestError(503, "no memory is free now: send the request again")
             for batch in self._batches(request, reader.body(request)):
                 if batch.count:
                     self._intake.put(self._outlet, batch, self._rules.put_timeout, peer)
@@ -107,7 +107,7 @@ class PostSource(ABC):
         except NeverTakenError as error:
             return self._say(reader, 400, str(error))
         except NotTakenError as error:
-            return self._say(reader, 503, f"{error}; the request is to be sent again")
+            return self._say(reader, 503, f"{error}: send the request again")
         except OSError:
             raise
         except Exception:
@@ -122,7 +122,7 @@ class PostSource(ABC):
         if self._allowed:
             given = request.headers.get("authorization", "").encode("utf-8", "replace")
             if not any(hmac.compare_digest(given, allowed) for allowed in self._allowed):
-                raise RequestError(401, "who is it?")
+                raise RequestError(401, "user and password are missing or wrong")
         if request.method != "POST":
             raise RequestError(405, "only POST is served")
 

@@ -77,7 +77,7 @@ class SyslogTcpSource:
             if self.port is None and not self.ports:
                 raise ConfigError("port", "is missing: port, or ports for several", None)
             if self.port is not None and self.ports:
-                raise ConfigError("port", "goes without ports: put it among those", self.port)
+                raise ConfigError("port", "must not be given together with ports: add it to them", self.port)
             if not all(0 <= port <= 65535 for port in self.ports):
                 raise ConfigError("ports", "must be from 0 to 65535", self.ports)
 

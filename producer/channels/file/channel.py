@@ -240,7 +240,8 @@ class FileChannel:
                 self.notes.write(_PASSED, b"%d" % self.passed_through, self.passed_through)
         except ChannelError as error:  # what was taken with it must not be lost for this
             _log.error(
-                "channel %s: the next one to open it will not know that events were passed: %s", self.name, error
+                "channel %s: the note of events out of order cannot be written, and a restart will miss it: %s",
+                *(self.name, error),
             )
 
     @property
@@ -359,7 +360,7 @@ class FileChannel:
         """
         self._ledger.must_be_open()
         if not self._log.sync(timeout):
-            raise TimeoutError(f"channel {self.name}: not on the disk within {timeout} s; it is on its way")
+            raise TimeoutError(f"channel {self.name}: not on the disk within {timeout} s; the sync goes on")
 
     def checkpoint(self, *, force: bool = False) -> bool:
         """Write down which events are in the channel, and delete the segments that nobody needs any more.

@@ -113,8 +113,8 @@ class ProcessFileChannel:
         """An orphan's directory, if there is one; else a new one."""
         if Path(self.base, LOCK_NAME).exists():
             message = (
-                f"{self.base} is the directory of a single channel, whose events nobody would deliver from here: give "
-                "another, or let that channel drain (producer channel drain) and remove it"
+                f"{self.base} is the directory of a single channel, whose events would not be delivered from here: "
+                "give another, or let that channel drain (producer channel drain) and remove it"
             )
             raise ChannelFormatError(self.name, message)
         for directory in self._others(None):

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drain.add_argument(
         "--dead-letter",
         metavar="DIR2",
-        help="where to put what the server refuses for good; default: DIR.dead-letter, or the base's",
+        help="where to put events that the server refuses permanently; default: DIR.dead-letter, or the base's",
     )
     drain.add_argument(
         "--timeout", type=seconds, metavar="SECONDS", help="stop after this long, and keep the rest; default: no limit"

@@ -52,5 +52,5 @@ def pull(parser: argparse.ArgumentParser) -> None:
         parser,
         "producer pull -p my-project -l app > app.jsonl",
         "producer pull --shard 0 --shard 1 --from -1h --to now --output csv -p my-project -l app",
-        more=f"Times are as those of `search`, and those of receipt. Progress is told on a terminal.\n\n{WHERE}",
+        more=f"Times are as those of `search`, and those of receipt. Progress is shown on a terminal.\n\n{WHERE}",
     )

@@ -65,7 +65,7 @@ def find_shard(connection: sqlite3.Connection, logstore: int, number: int) -> Sh
     query = f"SELECT {_COLUMNS} FROM shards WHERE logstore = ? AND shard = ?"  # noqa: S608 - a constant
     row = connection.execute(query, (logstore, number)).fetchone()
     if row is None:
-        raise ApiError("ShardNotExist", f"the logstore has no shard {number}: ListShards tells which it has")
+        raise ApiError("ShardNotExist", f"the logstore has no shard {number}: ListShards lists its shards")
     return _shard(row)
 
 

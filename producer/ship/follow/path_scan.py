@@ -70,7 +70,7 @@ class Looks:
         for path, reason in sorted(unread - self._told):
             _log.warning("skipped %s: %s", shown(path), reason)
         for path in sorted({path for path, _ in self._told} - {path for path, _ in unread}):
-            _log.warning("%s is skipped no more", shown(path))
+            _log.warning("%s can be read again", shown(path))
         self._told = unread
 
     def portions(

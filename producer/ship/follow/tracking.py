@@ -352,7 +352,7 @@ def _range(name: str, begin: int, taken: Taken) -> Range:
         return Range(LogFile(path, taken["end"], None, 0, inode), begin, lost=True)
     except OSError as error:
         raise InputError(
-            f"{path}: cannot be read: {error.strerror}. Mend that, or leave the file out with --exclude"
+            f"{path}: cannot be read: {error.strerror}. Fix that, or leave the file out with --exclude"
         ) from error
 
 

@@ -40,8 +40,8 @@ _ADVICE = {
     "InvalidSecurityToken": ("security_token", "the security token does not belong to this access key"),
     "ProjectForbidden": ("project", "the project is forbidden, for want of payment or by its owner"),
     "ProjectNotExist": ("project", "there is no such project at this endpoint: a project lives in one region"),
-    "LogStoreNotExist": ("logstore", "the project has no such logstore: create it, or mend the name"),
-    "LogstoreNotExist": ("logstore", "the project has no such logstore: create it, or mend the name"),
+    "LogStoreNotExist": ("logstore", "the project has no such logstore: create it, or correct the name"),
+    "LogstoreNotExist": ("logstore", "the project has no such logstore: create it, or correct the name"),
     PROXY_AUTHENTICATION: ("http", "a proxy before it wants to know who asks"),
     BAD_RESPONSE: ("endpoint", "what answers there is no LogHub, or a proxy before it"),
 }
@@ -89,7 +89,7 @@ def sentence(
     if isinstance(error, QuotaExceededError):
         return f"{where} answers, and is over its quota at this moment: {error}"
     if error.code in ("Unauthorized", "AccessDenied") or (error.http_status == 403 and error.code not in _ADVICE):
-        return f"{where} answers, and does not let this key ask ({error}): whether it may write, the first log tells"
+        return f"{where} answers, and does not let this key ask ({error}): the first log shows whether it may write"
     problem, advice = _problem(error, project, config)
     raise TargetError(problem, f"{where}: {advice} ({error}{_request(error)})") from error
 

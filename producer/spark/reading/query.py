@@ -62,7 +62,7 @@ class QueryReader(DataSourceReader):
             rule = "must be given with query: Unix seconds, or a time such as 2026-01-31T12:00:00Z, of the first logs"
             raise ConfigError("startingTime", rule, plan.since)
         if CURSOR in plan.schema.names:
-            raise ConfigError("schema", f"must not have the column {CURSOR}, which a query does not tell", CURSOR)
+            raise ConfigError("schema", f"must not have the column {CURSOR}, which a query does not return", CURSOR)
         self._plan = plan
         self._begin = seconds_of("startingTime", plan.since)
         self._end = int(time.time()) + 1 if plan.until is None else seconds_of("endingTime", plan.until)

@@ -32,7 +32,7 @@ class LogHubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, plan: ReadPlan) -> None:
         if plan.query is not None:
-            raise ConfigError("query", "is for a batch: what matches later is not told", plan.query)
+            raise ConfigError("query", "is for a batch: a stream would miss logs that match later", plan.query)
         if plan.ending is not None:
             raise ConfigError("endingOffsets", "is for a batch: a stream has no end", plan.ending)
         if plan.partitions is not None:
@@ -40,7 +40,7 @@ class LogHubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise ConfigError("partitionsPerShard", rule, str(plan.partitions))
         if plan.push_filters or plan.received_within is not None:
             name = "pushFilters" if plan.push_filters else "receivedWithin"
-            raise ConfigError(name, "is for a batch: Spark hands the filters of a stream to nobody", "")
+            raise ConfigError(name, "is for a batch: Spark does not pass on the filters of a stream", "")
         self._plan = plan
         self._starting = parse_offsets("startingOffsets", plan.starting or LATEST)
         self._client: LogstoreClient | None = None

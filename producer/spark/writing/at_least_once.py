@@ -159,5 +159,5 @@ class AtLeastOnce:
         return DeliveryFailedError(
             f"{rows} of partition {self._partition} for {self._options.target} {were} not acknowledged: "
             f"{' '.join(reason.split())}. Acknowledged by this task before: {counted(self._metrics.rows, 'row')}; "
-            f"still on their way: {sum(len(other.rows) for other in self._sent)}"
+            f"still in flight: {sum(len(other.rows) for other in self._sent)}"
         )

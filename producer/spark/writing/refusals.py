@@ -84,7 +84,7 @@ class Refusals:
         where = f"{rows} of partition {self._partition}"
         if self.on_failure is OnFailure.FAIL:
             raise DeliveryFailedError(
-                f"{where}, refused by {self._target}: {reason}. Mend it, or write with onFailure=deadletter or drop. "
+                f"{where}, refused by {self._target}: {reason}. Fix it, or write with onFailure=deadletter or drop. "
                 f"Acknowledged by this task before: {counted(self._metrics.rows, 'row')}"
             )
         if self._letters is None:

@@ -53,7 +53,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: st
         letters.finish()
     if metrics.already_written:
         _log.warning(
-            "partition %d: %d of %s stood in %s already, from an earlier attempt or a run of the same name",
+            "partition %d: %d of %s were already stored in %s, by an earlier attempt or a run of the same name",
             part.number,
             metrics.already_written,
             counted(metrics.rows, "row"),

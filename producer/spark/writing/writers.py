@@ -88,8 +88,8 @@ class LogHubWriter(DataSourceArrowWriter):
         report(total, f"wrote to {self._options.target}", self._options.metrics_path)
         if total.rows and total.already_written == total.rows:
             _log.warning(
-                "%s stood in %s already, from a run named %r: another run needs a runId of its own",
-                "the only row" if total.rows == 1 else f"all {total.rows} rows",
+                "%s already stored in %s, by a run named %r: another run needs a runId of its own",
+                "the only row was" if total.rows == 1 else f"all {total.rows} rows were",
                 self._options.target,
                 self._options.run_id,
             )
@@ -98,7 +98,7 @@ class LogHubWriter(DataSourceArrowWriter):
         """A task has failed for good; what others have sent stays sent."""
         done = _total(messages)
         _log.error(
-            "the write to %s failed: %d of its tasks had ended well by then, with %s acknowledged; other tasks "
+            "the write to %s failed: %d of its tasks had succeeded by then, with %s acknowledged; other tasks "
             "may still be sending",
             self._options.target,
             done.tasks,
@@ -133,7 +133,7 @@ class LogHubStreamWriter(DataSourceStreamArrowWriter):
         )
         if total.already_written:
             _log.warning(
-                "micro-batch %d: %d of its %s stood in %s already, from an earlier attempt at it",
+                "micro-batch %d: %d of its %s were already stored in %s, by an earlier attempt at it",
                 batchId,
                 total.already_written,
                 counted(total.rows, "row"),
@@ -144,7 +144,7 @@ class LogHubStreamWriter(DataSourceStreamArrowWriter):
         """A task of the micro-batch has failed for good; the query ends, and its restart sends the batch again."""
         done = _total(messages)
         _log.error(
-            "micro-batch %d to %s failed: %d of its tasks had ended well by then, with %s acknowledged",
+            "micro-batch %d to %s failed: %d of its tasks had succeeded by then, with %s acknowledged",
             batchId,
             self._options.target,
             done.tasks,

@@ -216,7 +216,7 @@ def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
         (
             "k1.type = logger",
             "k1.type = logger\na1.sinks.k1.pwd = ${sys:PWD}",
-            "line 10: a1.sinks.k1.pwd: ${sys:PWD} is a property of a Java process: there is none here; use ${env:…}",
+            "line 10: a1.sinks.k1.pwd: ${sys:PWD} is a Java system property, and the agent has none; use ${env:…}",
         ),
         (
             "k1.type = logger",

@@ -259,7 +259,7 @@ def test_secrets_come_from_the_environment_and_from_files(tmp_path: Path, monkey
     assert [str(problem) for problem in config.problems] == [
         "line 2: sources.r1.type: the environment has no NOT_THERE",
         "line 3: sources.r1.a: cannot read /not/there: No such file or directory",
-        "line 4: sources.r1.b: ${sys:user.home} is a property of a Java process: there is none here; use ${env:…}",
+        "line 4: sources.r1.b: ${sys:user.home} is a Java system property, and the agent has none; use ${env:…}",
     ]
 
 
@@ -334,13 +334,13 @@ def test_a_configuration_may_come_through_a_pipe(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(file_bytes, "_PATIENCE", 0.05)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(AgentConfigError, match="a pipe into which nobody writes"):
+    with pytest.raises(AgentConfigError, match="a pipe without a writer"):
         read_toml(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     writer = os.open(pipe, os.O_WRONLY)
     try:
         os.write(writer, DRAWN.encode())
-        with pytest.raises(AgentConfigError, match="a pipe from which nothing has come"):
+        with pytest.raises(AgentConfigError, match="a pipe that has delivered nothing"):
             read_toml(pipe)
         os.write(writer, DRAWN.encode())
         os.close(writer)

@@ -110,7 +110,7 @@ def test_refused_events_hold_up_no_others(
     left = [body for body in taken(channel) if body.startswith(_BAD)]
     assert sorted(left) == [b"bad 1", b"bad 2", b"bad 3", b"bad 4"]
     (text,) = caplog.messages[:1]
-    assert text.startswith("sink k: 1 event refused for good, and held back while others are delivered: ")
+    assert text.startswith("sink k: 1 event refused permanently, and held back while others are delivered: ")
 
 
 def test_held_events_are_dead_letters_once_these_have_room(
@@ -124,7 +124,7 @@ def test_held_events_are_dead_letters_once_these_have_room(
     assert (channel.held, runner._counters.get("EventRefusedCount")) == (3, 0)
     assert taken(letters) == [b"full"] * 2
     clock.advance(60)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         assert runner.deliver(0)
     taking = letters.take(10, 1000, 0)
     assert taking is not None
@@ -140,7 +140,7 @@ def test_held_events_are_dead_letters_once_these_have_room(
     assert (channel.held, sink.bodies) == (0, [b"1", b"2"])
     counted = [runner._counters.get(f"Event{name}") for name in ("DrainSuccessCount", "RefusedCount")]
     assert counted == [2, 2]
-    assert caplog.messages[-1] == "sink k: nothing is held back any more"
+    assert caplog.messages[-1] == "sink k: no refused events are held back any more"
 
 
 def test_without_dead_letters_only_what_was_refused_is_tried_again(channel: BatchChannel) -> None:

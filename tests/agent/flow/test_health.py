@@ -137,7 +137,7 @@ def test_a_failed_delivery_has_one_line(tmp_path: Path, caplog: pytest.LogCaptur
         return RecordingSink(write)
 
     group = FailoverProcessor(FailoverProcessor.Options(), context(tmp_path, "g", clock), {"a": made(0), "b": made(1)})
-    with caplog.at_level(logging.WARNING), opened(memory_channel(tmp_path, clock=clock)) as channel:
+    with caplog.at_level(logging.INFO), opened(memory_channel(tmp_path, clock=clock)) as channel:
         channel.put(EventBatch.of_lines(b"x\n"))
         runner = SinkRunner("g", channel, group, Counters(), dead_letters=None, most_events=9, most_bytes=99)
         assert not runner.deliver(0)

@@ -299,7 +299,7 @@ def test_dead_letters_that_fail_for_any_reason_lose_nothing(
     assert runner.deliver(0)
     runner.give_back()
     assert taken(channel) == [b"1"]
-    assert "sink k: 1 event refused for good, and held back while others are delivered: no key" in caplog.messages
+    assert "sink k: 1 event refused permanently, and held back while others are delivered: no key" in caplog.messages
 
 
 def test_a_stop_ends_the_wait_for_room_in_the_dead_letters(channel: BatchChannel, letters: BatchChannel) -> None:

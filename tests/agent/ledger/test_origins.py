@@ -115,5 +115,7 @@ def test_notes_that_are_gone_are_told(tmp_path: Path, caplog: pytest.LogCaptureF
         path.unlink()
     _lives(tmp_path, b"c\n", take=True)
 
-    told = "channel c: its notes are gone, and with them how far its sources came: what these can read again is put"
+    told = (
+        "channel c: its notes are missing, and with them the offsets of its sources: what these can read again is put"
+    )
     assert [record.message for record in caplog.records] == [f"{told} and delivered once more, from the first byte"]

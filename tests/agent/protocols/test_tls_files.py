@@ -57,7 +57,7 @@ def files(tmp_path: Path, authority: trustme.CA) -> Path:
         ("none.pem", "own.key", "certificate: cannot be read: No such file or directory"),
         ("own.pem", "none.key", "key: cannot be read: No such file or directory"),
         ("own.pem", "other.key", "key: is not that of the certificate"),
-        ("own.pem", "locked.key", "key: is encrypted, and nobody is here to be asked for its passphrase"),
+        ("own.pem", "locked.key", "key: is encrypted, and the agent cannot ask for a passphrase"),
         ("broken.pem", "own.key", "certificate: cannot be used"),
         ("old.pem", "old.key", "certificate: is of no use: certificate has expired"),
     ],

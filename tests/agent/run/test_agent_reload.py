@@ -234,8 +234,8 @@ def test_a_channel_in_memory_that_was_on_the_disk_is_told_at_the_start(
         (record,) = [each for each in caplog.records if each.levelno == logging.WARNING]
     files = tmp_path / "channels/c1/events"
     assert record.getMessage() == (
-        f"channel c1: {files} is that of a channel on the disk, which is not used now; what waits there tells"
-        f" producer channel inspect {files}"
+        f"channel c1: {files} holds events of a file channel, which is not used now;"
+        f" producer channel inspect {files} shows them"
     )
 
 
@@ -319,7 +319,7 @@ def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
     """
     a, b, _ = hubs
     a.failing = True
-    with caplog.at_level(logging.WARNING), running(config_of(tmp_path)) as agent:
+    with caplog.at_level(logging.INFO), running(config_of(tmp_path)) as agent:
         a.lines.put(b"waits\n")
         until(lambda: agent.counters["sinks.k1"].get("EventWriteFail") >= 3)
         b.lines.put(b"passes\n")

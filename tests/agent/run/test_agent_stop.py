@@ -142,7 +142,7 @@ def test_an_end_that_loses_events_is_not_in_order(
     _begun(agent, hub)
     with caplog.at_level(logging.WARNING):
         assert not agent.stop(0.5)
-    assert "channel q: 3 events were not delivered in time; 3 of them nobody can read again" in caplog.text
+    assert "channel q: 3 events were not delivered in time; 3 of them are lost" in caplog.text
 
 
 @pytest.mark.parametrize("away", ["refuses"], indirect=True)

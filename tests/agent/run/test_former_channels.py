@@ -148,7 +148,7 @@ def test_what_is_left_in_a_channel_that_is_not_configured_is_told(
     _feed(hub, _config(tmp_path), fails=True)
     files = tmp_path / "channels/queue/events"
     text = (
-        f"channel queue is no longer configured: 2 events in {files} that nobody takes; to have them delivered"
+        f"channel queue is no longer configured: 2 events in {files} that no sink takes; to have them delivered"
         f" configure a channel with directory = '{files}' and a sink, or print them with: producer channel export"
         f" {files}"
     )

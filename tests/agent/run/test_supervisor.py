@@ -117,7 +117,7 @@ def test_a_component_that_would_end_the_process_has_failed(
     eventually(lambda: supervised.state is State.RUNNING)
     supervised.stop()
     eventually(lambda: supervised.state is State.STOPPED)
-    assert f"source s failed, and is run again in 1 s: {type(error).__name__}" in caplog.text
+    assert f"source s failed, and is restarted in 1 s: {type(error).__name__}" in caplog.text
 
 
 def test_a_component_that_is_told_to_stop_ends() -> None:

@@ -125,7 +125,7 @@ def test_flumes_sink_sends_event_by_event(server):
     ],
 )
 def test_the_status_decides(server, status, rules, outcome):
-    """By the rule of the status, of its group, or of all, events were taken, go back, or are refused for good."""
+    """By the rule of the status, of its group, or of all, events were taken, go back, or are refused permanently."""
     sink = made_of_flume("sinks", "http", ManualClock(), endpoint=server.url, format="lines", **rules)
     server.answers.append((status, {}))
     if outcome == "taken":
@@ -307,7 +307,7 @@ def test_a_server_that_is_not_there_or_silent_is_an_error_of_the_sink():
         ({"endpoint": "ftp://x/"}, "must be a URL"),
         ({"endpoint": "http://u:hidden@x/"}, "must not hold a password"),
         ({"endpoint": "http://x/", "rollback": {"5xx": True}}, "must name statuses"),
-        ({"endpoint": "http://x/", "token": "hidden", "user": "u"}, "goes without user"),
+        ({"endpoint": "http://x/", "token": "hidden", "user": "u"}, "must not be given together with user"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(options, message):

@@ -55,7 +55,7 @@ def test_who_gets_no_answer_waits_and_nothing_is_lost(
             peer.sendall(data)
             eventually(lambda: len(served.outlet.bodies) == 2)
     assert "1 events wait, and so does who sent them: ConnectionError: the service" in caplog.text
-    assert "events are taken again" in caplog.text
+    assert "events are accepted again" in caplog.text
 
 
 def test_a_source_that_waits_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,7 +222,7 @@ def test_flumes_keys_are_understood():
     ("options", "message"),
     [
         ({"port": None}, "is missing: port, or ports"),
-        ({"ports": "1 2"}, "goes without ports"),
+        ({"ports": "1 2"}, "must not be given together with ports"),
         ({"port": None, "ports": "70000"}, "from 0 to 65535"),
         ({"keep_fields": "priority pid"}, "must be none, all, or some of"),
     ],

@@ -160,8 +160,8 @@ def test_nine_digits_after_the_second_are_kept(text: str, form: str | None) -> N
         ("../etc", None, "is not known here"),
         ("+25:00", None, "is not known here"),
         (None, "%Y-%m-%d %H:%M", "name it with --line-time-zone"),
-        ("UTC", "%Y-%q", "tells no time"),
-        ("UTC", "noon", "tells no time"),
+        ("UTC", "%Y-%q", "holds no time"),
+        ("UTC", "noon", "holds no time"),
     ],
 )
 def test_zone_or_format_that_is_none_is_refused(zone: str | None, form: str | None, said: str) -> None:

@@ -85,7 +85,7 @@ def test_what_comes_of_a_row_is_seen_behind_a_request_that_hangs(server: LogHubS
             yield rows(1, start=1)
         pytest.fail("nobody looked behind the first request")
 
-    with pytest.raises(DeliveryFailedError, match=r"LogStoreNotExist.* still on their way: [1-9]"):
+    with pytest.raises(DeliveryFailedError, match=r"LogStoreNotExist.* still in flight: [1-9]"):
         write(server, batches())
 
 

@@ -108,7 +108,7 @@ def test_partition_tells_how_many_of_its_rows_stood_there(
     assert not told(caplog)
     write(server, rows(100), **ONCE)
     (text,) = told(caplog)
-    assert text.startswith(f"partition 0: 50 of 100 rows stood in {PROJECT}/{LOGSTORE} at ")
+    assert text.startswith(f"partition 0: 50 of 100 rows were already stored in {PROJECT}/{LOGSTORE} at ")
 
 
 def test_micro_batch_tells_how_many_of_its_rows_stood_there(
@@ -120,7 +120,9 @@ def test_micro_batch_tells_how_many_of_its_rows_stood_there(
     writer.commit([writer.write(iter([rows(50)]))], 7)
     assert not told(caplog)
     writer.commit([writer.write(iter([rows(100)]))], 7)
-    assert [text for text in told(caplog) if text.startswith("micro-batch 7: 50 of its 100 rows stood in ")]
+    assert [
+        text for text in told(caplog) if text.startswith("micro-batch 7: 50 of its 100 rows were already stored in ")
+    ]
 
 
 def test_first_row_that_cannot_become_a_log_is_refused_like_any_other(server: LogHubServer) -> None:
@@ -144,7 +146,7 @@ def test_shard_hash_that_is_none_is_a_refused_row(server: LogHubServer) -> None:
 def test_task_waits_no_longer_than_it_may_for_an_acknowledgement(server: LogHubServer) -> None:
     """``ackTimeout`` holds for each request, and the error says what it met."""
     server.faults.add(answer(403, "WriteQuotaExceed"), operation="PutLogs")
-    with pytest.raises(DeliveryFailedError, match=r"rows 0 to 9 .*not settled within 1\.0 s.*WriteQuotaExceed"):
+    with pytest.raises(DeliveryFailedError, match=r"rows 0 to 9 .*not completed within 1\.0 s.*WriteQuotaExceed"):
         write(server, rows(10), ackTimeout="1", **ONCE)
 
 
@@ -294,7 +296,7 @@ def test_run_whose_rows_were_all_there_is_told(server: LogHubServer, caplog: pyt
         assert not [text for text in told(caplog) if "another run needs a runId" in text]
         writer = LogHubWriter({**target(server), **ONCE, "runId": "daily"}, SCHEMA, overwrite=False)
         writer.commit([writer.write(iter([rows(count)]))])
-    assert [text for text in told(caplog) if "all 60 rows stood in" in text and "'daily'" in text]
+    assert [text for text in told(caplog) if "all 60 rows were already stored in" in text and "'daily'" in text]
     assert numbers(server) == list(range(60))
 
 

@@ -78,4 +78,4 @@ def test_killed_query_is_completed_and_repeats_nothing(server: LogHubServer, tmp
     assert query.returncode == 0, output
     assert sorted(numbers(server)) == list(range(FILES * ROWS))
     assert any(request.error_code == "InvalidSequenceId" for request in server.requests)
-    assert re.search(r"micro-batch \d+: \d+ of its \d+ rows stood in \S+ at \S+ already", output)
+    assert re.search(r"micro-batch \d+: \d+ of its \d+ rows were already stored in \S+ at \S+,", output)

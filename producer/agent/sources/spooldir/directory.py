@@ -201,5 +201,5 @@ def _read_mark(mark: Path) -> dict[str, int]:
         said = None
     if isinstance(said, dict):
         return said
-    _log.warning("%s says nothing that is understood: the file of its name is taken to be completed", mark)
+    _log.warning("%s has content of no known form: the file of its name is treated as completed", mark)
     return {}

@@ -11,6 +11,7 @@ from ....runtime.file_identity import Key
 from ....runtime.link_targets import LinkTargets, not_followed, opened_path
 from ....runtime.loggers import get_logger
 from ...events.interfaces import Stop
+from ...recoveries import recoveries
 from ..reading.identity import is_compressed, open_quickly
 from ..reading.reader import FileReader
 from .copies import Copies
@@ -112,7 +113,7 @@ class Finder:
         for path in unreadable.keys() - self._unreadable:
             _log.warning("%s cannot be read: %s; it is tried again", path, unreadable[path].strerror)
         for path in self._unreadable - unreadable.keys():
-            _log.warning("%s can be read again", path)
+            recoveries.info("%s can be read again", path)
         self._unreadable = set(unreadable)
 
     def _follow_links(self) -> None:
@@ -307,7 +308,7 @@ class Finder:
             key = self._begin(path, waiting.group, now)
             if key is not None and waiting.trouble is not None:
                 self._told.discard(path)
-                _log.warning("%s can be read again", path)
+                recoveries.info("%s can be read again", path)
 
     def _tell_once(self, path: str, what: str) -> None:
         if path not in self._told:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from ....runtime.link_targets import LinkTargets
 from ....runtime.loggers import get_logger
 from ...events.interfaces import Context, Lag, Outlet, Stop
+from ...recoveries import recoveries
 from ..reading.notices import Notices
 from ..reading.reader import ContentChangedError, FileReader
 from .batches import BatchMaker
@@ -168,7 +169,7 @@ class Follower:
         """No directory has it any more, and all that could be read of it was."""
         self._drop(reader)
         if not self._beginnings.go_on_in_copy(reader) and reader.unread:
-            _log.error("%s: %d bytes were gone before they were read", reader.place, reader.unread)
+            _log.error("%s: %d bytes were deleted before they were read", reader.place, reader.unread)
 
     def _drop(self, reader: FileReader) -> None:
         self._troubled.discard(reader)
@@ -192,6 +193,6 @@ class Follower:
 
     def _tell_recovery(self, reader: FileReader) -> None:
         if reader.trouble is not None:
-            _log.warning("%s can be read again", reader.place)
+            recoveries.info("%s can be read again", reader.place)
             reader.trouble = None
             self._troubled.discard(reader)

@@ -121,7 +121,7 @@ class Beginnings:
         for name in self._known.lost(lost):
             note, begin = self._known.note_of(name), self._outlet.ends(str(name))[0]
             if note is not None and note.size > begin:
-                _log.error("%s: %d bytes were gone before they were read", note.place, note.size - begin)
+                _log.error("%s: %d bytes were deleted before they were read", note.place, note.size - begin)
         self.first, self._skipping, self._flumes = False, False, {}
 
     def _reader(self, path: str, group: str, key: Key) -> FileReader:

@@ -139,7 +139,7 @@ def _check_mounted(place: Directories, others: Sequence[str]) -> None:
         if isinstance(used, list) and directory in used and not place.disk.exists(f"{directory}/{LOCK_NAME}"):
             message = (
                 f"{directory} is one of the channel's directories, and nothing of the channel is in it: is its disk "
-                "mounted? If what was in it is gone for good, producer channel repair --give-up-missing goes on "
+                "mounted? If what was in it is lost, producer channel repair --give-up-missing goes on "
                 "without it"
             )
             raise ChannelIOError(place.name, message, errno.ENOENT)

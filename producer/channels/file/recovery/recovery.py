@@ -444,7 +444,7 @@ def told_missing(place: Directories, missing: Sequence[int]) -> str:
     return (
         f"segments {', '.join(map(str, missing[:5]))}{', …' if len(missing) > 5 else ''}, which the checkpoint in "
         f"{place.main} needs, are in none of its directories: give data_directories as before, or mount what is "
-        "missing; if they are gone for good, producer channel repair --give-up-missing goes on with what is left"
+        "missing; if they are lost, producer channel repair --give-up-missing goes on with what is left"
     )
 
 

@@ -143,13 +143,13 @@ class _Repair:
                 raise OSError(f"the disk cannot read its bytes {stretches}; copy it to a sound disk first")
             self._copies[path] = quarantine.copy(disk, path)
         except OSError as error:
-            what = "was not mended, and nothing in it was changed: no copy of it could be kept"
+            what = "was not repaired, and is unchanged: no copy of it could be kept"
             self._failures.append(f"{path} {what}: {error}")
             return
         try:
             self._mended[path] = _mend(disk, segment, self._positions())
         except OSError as error:
-            what = f"is not wholly mended, and as it was in {self._copies[path]}"
+            what = f"is only partly repaired; the original is {self._copies[path]}"
             self._failures.append(f"{path} {what}: {error}")
 
     def _positions(self) -> list[Position]:

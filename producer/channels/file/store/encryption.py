@@ -104,7 +104,10 @@ class EnvironmentKeys(_Keys):
         keys = {name.removeprefix(start): value for name, value in os.environ.items() if name.startswith(start)}
         current = os.environ.get(f"{prefix}CURRENT")
         if current is None:
-            raise ConfigError("encryption", f"the environment variable {prefix}CURRENT must name a key", "nothing")
+            name = "encryption"  # as the value: there is none to show
+            raise ConfigError(
+                name, f"the environment variable {prefix}CURRENT is missing: set it to the id of a key", name
+            )
         super().__init__(keys, current, f"the environment ({prefix}*)")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -116,7 +119,7 @@ def _decode_key(key_id: str, text: object, where: str) -> bytes:
     try:
         key = base64.b64decode(str(text), validate=True)
     except (binascii.Error, ValueError):
-        raise ConfigError("encryption", rule, "something else") from None
+        raise ConfigError(name := "encryption", f"{rule}, and is not base64", name) from None
     if len(key) != KEY_SIZE:
         raise ConfigError("encryption", rule, counted(len(key), "byte"))
     if not 1 <= len(key_id.encode()) <= MAX_KEY_ID:
@@ -166,4 +169,4 @@ def check_available() -> None:
         import cryptography  # noqa: F401, PLC0415
     except ImportError:
         rule = f"needs the package cryptography: {how_to_install('encryption')}"
-        raise ConfigError("encryption", rule, "no such package") from None
+        raise ConfigError(name := "encryption", rule, name) from None

@@ -129,7 +129,7 @@ class Space:
             _log.warning(
                 "channel %s: %s has %s free, too few for a reserve of %d (reserve) besides %d "
                 "(minimum_free_space): if the disk becomes full, what is delivered cannot be acknowledged until "
-                "somebody frees some space",
+                "some space is freed",
                 self._name,
                 self._directories[0],
                 counted(free, "byte"),
@@ -144,5 +144,5 @@ class Space:
         except OSError:
             return False
         self._free = None
-        _log.warning("channel %s: the disk is full: its reserve is given up so that takes go on", self._name)
+        _log.warning("channel %s: the disk is full: its reserve is released, so that takes go on", self._name)
         return True

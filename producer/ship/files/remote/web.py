@@ -181,9 +181,7 @@ def _seen(address: str, answer: requests.Response, head: int) -> Seen:
         return Seen(address, int(told["size"]), version, head=data)
     length = answer.headers.get("Content-Length", "")
     if not length.isdecimal():
-        raise RemoteError(
-            f"{shown(address)}: the server does not tell how long it is; ship it as: curl -sf URL | producer ship -"
-        )
+        raise RemoteError(f"{shown(address)}: the server sends no length; ship it as: curl -sf URL | producer ship -")
     return Seen(address, int(length), version, ranged=False, head=data)
 
 

@@ -370,7 +370,7 @@ def test_sync_waits_for_what_was_committed_before_it() -> None:
         disk.hook = slow
         first = Call(channel.sync)
         assert begun.wait(PATIENCE)
-        with pytest.raises(TimeoutError, match="not on the disk within 0 s; it is on its way"):
+        with pytest.raises(TimeoutError, match="not on the disk within 0 s; the sync goes on"):
             channel.sync(timeout=0)
         second = Call(lambda: channel.sync(timeout=50))
         eventually(lambda: clock.waiting == 1)

@@ -201,7 +201,7 @@ def test_a_data_directory_that_is_not_mounted_is_not_forgotten() -> None:
     for path in kept:
         disk.unlink(path)
     for _ in range(2):
-        with pytest.raises(ChannelIOError, match=r"segments 1, 3.* if they are gone for good, producer channel repair"):
+        with pytest.raises(ChannelIOError, match=r"segments 1, 3.* if they are lost, producer channel repair"):
             open_channel(disk, data_directories=places)
     left = disk.copy()
     for path, content in kept.items():

@@ -131,7 +131,7 @@ def test_a_note_of_passed_events_that_cannot_be_written_keeps_nothing_from_its_t
             broken.setattr(channel.notes, "write", full)
             assert take_what_comes(channel, 3) == ["b", "c"]
         assert channel.passed_through == 1
-        assert "the next one to open it will not know that events were passed" in caplog.text
+        assert "the note of events out of order cannot be written" in caplog.text
         channel.checkpoint(force=True)
         assert take(channel, 10) == ["a"]
         assert channel.notes.read("passed through") is None

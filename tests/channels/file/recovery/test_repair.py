@@ -214,7 +214,7 @@ def test_without_a_copy_nothing_is_overwritten(operation: str) -> None:
     done = mend(disk)
     assert disk.content(path) == as_it_was
     assert (done.mended, len(done.failures)) == ({}, 1)
-    assert "nothing in it was changed: no copy of it could be kept" in done.failures[0]
+    assert "is unchanged: no copy of it could be kept" in done.failures[0]
     assert "No space left" in done.failures[0]
     assert done.after is not None
     assert done.after.damaged

@@ -400,7 +400,7 @@ def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("variables", "rule"),
     [
-        ({}, "the environment variable P_CURRENT must name a key"),
+        ({}, "the environment variable P_CURRENT is missing: set it to the id of a key"),
         ({"P_CURRENT": "a"}, "names a current key that it does not hold"),
         ({"P_CURRENT": "a", "P_KEY_a": "no base64"}, "key 'a' of the environment (P_*) must be the base64 of 32 bytes"),
         ({"P_CURRENT": "a", "P_KEY_a": encoded(b"S" * 16)}, "got '16 bytes'"),

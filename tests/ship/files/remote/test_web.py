@@ -160,7 +160,7 @@ def test_a_stores_address_is_shown_without_its_password() -> None:
         (403, {}, "a signed address may have expired"),
         (404, {}, "not found, the server answered 404"),
         (500, {}, "the server answered 500"),
-        (200, {}, "does not tell how long it is; ship it as: curl -sf URL | producer ship -"),
+        (200, {}, "sends no length; ship it as: curl -sf URL | producer ship -"),
     ],
 )
 def test_what_a_server_refuses_is_said_in_words(status: int, headers: dict[str, str], said: str) -> None:
