@@ -19,6 +19,7 @@ import threading
 import time
 import types
 from collections.abc import Collection
+from contextlib import suppress
 
 from .forks import Stage, call_in_child
 
@@ -96,9 +97,10 @@ def _answer(_number: int, _frame: types.FrameType | None) -> None:
 
 def _watch(reading: int) -> None:
     """On a thread of its own, until the pipe is closed."""
-    while _is_ours(reading) and (came := os.read(reading, 4096)):
-        if _wanted.intersection(came):
-            _interrupt()
+    with suppress(OSError):  # the application closed the pipe between the check and the read
+        while _is_ours(reading) and (came := os.read(reading, 4096)):
+            if _wanted.intersection(came):
+                _interrupt()
 
 
 def _interrupt() -> None:

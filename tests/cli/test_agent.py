@@ -825,7 +825,7 @@ endpoint = "http://127.0.0.1:{dead.getsockname()[1]}/"
         assert main(["agent", "check", "--config", str(path)]) == 0
         said = capsys.readouterr().out
         assert "not checked: whether" in said
-        assert "sinks.good (loghub), sinks.bad (loghub), sinks.dead (http); --connect asks" in said
+        assert "sinks.good (loghub), sinks.bad (loghub), sinks.dead (http) answer and accept" in said
         assert main(["agent", "check", "--config", str(path), "--connect"]) == 1
     said = capsys.readouterr()
     assert "sinks.good (loghub): " in said.out

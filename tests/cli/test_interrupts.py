@@ -168,7 +168,7 @@ def test_send_that_is_interrupted_waits_a_second_for_an_absent_server(
     assert main(["send", "--endpoint", "http://127.0.0.1:9", "--project", "my-project", "--logstore", "app"]) == 130
     assert time.monotonic() - began < 8
     err = capsys.readouterr().err
-    assert "has 1 s to arrive" in err
+    assert "waiting up to 1 s for the accepted logs to arrive" in err
     assert "1 not delivered" in err
 
 

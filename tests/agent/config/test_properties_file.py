@@ -152,7 +152,7 @@ def test_what_is_not_known_is_told_before_anything_starts() -> None:
     assert told[2].startswith("line 33: a1.sinks.k3.type: no such type 'hive'")
     assert told[3].startswith("line 42: a1.configfilters: filters of Flume are not supported")
     assert told[4] == "line 43: a1.snks: is not known; did you mean 'sinks'?"
-    assert told[5].startswith("line 44: a1.sources.r1.maxTotalEvents: ${sys:events} is a property of a Java process")
+    assert told[5].startswith("line 44: a1.sources.r1.maxTotalEvents: ${sys:events} is a Java system property")
 
 
 def test_unknown_keys_can_be_passed_over() -> None:

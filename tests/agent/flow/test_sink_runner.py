@@ -232,7 +232,7 @@ def test_a_sink_of_a_group_is_made_to_see_that_it_can_be_and_closed() -> None:
     batches = [EventBatch.of_lines(b"1\n")]
     with pytest.raises(FileNotFoundError):
         counted.write(batches)
-    with pytest.raises(SinkError, match="it can work again"):
+    with pytest.raises(SinkError, match="the sink can be made again"):
         counted.write(batches)
     assert (sink.closed, len(again), sink.batches) == (1, 1, [])
 

@@ -80,5 +80,5 @@ def test_the_time_of_a_line_becomes_that_of_its_event():
     line = '1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326'
     made = interceptor("parse", format="access", fields=["time"], timestamp=True)
     assert [found.get("timestamp") for found in headers(made.intercept(lines(line, "x")))] == ["971211336000", None]
-    with pytest.raises(AgentConfigError, match="needs the format access"):
+    with pytest.raises(AgentConfigError, match="needs format = access"):
         interceptor("parse", format="syslog", timestamp=True)

@@ -89,7 +89,7 @@ def test_a_batch_without_anything_of_it_is_the_same():
 
 def test_there_is_something_to_look_for():
     """Neither a kind nor a pattern, or a kind that there is not, is an error of the configuration."""
-    with pytest.raises(AgentConfigError, match="must name what is blacked out"):
+    with pytest.raises(AgentConfigError, match="must name a kind, unless patterns has a pattern"):
         interceptor("redact")
     with pytest.raises(AgentConfigError, match="must be some of email"):
         interceptor("redact", kinds=["mail"])

@@ -419,7 +419,7 @@ def test_bytes_that_cannot_be_read_for_a_while_are_not_called_lost(
     write(tmp_path / "a.log", "one\n")
     end = scan([str(tmp_path)], [], {}, settle=10.0, now=_now())
     monkeypatch.setattr(tracking, "open_file", denied)
-    with pytest.raises(InputError, match=r"a\.log: cannot be read: Permission denied\. Mend that, or leave"):
+    with pytest.raises(InputError, match=r"a\.log: cannot be read: Permission denied\. Fix that, or leave"):
         ranges({}, end)
 
 
