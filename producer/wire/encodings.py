@@ -25,6 +25,10 @@ _MARKS = (
 #: Bytes that are looked at, and how many of them at least.
 SEEN_BYTES, _LEAST = 1024, 8
 _PIECE_BYTES = 1 << 20
+#: The error handler of codecs that keeps bytes that are not text in an encoding when lines become UTF-8: as they are,
+#: so that the line is not UTF-8, but those below 0x80, which would look like text, as ``\\xNN``.
+KEEP_BYTES = "producer.keep-bytes"
+_ESCAPED, _LEAST_BYTE = 0xDC00, 0x80  # as ``surrogateescape`` has it
 _ORDERED = {"utf-16": codecs.BOM_UTF16_BE, "utf-32": codecs.BOM_UTF32_BE}
 
 
@@ -40,6 +44,24 @@ def looks_like(head: bytes) -> str | None:
     return ("utf-16-le" if second else "utf-16-be") if min(first, second) == 0 else None
 
 
+def _keep_bytes(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Return a surrogate for each byte that cannot be decoded, and for the surrogate, when it is encoded, the byte."""
+    if isinstance(error, UnicodeDecodeError):
+        bad = error.object[error.start : error.end]
+        return "".join(chr(_ESCAPED + byte) if byte >= _LEAST_BYTE else f"\\x{byte:02x}" for byte in bad), error.end
+    if isinstance(error, UnicodeEncodeError):
+        return b"".join(map(_kept, error.object[error.start : error.end])), error.end
+    raise error
+
+
+def _kept(character: str) -> bytes:
+    code = ord(character) - _ESCAPED
+    return bytes([code]) if _LEAST_BYTE <= code <= 0xFF else character.encode(errors="backslashreplace")
+
+
+codecs.register_error(KEEP_BYTES, _keep_bytes)
+
+
 @functools.cache
 def is_utf8(encoding: str) -> bool:
     """Whether the bytes of lines stay as they are.
@@ -48,7 +70,7 @@ def is_utf8(encoding: str) -> bool:
     """
     try:
         "".encode(encoding)
-        codecs.getincrementaldecoder(encoding)(errors="replace").decode(b"a")
+        codecs.getincrementaldecoder(encoding)(errors=KEEP_BYTES).decode(b"a")
     except UnicodeError as error:
         raise LookupError(f"{encoding} decodes no lines: {error}") from error
     return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii")

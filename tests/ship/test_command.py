@@ -345,10 +345,11 @@ def test_what_cannot_be_read_makes_the_exit_code_say_so(
     for number in range(11):
         (logs / f"{number}.log").symlink_to(f"{number}.log")
     more = [f"--checkpoint={tmp_path / 'c'}", "--settle=0.001"] if len(mode) > 1 else []
-    arguments = ship_arguments(server, logs, *mode, *more)
+    arguments = ship_arguments(server, logs, str(tmp_path / "none.log"), *mode, *more)
     for _ in range(2):
         assert cli.run(parse_ship(arguments)) == 1
         shown = capsys.readouterr()
+        assert "none.log: cannot be read: No such file" in shown.out + shown.err
         for number in range(11):
             assert f"{logs / str(number)}.log: cannot be read: Too many levels" in shown.out + shown.err
     assert cli.run(parse_ship([*arguments, "--allow-unread"])) == 0
@@ -433,14 +434,17 @@ def test_a_name_that_a_terminal_would_obey_is_shown_in_one_line(
 def test_a_dry_run_tells_what_would_fail(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A damaged file is 1, a file that is not there, or none at all, 2; what only a checkpoint knows is refused."""
+    """A damaged file is 1, a file that is not there, beside others, too, none at all 2; what only a checkpoint knows is
+    refused.
+    """
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"x")[:15])
     arguments = ship_arguments(server, tmp_path / "a.gz", "--dry-run")
     assert cli.run(parse_ship(arguments)) == 1
     assert "a.gz: 15 bytes, gzip, " in capsys.readouterr().out
+    assert cli.run(parse_ship([str(tmp_path / "none.log"), *arguments])) == 1
+    assert "none.log: cannot be read: No such file" in capsys.readouterr().out
     for more, said in (
         (["--exclude=*.gz"], "--exclude leaves no file to ship"),
-        ([str(tmp_path / "none.log")], "No such file"),
         (["--follow", f"--checkpoint={tmp_path / 'c'}"], "leave out --follow, --exactly-once and -"),
     ):
         assert cli.run(parse_ship([*more, *arguments])) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import bz2
 import gzip
 import json
@@ -287,7 +288,37 @@ def test_file_of_utf16_without_a_mark_is_little_endian(tmp_path: Path, server: L
     (tmp_path / "c.log").write_bytes(b"x")
     [partition] = plan(find_files([str(tmp_path)], encoding="utf-16").files, partition_bytes=1000)
     ship_splits(partition, make_job(parser="text"))
-    assert contents(server) == ["eins", "zwei", "\ufffd"]
+    assert contents(server) == ["eins", "zwei", r"\x78"]
+
+
+@pytest.mark.parametrize("name", ["a.log", "a.log.gz"])
+@pytest.mark.parametrize(
+    ("encoding", "data", "kept", "exact"),
+    [
+        ("gbk", "\u4e2d".encode("gbk") + b" \xff\xff x\nok\n", r"\u4e2d \xff\xff x", b"\xe4\xb8\xad \xff\xff x"),
+        ("utf-16-le", b"c\0\x00\xd8x\0\n\0o\0k\0\n\0", r"c\x00\xd8x", rb"c\x00" + b"\xd8x"),
+        ("utf-7", b"a+2AA- b\nok\n", r"a\ud800 b", None),
+    ],
+)
+def test_bytes_that_are_not_text_in_the_encoding_are_kept(
+    *,
+    tmp_path: Path,
+    server: LogHubServer,
+    make_job: MakeJob,
+    name: str,
+    encoding: str,
+    data: bytes,
+    kept: str,
+    exact: bytes | None,
+) -> None:
+    """They are in ``content`` as ``\\xNN``, and by ``content_base64`` such lines are found and counted."""
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    [partition] = plan(find_files([str(tmp_path)], encoding=encoding).files, partition_bytes=1000)
+    ship_splits(partition, make_job(parser="text"))
+    first, second = held(server)
+    assert first["content"] == kept.replace(r"\u4e2d", "\u4e2d")
+    assert first.get("content_base64") == (exact and base64.b64encode(exact).decode())
+    assert (second["content"], "content_base64" in second) == ("ok", False)
 
 
 @pytest.mark.parametrize("name", ["a.log", "a.log.gz"])

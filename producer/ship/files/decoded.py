@@ -5,14 +5,14 @@ from __future__ import annotations
 import codecs
 import io
 
-from ...wire.encodings import in_order
+from ...wire.encodings import KEEP_BYTES, in_order
 
 #: Bytes of the longest mark of a byte order.
 _MARK_BYTES = 4
 
 
 class Decoded(io.BufferedIOBase):
-    """The text of a file in UTF-8; what is no text in its encoding becomes U+FFFD.
+    """The text of a file in UTF-8; what is not text in its encoding stays, as ``KEEP_BYTES`` says.
 
     :param file: the file, at its first byte.
     :param encoding: of the file.
@@ -33,8 +33,8 @@ class Decoded(io.BufferedIOBase):
             if self._decoder is None:  # its first bytes tell the order of those that follow
                 while len(data) < _MARK_BYTES and (more := self._read(_MARK_BYTES)):
                     data += more
-                self._decoder = codecs.getincrementaldecoder(in_order(self._encoding, data))(errors="replace")
-            self._rest = self._decoder.decode(data, final=self._ended).encode(errors="replace")
+                self._decoder = codecs.getincrementaldecoder(in_order(self._encoding, data))(errors=KEEP_BYTES)
+            self._rest = self._decoder.decode(data, final=self._ended).encode(errors=KEEP_BYTES)
         data, self._rest = self._rest[:size], self._rest[size:]
         return data
 

@@ -33,7 +33,7 @@ from urllib.parse import unquote, urlsplit
 
 from ...runtime.link_targets import LinkTargets, named_directory, not_followed
 from ...wire.compressed_heads import compression_of
-from ...wire.encodings import HOLE, hole_end
+from ...wire.encodings import HOLE, hole_end, looks_like
 from ..errors import InputError
 from .log_file import LogFile
 from .remote.address import SCHEMES, scheme_of, shown
@@ -42,6 +42,8 @@ from .remote.seen import RemoteError
 
 #: Why a file is not among those found: a pattern of those to leave out.
 EXCLUDED = "excluded"
+#: The beginning of why a directory walk left out a file of another encoding.
+LOOKS_LIKE = "binary, but looks like"
 #: Why a directory walk left out a link to a directory: it may lead in a circle.
 LINK_TO_DIRECTORY = "a link to a directory, which is not entered: name it as well to ship what it holds"
 
@@ -127,10 +129,11 @@ def find_files(
     :param exclude: glob patterns of file names or whole paths to leave out.
     :param exclude_directory: a directory of which nothing is taken: a checkpoint.
     :param allow_links_to: directories below which links may lead, besides those that are named.
-    :param lenient: True if a path that cannot be shipped is in ``unread`` or ``absent``, and no error.
+    :param lenient: True if it is no error that none of the paths can be shipped: they are in ``unread`` or ``absent``,
+        as is one that cannot be shipped beside others.
     :param encoding: of the files, if it is another than UTF-8.
-    :raises InputError: a path does not exist, a glob matches nothing, a named file cannot be read, or nobody knows the
-        scheme.
+    :raises InputError: no path can be shipped: it does not exist, a glob matches nothing, a named file cannot be read;
+        or nobody knows the scheme of one.
     """
     search = Search(
         paths,
@@ -165,7 +168,8 @@ class Search:
         encoding: str = "",
     ) -> None:
         self.ended = False
-        self._lenient, self._encoding = lenient, encoding
+        self._encoding = encoding
+        self._faults: list[InputError] = []
         self._exclusion = _Exclusion(tuple(exclude), exclude_directory, bool(encoding))
         self._files: dict[str, LogFile] = {}  # not taken yet
         self._left = _Left()
@@ -187,6 +191,8 @@ class Search:
         for match, globbed in matches:
             with self._leniency(match):
                 self._take_match(match, walked, globbed=globbed)
+        if self._faults and not (lenient or walked or self._files):
+            raise self._faults[0]
         # Of a million files that are walked by none is remembered: they come once each, and where they lie is known.
         self._directories = _apart(walked)
         self._walk = itertools.chain.from_iterable(
@@ -216,12 +222,11 @@ class Search:
 
     @contextlib.contextmanager
     def _leniency(self, path: str) -> Iterator[None]:
-        """Note that a path that was named cannot be shipped, or raise it."""
+        """Note that a path that was named cannot be shipped."""
         try:
             yield
         except InputError as error:
-            if not self._lenient:
-                raise
+            self._faults.append(error)
             left = self._left.unread if os.path.lexists(path) else self._left.absent
             left[path] = str(error).removeprefix(f"{path}: ")
 
@@ -399,9 +404,15 @@ def _collect_walked(
         left.unread[path] = f"cannot be read: {error.strerror}"
     else:
         if file.compression is None and b"\0" in head and not exclude.binary_too and _is_binary(head, path):
-            left.skipped[path] = "binary"
+            left.skipped[path] = _binary(head)
         else:
             files[path] = file
+
+
+def _binary(head: bytes) -> str:
+    """Say that a file is left out for a NUL, and which encoding would have some."""
+    encoding = looks_like(head)
+    return "binary" if encoding is None else f"{LOOKS_LIKE} {encoding}: ship it with --encoding {encoding}"
 
 
 def _is_binary(head: bytes, path: str) -> bool:
@@ -437,7 +448,7 @@ def _collect_remote(path: str, exclude: _Exclusion, files: dict[str, LogFile], l
             continue
         compression = compression_of(seen.head)
         if found[address] and compression is None and b"\0" in seen.head and not exclude.binary_too:
-            left.skipped[name] = "binary"
+            left.skipped[name] = _binary(seen.head)
         else:
             files[name] = LogFile(name, seen.size, compression, 0, 0, address, seen.version, seen.ranged)
 

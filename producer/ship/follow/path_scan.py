@@ -9,7 +9,7 @@ from ...runtime.loggers import get_logger
 from ...text.plural import counted
 from ...text.printable import shown
 from ...wire.log_start import Logs
-from ..files.find import LINK_TO_DIRECTORY, Found, Skipped, find_files
+from ..files.find import LINK_TO_DIRECTORY, LOOKS_LIKE, Found, Skipped, find_files
 from ..files.plan import cut, pack, partition_size
 from ..portions import Portion
 from .options import FollowOptions
@@ -66,7 +66,7 @@ class Looks:
 
     def _tell_unread(self, found: Found) -> None:
         """Log each path once that cannot be read, and why; and when it can."""
-        unread = frozenset([*found.unread, *found.absent, *_links(found)])
+        unread = frozenset([*found.unread, *found.absent, *_worth_telling(found)])
         for path, reason in sorted(unread - self._told):
             _log.warning("skipped %s: %s", shown(path), reason)
         for path in sorted({path for path, _ in self._told} - {path for path, _ in unread}):
@@ -95,9 +95,9 @@ class Looks:
         return [*portions, Portion((), lost)] if lost else portions
 
 
-def _links(found: Found) -> list[tuple[str, str]]:
-    """Links to directories, of which nothing is shipped."""
-    return [each for each in found.skipped if each[1] == LINK_TO_DIRECTORY]
+def _worth_telling(found: Found) -> list[tuple[str, str]]:
+    """Find links to directories, and files of another encoding, of which nothing is shipped."""
+    return [each for each in found.skipped if each[1].startswith((LINK_TO_DIRECTORY, LOOKS_LIKE))]
 
 
 def unread_of(options: FollowOptions) -> Skipped:

@@ -119,6 +119,26 @@ def test_a_lenient_search_tells_what_is_named_and_cannot_be_read(tmp_path: Path)
     )
 
 
+def test_what_can_be_read_is_found_beside_what_cannot(tmp_path: Path) -> None:
+    """A named path that is missing or unreadable is in the way of others no more than one that was found below them."""
+    (tmp_path / "a.log").write_text("line\n")
+    (tmp_path / "loop.log").symlink_to("loop.log")
+    found = find_files([str(tmp_path / name) for name in ("none", "a.log", "loop.log")])
+    assert [file.path for file in found.files] == [str(tmp_path / "a.log")]
+    assert [path for path, _ in found.unread] == [f"{tmp_path}/loop.log"]
+    assert [path for path, _ in found.absent] == [f"{tmp_path}/none"]
+    with pytest.raises(InputError, match="none: cannot be read: No such file"):
+        find_files([str(tmp_path / name) for name in ("none", "loop.log")])
+
+
+def test_file_of_another_encoding_in_a_directory_is_told_with_the_option_for_it(tmp_path: Path) -> None:
+    """It is not text in UTF-8, but is no binary file."""
+    (tmp_path / "a.log").write_bytes("INFO x\n".encode("utf-16") * 5)
+    assert find_files([str(tmp_path)]).skipped == (
+        (f"{tmp_path}/a.log", "binary, but looks like utf-16: ship it with --encoding utf-16"),
+    )
+
+
 def test_directory_leaves_out_what_is_no_log_and_says_why(tmp_path: Path) -> None:
     """Binary and hidden files, pipes, dangling links and excluded names are told with a reason."""
     (tmp_path / "wtmp").write_bytes(b"\x07\0\0\0")
@@ -190,8 +210,9 @@ def test_search_can_be_gone_on_with(tmp_path: Path) -> None:
 
 def test_what_is_named_and_wrong_is_known_before_a_search_begins(tmp_path: Path) -> None:
     """No file of a directory before it is shipped first."""
-    with pytest.raises(InputError, match="cannot be read"):
-        Search([str(tmp_path), "/no/such/file"])
+    assert Search([str(tmp_path), "/no/such/file"]).absent == (
+        ("/no/such/file", "cannot be read: No such file or directory"),
+    )
 
 
 def test_compression_is_told_by_content_not_by_name(tmp_path: Path) -> None:
