@@ -61,7 +61,8 @@ class FileFate:
     :ivar stored: lines that were acknowledged.
     :ivar not_stored: lines that were read, and not.
     :ivar in_doubt: lines that may be stored.
-    :ivar unsent_bytes: bytes of lines that nobody has read to send them.
+    :ivar unsent_bytes: bytes of lines that were not read.
+    :ivar cut_bytes: bytes of compressed files of which a part was read: how many of them are not sent is unknown.
     :ivar doubtful_bytes: bytes that somebody was sending when he was stopped, or died.
     """
 
@@ -70,17 +71,18 @@ class FileFate:
     not_stored: int = 0
     in_doubt: int = 0
     unsent_bytes: int = 0
+    cut_bytes: int = 0
     doubtful_bytes: int = 0
 
     def __iadd__(self, other: FileFate) -> Self:
-        for name in ("stored", "not_stored", "in_doubt", "unsent_bytes", "doubtful_bytes"):
+        for name in ("stored", "not_stored", "in_doubt", "unsent_bytes", "cut_bytes", "doubtful_bytes"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         return self
 
     @property
     def complete(self) -> bool:
         """Whether all of it is stored."""
-        return not (self.not_stored or self.in_doubt or self.unsent_bytes or self.doubtful_bytes)
+        return not (self.not_stored or self.in_doubt or self.unsent_bytes or self.cut_bytes or self.doubtful_bytes)
 
 
 def records_of(lines: Block | Line) -> int:
@@ -185,6 +187,8 @@ class Account:
         left = split.size if split.file.compression is not None else max(0, split.size - sent)
         if doubtful:
             file.doubtful_bytes += left
+        elif offsets and split.file.compression is not None:
+            file.cut_bytes += left
         else:
             file.unsent_bytes += left
 

@@ -118,8 +118,8 @@ def _rate(shipment: Shipment) -> str:
 
 
 def _failures(shipment: Shipment) -> str:
-    attempts = counted(shipment.failed_attempts, "task attempt") if shipment.failed_attempts else "0"
-    return f"{attempts}; the job failed" if shipment.failure is not None else attempts
+    parts = [counted(shipment.failed_attempts, "task attempt")] if shipment.failed_attempts else []
+    return "; ".join([*parts, *(["the job failed"] if shipment.failure is not None else [])]) or "0"
 
 
 def fates(shipment: Shipment) -> list[str]:
@@ -150,6 +150,8 @@ def _fate(file: FileFate) -> str:
     ]
     if file.unsent_bytes:
         parts.append(f"{decimal(file.unsent_bytes)} not sent")
+    if file.cut_bytes:
+        parts.append(f"the rest of {decimal(file.cut_bytes)} (compressed) not sent")
     if file.doubtful_bytes:
         parts.append(f"{decimal(file.doubtful_bytes)} in doubt")
     return shown(f"{file.path}: {', '.join(parts)}")

@@ -10,6 +10,7 @@ The tags of a batch say where its lines come from, as those of the service's own
 
 from __future__ import annotations
 
+import itertools
 import socket
 import time
 from collections.abc import Iterator
@@ -86,14 +87,15 @@ class PortionSender:
         return Shipping(self, LogFile(path, 0, None), figures)
 
     def first(self, file: LogFile, figures: Figures) -> list[LogItem]:
-        """The records of the first block of a file, none of which is sent.
+        """Return the records of the first two blocks of a file, none of which is sent. The second one is a last line
+        without an end, in a file of up to 1 MiB.
 
         :param figures: grows by the lines that are not parsed.
         :raises FileChangedError: it cannot be read.
         """
         of = self._file(file)
-        lines = next(self._records(Split(file, 0, file.size, begins_line=True), figures), None)
-        return [] if lines is None else self._items(of, lines, figures)
+        blocks = self._records(Split(file, 0, file.size, begins_line=True), figures)
+        return [item for lines in itertools.islice(blocks, 2) for item in self._items(of, lines, figures)]
 
     def ship(self, portion: Portion) -> tuple[Figures, Account]:
         """Read a portion, send it, and wait until each line of it is acknowledged; several times if it fails.

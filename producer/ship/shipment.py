@@ -190,6 +190,7 @@ class _Parts:
             self._complete_lines += run.figures.lines
             self._complete_files += len(found.files)
             return
+        self._complete_files += sum(file.size == 0 for file in found.files)
         self._fates += run.account.files(portions, run.doubtful)
         if run.failure is not None:
             self._fates += [_unsent(file) for file in self._search.take().files if file.size]

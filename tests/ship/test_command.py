@@ -14,6 +14,7 @@ from unittest.mock import MagicMock
 import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
+from rich.filesize import decimal
 
 from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
 from producer.cli import ship as cli
@@ -369,16 +370,31 @@ def test_a_dry_run_shows_the_first_record_of_each_file_and_sends_nothing(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With what is left out, and how many lines are of a known format; nothing but a question comes to LogHub."""
-    (tmp_path / "a.log").write_text('{"n":1,"text":"[red]"}\nplain\n')
+    (tmp_path / "a.log").write_text('{"n":1,"text":"[red]"}\nplain\nlast')
     (tmp_path / "b.bin").write_bytes(b"\0")
     assert cli.run(parse_ship(ship_arguments(server, tmp_path, "--dry-run"))) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"skipped {tmp_path}/b.bin: binary",
-        f"{tmp_path}/a.log: 29 bytes, 1 of the first 2 in a known format",
+        f"{tmp_path}/a.log: 33 bytes, 1 of the first 3 in a known format",
         '  {"content": "{\\"n\\":1,\\"text\\":\\"[red]\\"}", "__file_offset__": "0", "n": "1", "text": "[red]"}',
-        f"1 file, 29 bytes, to {PROJECT}/{LOGSTORE} at {server.url}: nothing was sent",
+        f"1 file, 33 bytes, to {PROJECT}/{LOGSTORE} at {server.url}: nothing was sent",
     ]
     assert server.count(PROJECT, LOGSTORE) == 0
+
+
+def test_a_compressed_file_that_was_read_in_part_is_not_called_unsent_as_a_whole(
+    tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The report says that the rest is not sent, counts an empty file, too, and no failed attempts that were none."""
+    packed = gzip.compress(b"".join(b"%d\n" % number for number in range(1000)))
+    (tmp_path / "a.gz").write_bytes(packed[:-8])
+    (tmp_path / "b.log").write_text("line\n")
+    (tmp_path / "c.log").touch()
+    assert cli.run(parse_ship(ship_arguments(server, tmp_path, "--engine=local"))) == 1
+    out = capsys.readouterr().out
+    assert f"a.gz: 1,000 lines stored, 0 not stored, 0 in doubt, the rest of {decimal(len(packed) - 8)} (compr" in out
+    assert "2 files stored completely" in out
+    assert "0; the job failed" not in out
 
 
 def test_a_dry_run_lists_every_file(tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]) -> None:
