@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..agent.config import AgentConfig, read_properties, read_toml
 from ..agent.config.explain import explain, overview
+from ..agent.config.extras import extras_of
 from ..agent.config.options import AgentConfigError, Problem
 from ..agent.config.units import hidden_by, unit
 from ..agent.monitoring import address_of
@@ -131,7 +132,8 @@ def _explain(args: argparse.Namespace) -> int:
 def _unit(args: argparse.Namespace) -> int:
     known = read_toml(Path(args.config)) if args.config is not None and Path(args.config).is_file() else None
     state = None if known is None else _own_state(args.config, known)
-    print(unit(args.kind, args.config, state, 30.0 if known is None else known.stop_timeout), end="")
+    extras = ["agent"] if known is None else extras_of(known)
+    print(unit(args.kind, args.config, state, 30.0 if known is None else known.stop_timeout, extras), end="")
     for path in hidden_by(args.kind, args.config, state):
         tell(
             f"producer agent: {path} lies in a directory of temporary files, of which the service sees an empty one of "

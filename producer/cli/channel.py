@@ -31,6 +31,8 @@ from .profiles import resolve
 from .progress import Progress
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
+#: Kinds of records whose names say too little; a live record lists the events that wait, none in an empty channel.
+_RECORDS = {"live": ("list of waiting events", "lists of waiting events")}
 _AFTER_INTERRUPT = {
     "drain": "what was not delivered is still in the channel",
     "repair": "nothing is lost, but not everything may be repaired: run it again",
@@ -136,7 +138,8 @@ def _told(report: DirectoryReport, agents: AgentReport | None) -> list[str]:
     size = sum(segment.size for segment in report.segments)
     lines.append(f"segments    {len(report.segments)}, {counted(size, 'byte')}")
     for segment in report.segments:
-        records = ", ".join(counted(count, kind) for kind, count in sorted(segment.records.items())) or "empty"
+        kinds = sorted(segment.records.items())
+        records = ", ".join(counted(count, *_RECORDS.get(kind, (kind,))) for kind, count in kinds) or "empty"
         taken_out = f", {len(segment.gaps)} repaired" if segment.gaps else ""
         key = f", key {segment.key_id}" if segment.key_id else ""
         name, length = os.path.basename(segment.path), counted(segment.size, "byte")  # noqa: PTH119

@@ -258,7 +258,7 @@ def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig, 
     """
     of_agent = next((event for event in channel.peek() if OF_AN_AGENT in event.headers), None)
     if of_agent is not None:
-        raise _of_an_agent(channel.name, of_agent)
+        raise _of_an_agent(channel.name, channel.directory, of_agent)
     destinations = sorted(
         {
             (str(event.headers["project"]), str(event.headers.get("logstore") or ""))
@@ -370,11 +370,11 @@ def _check_is_ours(directory: str, data: Sequence[str], keys: KeyProvider | None
     first = next(look_at_events(directory, data_directories=data, keys=keys), None)
     if first is not None and OF_AN_AGENT in first.headers:
         name = os.path.basename(directory) or directory  # noqa: PTH119  # strings, as everywhere in the channel
-        raise _of_an_agent(name, first)
+        raise _of_an_agent(name, directory, first)
 
 
-def _of_an_agent(name: str, event: Event) -> ChannelError:
-    """The error that says how events of an agent are delivered: those of dead letters, once their cause is fixed."""
+def _of_an_agent(name: str, directory: str, event: Event) -> ChannelError:
+    """Build the error that says how events of an agent are delivered: dead letters, once their cause is fixed."""
     sink = event.headers.get("dead_letter_sink")
     rule = "its events are batches of an agent's, whose configuration says where to: run `producer agent`"
     if sink is not None:
@@ -382,10 +382,22 @@ def _of_an_agent(name: str, event: Event) -> ChannelError:
         rule = (
             f"its events are dead letters of an agent's sink {sink}, the first one because: {reason}. Fix the cause,"
             f" then have the agent deliver them: add a copy of [sinks.{sink}] under another name, with channel = "
-            f'"{name}", to its configuration; a running agent takes it up, and it can go once the channel is empty. '
-            "To look at them: `producer channel export DIR`"
+            f"{_name_in_agent(directory)}, to its configuration; a running agent takes it up, and it can go once the "
+            "channel is empty. To look at them: `producer channel export DIR`"
         )
     return ChannelError(name, rule)
+
+
+def _name_in_agent(directory: str) -> str:
+    """Return the name that the agent's configuration has for a channel, as TOML, or words for it.
+
+    Only the place that the agent itself chooses, ``STATE/channels/NAME/events``, has the name in it.
+    """
+    parent, last = os.path.split(os.path.abspath(directory))  # noqa: PTH100  # strings, as everywhere in the channel
+    above, name = os.path.split(parent)
+    if (os.path.basename(above), last) == ("channels", "events"):  # noqa: PTH119
+        return f'"{name}"'
+    return f"the name of the channel whose directory is {directory}"
 
 
 def _outcome(stats: Stats, refused: int) -> Outcome:

@@ -50,9 +50,26 @@ def test_drain_of_an_agents_dead_letters_says_how_they_are_delivered(
     before = _content(directory)
     assert main(["channel", "drain", directory, "--endpoint", "http://127.0.0.1:1"]) == 2
     told = capsys.readouterr().err
-    for part in ("dead letters", "400: no such field", "[sinks.archive]", "channel = ", "channel export"):
+    for part in (
+        "dead letters",
+        "400: no such field",
+        "[sinks.archive]",
+        "channel = the name of the channel whose",
+        "channel export",
+    ):
         assert part in told
     assert _content(directory) == before
     assert main(["channel", "export", directory]) == 0
     exported = capsys.readouterr().out
     assert all(mark in exported for mark in ("failed_at", "attempts", "request_id", "400: no such field"))
+
+
+def test_drain_names_the_channel_of_dead_letters_as_the_configuration_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In ``STATE/channels/NAME/events``, where the agent keeps it, the channel is NAME, not ``events``."""
+    marks = marks_of(RefusedError("400: no such field", []), "archive", ManualClock())
+    with opened(file_channel(tmp_path / "channels", "dead")) as channel:
+        channel.put(marked(EventBatch.of_lines(b"a\n"), marks))
+    assert main(["channel", "drain", str(tmp_path / "channels/dead/events"), "--endpoint", "http://127.0.0.1:1"]) == 2
+    assert 'channel = "dead",' in capsys.readouterr().err

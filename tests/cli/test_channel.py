@@ -102,6 +102,15 @@ def test_inspect_tells_what_is_there_and_changes_nothing(run: Run, directory: Pa
     assert content_of(directory) == before
 
 
+def test_inspect_says_which_records_are_in_an_emptied_channel(run: Run, directory: Path) -> None:
+    """A list of what waits, which is written before segments go, is named as such."""
+    with FileChannel(directory, minimum_free_space=0) as channel, channel.transaction() as transaction:
+        transaction.take(100)
+        transaction.commit()
+    _, out, _ = run("inspect", directory)
+    assert "1 list of waiting events" in out
+
+
 def test_inspect_works_beside_a_running_channel(run: Run, directory: Path) -> None:
     """It says that somebody has the directory, and disturbs nobody."""
     with FileChannel(directory, minimum_free_space=0) as channel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 _SYSTEMD = """\
@@ -48,10 +49,14 @@ WantedBy=multi-user.target
 _CONTAINER = """\
 # docker build -t loghub-agent .
 # docker run --stop-timeout {grace} -v /var/log:/var/log:ro -v agent-state:/var/lib/loghub-agent loghub-agent
+# Secrets that the configuration takes from the environment (env:NAME): lines NAME=value in a file that only root may
+# read, and docker run --env-file FILE. Those that it takes from files (file:/path) need a -v /path:/path:ro.
+# syslog, http, forward and other network sources listen on 127.0.0.1, which is this container alone: set
+# bind = "0.0.0.0" on them, and publish their ports, as in docker run -p 5140:5140.
 FROM python:3.13-slim
 # The wheel: `make wheels` in a clone puts it into dist; copy it beside this file.
 COPY loghub_producer-*.whl /tmp/
-RUN pip install --no-cache-dir "$(echo /tmp/loghub_producer-*.whl)[agent]" \\
+RUN pip install --no-cache-dir "$(echo /tmp/loghub_producer-*.whl)[{extras}]" \\
  && useradd --system --groups adm --create-home --home-dir /var/lib/loghub-agent agent
 COPY {name} {config}
 USER agent
@@ -166,7 +171,13 @@ _MORE_SECONDS = 30
 _PRIVATE = ("/tmp/", "/var/tmp/")  # noqa: S108
 
 
-def unit(kind: str, config: str | None = None, state: str | None = None, stop_timeout: float = 30.0) -> str:
+def unit(
+    kind: str,
+    config: str | None = None,
+    state: str | None = None,
+    stop_timeout: float = 30.0,
+    extras: Iterable[str] = ("agent",),
+) -> str:
     """The text of a file.
 
     :param kind: one of ``UNITS``.
@@ -174,6 +185,7 @@ def unit(kind: str, config: str | None = None, state: str | None = None, stop_ti
         directory in the container into which the file is copied.
     :param state: the directory that the file names for its state; systemd's own if it names none.
     :param stop_timeout: seconds that the agent's orderly end may take; the service has 30 more.
+    :param extras: the extras of the package that the container installs.
     """
     path = _where(kind, config)
     options = f" --state {_STATE}" if state is None else ""
@@ -182,6 +194,7 @@ def unit(kind: str, config: str | None = None, state: str | None = None, stop_ti
         config=path,
         name=path.name,
         folder=path.parent,
+        extras=",".join(extras),
         options=options,
         writes=writes,
         command=_command(),

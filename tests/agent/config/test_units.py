@@ -146,3 +146,36 @@ def test_a_service_is_given_more_time_to_end_than_its_agent(tmp_path: Path, caps
         ):
             assert main(["agent", "unit", kind, "--config", str(path)]) == 0
             assert given in capsys.readouterr().out
+
+
+def test_the_container_installs_the_extras_that_its_configuration_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of components and of options; its head says how secrets get in, and what senders outside need."""
+    path = tmp_path / "agent.toml"
+    path.write_text("""
+[sources.fluent]
+type = "forward"
+channels = ["c"]
+[sources.web]
+type = "otlp"
+channels = ["c"]
+[channels.c]
+type = "file"
+key_file = "keys.json"
+[sinks.k]
+type = "objects"
+channel = "c"
+path = "s3://bucket/logs"
+format = "parquet"
+[sinks.topic]
+type = "kafka"
+channel = "c"
+[sinks.old]
+type = "thrift"
+channel = "c"
+""")
+    assert main(["agent", "unit", "container", "--config", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "whl)[agent,arrow,encryption,forward,kafka,otlp,s3,thrift]" in text
+    assert all(said in text for said in ("--env-file", 'bind = "0.0.0.0"', "-p 5140:5140"))

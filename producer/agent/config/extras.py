@@ -1,0 +1,30 @@
+"""The extras of this package that an agent's configuration needs, whatever is installed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .model import AgentConfig, ComponentConfig
+from .registry import class_of
+
+
+def extras_of(config: AgentConfig) -> list[str]:
+    """List the extras, first ``agent``, which the monitoring needs."""
+    kinds = {"sources": config.sources, "channels": config.channels, "sinks": config.sinks}
+    found = {extra for kind, named in kinds.items() for one in named.values() for extra in _extras(kind, one)}
+    return ["agent", *sorted(found - {"agent"})]
+
+
+def _extras(kind: str, component: ComponentConfig) -> Iterator[str]:
+    """What a component's class needs, and what its options do."""
+    try:
+        yield from getattr(class_of(kind, component.type), "needs", {}).values()
+    except (LookupError, ImportError):  # a component of another package, which is not here
+        return
+    options = component.options
+    if "key_file" in options:
+        yield "encryption"
+    if options.get("format") == "parquet":
+        yield "arrow"
+    if str(options.get("path", "")).startswith(("s3://", "s3a://")):
+        yield "s3"
