@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     for reason in reasons:
         errors.print(f"error: {reason}", style="red", markup=False, highlight=False)
     if unread:
-        advice = "Mend that, leave it out with --exclude, or let it be with --allow-unread"
+        advice = "Fix that, leave it out with --exclude, or let it be with --allow-unread"
         errors.print(f"{counted(len(unread), 'path')} could not be read. {advice}", highlight=False)
     return _FAILED if reasons else _OK
 
