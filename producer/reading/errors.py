@@ -19,3 +19,7 @@ class LogHubReadError(ProducerError):
     def code(self) -> str:
         """The code of the last answer, such as ``ShardNotExist``; empty if there was none."""
         return str(getattr(self.__cause__, "code", ""))
+
+
+class AnswerTooLargeError(LogHubReadError):
+    """An answer has more bytes than its reader takes at a time."""

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from ..sinks.http.transport import Answer
 from ..wire.compression import decompress
+from .errors import AnswerTooLargeError
 from .signed_client import Question, SignedClient
 
 _T = TypeVar("_T")
@@ -69,7 +70,13 @@ class LogstoreReader:
         return self._client.json(what, question, lambda answer: int(answer["cursor_time"]))
 
     def pull(
-        self, shard: str, cursor: str, read: Callable[[bytes], _T], count: int = MAX_PULL_COUNT, end: str | None = None
+        self,
+        shard: str,
+        cursor: str,
+        read: Callable[[bytes], _T],
+        count: int = MAX_PULL_COUNT,
+        end: str | None = None,
+        most_bytes: int | None = None,
     ) -> Page[_T]:
         """LogGroups from ``cursor`` on, in the order in which they came.
 
@@ -77,6 +84,8 @@ class LogstoreReader:
             again.
         :param count: LogGroups, 1 to :data:`MAX_PULL_COUNT`; the server may give fewer.
         :param end: none at or behind this cursor.
+        :param most_bytes: bytes that an answer may have, decompressed; None for no limit.
+        :raises AnswerTooLargeError: it has more; it is not decompressed.
         """
         asked = {"type": "log", "cursor": cursor, "count": str(count)}
         if end is not None:
@@ -84,6 +93,12 @@ class LogstoreReader:
 
         def take(answer: Answer, headers: Mapping[str, str]) -> Page[_T]:
             following = headers["x-log-cursor"]
+            size = raw_size_of(answer, headers)
+            if most_bytes is not None and size > most_bytes:
+                raise AnswerTooLargeError(
+                    f"PullLogs of shard {shard} at {cursor}: at most {count} LogGroups are {size} bytes, "
+                    f"decompressed; the reader takes {most_bytes}: raise its limit"
+                )
             return Page(read(body_of(answer, headers)), following, following in (cursor, end))
 
         question = Question(f"{self._path}/{shard}", asked, headers=_PROTOBUF)
@@ -95,5 +110,9 @@ def body_of(answer: Answer, headers: Mapping[str, str]) -> bytes:
 
     :raises CompressionError: it is damaged.
     """
-    size = int(headers.get("x-log-bodyrawsize", len(answer.body)))
-    return decompress(answer.body, headers.get("x-log-compresstype", "none"), size)
+    return decompress(answer.body, headers.get("x-log-compresstype", "none"), raw_size_of(answer, headers))
+
+
+def raw_size_of(answer: Answer, headers: Mapping[str, str]) -> int:
+    """Bytes of an answer, decompressed, as the server says; no more are ever allocated."""
+    return int(headers.get("x-log-bodyrawsize", len(answer.body)))

@@ -93,6 +93,7 @@ class SignedClient:
     :param where: the same in words.
     :param config: the signature's version and region, ``http``, ``retries`` and its backoff; the rest is not looked at.
     :param names: how ``project``, ``logstore``, ``endpoint`` and ``access_key_id`` are called where they are given.
+    :param most_bytes: bytes that an answer may have, as it comes; None for 256 MiB.
     :param advice: what to do, by the code of the server's error, where that is more than what is known here; nothing
         where the error says it all.
     """
@@ -107,7 +108,9 @@ class SignedClient:
         advice: Mapping[str, str] | None = None,
         config: ProducerConfig | None = None,
         clock: Clock | None = None,
+        most_bytes: int | None = None,
     ) -> None:
+        self._most_bytes = most_bytes or _MOST_BYTES
         self._project, self._http, self._where, self._names = project, http, where, names
         self._advice = {**_ADVICE, **(advice or {})}
         self._config = config or ProducerConfig()
@@ -116,7 +119,7 @@ class SignedClient:
         check_authorities(self._config.http, http.base_url)
         limits = replace(self._config.http, attempt_timeout_ms=self._config.http.attempt_timeout_ms or _LONGEST_ATTEMPT)
         # Nobody is told that an answer takes its time: who asks waits for it.
-        self._transport = Transport(limits, 1, self._clock, "loghub-reader", most=_MOST_BYTES, tells=False)
+        self._transport = Transport(limits, 1, self._clock, "loghub-reader", most=self._most_bytes, tells=False)
         self._proxies = self._transport.proxies_for(http.base_url)
         self._clock_offset = 0.0
 
@@ -183,8 +186,8 @@ class SignedClient:
         )
         if answer.status != HTTPStatus.OK:
             raise self._learn(credentials, answer, headers)
-        if len(answer.body) == _MOST_BYTES:
-            words = f"an answer of {counted(_MOST_BYTES, 'byte')}, or more: ask for less at a time"
+        if len(answer.body) == self._most_bytes:
+            words = f"an answer of {counted(self._most_bytes, 'byte')}, or more: ask for less at a time"
             raise ServerError(BAD_RESPONSE, words, http_status=answer.status, request_id=answer.request_id)
         return answer, headers
 

@@ -8,7 +8,7 @@ Source: LogHub protocol, Protobuf.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .protobuf import read_varint
 from .reserved import free_name
@@ -30,26 +30,42 @@ def read_groups(data: bytes) -> Iterator[Iterator[Fields]]:
             yield read_group(group)
 
 
-def read_group(data: bytes) -> Iterator[Fields]:
-    """The logs of a LogGroup, each with the group's topic, source and tags.
+def loggroups_of(data: bytes, most: int) -> list[bytes]:
+    """The LogGroups of a list of them, not taken apart.
 
+    :raises ValueError: it is none, or cut off, or there are more.
+    """
+    groups = []
+    for number, group in fields_of(data):
+        if number == _LOGS and isinstance(group, bytes):
+            groups.append(group)
+        if len(groups) > most:
+            raise ValueError(f"more than {most} LogGroups, which is what was asked for")
+    return groups
+
+
+def read_group(data: bytes, before: Callable[[bytes, bool], object] = lambda *_: None) -> Iterator[Fields]:
+    """The logs of a LogGroup, each with the group's topic, source and tags; they are made one at a time.
+
+    :param before: is called with each tag and log, before it is made, and True for a log; what it raises ends the
+        reading.
     :raises ValueError: it is none, or cut off.
     """
-    logs: list[bytes] = []
     common = {"__source__": "", "__topic__": ""}
     for number, value in fields_of(data):
         if not isinstance(value, bytes):
             continue
-        if number == _LOGS:
-            logs.append(value)
-        elif number in (_TOPIC, _SOURCE):
+        if number in (_TOPIC, _SOURCE):
             common["__topic__" if number == _TOPIC else "__source__"] = _text(value)
         elif number == _TAGS:
+            before(value, False)
             key, text = _pair(value)
             common[f"__tag__:{key}"] = text
-    for log in logs:
-        time, contents = read_log(log)
-        yield {"__time__": time, **common, **contents}
+    for number, log in fields_of(data):
+        if number == _LOGS and isinstance(log, bytes):
+            before(log, True)
+            time, contents = read_log(log)
+            yield {"__time__": time, **common, **contents}
 
 
 def read_record(data: bytes) -> Iterator[tuple[str, Fields]]:

@@ -38,8 +38,14 @@ _NEEDLESS = (
     *("backoffSleepIncrement", "maxBackoffSleep"),
     *(f"kafka.consumer.{each}" for each in ("key.deserializer", "max.poll.records", "value.deserializer")),
 )
-#: Messages that are asked for at once, and bytes of a batch, about.
-_AT_ONCE, _BATCH_BYTES = 16, 8 << 20
+#: Bytes of a batch, about, as the objects of its messages.
+_BATCH_BYTES = 8 << 20
+#: Bytes of the objects of a header, beside its texts: they are there as pairs, and as headers of an event.
+_OF_HEADER = 200
+#: Bytes that a message becomes by each of its own, at most, beside what a batch has.
+_OF_BYTE = 64
+#: Bytes of a message at most, where the client's settings do not say.
+_MESSAGE = 1 << 20
 #: KiB that the client keeps of what it has fetched, where its settings do not say.
 _QUEUED = 16 << 10
 #: Topic and number of a partition.
@@ -80,6 +86,12 @@ class KafkaSource:
         def missing(self) -> Iterator[ConfigError]:
             """Files that cannot be read."""
             return missing_files(self.config)
+
+        def holds(self) -> int:
+            """Bytes at most: what the client has fetched, a batch twice, and the objects of its last message."""
+            given = self.settings("check")
+            message = int(given.get("fetch.message.max.bytes", _MESSAGE))
+            return (int(given["queued.max.messages.kbytes"]) << 10) + 2 * _BATCH_BYTES + _OF_BYTE * message
 
         def settings(self, client: str) -> dict[str, Any]:
             """Of the client.
@@ -182,16 +194,16 @@ class _Reading:
         return done
 
     def _messages(self) -> list[Any]:
-        """What has come, few at a time: a message may have megabytes, and a batch a thousand of them."""
+        """What has come, one at a time: a message may have megabytes, and its headers' objects far more."""
         found: list[Any] = []
         size, until = 0, self._context.clock.monotonic() + self._options.batch_duration
         while len(found) < self._options.batch_size and size < _BATCH_BYTES:
             left = max(0.0, until - self._context.clock.monotonic())
-            more = self._consumer.consume(min(_AT_ONCE, self._options.batch_size - len(found)), timeout=left)
+            more = self._consumer.consume(1, timeout=left)
             if not more:
                 break
             found += more
-            size += sum(len(each.value() or b"") for each in more)
+            size += sum(map(_size_of, more))
         return found
 
     def _unread(self) -> int:
@@ -399,6 +411,12 @@ def _partition(place: _Place, offset: int | None = None) -> Any:
     from confluent_kafka import TopicPartition  # noqa: PLC0415
 
     return TopicPartition(*place) if offset is None else TopicPartition(*place, offset)
+
+
+def _size_of(message: Any) -> int:
+    """Bytes of the objects of a message."""
+    own = len(message.value() or b"") + len(message.key() or b"")
+    return own + sum(_OF_HEADER + 2 * len(name) + 2 * len(value or b"") for name, value in message.headers() or ())
 
 
 def _time_of(message: Any) -> str | None:

@@ -10,6 +10,10 @@ The body of an event is the field ``field``, and the other fields are its header
 one object of JSON. ``timestamp`` is its time in milliseconds; topic and source of the LogGroup come as ``__topic__``
 and ``__source__``, and its tags as ``__tag__:NAME``.
 
+Of ``max_memory`` a quarter is for an answer, decompressed, which is there twice for a moment, and a quarter for the
+events of a batch, which are as well. An answer that is larger is asked for again with fewer LogGroups. LogGroups are
+made events one log at a time, and what they become is counted before (:mod:`..protocols.reckoning`).
+
 Source: LogHub protocol, Reading back.
 """
 
@@ -20,30 +24,42 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Protocol
 
 from ...model.config import HttpConfig, ProducerConfig
 from ...model.errors import ConfigError, ProducerError
 from ...reading.consumer_group import ConsumerGroup
-from ...reading.errors import LogHubReadError
+from ...reading.errors import AnswerTooLargeError, LogHubReadError
 from ...reading.logstore import MAX_PULL_COUNT, LogstoreReader
 from ...reading.signed_client import SignedClient
 from ...runtime.clock import Clock
 from ...runtime.loggers import get_logger
 from ...sinks.http.transport import target_of
 from ...wire.cursors import cursor_at, position_of
-from ...wire.read_log_group import Fields, read_groups
+from ...wire.read_log_group import Fields, fields_of, loggroups_of, read_group
 from ..config.options import option
 from ..events.batch import EventBatch, Position
 from ..events.interfaces import Context, Outlet, Stop
 from ..protocols.loghub import LogstoreOptions
 from ..protocols.proxies import proxies_of
+from ..protocols.reckoning import OF_TEXT, SMALL, Reckoning, of_event, size_of
 from .loghub_group import BEATS, Membership, UntilAsked, consumer_name
+
+Event = tuple[dict[str, str], bytes]
 
 _log = get_logger("producer.agent.source.loghub")
 
-#: Bytes of bodies of a batch, about; it ends with a LogGroup.
-_BATCH_BYTES = 1 << 20
+#: Bytes of events of a batch, about, as Python's objects; it ends with a LogGroup.
+_BATCH_BYTES = 4 << 20
+#: How headers begin that a LogGroup has for all of its logs.
+_OF_GROUP = ("__topic__", "__source__", "__tag__:")
+#: Of ``max_memory`` the share of an answer, and that of the events of a batch.
+_SHARE = 4
+#: Bytes that an answer which does not become smaller by compression may have more.
+_SPARE = 1 << 20
+#: Bytes of the objects of a field of a log, beside its texts.
+_OF_FIELD = 300
 #: Seconds between two looks for new shards.
 _SHARDS_INTERVAL = 60.0
 _NAMES = {name: name for name in ("project", "logstore", "endpoint", "access_key_id")}
@@ -51,6 +67,10 @@ _NAMES = {name: name for name in ("project", "logstore", "endpoint", "access_key
 
 class CursorError(ProducerError):
     """A cursor of a kind that cannot be kept as a position."""
+
+
+class LogGroupTooLargeError(ProducerError):
+    """A LogGroup becomes more events than there is memory for."""
 
 
 class LogHubSource:
@@ -72,6 +92,12 @@ class LogHubSource:
         field: str = option("content", doc="the field that becomes the body")
         poll_delay: float = option(1.0, least=0.01, doc="seconds between two looks when there is nothing new")
         groups: int = option(100, least=1, most=MAX_PULL_COUNT, doc="LogGroups of a request, at most")
+        max_memory: int = option(
+            128 << 20,
+            least=1 << 20,
+            unit="bytes",
+            doc="bytes: a quarter for an answer, decompressed, and a quarter for the events of a batch, each twice",
+        )
         retries: int = option(3, least=0, doc="further attempts of a request, before the source is run again")
 
         def __post_init__(self) -> None:
@@ -80,6 +106,10 @@ class LogHubSource:
             self.first()
             if self.group is not None and self.shards:
                 raise ConfigError("shards", "a consumer group shares them out: leave shards or group out", self.shards)
+
+        def holds(self) -> int:
+            """Bytes at most."""
+            return self.max_memory
 
         def config(self) -> ProducerConfig:
             """Of requests.
@@ -116,7 +146,8 @@ class LogHubSource:
         """
         options = self._options
         with ExitStack() as ends:
-            logstore = Logstore(LogstoreReader(self._client(ends, options.config()), options.logstore))
+            reader = LogstoreReader(self._client(ends, options.config()), options.logstore)
+            logstore = Logstore(reader, options.max_memory // _SHARE)
             shards: Shards
             if options.group is None:
                 shards = OwnShards(
@@ -165,6 +196,7 @@ class LogHubSource:
             names=_NAMES,
             config=config,
             clock=self._context.clock,
+            most_bytes=options.max_memory // _SHARE + _SPARE,
         )
         return ends.enter_context(closing(client))
 
@@ -172,11 +204,12 @@ class LogHubSource:
 class Logstore:
     """What is asked of LogHub, with numbers for cursors.
 
+    :param most: bytes of an answer, decompressed.
     :raises CursorError: by each method, if a cursor is none.
     """
 
-    def __init__(self, reader: LogstoreReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: LogstoreReader, most: int) -> None:
+        self._reader, self._most = reader, most
 
     def shards(self) -> list[str]:
         """All, also those that are only read any more."""
@@ -186,14 +219,21 @@ class Logstore:
         """The number of the first LogGroup that came at ``start`` or later."""
         return _number(self._reader.cursor(shard, start))
 
-    def pull(self, shard: str, number: int, count: int) -> tuple[Sequence[Sequence[Fields]], int]:
-        """The logs of each LogGroup from there on, and the number of the one behind."""
-        page = self._reader.pull(shard, cursor_at(number), _logs_of, count)
-        return page.content, _number(page.cursor)
+    def pull(self, shard: str, number: int, count: int) -> tuple[Sequence[bytes], int]:
+        """The LogGroups from there on, and the number of the one behind.
 
-
-def _logs_of(body: bytes) -> list[list[Fields]]:
-    return [list(group) for group in read_groups(body)]
+        :raises AnswerTooLargeError: one alone has more bytes than an answer may.
+        """
+        while True:
+            try:
+                read = partial(loggroups_of, most=count)
+                page = self._reader.pull(shard, cursor_at(number), read, count, most_bytes=self._most)
+            except AnswerTooLargeError:
+                if count == 1:
+                    raise
+                count //= 2
+            else:
+                return page.content, _number(page.cursor)
 
 
 def _number(cursor: str) -> int:
@@ -345,39 +385,74 @@ class _Pulling:
 
     def _advance(self, shard: str) -> bool:
         """Put what a shard has; whether it had anything."""
+        try:
+            return self._advance_by(shard, self._options.groups)
+        except LogGroupTooLargeError:
+            return self._advance_by(shard, 1)
+
+    def _advance_by(self, shard: str, count: int) -> bool:
         number = self._next[shard]
-        groups, following = self._logstore.pull(shard, number, self._options.groups)
+        groups, following = self._logstore.pull(shard, number, count)
         if following - number != len(groups):  # whose LogGroups it passed over, nobody knows
-            parts = [([log for group in groups for log in group], following)]
+            stops, ends = [], [following] * len(groups)
         else:
-            parts = list(self._parts(groups, number, self._stops[shard]))
+            stops, ends = self._stops[shard], list(range(number + 1, following + 1))
         stop = self._shards.stop(self._stop)
-        for logs, end in parts:
-            if logs and not self._outlet.put_until(self._batch(logs, Position(_name(shard), end + 1)), stop):
+        for events, end in self._parts(groups, ends, stops):
+            if events and not self._outlet.put_until(_batch(events, Position(_name(shard), end + 1)), stop):
                 return False
             self._next[shard] = end
         return following != number
 
-    @staticmethod
     def _parts(
-        groups: Sequence[Sequence[Fields]], number: int, stops: Sequence[int]
-    ) -> Iterator[tuple[list[Fields], int]]:
-        """Logs of whole LogGroups, about as many as a batch has, and the number behind them."""
-        logs: list[Fields] = []
+        self, groups: Sequence[bytes], ends: Sequence[int], stops: Sequence[int]
+    ) -> Iterator[tuple[list[Event], int]]:
+        """Events of whole LogGroups, about as many as a batch has, and the number behind them."""
+        events: list[Event] = []
+        reckoning = Reckoning(self._check)
         size = 0
-        for end, group in enumerate(groups, number + 1):
-            logs += group
-            size += sum(len(text) for log in group for text in log.values())
-            if size >= _BATCH_BYTES or end in stops or end == number + len(groups):
-                yield logs, end
-                logs, size = [], 0
+        for at, (group, end) in enumerate(zip(groups, ends, strict=True), 1):
+            shared = None
+            for event in self._events(group, reckoning):
+                if shared is None:  # texts that are those of all events of the LogGroup
+                    shared = size_of({name: text for name, text in event[0].items() if name.startswith(_OF_GROUP)})
+                    size += shared
+                events.append(event)
+                size += of_event(*event) - shared
+                self._check(size)
+            following = ends[at] if at < len(ends) else None
+            if following is None or (following != end and (size >= _BATCH_BYTES or end in stops)):
+                yield events, end
+                events, size = [], 0
 
-    def _batch(self, logs: Sequence[Fields], position: Position) -> EventBatch:
-        return EventBatch.of_events([self._event(dict(log)) for log in logs], position)
+    def _events(self, group: bytes, reckoning: Reckoning) -> Iterator[Event]:
+        tags = 0
 
-    def _event(self, log: Fields) -> tuple[dict[str, str], bytes]:
+        def before(data: bytes, is_log: bool) -> None:
+            nonlocal tags
+            if is_log:
+                reckoning.element(_cost_of(data))
+            else:
+                tags += _OF_FIELD + OF_TEXT * len(data)
+                self._check(tags)
+
+        for log in read_group(group, before):
+            yield self._event(log)
+
+    def _check(self, size: int) -> None:
+        """
+        :raises LogGroupTooLargeError: there is no memory for so many bytes.
+        """
+        most = self._options.max_memory // _SHARE
+        if size > most:
+            raise LogGroupTooLargeError(
+                f"the events of a LogGroup of {self._options.logstore} take more than {most} bytes of memory: "
+                f"raise max_memory to more than {_SHARE} times as much"
+            )
+
+    def _event(self, log: Fields) -> Event:
         seconds, nanos = log.pop("__time__", "0"), log.pop("__time_ns_part__", "0")
-        meta = {name: log.pop(name) for name in list(log) if name.startswith(("__topic__", "__source__", "__tag__:"))}
+        meta = {name: log.pop(name) for name in list(log) if name.startswith(_OF_GROUP)}
         headers = {name: value for name, value in meta.items() if value}
         headers["timestamp"] = str(int(seconds) * 1000 + int(nanos) // 1_000_000)
         body = log.pop(self._options.field, None)
@@ -386,6 +461,20 @@ class _Pulling:
         if "timestamp" in log:  # both are kept
             log["field_timestamp"] = log.pop("timestamp")
         return {**log, **headers}, body.encode(errors="surrogatepass")
+
+
+def _batch(events: list[Event], position: Position) -> EventBatch:
+    """Make a batch; the list is emptied, since its events are many times as large as the batch while that waits."""
+    batch = EventBatch.of_events(events, position)
+    events.clear()
+    return batch
+
+
+def _cost_of(log: bytes) -> int:
+    """Bytes of the objects of a log, at most."""
+    if len(log) <= SMALL:
+        return _OF_FIELD * SMALL // 4
+    return 2 * OF_TEXT * len(log) + _OF_FIELD * sum(1 for _ in fields_of(log))
 
 
 def _name(shard: str) -> str:
