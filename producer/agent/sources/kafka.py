@@ -416,7 +416,9 @@ def _partition(place: _Place, offset: int | None = None) -> Any:
 def _size_of(message: Any) -> int:
     """Bytes of the objects of a message."""
     own = len(message.value() or b"") + len(message.key() or b"")
-    return own + sum(_OF_HEADER + 2 * len(name) + 2 * len(value or b"") for name, value in message.headers() or ())
+    return own + sum(
+        _OF_HEADER + 2 * len(name or "") + 2 * len(value or b"") for name, value in message.headers() or ()
+    )
 
 
 def _time_of(message: Any) -> str | None:

@@ -43,7 +43,7 @@ from ..events.batch import EventBatch, Position
 from ..events.interfaces import Context, Outlet, Stop
 from ..protocols.loghub import LogstoreOptions
 from ..protocols.proxies import proxies_of
-from ..protocols.reckoning import OF_TEXT, SMALL, Reckoning, of_event, size_of
+from ..protocols.reckoning import OF_TEXT, SMALL, Reckoning, of_event, of_text, size_of
 from .loghub_group import BEATS, Membership, UntilAsked, consumer_name
 
 Event = tuple[dict[str, str], bytes]
@@ -402,6 +402,7 @@ class _Pulling:
             if events and not self._outlet.put_until(_batch(events, Position(_name(shard), end + 1)), stop):
                 return False
             self._next[shard] = end
+        self._next[shard] = following  # also where it passed over what no LogGroup stands for
         return following != number
 
     def _parts(
@@ -471,10 +472,14 @@ def _batch(events: list[Event], position: Position) -> EventBatch:
 
 
 def _cost_of(log: bytes) -> int:
-    """Bytes of the objects of a log, at most."""
+    """Bytes of the objects of a log, at most; a small one is not counted."""
     if len(log) <= SMALL:
-        return _OF_FIELD * SMALL // 4
-    return 2 * OF_TEXT * len(log) + _OF_FIELD * sum(1 for _ in fields_of(log))
+        return 0
+    return sum(
+        _OF_FIELD + 2 * sum(of_text(text) for _, text in fields_of(field) if isinstance(text, bytes))
+        for _, field in fields_of(log)
+        if isinstance(field, bytes)
+    )
 
 
 def _name(shard: str) -> str:

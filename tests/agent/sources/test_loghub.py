@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from producer import Producer, ProjectConfig
-from producer.agent import AgentConfigError
+from producer.agent import AgentConfigError, Stop
+from producer.agent.config.options import read_options
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.sources import loghub as module
+from producer.agent.testing import RecordingOutlet
 from producer.model.credentials import Credentials, StaticCredentials
+from producer.reading.errors import AnswerTooLargeError
 from producer.server import LogHubServer
+from producer.testing import ManualClock
 from tests.agent.components import made
-from tests.agent.doubles import file_channel, memory_channel, opened, taken
+from tests.agent.doubles import context, file_channel, memory_channel, opened, taken
 from tests.agent.sources.putting import reading
 from tests.support.waiting import eventually
 
@@ -137,3 +141,49 @@ def test_what_is_wrong_is_told(wrong: dict[str, Any]) -> None:
     with pytest.raises(AgentConfigError, match=next(iter(wrong))):
         made("sources", "loghub", **{**given, **wrong})
     made("sources", "loghub", **given, start="2026-01-31T08:00:00+08:00")
+
+
+def test_an_answer_that_is_too_large_is_asked_for_with_fewer_loggroups(tmp_path: Path, server: LogHubServer) -> None:
+    """Of ``max_memory`` a quarter: four LogGroups of a third of that each come in order, and once."""
+    send(server, *({"content": f"{number}" + "x" * 90_000} for number in range(4)))
+    with opened(memory_channel(tmp_path)) as channel:
+        with reading("loghub", tmp_path, {"c": channel}, **target_in(server, shards=[0], max_memory=1 << 20)):
+            _holds(channel, 4)
+        assert [body[:1] for body in taken(channel)] == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("log", "error"),
+    [
+        ({"content": "x" * 300_000}, AnswerTooLargeError),
+        ({f"field {number}": "" for number in range(2000)}, module.LogGroupTooLargeError),
+    ],
+    ids=["answer", "events"],
+)
+def test_a_loggroup_that_is_too_large_is_told(
+    log: dict[str, str], error: type[Exception], tmp_path: Path, server: LogHubServer
+) -> None:
+    """Before it is decompressed, or made events."""
+    send(server, log)
+    given = target_in(server, shards=[0], max_memory=1 << 20)
+    options = read_options(module.LogHubSource.Options, given, "sources.s")
+    with pytest.raises(error, match=r"raise its limit|raise max_memory"):
+        module.LogHubSource(options, context(tmp_path)).run(RecordingOutlet(), Stop())
+
+
+def test_a_cursor_goes_on_where_nothing_came(tmp_path: Path) -> None:
+    """LogHub may pass over LogGroups that it does not keep any more."""
+
+    class Passing:
+        def pull(self, _shard: str, number: int, _count: int) -> tuple[list[bytes], int]:
+            return [], max(number, 5)
+
+    options = module.LogHubSource.Options(
+        project="p", logstore="l", endpoint="http://127.0.0.1:1", access_key_id="a", access_key_secret="b", shards=(0,)
+    )
+    logstore: Any = Passing()
+    shards = module.OwnShards(options, logstore, "begin", ManualClock())
+    pulling = module._Pulling(options, logstore, shards, RecordingOutlet(), Stop())
+    pulling._next["0"], pulling._stops["0"] = 0, []
+    assert pulling._advance("0")
+    assert not pulling._advance("0")
