@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ..sinks.http.transport import Answer
+from ..text.plural import counted
 from ..wire.compression import decompress
 from .errors import AnswerTooLargeError
 from .signed_client import Question, SignedClient
@@ -96,8 +97,8 @@ class LogstoreReader:
             size = raw_size_of(answer, headers)
             if most_bytes is not None and size > most_bytes:
                 raise AnswerTooLargeError(
-                    f"PullLogs of shard {shard} at {cursor}: at most {count} LogGroups are {size} bytes, "
-                    f"decompressed; the reader takes {most_bytes}: raise its limit"
+                    f"PullLogs of shard {shard} at {cursor}: the answer to a request for {counted(count, 'LogGroup')} "
+                    f"has {counted(size, 'byte')} decompressed; the reader takes {most_bytes}: raise its limit"
                 )
             return Page(read(body_of(answer, headers)), following, following in (cursor, end))
 
