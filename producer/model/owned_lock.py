@@ -1,0 +1,36 @@
+"""OwnedLock: the lock of what users call, which refuses the thread that holds it instead of waiting for ever."""
+
+from __future__ import annotations
+
+from _thread import RLock
+
+from .errors import ProducerError
+
+
+class OwnedLock(RLock):  # type: ignore[misc]  # CPython lets it be a base, and a wrapper is twice as slow
+    """A lock that its owner cannot take again.
+
+    A finalizer or a signal handler runs on the thread that it interrupts. If that thread holds this lock, a plain lock
+    would wait for ever and an ``RLock`` would show it a half-made change: this one raises. Use it in ``with`` only.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Wait for the lock.
+
+        :raises ProducerError: this thread holds it.
+        """
+        self.refuse_owner()
+        return self.acquire(blocking, timeout)
+
+    def refuse_owner(self) -> None:
+        """Refuse a thread that holds the lock.
+
+        :raises ProducerError: this thread holds it.
+        """
+        if self._is_owned():  # type: ignore[attr-defined]  # as threading.Condition asks
+            raise ProducerError(
+                "a finalizer or a signal handler interrupted a call of the producer and called it again on the same "
+                "thread; let another thread do it"
+            )
