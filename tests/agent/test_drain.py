@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from producer.agent.events.batch import EventBatch
-from producer.agent.events.interfaces import RefusedError
+from producer.agent.events.interfaces import Refusal
 from producer.agent.flow.letters import marked, marks_of
 from producer.cli import main
 from producer.server import LogHubServer
@@ -43,7 +43,7 @@ def test_drain_of_an_agents_dead_letters_says_how_they_are_delivered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By a sink like the one that was refused, with that channel; the reason is told, and nothing is changed."""
-    marks = marks_of(RefusedError("400: no such field", []), "archive", ManualClock())
+    marks = marks_of(Refusal(EventBatch.of_lines(b""), "400: no such field"), "archive", ManualClock())
     with opened(file_channel(tmp_path, "dead")) as channel:
         channel.put(marked(EventBatch.of_lines(b"a\n"), marks))
         directory = str(channel.channel.directory)  # type: ignore[attr-defined]
@@ -68,7 +68,7 @@ def test_drain_names_the_channel_of_dead_letters_as_the_configuration_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In ``STATE/channels/NAME/events``, where the agent keeps it, the channel is NAME, not ``events``."""
-    marks = marks_of(RefusedError("400: no such field", []), "archive", ManualClock())
+    marks = marks_of(Refusal(EventBatch.of_lines(b""), "400: no such field"), "archive", ManualClock())
     with opened(file_channel(tmp_path / "channels", "dead")) as channel:
         channel.put(marked(EventBatch.of_lines(b"a\n"), marks))
     assert main(["channel", "drain", str(tmp_path / "channels/dead/events"), "--endpoint", "http://127.0.0.1:1"]) == 2

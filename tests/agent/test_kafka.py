@@ -102,8 +102,30 @@ def test_a_message_that_is_too_large_is_refused_alone(cluster: str, topic: str, 
         sink.write([EventBatch.of_bodies([b"1", b"x" * 5000, b"2"])])
     sink.close()
     assert [batch.bodies() for batch in raised.value.batches] == [[b"x" * 5000]]
-    assert raised.value.undeliverable
+    assert raised.value.refusals[0].undeliverable
     assert [message.value() for message in _messages(cluster, topic)] == [b"1", b"2"]
+
+
+def test_events_that_are_refused_for_several_reasons_keep_their_own(cluster: str, topic: str, tmp_path: Path) -> None:
+    """The one that is too large for the client is dropped without dead letters, whatever the broker refuses besides."""
+    options = KafkaSink.Options(
+        bootstrap_servers=cluster,
+        topic=topic,
+        partition_id_header="p",
+        config={"message.max.bytes": "2000", **_ONE_PARTITION},
+    )
+    sink = KafkaSink(options, context(tmp_path))
+    with pytest.raises(RefusedError) as raised:
+        sink.write([EventBatch.of_bodies([b"1", b"x" * 5000, b"2"], {}, {"p": [None, None, "77"]})])
+    sink.close()
+    refusals = {refusal.batch.bodies()[0][:1]: refusal for refusal in raised.value.refusals}
+    assert {name: (each.batch.count, each.undeliverable) for name, each in refusals.items()} == {
+        b"x": (1, True),
+        b"2": (1, False),
+    }
+    assert "too large" in refusals[b"x"].reason
+    assert "artition" in refusals[b"2"].reason
+    assert [message.value() for message in _messages(cluster, topic)] == [b"1"]
 
 
 def test_a_topic_may_be_named_after_headers(cluster: str, topic: str, tmp_path: Path) -> None:
@@ -170,7 +192,7 @@ def test_an_event_that_names_a_topic_that_cannot_be_keeps_nothing_up(
         sink.write([EventBatch.of_bodies([b"1", b"2"], {}, {"topic": [header, None]})])
     sink.close()
     assert [batch.bodies() for batch in refusal.value.batches] == [[b"1"]]
-    assert refusal.value.undeliverable
+    assert refusal.value.refusals[0].undeliverable
     assert [message.value() for message in _messages(cluster, topic)] == [b"2"]
 
 

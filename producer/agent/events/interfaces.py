@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ...model.errors import ProducerError
 from ...runtime.clock import Clock, Deadline, SystemClock, WaitingRoom
@@ -29,19 +29,35 @@ class SinkError(ProducerError):
         self.later = later
 
 
+class Refusal(NamedTuple):
+    """Events that will never be delivered, and why.
+
+    :ivar batch: a batch, or a :meth:`~.batch.EventBatch.part` of one.
+    :ivar reason: what the dead letters say.
+    :ivar undeliverable: True if no destination could take them, as the sink cannot even write them: without dead
+        letters they are dropped and counted.
+    :ivar attempts: requests that were made for them.
+    :ivar request_id: the destination's name for the last request; empty for none.
+    """
+
+    batch: EventBatch
+    reason: str
+    undeliverable: bool = False
+    attempts: int = 1
+    request_id: str = ""
+
+
 class RefusedError(ProducerError):
     """The destination will never take these; they go to the sink's dead letters, and the rest counts as delivered.
 
+    :param undeliverable: of all batches, as the following, see :class:`Refusal`; :meth:`of` takes refusals that differ.
     :ivar batches: what was refused: batches, or a :meth:`~.batch.EventBatch.part` of each. Of other ones nobody knows
         which they were: all that was to be delivered goes back if the dead letters are full.
+    :ivar refusals: the same, each with its reason.
     :ivar later: what was not delivered since it comes behind; it goes back to the channel.
     :ivar in_order: whether nothing that comes behind may be delivered before these.
     :ivar numbered: whether the destination knows by its number what it has of each of these batches, also behind higher
         ones, and the sink what it refuses.
-    :ivar undeliverable: whether no destination could take them, as the sink cannot even write them: without dead
-        letters they are dropped and counted.
-    :ivar attempts: requests that were made for them.
-    :ivar request_id: the destination's name for the last request; empty for none.
     """
 
     def __init__(
@@ -57,10 +73,31 @@ class RefusedError(ProducerError):
         request_id: str = "",
     ) -> None:
         super().__init__(message)
-        self.batches, self.later = batches, later
-        self.in_order, self.numbered, self.undeliverable = in_order, numbered, undeliverable
-        self.attempts = (0 if undeliverable else 1) if attempts is None else attempts
-        self.request_id = request_id
+        attempts = int(not undeliverable) if attempts is None else attempts
+        self.refusals = [Refusal(batch, message, undeliverable, attempts, request_id) for batch in batches]
+        self.later, self.in_order, self.numbered = later, in_order, numbered
+
+    @classmethod
+    def of(
+        cls,
+        refusals: Sequence[Refusal],
+        later: Sequence[EventBatch] = (),
+        *,
+        in_order: bool = False,
+        numbered: bool = False,
+    ) -> RefusedError:
+        """Build the error of events that are refused for several reasons.
+
+        :param refusals: at least one.
+        """
+        error = cls(refusals[0].reason, [], later, in_order=in_order, numbered=numbered)
+        error.refusals = list(refusals)
+        return error
+
+    @property
+    def batches(self) -> list[EventBatch]:
+        """The refused batches, or parts of batches."""
+        return [refusal.batch for refusal in self.refusals]
 
 
 class UnfitError(ProducerError):

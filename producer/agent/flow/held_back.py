@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from ...model.errors import ChannelClosedError, ChannelError
 from ...runtime.clock import Clock
 from ..events.batch import EventBatch
 from ..events.interfaces import left_of
 from .channel import Taking
+from .letters import Letter
 
 #: Bytes of refused events, of one batch at least; and batches that these are of.
 ASIDE_BYTES, _ASIDE_BATCHES = 8 << 20, 1000
@@ -41,50 +42,51 @@ class Aside:
     def has_room(self, parts: Sequence[EventBatch]) -> bool:
         """Whether these, too, may wait."""
         if not self._waiting:
-            return len(parts) <= _ASIDE_BATCHES and (len(parts) == 1 or _size(parts) <= ASIDE_BYTES)
-        return len(self._waiting) + len(parts) <= _ASIDE_BATCHES and self._size + _size(parts) <= ASIDE_BYTES
+            return len(parts) <= _ASIDE_BATCHES and (len(parts) == 1 or _bytes(parts) <= ASIDE_BYTES)
+        return len(self._waiting) + len(parts) <= _ASIDE_BATCHES and self._size + _bytes(parts) <= ASIDE_BYTES
 
-    def add(self, taking: Taking, parts: Sequence[EventBatch], marks: Mapping[str, str]) -> None:
+    def add(self, taking: Taking, letters: Sequence[Letter]) -> None:
         """Have these wait.
 
         :param taking: what they are of, and nothing else.
-        :param marks: say why they were refused.
         """
         if not self._waiting:
             self._pause, self._next = _FIRST_PAUSE, self._clock.monotonic() + _FIRST_PAUSE
-        of_batches: dict[int | None, list[EventBatch]] = {}
-        for part in parts:  # without their numbers, which say whole batches, of which the rest was delivered
-            of_batches.setdefault(part.sequence, []).append(part.numbered(None))
-        self._waiting += [_Refused(taking, sequence, some, marks) for sequence, some in of_batches.items()]
-        self._size += _size(parts)
+        of_batches: dict[int | None, list[Letter]] = {}
+        for part, marks in letters:  # without their numbers, which say whole batches, of which the rest was delivered
+            of_batches.setdefault(part.sequence, []).append(Letter(part.numbered(None), marks))
+        added = [_Refused(taking, sequence, some) for sequence, some in of_batches.items()]
+        self._waiting += added
+        self._size += sum(map(_size, added))
 
     def is_due(self) -> bool:
         """Whether some are to be tried again."""
         return bool(self._waiting) and self._clock.monotonic() >= self._next
 
-    def settle(self, deliver: Callable[[Sequence[EventBatch], Mapping[str, str]], None]) -> None:
+    def settle(self, deliver: Callable[[Sequence[Letter]], None]) -> None:
         """Try one after the other, until one still cannot go.
 
-        :param deliver: is given events and their marks; raises as a sink does.
+        :param deliver: raises as a sink does.
         :raises Exception: that of the one that could not go, which is tried last from now on.
         :raises ChannelError: a channel fails.
         """
         for _ in range(len(self._waiting)):
             one = self._waiting[0]
             try:
-                deliver(one.parts, one.marks)
+                deliver(one.letters)
             except Exception as error:
                 if left := left_of(error, one.parts):
                     self._wait_longer(one, left)
                     raise
             one.taking.commit_one(one.sequence)
             self._waiting.popleft()
-            self._size -= _size(one.parts)
+            self._size -= _size(one)
             self._pause = _FIRST_PAUSE
 
     def _wait_longer(self, one: _Refused, left: Sequence[EventBatch]) -> None:
-        self._size -= _size(one.parts) - _size(left)
-        one.parts = left
+        marks, before = {id(part): marks for part, marks in one.letters}, _size(one)
+        one.letters = [Letter(part, marks.get(id(part), one.letters[0].marks)) for part in left]
+        self._size -= before - _size(one)
         self._waiting.rotate(-1)
         self._next = self._clock.monotonic() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -109,19 +111,26 @@ class _Refused:
     """
     :ivar taking: what it is of.
     :ivar sequence: its batch there.
-    :ivar parts: what of the batch is to go.
-    :ivar count: events of the parts.
+    :ivar letters: what of the batch is to go.
     """
 
-    def __init__(
-        self, taking: Taking, sequence: int | None, parts: Sequence[EventBatch], marks: Mapping[str, str]
-    ) -> None:
-        self.taking, self.sequence, self.parts, self.marks = taking, sequence, parts, marks
+    def __init__(self, taking: Taking, sequence: int | None, letters: Sequence[Letter]) -> None:
+        self.taking, self.sequence, self.letters = taking, sequence, letters
+
+    @property
+    def parts(self) -> list[EventBatch]:
+        """The events of the letters."""
+        return [part for part, _ in self.letters]
 
     @property
     def count(self) -> int:
+        """How many these are."""
         return sum(part.count for part in self.parts)
 
 
-def _size(parts: Sequence[EventBatch]) -> int:
+def _size(one: _Refused) -> int:
+    return _bytes(one.parts)
+
+
+def _bytes(parts: Sequence[EventBatch]) -> int:
     return sum(part.size for part in parts)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...model.errors import InvalidArgumentError, ProducerError
 from ..config.options import words_of
 from ..events.batch import EventBatch
-from ..events.interfaces import RefusedError, SinkError
+from ..events.interfaces import Refusal, RefusedError, SinkError
 
 #: Single events that may fail before any is written: then the sink fails, not they.
 _MOST_SUSPECTS = 16
@@ -57,16 +57,17 @@ def write_apart(write: _Write, batches: Sequence[EventBatch], error: Exception) 
             done += 1
         if not trial.written:
             raise error
-        trial.refused += [part for part in suspects if not trial.writes(part)]
+        unfit = [part for part in suspects if not trial.writes(part)]
+        trial.refusals += [Refusal(part, words_of(error), undeliverable=True, attempts=0) for part in unfit]
     except Exception as failure:
         if failure is error:
             raise
         reason, open_ones = words_of(failure), {part.sequence for part in suspects}
         later = [*(batch for batch in batches[:done] if batch.sequence in open_ones), *batches[done:]]
     behind = {batch.sequence for batch in later}
-    refused = [part for part in trial.refused if part.sequence not in behind]
-    if refused:
-        raise RefusedError(words_of(error), refused, later, undeliverable=not trial.by_destination)
+    refusals = [refusal for refusal in trial.refusals if refusal.batch.sequence not in behind]
+    if refusals:
+        raise RefusedError.of(refusals, later)
     if later:
         raise SinkError(reason, later)
 
@@ -75,14 +76,13 @@ class _Trial:
     """What a sink writes of events that are tried in parts.
 
     :ivar written: whether it has written any.
-    :ivar refused: events that it refuses, with their batches' numbers.
-    :ivar by_destination: whether the destination refuses some of them.
+    :ivar refusals: events that it refuses, with their batches' numbers.
     """
 
     def __init__(self, write: _Write) -> None:
         self._write = write
-        self.written = self.by_destination = False
-        self.refused: list[EventBatch] = []
+        self.written = False
+        self.refusals: list[Refusal] = []
 
     def failing(self, batch: EventBatch) -> Iterator[EventBatch]:
         """Write a batch, in parts where it cannot be written whole; the single events that cannot be."""
@@ -106,8 +106,7 @@ class _Trial:
         except RefusedError as error:
             if error.later:
                 raise
-            self.refused += [each.numbered(part.sequence) for each in error.batches]
-            self.by_destination = self.by_destination or not error.undeliverable
+            self.refusals += [each._replace(batch=each.batch.numbered(part.sequence)) for each in error.refusals]
         except Exception as error:
             if not is_of_event(error):
                 raise

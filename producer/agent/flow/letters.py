@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from ...runtime.clock import Clock
 from ...text.printable import shown
 from ..events.batch import EventBatch
-from ..events.interfaces import RefusedError
+from ..events.interfaces import Refusal
 
 _PREFIX = "dead_letter_"
 REASON, _SINK = f"{_PREFIX}reason", f"{_PREFIX}sink"
@@ -19,14 +20,21 @@ REASON, _SINK = f"{_PREFIX}reason", f"{_PREFIX}sink"
 _MOST_REASON = 2000
 
 
-def marks_of(error: RefusedError, sink: str, clock: Clock) -> dict[str, str]:
+class Letter(NamedTuple):
+    """Refused events, and the marks that they get as dead letters."""
+
+    batch: EventBatch
+    marks: Mapping[str, str]
+
+
+def marks_of(refusal: Refusal, sink: str, clock: Clock) -> dict[str, str]:
     """The marks of events that a sink refused at this moment."""
     return {
-        REASON: shown(str(error))[:_MOST_REASON],
+        REASON: shown(refusal.reason)[:_MOST_REASON],
         _SINK: sink,
         "failed_at": datetime.fromtimestamp(clock.time(), UTC).isoformat(timespec="milliseconds"),
-        "attempts": str(error.attempts),
-        "request_id": error.request_id,
+        "attempts": str(refusal.attempts),
+        "request_id": refusal.request_id,
     }
 
 

@@ -9,7 +9,7 @@ no dead letters. A sink that fails for an event, and does not say for which, is 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...model.errors import ChannelClosedError, ChannelError, InvalidArgumentError
@@ -21,13 +21,14 @@ from ..config.limits import Pace
 from ..config.options import words_of
 from ..events.batch import EventBatch
 from ..events.counters import Counters, timed
-from ..events.interfaces import Patience, RefusedError, SinkError, SinkProcessor, Stop, left_of, tick
+from ..events.interfaces import Patience, Refusal, RefusedError, SinkError, SinkProcessor, Stop, left_of, tick
 from ..recoveries import recoveries
 from .channel import BatchChannel, Taking, can_never_take
 from .health import Health
 from .held_back import Aside
 from .isolation import is_of_event, write_apart
-from .letters import REASON, marked, marks_of
+from .letters import REASON, Letter, marked, marks_of
+from .refusals import Buried, Known, by_reason, count_of, events_of, known_of
 
 _log = get_logger("producer.agent.sink")
 
@@ -189,44 +190,58 @@ class SinkRunner:
 
     def _bury(self, taking: Taking, error: RefusedError, stop: Stop | None) -> bool:
         """Put what was refused into the dead letters, or aside; the rest was delivered."""
-        known = _known(error, taking.batches)
+        refusals = error.refusals
+        if self._dead_letters is None:  # those that are dropped do not wait behind others
+            refusals = sorted(refusals, key=lambda refusal: not refusal.undeliverable)
+        known = known_of([refusal.batch for refusal in refusals], error.later, taking.batches)
         may_wait = known is not None and not error.in_order
-        buried = dead = 0
-        why: Exception | None = None if self._dead_letters is not None or error.undeliverable else error
-        marks = marks_of(error, self._name, self._clock)
         try:
-            if self._dead_letters is not None:
-                for batch in error.batches:
-                    is_dead = self._put_dead(self._dead_letters, batch, marks, 0.0 if may_wait else None, stop)
-                    buried, dead = buried + 1, dead + batch.count * is_dead
-        except Exception as full:  # noqa: BLE001  # whatever keeps them from there, nothing is lost, and it is told
-            why = full
+            buried = self._put_all_dead(refusals, 0.0 if may_wait else None, stop)
         except BaseException:
             taking.rollback()
             raise
-        if why is None:
-            self._have_buried(taking, error, dead)
-        elif known is not None and may_wait and self._aside.has_room(error.batches[buried:]):
-            self._set_aside(taking, error, known, buried, dead, why, marks)
+        done, waiting = refusals[: buried.done], refusals[buried.done :]
+        if buried.why is None:
+            self._have_buried(taking, error, buried)
+        elif known is not None and may_wait and self._aside.has_room([refusal.batch for refusal in waiting]):
+            self._set_aside(taking, error, known, buried, waiting)
         else:
-            left = taking.batches if known is None else known.left(buried)
-            self._fail(taking, why, left, _events(error.batches[:buried]), dead)
+            left = taking.batches if known is None else known.left(buried.done)
+            coming = {batch.sequence for batch in left}
+            gone = [refusal for refusal in done if known is not None and refusal.batch.sequence not in coming]
+            self._fail(taking, buried.why, left, events_of(refusal.batch for refusal in gone), count_of(buried.dead))
+            self._tell_of(gone, [])
             return False
+        self._tell_of(done, buried.dead)
         return True
 
-    def _put_dead(
-        self,
-        letters: BatchChannel,
-        batch: EventBatch,
-        marks: Mapping[str, str],
-        timeout: float | None,
-        stop: Stop | None = None,
-    ) -> bool:
+    def _put_all_dead(self, refusals: Sequence[Refusal], timeout: float | None, stop: Stop | None) -> Buried:
+        """Put refusals into the dead letters, as far as these take them. Without any, those that no destination could
+        take are done as well.
+        """
+        dead = list[Refusal]()
+        for number, refusal in enumerate(refusals):
+            if self._dead_letters is None:
+                if not refusal.undeliverable:
+                    return Buried(number, dead, RefusedError.of([refusal]))
+                continue
+            try:
+                letter = self._letter(refusal)
+                dead += [refusal] * self._put_dead(self._dead_letters, letter, timeout, stop)
+            except Exception as full:  # noqa: BLE001  # whatever keeps them from there, nothing is lost, and it is told
+                return Buried(number, dead, full)
+        return Buried(len(refusals), dead, None)
+
+    def _letter(self, refusal: Refusal) -> Letter:
+        return Letter(refusal.batch, marks_of(refusal, self._name, self._clock))
+
+    def _put_dead(self, letters: BatchChannel, letter: Letter, timeout: float | None, stop: Stop | None = None) -> bool:
         """Put refused events into the dead letters; they are dropped if these can never take them. True if they are
         there.
 
         :raises ChannelError: the dead letters cannot take them now.
         """
+        batch, marks = letter
         try:
             letters.put(marked(batch, marks), timeout, stop)
         except (ChannelError, InvalidArgumentError) as error:
@@ -236,18 +251,22 @@ class SinkRunner:
             return False
         return True
 
-    def _have_buried(self, taking: Taking, error: RefusedError, dead: int) -> None:
-        refused, later = _events(error.batches), _events(error.later)
+    def _have_buried(self, taking: Taking, error: RefusedError, buried: Buried) -> None:
         taking.commit(error.later)
         self._health.worked()
-        self._counters.add(EventDrainSuccessCount=taking.count - refused - later)
-        if self._dead_letters is None:
-            self._count_dropped(refused, f"{words_of(error)}; the sink has no dead_letters")
-        elif dead:
-            self._count_buried(dead, self._dead_letters.name, words_of(error))
+        done = taking.count - events_of(error.batches) - events_of(error.later)
+        self._counters.add(EventDrainSuccessCount=done, EventRefusedCount=count_of(buried.dead))
 
-    def _count_buried(self, dead: int, letters: str, reason: str) -> None:
-        self._counters.add(EventRefusedCount=dead)
+    def _tell_of(self, done: Sequence[Refusal], dead: Sequence[Refusal]) -> None:
+        """Log what became of refused events, a line for each reason."""
+        if self._dead_letters is None:
+            for reason, count in by_reason(done).items():
+                self._count_dropped(count, f"{reason}; the sink has no dead_letters")
+        else:
+            for reason, count in by_reason(dead).items():
+                self._tell_of_dead(count, self._dead_letters.name, reason)
+
+    def _tell_of_dead(self, dead: int, letters: str, reason: str) -> None:
         _log.error(
             "sink %s: %s refused permanently, and put into %s: %s", self._name, counted(dead, "event"), letters, reason
         )
@@ -259,27 +278,15 @@ class SinkRunner:
             _log.error("sink %s: %s dropped: %s%s", self._name, counted(dropped, "event"), reason, more)
 
     def _set_aside(
-        self,
-        taking: Taking,
-        error: RefusedError,
-        known: _Known,
-        buried: int,
-        dead: int,
-        why: Exception,
-        marks: Mapping[str, str],
+        self, taking: Taking, error: RefusedError, known: Known, buried: Buried, waiting: Sequence[Refusal]
     ) -> None:
-        """
-        :param buried: so many of the refused batches need not wait.
-        :param dead: events of these that are in the dead letters.
-        :param why: the others are not.
-        """
-        refused, left = _events(error.batches), error.batches[buried:]
-        done = taking.count - refused - _events(error.later)
-        taking.keep(known._replace(later=()).left(buried), known.later, numbered=error.numbered)
-        self._aside.add(taking, left, marks)
+        done, dead = taking.count - events_of(error.batches) - events_of(error.later), count_of(buried.dead)
+        taking.keep(known._replace(later=()).left(buried.done), known.later, numbered=error.numbered)
+        self._aside.add(taking, [self._letter(refusal) for refusal in waiting])
         self._counters.add(EventDrainSuccessCount=done, EventRefusedCount=dead)
-        self._have_waiting(why)
-        if done or dead:
+        if buried.why is not None:
+            self._have_waiting(buried.why)
+        if done or buried.done:
             self._health.worked()
 
     def _have_waiting(self, why: Exception) -> None:
@@ -299,9 +306,9 @@ class SinkRunner:
         """
         failed: list[Exception] = []
 
-        def go(parts: Sequence[EventBatch], marks: Mapping[str, str]) -> None:
+        def go(letters: Sequence[Letter]) -> None:
             try:
-                self._deliver_refused(parts, marks)
+                self._deliver_refused(letters)
             except Exception as error:
                 failed.append(error)
                 raise
@@ -317,19 +324,21 @@ class SinkRunner:
             if self._of_aside.ended():
                 recoveries.info("sink %s: no refused events are held back any more", self._name)
 
-    def _deliver_refused(self, parts: Sequence[EventBatch], marks: Mapping[str, str]) -> None:
+    def _deliver_refused(self, letters: Sequence[Letter]) -> None:
+        parts = [letter.batch for letter in letters]
         if self._dead_letters is None:
             with timed(self._counters, "DeliveryMicroseconds", self._clock):
                 self._processor.write(parts)
-            self._counters.add(EventDrainSuccessCount=_events(parts))
+            self._counters.add(EventDrainSuccessCount=events_of(parts))
             return
-        for number, part in enumerate(parts):
+        for number, letter in enumerate(letters):
             try:
-                is_dead = self._put_dead(self._dead_letters, part, marks, 0.0)
+                is_dead = self._put_dead(self._dead_letters, letter, 0.0)
             except Exception as error:
                 raise SinkError(words_of(error), parts[number:]) from error
             if is_dead:
-                self._count_buried(part.count, self._dead_letters.name, marks[REASON])
+                self._counters.add(EventRefusedCount=letter.batch.count)
+                self._tell_of_dead(letter.batch.count, self._dead_letters.name, letter.marks[REASON])
 
     def _fail(
         self,
@@ -352,9 +361,9 @@ class SinkRunner:
         if more is not None:
             _log.warning(
                 "sink %s: %d events go back to %s: %s%s",
-                *(self._name, _events(later), self._channel.name, words_of(error), more),
+                *(self._name, events_of(later), self._channel.name, words_of(error), more),
             )
-        done = taking.count - _events(later)
+        done = taking.count - events_of(later)
         try:
             if done:
                 taking.commit(later)
@@ -376,26 +385,3 @@ class _Alone(NamedTuple):
 
     error: Exception
     size: int
-
-
-class _Known(NamedTuple):
-    """Which batches of a delivery were refused, in part at least, and which come behind them."""
-
-    refused: Sequence[EventBatch]
-    later: Sequence[EventBatch]
-
-    def left(self, buried: int) -> Sequence[EventBatch]:
-        """Those that are nowhere else, each once; so many of the refused ones are dead letters."""
-        return list({batch.sequence: batch for batch in (*self.refused[buried:], *self.later)}.values())
-
-
-def _known(error: RefusedError, taken: Sequence[EventBatch]) -> _Known | None:
-    """None if nobody knows which they were."""
-    taken_as = {batch.sequence: batch for batch in taken}
-    if any(batch.sequence not in taken_as for batch in (*error.batches, *error.later)):
-        return None
-    return _Known(*([taken_as[batch.sequence] for batch in some] for some in (error.batches, error.later)))
-
-
-def _events(batches: Sequence[EventBatch]) -> int:
-    return sum(batch.count for batch in batches)

@@ -19,7 +19,7 @@ from ...text.printable import shown
 from ..config.flume_keys import renamed
 from ..config.options import option
 from ..events.batch import EventBatch
-from ..events.interfaces import Context, RefusedError, SinkError
+from ..events.interfaces import Context, Refusal, RefusedError, SinkError
 from ..protocols.kafka import ClientLog, RenewedClient, check_settings, missing_files
 
 _POLL_SECONDS = 0.1
@@ -186,21 +186,16 @@ class KafkaSink:
 
     def _judge(self, batches: Sequence[EventBatch], outcomes: Mapping[int, Mapping[int, _Failure]]) -> None:
         """Raise what the failures come to."""
-        refused: list[EventBatch] = []
-        later: list[EventBatch] = []
-        reason, local = "", True
+        refusals, later, reason = list[Refusal](), list[EventBatch](), ""
         for number, batch in enumerate(batches):
             failures = outcomes[number]
-            if not failures:
-                continue
-            reason = reason or str(next(iter(failures.values())).error)
             if all(map(_is_for_good, failures.values())):
-                refused.append(batch.part([place in failures for place in range(batch.count)]))
-                local = local and all(isinstance(each.error, str) for each in failures.values())
+                refusals += _refusals(batch, failures)
             else:
                 later.append(batch)
-        if refused:
-            raise RefusedError(reason, refused, later, undeliverable=local)
+                reason = reason or next(failure.reason for failure in failures.values() if not _is_for_good(failure))
+        if refusals:
+            raise RefusedError.of(refusals, later)
         if later:
             raise SinkError(reason, later)
 
@@ -214,6 +209,25 @@ class _Failure(NamedTuple):
 
     error: Any
     own: bool
+
+    @property
+    def reason(self) -> str:
+        """The error's words."""
+        return str(self.error)
+
+    @property
+    def is_local(self) -> bool:
+        """True if no broker was asked."""
+        return isinstance(self.error, str)
+
+
+def _refusals(batch: EventBatch, failures: Mapping[int, _Failure]) -> Iterator[Refusal]:
+    """The events of a batch that can never be stored, those of the same reason together."""
+    whys = {place: (failure.reason, failure.is_local) for place, failure in failures.items()}
+    for why in dict.fromkeys(whys.values()):
+        reason, is_local = why
+        part = batch.part([whys.get(place) == why for place in range(batch.count)])
+        yield Refusal(part, reason, undeliverable=is_local, attempts=int(not is_local))
 
 
 def _is_topic(name: str) -> bool:
@@ -230,7 +244,7 @@ def _told(failures: dict[int, _Failure], place: int, own: bool) -> Callable[[Any
 
 def _is_for_good(failure: _Failure) -> bool:
     """Whether the broker will never take the message."""
-    if isinstance(failure.error, str):
+    if failure.is_local:
         return True
     from confluent_kafka import KafkaError  # noqa: PLC0415
 

@@ -10,10 +10,11 @@ import pytest
 
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.counters import Counters
-from producer.agent.events.interfaces import RefusedError, SinkError, Stop
+from producer.agent.events.interfaces import Refusal, RefusedError, SinkError, Stop
 from producer.agent.flow import held_back
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.health import Health
+from producer.agent.flow.letters import REASON
 from producer.agent.flow.sink_runner import SinkRunner
 from producer.testing import ManualClock
 from tests.support.waiting import Call, eventually
@@ -184,6 +185,36 @@ def test_several_parts_of_a_batch_may_be_refused(
     clock.advance(60)
     runner.deliver(0)
     assert (channel.held, taken(letters)) == (0, [b"bad 2"])
+
+
+def _refuse_for_two_reasons(batches: Sequence[EventBatch]) -> None:
+    parts = [batches[0].part([n == place for n in range(3)]) for place in (0, 2)]
+    raise RefusedError.of([Refusal(parts[0], "not now"), Refusal(parts[1], "never", undeliverable=True)])
+
+
+def test_each_refused_event_is_a_dead_letter_for_its_own_reason(channel: BatchChannel, letters: BatchChannel) -> None:
+    """Also if it had to wait for room."""
+    _put(channel, b"bad 1\n1\nbad 2\n")
+    clock = ManualClock()
+    runner = _runner(channel, RecordingSink(_refuse_for_two_reasons), letters, most_events=3, clock=clock)
+    assert runner.deliver(0)
+    taken(letters)
+    clock.advance(60)
+    runner.deliver(0)
+    taking = letters.take(10, 1000, 0)
+    assert (channel.held, taking is not None) == (0, True)
+    found = [(body, headers[REASON]) for batch in taking.batches for headers, body in batch.events()]  # type: ignore[union-attr]
+    taking.rollback()  # type: ignore[union-attr]
+    assert found == [(b"bad 1", "not now"), (b"bad 2", "never")]
+
+
+def test_without_dead_letters_only_what_no_destination_could_take_is_dropped(channel: BatchChannel) -> None:
+    """What it refuses besides waits, and the batch leaves with that."""
+    _put(channel, b"bad 1\n1\nbad 2\n")
+    runner = _runner(channel, RecordingSink(_refuse_for_two_reasons), most_events=3)
+    assert runner.deliver(0)
+    assert (len(runner._aside), runner._counters.get("EventDroppedCount")) == (1, 1)
+    assert runner._aside._waiting[0].parts[0].bodies() == [b"bad 1"]
 
 
 def test_what_is_held_is_tried_again_after_growing_pauses(channel: BatchChannel) -> None:

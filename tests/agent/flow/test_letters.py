@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from producer.agent.events.batch import EventBatch
-from producer.agent.events.interfaces import RefusedError
+from producer.agent.events.interfaces import Refusal
 from producer.agent.flow.letters import marked, marks_of
 from producer.testing import ManualClock
 
 
 def test_marks_have_the_names_that_a_producers_dead_letters_have() -> None:
     """The reason is one line without escape sequences, however long and odd the destination's answer is."""
-    error = RefusedError("no\nsuch \x1b[31m" + "x" * 5000, [], attempts=3, request_id="5C5A")
+    error = Refusal(EventBatch.of_lines(b""), "no\nsuch \x1b[31m" + "x" * 5000, attempts=3, request_id="5C5A")
     marks = marks_of(error, "k", ManualClock())
     reason = marks.pop("dead_letter_reason")
     assert (reason[:20], len(reason)) == ("no\\nsuch \\x1b[31mxxx", 2000)
@@ -25,8 +25,8 @@ def test_marks_have_the_names_that_a_producers_dead_letters_have() -> None:
 def test_an_event_keeps_a_header_that_is_called_like_a_mark() -> None:
     """Also when it is refused once more, after it was a dead letter."""
     batch = EventBatch.of_bodies([b"a", b"b"], {"request_id": "the event's"}, {"attempts": ["7", None]})
-    once = marked(batch, marks_of(RefusedError("first", [], request_id="r1"), "k", ManualClock()))
-    twice = marked(once, marks_of(RefusedError("again", [], request_id="r2"), "k", ManualClock()))
+    once = marked(batch, marks_of(Refusal(batch, "first", request_id="r1"), "k", ManualClock()))
+    twice = marked(once, marks_of(Refusal(once, "again", request_id="r2"), "k", ManualClock()))
     for letter, reason, request in ((once, "first", "r1"), (twice, "again", "r2")):
         (headers, _), (other, _) = letter.events()
         assert "attempts" not in other

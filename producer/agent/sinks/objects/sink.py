@@ -8,15 +8,13 @@ from math import inf
 
 from ...config.options import without_userinfo
 from ...events.batch import EventBatch
-from ...events.interfaces import Context, Patience, RefusedError, SinkError
+from ...events.interfaces import Context, Patience, Refusal, RefusedError, SinkError
 from ...flow.isolation import is_of_event
 from .forms import encoded
 from .options import ObjectsOptions
 from .places import shortened
 from .plans import Plan, Plans
 from .stores import PathRefusedError, store_of
-
-_Refusal = tuple[PathRefusedError, list[EventBatch]]
 
 _MOST_SAID = 300
 #: Bytes by which a hidden name is longer.
@@ -54,23 +52,22 @@ class ObjectsSink:
             raise SinkError(f"{without_userinfo(self._options.path)}: {self._said(error)}") from error
 
         if refusals:
-            parts = [part for _, refused in refusals for part in refused]
-            permanent = all(error.permanent for error, _ in refusals)
-            raise RefusedError(self._said(refusals[0][0]), parts, undeliverable=permanent)
+            raise RefusedError.of(refusals)
 
     def close(self) -> None:
         """See :class:`~...interfaces.Sink`."""
         self._store.close()
 
-    def _put_all(self, placed: Sequence[dict[str, list[EventBatch]]]) -> list[_Refusal]:
-        """Store objects; those of which no path can be."""
-        refusals: list[_Refusal] = []
+    def _put_all(self, placed: Sequence[dict[str, list[EventBatch]]]) -> list[Refusal]:
+        """Store objects; the events of those of which no path can be."""
+        refusals: list[Refusal] = []
         for objects in placed:
             for path, parts in objects.items():
                 try:
                     self._put(path, parts)
                 except PathRefusedError as error:
-                    refusals.append((error, parts))
+                    said, sent = self._said(error), int(not error.permanent)
+                    refusals += [Refusal(part, said, error.permanent, sent) for part in parts]
         return refusals
 
     def _placed(self, plan: Plan, batches: Sequence[EventBatch]) -> dict[str, list[EventBatch]]:
