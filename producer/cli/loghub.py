@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from ..model.config import ProjectConfig
+from ..model.config import HttpConfig, ProjectConfig
 from ..reading.logstore import LogstoreReader, Page
 from ..reading.search import LogstoreSearch
 from ..reading.signed_client import Question, SignedClient
@@ -47,18 +47,30 @@ _BETWEEN_WORDS = ", '\";=()[]{}?@&<>/:\n\t\r"
 class LogHub:
     """Asks; a context manager.
 
+    :param timeout: seconds that each request may take, with all its attempts.
     :param needs_project: whether what is asked is asked of a project.
     :raises UsageError: something of the target was not said.
     """
 
-    def __init__(self, settings: Settings, *, needs_project: bool = True) -> None:
+    def __init__(self, settings: Settings, timeout: float, *, needs_project: bool = True) -> None:
         self._settings = settings
         project = settings.project_config(None if needs_project else settings.project or "any")
         target = target_of(project.project, project.endpoint) if needs_project else _without_project(project)
         where = f"{project.project} at {project.endpoint}" if needs_project else project.endpoint
-        config = settings.producer_config(retries=_RETRIES)
+        milliseconds = max(1, int(timeout * 1000))
+        http = HttpConfig(read_timeout_ms=milliseconds, attempt_timeout_ms=milliseconds)
+        config = settings.producer_config(retries=_RETRIES, http=http)
         advice = _ADVICE | _NOBODY if urlsplit(project.endpoint).hostname in _THIS_MACHINE else _ADVICE
-        self._client = SignedClient(project, target, where, names=_NAMES, advice=advice, config=config)
+        self._client = SignedClient(
+            project,
+            target,
+            where,
+            names=_NAMES,
+            advice=advice,
+            config=config,
+            timeout=timeout,
+            timeout_name="--timeout",
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -12,11 +12,18 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from ..text.printable import described
+
 Actions = argparse._SubParsersAction  # its only name
 
 
 #: What begins with a dash and is a value: a number, or a time ago, also one whose unit is none.
 _NEGATIVE = re.compile(r"-\d+(\.\d*)?[a-zA-Z]*$|-\.\d+$")
+
+#: The longest time that a command takes, seconds.
+_YEAR = 365 * 86_400
+#: Of an integer, at most: any number of them fits into 64 bits.
+_DIGITS = 18
 
 #: Flags that people know from other programs, or expect, and what they are called where there is such a flag.
 _ELSEWHERE = {
@@ -155,28 +162,28 @@ def set_examples(parser: argparse.ArgumentParser, *examples: str, more: str = ""
 
 
 def seconds(text: str) -> float:
-    """A number of seconds, from 0.
+    """A number of seconds, from 0 to a year.
 
     :raises ArgumentTypeError: it is none.
     """
-    return _number(text, 0.0, "must be a number of seconds, at least 0")
+    return _seconds(text, 0.0, f"from 0 to {_YEAR}")
 
 
-def positive_number(text: str) -> float:
-    """A number above 0.
+def positive_seconds(text: str) -> float:
+    """A number of seconds above 0, a year at most.
 
     :raises ArgumentTypeError: it is none.
     """
-    return _number(text, math.nextafter(0.0, 1.0), "must be a number above 0")
+    return _seconds(text, math.nextafter(0.0, 1.0), f"above 0, at most {_YEAR}")
 
 
-def _number(text: str, least: float, rule: str) -> float:
+def _seconds(text: str, least: float, bounds: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not least <= number < math.inf:
-        raise argparse.ArgumentTypeError(f"{rule}, got {text}")
+    if not least <= number <= _YEAR:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds {bounds} (a year), got {described(text)}")
     return number
 
 
@@ -197,6 +204,7 @@ def whole_number(text: str) -> int:
 
 
 def _integer(text: str, least: int) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"must be an integer, at least {least}, got {text}")
+    if not text.isascii() or not text.isdigit() or len(text) > _DIGITS or int(text) < least:
+        rule = f"must be an integer, at least {least}, of at most {_DIGITS} digits"
+        raise argparse.ArgumentTypeError(f"{rule}, got {described(text)}")
     return int(text)

@@ -23,7 +23,7 @@ _EXISTS = ("ProjectAlreadyExist", "LogStoreAlreadyExist", "LogstoreAlreadyExist"
 
 def projects(args: argparse.Namespace) -> int:
     """List the projects; the exit code."""
-    with LogHub(resolve(args, os.environ), needs_project=False) as loghub:
+    with LogHub(resolve(args, os.environ), args.timeout, needs_project=False) as loghub:
         printed = writer(args.output, _OF_A_PROJECT)
         printed.write(_facts(project, _OF_A_PROJECT) for project in loghub.projects())
         printed.close()
@@ -32,7 +32,7 @@ def projects(args: argparse.Namespace) -> int:
 
 def logstores(args: argparse.Namespace) -> int:
     """List the logstores of a project; the exit code."""
-    with LogHub(resolve(args, os.environ)) as loghub:
+    with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         printed = writer(args.output, _OF_A_LOGSTORE)
         names = loghub.logstores()
         if args.details:
@@ -50,7 +50,7 @@ def create(args: argparse.Namespace) -> int:
     name = settings.needed("project") if args.what == "project" else settings.needed("logstore")
     if args.what == "logstore" and not is_logstore_name(name):  # some servers make what no log could be sent to
         raise UsageError(f"--logstore {LOGSTORE_RULE}, got {name!r}")
-    with LogHub(settings) as loghub:
+    with LogHub(settings, args.timeout) as loghub:
         try:
             if args.what == "project":
                 loghub.create_project(args.description)

@@ -27,7 +27,7 @@ def search(args: argparse.Namespace) -> int:
     if not is_paged(args.query):  # nor has it an order of time
         raise UsageError("what follows | is SQL: use `producer sql`; put a text with a | in quotation marks")
     query = f"{args.query}|with_pack_meta" if args.pack_meta else args.query
-    with LogHub(resolve(args, os.environ)) as loghub:
+    with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         wanted = _search(args, query)
         pages = _pages(loghub.searching, wanted, args.limit, newest_first=not args.oldest)
         found = _write(writer(args.output, FIRST), pages, newest_first=not args.oldest)
@@ -83,7 +83,7 @@ def _pages(searching: LogstoreSearch, wanted: Search, limit: int, *, newest_firs
 
 def count(args: argparse.Namespace) -> int:
     """How many logs match; the exit code."""
-    with LogHub(resolve(args, os.environ)) as loghub:
+    with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         parts = loghub.searching.histogram(_search(args, args.query))
     if args.histogram:
         printed = writer(args.output, ("from", "to", "count"))
@@ -105,7 +105,7 @@ def count(args: argparse.Namespace) -> int:
 def sql(args: argparse.Namespace) -> int:
     """Rows that SQL makes of logs; the exit code."""
     statement = f"* | {args.statement}" if _is_alone(args.statement) else args.statement
-    with LogHub(resolve(args, os.environ)) as loghub:
+    with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         rows = loghub.searching.logs(_search(args, statement))
     printed = writer(args.output)
     # What the service adds to every row.
@@ -122,7 +122,7 @@ def _is_alone(statement: str) -> bool:
 
 def context(args: argparse.Namespace) -> int:
     """What the sender of a log sent before and after it; the exit code."""
-    with LogHub(resolve(args, os.environ)) as loghub:
+    with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         logs = loghub.context(args.pack_id, args.pack_meta, args.before, args.after)
     printed = writer(args.output, ("__index_number__", *FIRST))
     printed.write(logs)

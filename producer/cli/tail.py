@@ -34,7 +34,7 @@ def tail(args: argparse.Namespace) -> int:
     """The newest logs, and those that come; the exit code."""
     left = _Left(args.limit)
     wanted = _pattern(args.grep)
-    with LogHub(resolve(args, os.environ)) as loghub:
+    with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         printed = writer(args.output, FIRST, stream=True)
         # Before the newest are looked for: nothing falls between the two, though a log may be shown twice.
         following = _following(loghub, args.interval) if args.follow else None
@@ -139,7 +139,7 @@ def _second(log: Fields) -> int:
 def pull(args: argparse.Namespace) -> int:
     """All logs of shards; the exit code."""
     left, starts = _Left(args.limit), (_start("--from", args.begin), _start("--to", args.end))
-    with LogHub(resolve(args, os.environ)) as loghub, Progress("logs") as progress:
+    with LogHub(resolve(args, os.environ), args.timeout) as loghub, Progress("logs") as progress:
         printed = writer(args.output, FIRST, stream=args.output != "table")
         for shard in _shards(loghub, args.shard):
             begin, end = (loghub.reader.cursor(shard, start) for start in starts)

@@ -93,7 +93,9 @@ _OPTIONAL_CALLABLE = _Rule(
 )
 _TEXT_MAPPING = _Rule("a mapping of text to text (as text: name=value,name=value)", _is_text_mapping, _parse_pairs)
 _OPTIONAL_MILLISECONDS = _Rule(
-    "None or an integer, at least 1", lambda value: value is None or (type(value) is int and value >= 1), int
+    "None or an integer, at least 1",
+    lambda value: value is None or (type(value) is int and 1 <= value <= _MAX_INT),
+    int,
 )
 _POOL_SIZE = _Rule(
     "None or an integer from 1 to 10000",

@@ -1,7 +1,8 @@
 """Signed requests to LogHub whose answers are read: each is tried again while what went wrong may pass.
 
 Waits grow and are random; a server that is busy or over its quota, a connection that broke, and credentials that ran
-out may pass. What then is left is one error that says what was asked, of whom, what came back, and what to do.
+out may pass. What then is left is one error that says what was asked, of whom, what came back, and what to do. All
+attempts of a request share one deadline, if the caller sets a time.
 
 Source: LogHub protocol, Reading back; Signatures.
 """
@@ -94,6 +95,9 @@ class SignedClient:
     :param config: the signature's version and region, ``http``, ``retries`` and its backoff; the rest is not looked at.
     :param names: how ``project``, ``logstore``, ``endpoint`` and ``access_key_id`` are called where they are given.
     :param most_bytes: bytes that an answer may have, as it comes; None for 256 MiB.
+    :param timeout: seconds that a request may take, with all its attempts and the waits between them; None for no such
+        limit.
+    :param timeout_name: how the timeout is called where it is given.
     :param advice: what to do, by the code of the server's error, where that is more than what is known here; nothing
         where the error says it all.
     """
@@ -109,7 +113,11 @@ class SignedClient:
         config: ProducerConfig | None = None,
         clock: Clock | None = None,
         most_bytes: int | None = None,
+        timeout: float | None = None,
+        timeout_name: str = "timeout",
     ) -> None:
+        self._timeout = timeout
+        self._limit = "" if timeout is None else f"{timeout:g} s, the most that a request may take ({timeout_name})"
         self._most_bytes = most_bytes or _MOST_BYTES
         self._project, self._http, self._where, self._names = project, http, where, names
         self._advice = {**_ADVICE, **(advice or {})}
@@ -157,9 +165,13 @@ class SignedClient:
                 raise _senseless(answer, error) from error
 
         attempts = _Attempts(self._config)
+        stop: tenacity.stop.StopBaseT = attempts.are_over
+        if self._timeout is not None:
+            self._transport.hurry(Deadline.after(self._clock, self._timeout), self._limit)
+            stop = tenacity.stop_any(stop, tenacity.stop_before_delay(self._timeout))
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(attempts.may_be_repeated),
-            stop=attempts.are_over,
+            stop=stop,
             wait=wait_backoff(self._config.base_retry_backoff_ms / 1000, self._config.max_retry_backoff_ms / 1000),
             sleep=self._sleep,
             reraise=True,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from ..runtime.directory_lock import DirectoryLock
-from ..spark.check import fault_of
+from ..spark.check import CHECK_SECONDS, fault_of
 from ..spark.numbering_check import uses_up_numbers
 from ..text.extras import how_to_install
 from ..text.printable import shown
@@ -215,7 +215,7 @@ def check_target(job: ShipJob, *, patient: bool = False) -> None:
     :param patient: whether a server that cannot be reached is waited for: the warning says so.
     :raises InputError: what is wrong with it, by the argument that says it.
     """
-    fault = fault_of(job.target, job.config, patient=patient)
+    fault = fault_of(job.target, job.config, patient=patient, timeout=min(job.ack_timeout, CHECK_SECONDS))
     if fault is None:
         return
     argument, shown = _ARGUMENTS[fault.option]
@@ -232,7 +232,7 @@ def _check_numbering(job: ShipJob) -> None:
 
     :raises InputError: it does not hold.
     """
-    if job.exactly_once and uses_up_numbers(job.target, job.config):
+    if job.exactly_once and uses_up_numbers(job.target, job.config, min(job.ack_timeout, CHECK_SECONDS)):
         raise InputError(
             f"--exactly-once: {job.target} uses up the sequence numbers of requests that it refuses, so lines of a "
             "refused request could be taken for stored: leave it out; asked before the job, nothing was sent"

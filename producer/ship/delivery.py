@@ -7,6 +7,7 @@ until those at fault are known; the others arrive.
 from __future__ import annotations
 
 import enum
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -99,10 +100,18 @@ class _Sent:
         return f"{what} of {self.of.path} from byte {self.lines.offset} on"
 
 
+def is_timeout(error: Exception) -> bool:
+    """Return True if nothing was acknowledged for as long as the job waits: another attempt would wait as long again,
+    and send what may be stored.
+    """
+    return isinstance(error, DeliveryFailedError) and isinstance(error.__cause__, TimeoutError)
+
+
 class Delivery:
     """What is on its way.
 
     :param send: sends lines of a file.
+    :param ack_timeout: how long it waits for the next acknowledgement, seconds; None for the job's.
     """
 
     def __init__(
@@ -112,7 +121,9 @@ class Delivery:
         figures: Figures,
         account: Account,
         send: Callable[[File, Block | Line, Figures], list[SendFuture]],
+        ack_timeout: float | None = None,
     ) -> None:
+        self.ack_timeout = job.ack_timeout if ack_timeout is None else ack_timeout
         self._producer = producer
         self._job = job
         self._figures = figures
@@ -168,7 +179,7 @@ class Delivery:
             futures = self._send_to(of, lines, found)
         except ProducerError as error:
             sent = _Sent(of, lines, list(cast("Sequence[SendFuture]", error.accepted)), place, alone)
-            self._account_for(sent, self._job.ack_timeout, accepted=False)
+            self._account_for(sent, 0.0 if isinstance(error, TimeoutError) else self.ack_timeout, accepted=False)
             raise self._not_acknowledged(sent, f"{type(error).__name__}: {error}") from error
         self._sent.append(_Sent(of, lines, futures, place, alone, found.unparsed))
 
@@ -191,14 +202,14 @@ class Delivery:
         refused = None
         for future in sent.futures:
             try:
-                result = future.result(self._job.ack_timeout)
+                result = future.result(self.ack_timeout)
             except TimeoutError as error:
                 self._account_for(sent, 0.0)
                 raise self._not_acknowledged(sent, str(error)) from error
             except ResultFailedError as error:
                 refused = error.result
                 if not blames_rows(refused):
-                    self._account_for(sent, self._job.ack_timeout)
+                    self._account_for(sent, self.ack_timeout)
                     raise self._not_acknowledged(sent, str(reason_of(refused))) from error
                 self._count_result(refused)
             else:
@@ -211,17 +222,20 @@ class Delivery:
     def account_for_rest(self, timeout: float) -> None:
         """It has failed: wait for what is on its way, so that it is known what became of that.
 
-        :param timeout: seconds, for each.
+        :param timeout: seconds, for all of it.
         """
+        end = time.monotonic() + timeout
         while self._sent:
-            self._account_for(self._sent.popleft(), timeout)
+            self._account_for(self._sent.popleft(), end - time.monotonic())
 
     def _account_for(self, sent: _Sent, timeout: float, *, accepted: bool = True) -> None:
         """Note what became of lines, whatever that is.
 
+        :param timeout: seconds.
         :param accepted: False if the producer has not taken all of them.
         """
-        outcomes = {self._outcome(future, timeout) for future in sent.futures}
+        end = time.monotonic() + timeout
+        outcomes = {self._outcome(future, max(0.0, end - time.monotonic())) for future in sent.futures}
         if accepted and outcomes == {_Outcome.STORED}:
             self._stored(sent)
         elif outcomes - {_Outcome.NOT_STORED}:  # of which of them is not known if some are stored and some are not

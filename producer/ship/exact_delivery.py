@@ -48,6 +48,7 @@ class ExactDelivery:
     :param stream: of its own, with the key of the range; opened anew for each attempt.
     :param path: of the file, for people.
     :param name: of the file, for the account.
+    :param ack_timeout: how long it waits for an acknowledgement, seconds.
     :param encode: makes records of lines.
     """
 
@@ -61,7 +62,9 @@ class ExactDelivery:
         *,
         path: str,
         name: str,
+        ack_timeout: float,
     ) -> None:
+        self._ack_timeout = ack_timeout
         self._stream = stream
         self._job = job
         self._encode = encode
@@ -109,7 +112,7 @@ class ExactDelivery:
         (chunk, unparsed, place, future), self._sent = self._sent, None
         logs = records_of(chunk.lines)
         try:
-            result = future.result(self._job.ack_timeout)
+            result = future.result(self._ack_timeout)
         except TimeoutError as error:
             self._account.doubt(place, logs)
             raise self._not_stored(chunk, logs, str(error)) from error

@@ -126,7 +126,9 @@ class LocalRun:
         # Also of a job that has failed: what is on its way is waited for, so that it is known what became of it.
         if any(worker.task is not None for worker in self._workers):
             return False
-        if not self._keep:
+        if self.failure is not None:
+            self.cancel()  # what its workers have left to send is in doubt, or was refused
+        elif not self._keep:
             self._dismiss()
         return True
 

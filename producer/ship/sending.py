@@ -22,10 +22,11 @@ from ..model.errors import ProducerError
 from ..model.futures import SendFuture
 from ..model.records import LogItem
 from ..model.sequence import SequenceKey
+from ..spark.errors import DeliveryFailedError
 from ..text.printable import readable
 from ..wire.speed import encode_lines, encode_log
 from ..wire.times import NANOS
-from .delivery import Delivery, File
+from .delivery import Delivery, File, is_timeout
 from .errors import FileChangedError, LinesRefusedError
 from .exact_delivery import ExactDelivery, range_key
 from .figures import Figures
@@ -98,20 +99,27 @@ class PortionSender:
         return [item for lines in itertools.islice(blocks, 2) for item in self._items(of, lines, figures)]
 
     def ship(self, portion: Portion) -> tuple[Figures, Account]:
-        """Read a portion, send it, and wait until each line of it is acknowledged; several times if it fails.
+        """Read a portion, send it, and wait until each line of it is acknowledged; several times if it fails, until
+        nothing was acknowledged for as long as the job waits.
 
         No attempt sends what one before it has stored. What cannot be read of a file, now or later, is in ``lost`` of
         the figures, and the other files are shipped. If all attempts fail, the reason is in ``failed``.
         """
-        figures, account = Figures(), Account()
+        figures, account, left = Figures(), Account(), self._job.ack_timeout
         for attempt in range(ATTEMPTS):
             tried, stored = Account(), Stored(account)
+            began, acknowledged = time.monotonic(), figures.records
             try:
-                self._ship(portion, figures, tried, stored)
+                self._ship(portion, figures, tried, stored, left)
             except Exception as error:  # noqa: BLE001  (whatever it is, the driver is told)
                 account += tried
                 figures.failed_attempts += 1
-                if attempt == ATTEMPTS - 1 or isinstance(error, LinesRefusedError):
+                if figures.records > acknowledged:
+                    left = self._job.ack_timeout
+                elif isinstance(error, DeliveryFailedError):
+                    left -= time.monotonic() - began
+                hopeless = isinstance(error, LinesRefusedError) or is_timeout(error) or left <= 0
+                if attempt == ATTEMPTS - 1 or hopeless:
                     figures.failed = (_reason(error),)
                     break
             else:
@@ -122,7 +130,7 @@ class PortionSender:
                 break
         return figures, account
 
-    def _ship(self, portion: Portion, figures: Figures, account: Account, stored: Stored) -> None:
+    def _ship(self, portion: Portion, figures: Figures, account: Account, stored: Stored, ack_timeout: float) -> None:
         """Make one attempt.
 
         :raises DeliveryFailedError: lines were not acknowledged, or refused.
@@ -131,7 +139,7 @@ class PortionSender:
         """
         figures.files = figures.file_bytes = figures.skipped_nuls = 0
         figures.lost = portion.lost
-        delivery = Delivery(self._producer, self._job, figures, account, self._send)
+        delivery = Delivery(self._producer, self._job, figures, account, self._send, ack_timeout)
         waited = self._producer.stats().memory_wait_seconds
         try:
             for split in portion.splits:
@@ -145,7 +153,7 @@ class PortionSender:
                     account.read(split)
             delivery.finish()
         except Exception as error:
-            delivery.account_for_rest(0.0 if isinstance(error.__cause__, TimeoutError) else self._job.ack_timeout)
+            delivery.account_for_rest(0.0 if is_timeout(error) else ack_timeout)
             raise
         finally:
             figures.memory_wait_ms += round(1000 * (self._producer.stats().memory_wait_seconds - waited))
@@ -158,7 +166,7 @@ class PortionSender:
         :raises FileChangedError: the rest of it cannot be read, now or later.
         """
         if run:
-            self._ship_once(run, split, figures, account, stored)
+            self._ship_once(run, split, figures, account, stored, delivery.ack_timeout)
             return
         of = self._file(split.file)
         for lines in self._records(split, figures):
@@ -167,14 +175,18 @@ class PortionSender:
             else:
                 delivery.add(of, lines)
 
-    def _ship_once(self, run: str, split: Split, figures: Figures, account: Account, stored: Stored) -> None:
+    def _ship_once(
+        self, run: str, split: Split, figures: Figures, account: Account, stored: Stored, ack_timeout: float
+    ) -> None:
         """Send a range so that each line of it is stored once, whoever sends it again."""
         of = self._file(split.file, sequence=range_key(run, split))
 
         def encode(lines: Block | Line, figures: Figures) -> tuple[bytes, int]:
             return self._encode(of, lines, figures)
 
-        delivery = ExactDelivery(of.stream, self._job, encode, figures, account, path=of.path, name=of.name)
+        delivery = ExactDelivery(
+            of.stream, self._job, encode, figures, account, path=of.path, name=of.name, ack_timeout=ack_timeout
+        )
         delivery.ship(self._records(split, figures), stored)
 
     def _encode(self, of: File, lines: Block | Line, figures: Figures) -> tuple[bytes, int]:

@@ -6,6 +6,7 @@ ends. At its end, and on SIGINT or SIGTERM, what was read is sent and waited for
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import select
@@ -16,7 +17,8 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 
 from ..client.producer import Producer
-from ..model.errors import ProducerError
+from ..model.errors import CloseTimeoutError, ProducerError
+from .delivery import is_timeout
 from .figures import Figures
 from .job import ShipJob
 from .lines.line import READ_BYTES, Block, Line, blocks_of, without_mark
@@ -60,6 +62,9 @@ def ship_standard_input(job: ShipJob, *, settle: float, console: Console, descri
             shipping.finish()
         except (ProducerError, OSError) as error:
             failure = str(error)
+            if isinstance(error, ProducerError) and is_timeout(error):
+                with contextlib.suppress(CloseTimeoutError):
+                    producer.close(0)
         figures.memory_wait_ms = round(1000 * producer.stats().memory_wait_seconds)
         bar.show(figures)
     return Shipment(figures, time.monotonic() - began, failure=failure)

@@ -17,6 +17,8 @@ _log = get_logger("producer.spark.write")
 
 #: How often LogHub is asked for the logstore before the job begins, besides the first time, and the longest pause.
 _RETRIES, _LONGEST_PAUSE_MS = 3, 1000
+#: Seconds that all of this takes at most.
+CHECK_SECONDS = 60.0
 
 # What a refusal of the question says about the options. Unauthorized is not among them: it may mean the question alone.
 _OPTION_OF_CODE = {
@@ -60,7 +62,7 @@ class Fault:
     cause: AttemptError
 
 
-def fault_of(target: Target, config: ProducerConfig, *, patient: bool) -> Fault | None:
+def fault_of(target: Target, config: ProducerConfig, *, patient: bool, timeout: float = CHECK_SECONDS) -> Fault | None:
     """What is wrong with a target, by the answer to a request for its shards; None if nothing is known to be.
 
     A key that may write and not list shards is as good as any; what only the executors' environment knows cannot be
@@ -68,12 +70,13 @@ def fault_of(target: Target, config: ProducerConfig, *, patient: bool) -> Fault 
 
     :param config: how requests travel.
     :param patient: as of :func:`check_target`.
+    :param timeout: seconds that the question may take.
     """
     if not knows_credentials(target):
         return None
     quick = dataclasses.replace(config, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS)
     try:
-        with LogstoreClient(target, quick) as client:
+        with LogstoreClient(target, quick, timeout=timeout) as client:
             client.shards()
     except LogHubReadError as error:
         cause = error.__cause__

@@ -49,13 +49,27 @@ class LogstoreClient(LogstoreReader):
 
     :param target: the logstore, and who signs.
     :param config: the signature's version and region, ``http``, ``retries`` and its backoff; the rest is not looked at.
+    :param timeout: seconds that a request may take, with all its attempts; None for no such limit.
     """
 
-    def __init__(self, target: Target, config: ProducerConfig | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        config: ProducerConfig | None = None,
+        clock: Clock | None = None,
+        timeout: float | None = None,
+    ) -> None:
         self._target = target
         http = target_of(target.project.project, target.project.endpoint)
         self._signed = SignedClient(
-            target.project, http, str(target), names=_NAMES, advice=_ADVICE, config=config, clock=clock
+            target.project,
+            http,
+            str(target),
+            names=_NAMES,
+            advice=_ADVICE,
+            config=config,
+            clock=clock,
+            timeout=timeout,
         )
         super().__init__(self._signed, target.logstore)
 

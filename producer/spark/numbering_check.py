@@ -22,6 +22,7 @@ from ..model.config import ProducerConfig
 from ..model.errors import AttemptError, ProducerError, ResultFailedError
 from ..model.sequence import SequenceKey
 from ..runtime.loggers import get_logger
+from .check import CHECK_SECONDS
 from .failure_reason import blames_code, blames_rows
 from .options import Target, knows_credentials
 
@@ -31,8 +32,8 @@ _failures = get_logger("producer.send_task")
 #: Whose threads they are.
 _NAME = "exactlyOnce-question"
 
-#: How often a question is asked again, the longest pause before, and the longest wait for an answer.
-_RETRIES, _LONGEST_PAUSE_MS, _PATIENCE = 3, 1000, 60.0
+#: How often a question is asked again, and the longest pause before.
+_RETRIES, _LONGEST_PAUSE_MS = 3, 1000
 
 #: The same for every job, so that the service has but one to remember: what was answered once is answered again.
 _KEY = hashlib.sha256(b"exactlyOnce: is the number of a refused request free?").hexdigest()[:32]
@@ -41,38 +42,44 @@ _KEY = hashlib.sha256(b"exactlyOnce: is the number of a refused request free?").
 _NO_LOGS = b"\xff\xff\xff\xff"
 
 
-def uses_up_numbers(target: Target, config: ProducerConfig) -> bool:
+def uses_up_numbers(target: Target, config: ProducerConfig, timeout: float = CHECK_SECONDS) -> bool:
     """Ask a target whether it uses up the number of a request that it refuses.
 
     What cannot be asked (no answer, a key that may not write, or that only the executors know) is no: it is logged, and
     the tasks will meet it.
 
     :param config: how requests travel.
+    :param timeout: seconds that an answer may take.
     """
     if not knows_credentials(target):
         return False
     quick = dataclasses.replace(
-        config, name=_NAME, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS, quota_timeout_ms=0
+        config,
+        name=_NAME,
+        retries=_RETRIES,
+        max_retry_backoff_ms=_LONGEST_PAUSE_MS,
+        quota_timeout_ms=0,
+        drain_timeout_ms=0,
     )
     try:
         with _refusals_are_no_news(), Producer(config=quick) as producer:
             producer._losses.mute()
             producer.put_project_config(target.project)
             stream = producer.stream(target.project.project, target.logstore, idempotent=SequenceKey(_KEY))
-            _refused(stream, 2)
-            return not _refused(stream, 1)
+            _refused(stream, 2, timeout)
+            return not _refused(stream, 1, timeout)
     except (ProducerError, TimeoutError) as error:
         _log.warning("could not check what %s does with refused sequence numbers, going on: %s", target, error)
         return False
 
 
-def _refused(stream: Stream, number: int) -> bool:
+def _refused(stream: Stream, number: int, timeout: float) -> bool:
     """Whether the body was refused, rather than the number known.
 
     :raises ResultFailedError: it was something else.
     """
     try:
-        stream._send_numbered(_NO_LOGS, 1, number).result(_PATIENCE)
+        stream._send_numbered(_NO_LOGS, 1, number).result(timeout)
     except ResultFailedError as error:
         if not blames_rows(error.result):
             raise

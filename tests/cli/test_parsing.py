@@ -54,8 +54,11 @@ def ended(*arguments: str) -> int:
         (["agent", "a.toml"], "producer agent: no such command 'a.toml'; a file is given by --config a.toml; see"),
         (["agent", "a.properties"], "a file is given by --flume a.properties; see producer agent --help"),
         (["send", "hello", "--time", "1700000000"], "producer send: unknown flag --time: did you mean --timeout? see"),
-        (["tail", "-n", "-1"], "argument -n/--lines: must be an integer, at least 0, got -1; see producer tail --help"),
-        (["tail", "-n", "\u00b2"], "argument -n/--lines: must be an integer, at least 0, got \u00b2; see"),
+        (["tail", "-n", "-1"], "-n/--lines: must be an integer, at least 0, of at most 18 digits, got '-1'; see"),
+        (["tail", "-n", "\u00b2"], "must be an integer, at least 0, of at most 18 digits, got '\u00b2'; see"),
+        (["tail", "-n", "9" * 5000], f"of at most 18 digits, got '{'9' * 199}…; see"),
+        (["send", "--timeout", "1e300"], "seconds above 0, at most 31536000 (a year), got '1e300'; see"),
+        (["channel", "drain", "--timeout", "1" * 300], f"from 0 to 31536000 (a year), got '{'1' * 199}…; see"),
         (["create"], "required: project or logstore; see producer create --help"),
         (["channel"], "required: ACTION, one of inspect, verify,"),
         (["completion"], "required: shell, one of bash, zsh, fish; see producer completion --help"),
@@ -63,9 +66,12 @@ def ended(*arguments: str) -> int:
             ["agent", "run", "--config", "a.toml"],
             "no such command 'run'; without one it runs: producer agent --config FI",
         ),
-        (["serve", "--port", "0x1"], "argument --port: must be an integer, at least 0, got 0x1; see"),
+        (["serve", "--port", "0x1"], "at least 0, of at most 18 digits, got '0x1'; see"),
         (["serve", "--zzzz"], "producer serve: unknown flag --zzzz; see producer serve --help"),
-        (["check", "--timeout", "inf"], "producer check: argument --timeout: must be a number above 0, got inf; see"),
+        (
+            ["check", "--timeout", "inf"],
+            "producer check: argument --timeout: must be a number of seconds above 0, at mos",
+        ),
     ],
 )
 def test_a_wrong_name_is_told_with_the_nearest_one(

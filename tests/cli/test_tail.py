@@ -84,7 +84,7 @@ def test_what_a_split_has_made_is_followed_from_its_beginning(
     """New shards are looked for again and again; what came into them before that is not missed."""
     monkeypatch.setattr(tail, "_LOOKS", 2)
     send(server, 0)
-    with LogHub(settings(server)) as loghub, Client(server, "cli") as client:
+    with LogHub(settings(server), 60) as loghub, Client(server, "cli") as client:
         following = _Following(loghub)
         for shard in ("0", "1"):
             path = f"/logstores/{os.environ['LOGHUB_LOGSTORE']}/shards/{shard}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from ..parsing import positive_integer, positive_number, set_examples
-from .target import WHERE, add_output, add_target
+from ..parsing import positive_integer, positive_seconds, set_examples
+from .target import WHERE, add_output, add_target, add_timeout
 
 
 def projects(parser: argparse.ArgumentParser) -> None:
     """Of ``producer projects``."""
     add_output(parser)
+    add_timeout(parser)
     add_target(parser, project=False, logstore=False)
     set_examples(parser, "producer projects --profile prod", "producer projects --output csv", more=WHERE)
 
@@ -19,6 +20,7 @@ def logstores(parser: argparse.ArgumentParser) -> None:
     """Of ``producer logstores``."""
     parser.add_argument("-v", "--details", action="store_true", help="also show shards and how long logs are kept")
     add_output(parser)
+    add_timeout(parser)
     add_target(parser, logstore=False)
     set_examples(parser, "producer logstores -p my-project", "producer logstores --details --profile prod", more=WHERE)
 
@@ -36,6 +38,7 @@ def create(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--description", default="", metavar="TEXT", help="the project's description")
     parser.add_argument("--if-not-exists", action="store_true", help="no error if it exists already")
+    add_timeout(parser)
     add_target(parser)
     set_examples(
         parser,
@@ -47,6 +50,8 @@ def create(parser: argparse.ArgumentParser) -> None:
 
 def check(parser: argparse.ArgumentParser) -> None:
     """Of ``producer check``."""
-    parser.add_argument("--timeout", type=positive_number, default=10.0, metavar="SECONDS", help="default: %(default)s")
+    parser.add_argument(
+        "--timeout", type=positive_seconds, default=10.0, metavar="SECONDS", help="default: %(default)s"
+    )
     add_target(parser)
     set_examples(parser, "producer check -p my-project -l app --profile prod", more=WHERE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..parsing import positive_integer, set_examples, whole_number
-from .target import WHERE, add_output, add_target
+from .target import WHERE, add_output, add_target, add_timeout
 
 _TIMES = (
     "Times are `now`, a time ago (-30s, -15m, -1h, -7d, -2w), Unix seconds, or ISO 8601; without a zone they are\n"
@@ -76,5 +76,6 @@ def add_range(parser: argparse.ArgumentParser) -> None:
 
 def _finish(parser: argparse.ArgumentParser, *examples: str, times: str = _TIMES) -> None:
     add_output(parser)
+    add_timeout(parser)
     add_target(parser)
     set_examples(parser, *examples, more=f"{times}\n\n{WHERE}".strip())

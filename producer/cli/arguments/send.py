@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..parsing import positive_number, set_examples
+from ..parsing import positive_seconds, set_examples
 from .target import WHERE, add_target
 
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", metavar="TEXT", help="likewise; default: this machine's address")
     parser.add_argument(
         "--timeout",
-        type=positive_number,
+        type=positive_seconds,
         default=60.0,
         metavar="SECONDS",
         help="how long to try each log; default: %(default)s",

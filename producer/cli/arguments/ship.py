@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..parsing import positive_integer, positive_number, set_examples
+from ..parsing import positive_integer, positive_seconds, set_examples
 from .target import WHERE, add_target
 
 ENGINES = ("spark", "local")
@@ -51,10 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     running.add_argument(
         "--ack-timeout",
-        type=positive_number,
+        type=positive_seconds,
         default=ACK_TIMEOUT,
         metavar="SECONDS",
-        help="how long a task waits for the next acknowledgement; default: %(default)s",
+        help="fail when nothing was acknowledged for this long; default: %(default)s",
     )
     set_examples(
         parser,
@@ -162,14 +162,14 @@ def _add_following_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--interval",
-        type=positive_number,
+        type=positive_seconds,
         default=INTERVAL,
         metavar="SECONDS",
         help="time between two polls; default: %(default)s",
     )
     group.add_argument(
         "--settle",
-        type=positive_number,
+        type=positive_seconds,
         default=SETTLE,
         metavar="SECONDS",
         help="a file not written to for this long is complete; default: %(default)s",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..parsing import positive_integer, positive_number, set_examples, whole_number
-from .target import WHERE, add_output, add_target
+from ..parsing import positive_integer, positive_seconds, set_examples, whole_number
+from .target import WHERE, add_output, add_target, add_timeout
 
 
 def tail(parser: argparse.ArgumentParser) -> None:
@@ -23,12 +23,13 @@ def tail(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=positive_integer, metavar="N", help="stop after N logs")
     parser.add_argument(
         "--interval",
-        type=positive_number,
+        type=positive_seconds,
         default=1.0,
         metavar="SECONDS",
         help="time between two polls; default: %(default)s",
     )
     add_output(parser)
+    add_timeout(parser)
     add_target(parser)
     set_examples(
         parser,
@@ -47,6 +48,7 @@ def pull(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", dest="end", default="end", metavar="TIME", help="received before TIME; default: now")
     parser.add_argument("--limit", type=positive_integer, metavar="N", help="stop after N logs")
     add_output(parser)
+    add_timeout(parser)
     add_target(parser)
     set_examples(
         parser,

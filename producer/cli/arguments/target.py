@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ..parsing import positive_seconds
+
 #: What the help of every command with a target says.
 WHERE = (
     "Flags that you leave out come from the environment (LOGHUB_ENDPOINT, LOGHUB_PROJECT, LOGHUB_LOGSTORE,\n"
@@ -26,6 +28,17 @@ def add_output_of_report(parser: argparse.ArgumentParser) -> None:
     """Add in which form a report is printed, which is no row."""
     parser.add_argument(
         "-o", "--output", choices=("table", "json"), default="table", help="json is for programs (%(default)s)"
+    )
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """Add how long a request may take."""
+    parser.add_argument(
+        "--timeout",
+        type=positive_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long LogHub may take for each request, with all its attempts; default: %(default)s",
     )
 
 

@@ -136,9 +136,12 @@ class Transport:
         """See :func:`.proxies.proxies_for`."""
         return proxies_for(self._config, base_url)
 
-    def hurry(self, end: Deadline) -> None:
-        """No request goes on beyond this, whatever the server does."""
-        self._limit = "the time that was left to end in"
+    def hurry(self, end: Deadline, limit: str = "the time that was left to end in") -> None:
+        """No request goes on beyond this, whatever the server does.
+
+        :param limit: the limit in words.
+        """
+        self._limit = limit
         self._watchdog.hurry(end)
 
     def request(
