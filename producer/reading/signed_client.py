@@ -10,6 +10,7 @@ Source: LogHub protocol, Reading back; Signatures.
 from __future__ import annotations
 
 import json
+import math
 import queue
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -164,14 +165,12 @@ class SignedClient:
             except _SENSELESS as error:
                 raise _senseless(answer, error) from error
 
-        attempts = _Attempts(self._config)
-        stop: tenacity.stop.StopBaseT = attempts.are_over
+        attempts = _Attempts(self._config, self._timeout)
         if self._timeout is not None:
             self._transport.hurry(Deadline.after(self._clock, self._timeout), self._limit)
-            stop = tenacity.stop_any(stop, tenacity.stop_before_delay(self._timeout))
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(attempts.may_be_repeated),
-            stop=stop,
+            stop=attempts.are_over,
             wait=wait_backoff(self._config.base_retry_backoff_ms / 1000, self._config.max_retry_backoff_ms / 1000),
             sleep=self._sleep,
             reraise=True,
@@ -258,7 +257,8 @@ class SignedClient:
 class _Attempts:
     """The attempts of one request: how many there were, and whether there may be another."""
 
-    def __init__(self, config: ProducerConfig) -> None:
+    def __init__(self, config: ProducerConfig, timeout: float | None) -> None:
+        self._timeout = math.inf if timeout is None else timeout
         self._most = max(0, config.retries) + 1
         self._of_kind: dict[type[AttemptError], int] = {}
         self.made = 0
@@ -273,7 +273,9 @@ class _Attempts:
         return error.retriable and error.code != "ShardNotExist"
 
     def are_over(self, state: tenacity.RetryCallState) -> bool:
-        """Whether there were enough of them."""
+        """Whether there were enough of them, or the next one would begin too late."""
+        if (state.seconds_since_start or 0.0) + state.upcoming_sleep >= self._timeout:
+            return True
         error = cast("AttemptError", cast("Any", state.outcome).exception())
         most = self._most if error.max_consecutive is None else min(self._most, error.max_consecutive + 1)
         return self.made >= self._most or self._of_kind.get(type(error), 0) >= most
