@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import socket
 import threading
 import time
@@ -16,7 +15,6 @@ from typing import Any
 import msgpack
 import pytest
 import trustme
-import zstandard
 from fluent.sender import FluentSender
 
 from producer.agent.config.options import read_options
@@ -463,79 +461,3 @@ def test_events_travel_over_tls(tmp_path: Path) -> None:
         with sink(address, tmp_path, tls=True) as forward, pytest.raises(SinkError, match="certificate"):
             forward.write([EventBatch.of_lines(b"b\n")])
         served.got(b"a", b"a")
-
-
-_NANOS = msgpack.ExtType(0, (TIME).to_bytes(4, "big") + (123_000_000).to_bytes(4, "big"))
-
-
-def test_whatever_a_record_has_arrives() -> None:
-    """Names that are bytes, numbers or lists, names that repeat or are ours, numbers that JSON has not, texts that are
-    no UTF-8, extensions: each has its place, in headers as in JSON.
-    """
-    pairs: list[tuple[Any, Any]] = [
-        ("m", "body"),
-        (b"bytes", 2**64 - 1),
-        (7, float("nan")),
-        ("a", 1),
-        ("a", float("-inf")),
-        ("timestamp", "mine"),
-        ("tag", "mine"),
-        ("deep", {b"k": [float("inf"), b"\xff", msgpack.ExtType(5, b"x")]}),
-    ]
-    packer = msgpack.Packer(use_bin_type=True)
-    entry = packer.pack_array_header(2) + packer.pack(_NANOS) + packer.pack_map_pairs(pairs)
-    entry = entry.replace(packer.pack_map_pairs(pairs), packer.pack_map_pairs([*pairs, (["l"], "list")]))
-    with serving("forward", field="m") as served, serving("forward") as plain:
-        for each in (served, plain):
-            with each.connect() as peer:
-                peer.sendall(packed(["t", entry, {"chunk": "c"}]))
-                assert answers(peer, 1) == [{"ack": "c"}]
-        ((headers, body),) = served.outlet.events
-        assert (body, headers.pop("deep")) == (b"body", '{"k": ["Infinity", "\udcff", [5, "x"]]}')
-        ours = {"tag": "t", "timestamp": f"{TIME}123", "field_tag": "mine", "field_timestamp": "mine"}
-        assert headers == {
-            **ours,
-            "bytes": "18446744073709551615",
-            "7": "NaN",
-            "a": "1",
-            "a_2": "-Infinity",
-            '["l"]': "list",
-        }
-        ((_, body),) = plain.outlet.events
-        assert json.loads(body)["a_2"] == "-Infinity"
-        assert json.loads(body)["deep"]["k"][1] == "\udcff"
-
-
-def test_what_fluent_bit_says_beside_a_time_arrives() -> None:
-    """Version 5 sends ``[time, metadata]``, and marks of groups; times that are none are kept as they came."""
-    group = {"resource": {"attributes": {"service.name": "shop"}}}
-    entries = [
-        [[_NANOS, {}], {"m": "plain"}],
-        [[_NANOS, {"otlp": {"severity_number": 9}}], {"m": "with"}],
-        [[msgpack.ExtType(0, b"\xff\xff\xff\xff" + bytes(4)), {"schema": "otlp"}], group],
-        [[_NANOS, {}], {"m": "within"}],
-        [[msgpack.ExtType(0, b"\xff\xff\xff\xfe" + bytes(4)), {}], {}],
-        ["2026-01-01", {"m": "text"}],
-        [msgpack.Timestamp(TIME, 5_000_000), {"m": "new"}],
-    ]
-    with serving("forward", field="m") as served, served.connect() as peer:
-        peer.sendall(packed(["t", packed(*entries), {"chunk": "c", "fluent_signal": 0}]))
-        assert answers(peer, 1) == [{"ack": "c"}]
-        common = {"tag": "t", "timestamp": f"{TIME}123"}
-        assert served.outlet.events == [
-            (common, b"plain"),
-            ({**common, "metadata": '{"otlp": {"severity_number": 9}}'}, b"with"),
-            ({**common, "group": json.dumps({"metadata": {"schema": "otlp"}, **group})}, b"within"),
-            ({"tag": "t", "time": "2026-01-01"}, b"text"),
-            ({"tag": "t", "timestamp": f"{TIME}005"}, b"new"),
-        ]
-
-
-def test_packings_of_todays_senders_are_understood() -> None:
-    """gzip and zstd, of several members each."""
-    with serving("forward", field="m") as served, served.connect() as peer:
-        for kind, pack in (("gzip", gzip.compress), ("zstd", zstandard.compress)):
-            content = b"".join(pack(packed(entry)) for entry in _ENTRIES)
-            peer.sendall(packed(["t", content, {"chunk": kind, "compressed": kind}]))
-            assert answers(peer, 1) == [{"ack": kind}]
-        assert served.outlet.bodies == [b"a", b"b"] * 2

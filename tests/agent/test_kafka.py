@@ -212,7 +212,9 @@ def _running(source: Source, outlet: RecordingOutlet) -> Callable[[], None]:
 def test_what_a_message_says_of_itself_becomes_headers(cluster: str, topic: str, tmp_path: Path) -> None:
     """Topic, partition, offset, time, key, and its own headers; and who comes back reads on behind them."""
     client = Producer({"bootstrap.servers": cluster})
-    client.produce(topic, b"a", key=b"k", partition=0, headers={"host": b"h"}, timestamp=1_700_000_000_000)
+    client.produce(
+        topic, b"a", key=b"k", partition=0, headers={"host": b"h", "timestamp": b"x"}, timestamp=1_700_000_000_000
+    )
     client.produce(topic, b"b", partition=0, timestamp=1_700_000_000_001)
     client.flush(20)
     outlet = RecordingOutlet()
@@ -229,7 +231,7 @@ def test_what_a_message_says_of_itself_becomes_headers(cluster: str, topic: str,
     end()
     events = [event for batch in outlet.committed for event in batch.events()]
     common = {"topic": topic, "partition": "0"}
-    first = {**common, "offset": "0", "timestamp": "1700000000000", "key": "k", "host": "h"}
+    first = {**common, "offset": "0", "timestamp": "1700000000000", "key": "k", "host": "h", "field_timestamp": "x"}
     assert events == [(first, b"a"), ({**common, "offset": "1", "timestamp": "1700000000001"}, b"b")]
 
     client.produce(topic, b"c", partition=0)

@@ -78,7 +78,7 @@ def batches_of_json(body: bytes, reckoning: Reckoning) -> Iterator[EventBatch]:
         text = body.decode(json.detect_encoding(body))
         reckoning.need(of_json(text))
         reckoning.settle()
-        yield from batches_of(_events(_groups_of_json(json.loads(text)), reckoning))
+        yield from batches_of(_events(_groups_of_json(json.loads(text, object_pairs_hook=_once)), reckoning))
     except (ValueError, TypeError, AttributeError, ParseError, RecursionError) as error:
         raise NoLogsError(f"no request of OTLP: {error}") from error
 
@@ -110,6 +110,17 @@ def _groups_of_json(given: Any) -> Iterator[_Group]:
             scope = _parsed(of_scope.get("scope"), InstrumentationScope())
             schema = of_scope.get("schemaUrl") or of_resource.get("schemaUrl") or ""
             yield _Group(resource, scope, str(schema), map(_record, of_scope.get("logRecords") or ()))
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its pairs.
+
+    :raises ValueError: a name is there twice: one of its values would be lost.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has a field twice")
+    return found
 
 
 def _record(given: dict[str, Any]) -> Any:
@@ -222,7 +233,8 @@ def _valid(text: str) -> str:
 
 
 def _attributes(pairs: Iterable[Any], prefix: str = "") -> dict[str, str]:
-    found: dict[str, str] = unique_names([(prefix + pair.key, _text(pair.value)) for pair in pairs])
+    texts = [(prefix + pair.key, text) for pair in pairs if (text := _text(pair.value)) is not None]
+    found: dict[str, str] = unique_names(texts)
     return found
 
 
@@ -230,16 +242,14 @@ def _body(value: Any) -> bytes:
     kind = value.WhichOneof("value")
     if kind == "bytes_value":
         return bytes(value.bytes_value)
-    return b"" if kind is None else _text(value).encode()
+    return (_text(value) or "").encode()
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | None:
     if value.WhichOneof("value") == "string_value":
         return str(value.string_value)
     plain = _plain(value)
-    if isinstance(plain, float):
-        return text_of(plain)
-    return "" if plain is None else json_of(plain)
+    return None if plain is None else text_of(plain) if isinstance(plain, float) else json_of(plain)
 
 
 def _plain(value: Any) -> Any:

@@ -16,7 +16,7 @@ from sys import getsizeof
 from typing import Any
 
 from ..events.batch import EventBatch
-from ..protocols.fields import unique_names
+from ..protocols.fields import text_of, unique_names
 from ..protocols.reckoning import Reckoning, TooManyEventsError, of_json, of_text
 from .http_requests import RequestError, one_at_a_time
 
@@ -63,11 +63,11 @@ class _Events:
         self._reckoning.count(1)
         for name, value in headers.items():
             if value is not None:
-                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                text = text_of(value)
                 self._reckoning.need(_OBJECT + len(text))
                 self._column(name, count).append(text)
         self._reckoning.need(_OBJECT + len(body) + _PLACE * len(self._columns))
-        self._bodies.append(body.encode(errors="replace"))
+        self._bodies.append(body.encode(errors="backslashreplace"))
         if len(headers) < len(self._columns) or None in headers.values():
             for column in self._columns.values():
                 if len(column) == count:
@@ -88,7 +88,8 @@ def _checked(given: Any) -> tuple[Mapping[str, Any], str]:
     """
     if not isinstance(given, dict):
         raise RequestError(400, "an event is an object of headers and a body that is text")
-    headers, body = given.get("headers") or {}, given.get("body") or ""
+    headers, body = given.get("headers"), given.get("body")
+    headers, body = {} if headers in (None, []) else headers, "" if body is None else body  # PHP's empty map is []
     if not isinstance(headers, dict) or not isinstance(body, str):
         raise RequestError(400, "an event is an object of headers and a body that is text")
     if unknown := given.keys() - {"headers", "body"}:
