@@ -20,7 +20,7 @@ class DefaultSource(DataSource):
         return "loghub"
 
     def _source(self) -> Any:
-        from producer.spark.datasource import LogHubSource  # noqa: PLC0415  (see the module)
+        from producer.spark.datasource import LogHubSource
 
         return LogHubSource(self.options)
 
@@ -32,7 +32,7 @@ class DefaultSource(DataSource):
         """Write a batch."""
         return self._source().writer(schema, overwrite)
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802  (Spark's name)
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
         """Write a stream."""
         return self._source().streamWriter(schema, overwrite)
 
@@ -40,6 +40,6 @@ class DefaultSource(DataSource):
         """Read a batch."""
         return self._source().reader(schema)
 
-    def streamReader(self, schema: Any) -> Any:  # noqa: N802  (Spark's name)
+    def streamReader(self, schema: Any) -> Any:
         """Read a stream."""
         return self._source().streamReader(schema)

@@ -30,7 +30,7 @@ class BuildExtensions(build_ext):
     def run(self) -> None:
         """Let Cython make its C only now: most commands, such as those for metadata, compile nothing."""
         try:
-            from Cython.Build import cythonize  # noqa: PLC0415
+            from Cython.Build import cythonize  # noqa: PLC0415  # only where it compiles
         except ImportError:
             if MODE in ("native", "checked"):
                 raise

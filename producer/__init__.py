@@ -247,7 +247,7 @@ if not TYPE_CHECKING:  # or every misspelt name would pass for one of any type
         elif name in __all__:
             value = getattr(import_module(f".{_PLACES.get(name, 'model.errors')}", __name__), name)
         else:
-            from .text.migration_hints import ELSEWHERE  # noqa: PLC0415
+            from .text.migration_hints import ELSEWHERE  # noqa: PLC0415  # only for a wrong name
 
             if name in ELSEWHERE:  # "from producer import" tells nothing of an AttributeError
                 raise ImportError(f"{__name__!r} has no {name}; {ELSEWHERE[name]}", name=__name__)

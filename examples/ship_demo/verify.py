@@ -87,7 +87,7 @@ def differences(read: dict[str, Digest], held: dict[str, Digest]) -> list[str]:
 
 
 def _digest_of_file(file: LogFile) -> Digest:
-    with open(file.path, "rb") as opened:  # noqa: PTH123
+    with open(file.path, "rb") as opened:  # noqa: PTH123  # a path of the file's own bytes
         content = opened.read(file.size)
     if file.compression is not None:
         content = _WHOLE[file.compression](content)

@@ -44,7 +44,7 @@ class DefaultProcessor:
         (self._sink,) = sinks.values()
 
     @staticmethod
-    def check(options: Options, where: str, sinks: Collection[str]) -> None:  # noqa: ARG004
+    def check(options: Options, where: str, sinks: Collection[str]) -> None:
         """Whether the options fit the group's sinks, as for the other processors.
 
         :raises AgentConfigError: they do not.
@@ -205,7 +205,7 @@ class LoadBalancingProcessor(_Group):
         self._next = -1
 
     @staticmethod
-    def check(options: Options, where: str, sinks: Collection[str]) -> None:  # noqa: ARG004
+    def check(options: Options, where: str, sinks: Collection[str]) -> None:
         """See :meth:`DefaultProcessor.check`."""
         if len(sinks) < 2:
             raise AgentConfigError([Problem(where, "sinks", "load_balance takes two sinks at least")])

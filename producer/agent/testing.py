@@ -81,7 +81,7 @@ class RecordingOutlet:
         """Let them go on."""
         self._open.set()
 
-    def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:  # noqa: ARG002
+    def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:
         """See :class:`~.interfaces.Outlet`, as for those that follow."""
         if not self._open.wait(PATIENCE if timeout is None else timeout):
             raise _full()
@@ -110,7 +110,7 @@ class RecordingOutlet:
         with self._lock:
             return [self._ends.get(name, 0)]
 
-    def is_safe(self, name: str) -> bool:  # noqa: ARG002  # the protocol's
+    def is_safe(self, name: str) -> bool:
         """See :class:`Outlet`."""
         return True
 

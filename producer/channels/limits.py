@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..model.errors import ConfigError, InvalidArgumentError
 from ..model.interfaces import Event
@@ -110,8 +111,9 @@ def event_size(event: Event, buffer_percentage: int) -> int:
 
 
 def _headers_size(headers: Mapping[str, str | None]) -> int:
+    values: Iterable[Any] = headers.values()
     try:
-        text = "".join(headers) + "".join(headers.values())  # type: ignore[arg-type]  # most have no None
+        text = "".join(headers) + "".join(values)  # most have no None
     except TypeError:
         text = "".join([*headers, *[value for value in headers.values() if value is not None]])
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main_with_signals(argv: Sequence[str] | None) -> int:
-    from .interrupts import Interrupts  # noqa: PLC0415  # as long as nothing is imported nothing is traced
+    from .interrupts import Interrupts  # as long as nothing is imported nothing is traced
 
     if sys.stderr is None:  # print would take the standard output in its place
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
@@ -42,7 +42,7 @@ def _main_with_signals(argv: Sequence[str] | None) -> int:
     name: str | None = None
     with Interrupts() as interrupts:
         try:
-            from .commands import COMMANDS  # noqa: PLC0415  # here an interrupt is told, not traced
+            from .commands import COMMANDS  # here an interrupt is told, not traced
 
             name = next((argument for argument in arguments if argument in COMMANDS), None)
             code = _main(arguments, name, ends_process=argv is None)
@@ -52,7 +52,7 @@ def _main_with_signals(argv: Sequence[str] | None) -> int:
                 raise
             # One that came within an exec of text, as dataclasses have it, makes CPython end the process by SIGINT
             # whatever the exit code is, unless another one follows.
-            exec("")  # noqa: S102
+            exec("")  # noqa: S102  # lets a pending interrupt in
             code = interrupts.tell(f"producer {name}" if name else "producer")
         return interrupts.exit_code if code == _INTERRUPTED else code
 
@@ -75,10 +75,10 @@ def _utf_8(word: str) -> str:
 
 
 def _main(arguments: Sequence[str], name: str | None, *, ends_process: bool) -> int:
-    import argparse  # noqa: PLC0415  # as above
+    import argparse
 
-    from .commands import COMMANDS, build_parser  # noqa: PLC0415
-    from .exit_codes import ExitCode  # noqa: PLC0415
+    from .commands import COMMANDS, build_parser
+    from .exit_codes import ExitCode
 
     _write_whole()
     _spare_letters()
@@ -99,13 +99,13 @@ def _main(arguments: Sequence[str], name: str | None, *, ends_process: bool) -> 
 
 
 def _run(name: str, command: Command, args: argparse.Namespace) -> int:
-    import logging  # noqa: PLC0415  # it takes as long as all the rest of the help
+    import logging  # it takes as long as all the rest of the help
 
-    from ..model.errors import ConfigError, InvalidArgumentError, ProducerError  # noqa: PLC0415
-    from .exit_codes import ExitCode  # noqa: PLC0415
-    from .log_lines import FORM, LogLines  # noqa: PLC0415
-    from .output import tell_error  # noqa: PLC0415
-    from .profiles import UsageError  # noqa: PLC0415
+    from ..model.errors import ConfigError, InvalidArgumentError, ProducerError
+    from .exit_codes import ExitCode
+    from .log_lines import FORM, LogLines
+    from .output import tell_error
+    from .profiles import UsageError
 
     handler = logging.StreamHandler()
     handler.setFormatter(LogLines(FORM))
@@ -116,7 +116,7 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except ImportError as error:
-        from ..text.extras import how_to_install  # noqa: PLC0415
+        from ..text.extras import how_to_install
 
         hint = f". Try: {how_to_install(command.extra)}" if command.extra and "pip install" not in str(error) else ""
         tell_error(name, f"{error}{hint}")
@@ -143,8 +143,8 @@ def _unwritten(who: str) -> int | None:
 
 
 def _tell_unwritten(who: str, error: OSError) -> int:
-    from .exit_codes import ExitCode  # noqa: PLC0415
-    from .output import tell_error  # noqa: PLC0415
+    from .exit_codes import ExitCode
+    from .output import tell_error
 
     _discard_output()
     if isinstance(error, BrokenPipeError):  # whoever read the output has seen enough
@@ -161,7 +161,7 @@ def _told(error: OSError) -> str:
 
 def _check_output() -> None:
     """:raises UsageError: there is no output."""
-    from .profiles import UsageError  # noqa: PLC0415  # as above
+    from .profiles import UsageError
 
     if sys.stdout is None:
         raise UsageError("the standard output is closed: give one, such as /dev/null")
@@ -169,7 +169,7 @@ def _check_output() -> None:
 
 def _write_whole() -> None:
     """Without a buffer (``python -u``, ``PYTHONUNBUFFERED``) Python takes what was written in part for written."""
-    import io  # noqa: PLC0415  # as above
+    import io
 
     out = sys.stdout
     if isinstance(getattr(out, "buffer", None), io.RawIOBase):
@@ -187,8 +187,8 @@ def _spare_letters() -> None:
 
 def _discard_output() -> None:
     """What is still to be written goes nowhere: the exit of the interpreter would try it again."""
-    import contextlib  # noqa: PLC0415  # as above
-    import io  # noqa: PLC0415
+    import contextlib
+    import io
 
     with contextlib.suppress(io.UnsupportedOperation):  # a stream without a descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -88,7 +88,12 @@ def damage(report: AgentReport) -> list[str]:
 
 
 def _count(report: AgentReport, event: Event) -> None:
-    from ..agent.events.event_format import UnreadableBatchError, count_of, position_of, read_batch  # noqa: PLC0415  # all of the agent comes with it
+    from ..agent.events.event_format import (  # all of the agent comes with it
+        UnreadableBatchError,
+        count_of,
+        position_of,
+        read_batch,
+    )
 
     position, count, found = position_of(event), count_of(event), len(read_batch(event).bodies())
     if count != found:

@@ -77,12 +77,12 @@ def _data(args: argparse.Namespace) -> list[str]:
     """The data directories; one that is another one by another name would be taken for a copy of it."""
     places = {os.path.realpath(_directory(args)): ""}
     for path in args.data_directory:
-        places.setdefault(os.path.realpath(path), os.path.abspath(path))  # noqa: PTH100
+        places.setdefault(os.path.realpath(path), os.path.abspath(path))
     return [path for path in places.values() if path]
 
 
 def _directory(args: argparse.Namespace) -> str:
-    return os.path.abspath(str(args.directory))  # noqa: PTH100  # a string, as everywhere in the channel
+    return os.path.abspath(str(args.directory))
 
 
 def _inspect(args: argparse.Namespace) -> int:
@@ -142,7 +142,7 @@ def _told(report: DirectoryReport, agents: AgentReport | None) -> list[str]:
         records = ", ".join(counted(count, *_RECORDS.get(kind, (kind,))) for kind, count in kinds) or "empty"
         taken_out = f", {len(segment.gaps)} repaired" if segment.gaps else ""
         key = f", key {segment.key_id}" if segment.key_id else ""
-        name, length = os.path.basename(segment.path), counted(segment.size, "byte")  # noqa: PTH119
+        name, length = os.path.basename(segment.path), counted(segment.size, "byte")
         lines.append(f"  {name}  {length}, {records}{taken_out}{key}")
     if report.quarantine:
         lines.append(f"quarantine  {', '.join(report.quarantine)}")
@@ -249,7 +249,7 @@ def _hides_events(report: DirectoryReport) -> bool:
 
 def _drain(args: argparse.Namespace) -> int:
     directory, settings = _directory(args), resolve(args, os.environ)
-    letters = os.path.abspath(args.dead_letter) if args.dead_letter else None  # noqa: PTH100
+    letters = os.path.abspath(args.dead_letter) if args.dead_letter else None
     if args.all:
         complete = drain_all(directory, settings=settings, dead_letter=letters, keys=_keys(args), timeout=args.timeout)
         return _OK if complete else _FAILED

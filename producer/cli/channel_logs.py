@@ -33,7 +33,7 @@ def _decoded(event: Event) -> Iterator[Fields]:
     :raises ValueError: the event is not a producer's, or damaged.
     """
     if OF_AN_AGENT in event.headers:
-        from ..agent.events.event_format import read_batch  # noqa: PLC0415  # all of the agent comes with it
+        from ..agent.events.event_format import read_batch  # all of the agent comes with it
 
         yield from (_shown(headers, body) for headers, body in read_batch(event).events())
         return

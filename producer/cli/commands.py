@@ -104,12 +104,12 @@ def _sentence(text: str) -> str:
 class _Version(argparse.Action):
     """Looks the version up when it is asked for."""
 
-    def __init__(self, option_strings: Any, dest: str, help: str | None = None) -> None:  # noqa: A002
+    def __init__(self, option_strings: Any, dest: str, help: str | None = None) -> None:  # noqa: A002  # argparse's name
         super().__init__(option_strings, dest, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from .. import __version__  # noqa: PLC0415  (it takes longer than all the rest)
-        from ..wire.speed import TWIN  # noqa: PLC0415
+        from .. import __version__  # it takes longer than all the rest
+        from ..wire.speed import TWIN
 
         parser._print_message(f"producer {__version__} ({TWIN} encoders)\n", sys.stdout)
         parser.exit()

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``producer completion``; the exit code."""
-    from .commands import COMMANDS, build_parser  # noqa: PLC0415  # which knows this module
+    from .commands import COMMANDS, build_parser  # which knows this module
 
     words = dict(_words(build_parser(COMMANDS), ""))
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](words), end="", flush=True)

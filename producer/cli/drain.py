@@ -358,7 +358,7 @@ def _check(directory: str, data: Sequence[str], letters: str) -> None:
     check_is_channel(place_of(Disk(), directory, data))
     if os.path.realpath(letters) in map(os.path.realpath, (directory, *data)):
         raise ConfigError("--dead-letter", "must be another directory than the one to drain", letters)
-    if os.path.isdir(letters) and os.listdir(letters):  # noqa: PTH112, PTH208  # strings, as everywhere in the channel
+    if os.path.isdir(letters) and os.listdir(letters):
         check_is_channel(place_of(Disk(), letters, ()))
 
 
@@ -369,7 +369,7 @@ def _check_is_ours(directory: str, data: Sequence[str], keys: KeyProvider | None
     """
     first = next(look_at_events(directory, data_directories=data, keys=keys), None)
     if first is not None and OF_AN_AGENT in first.headers:
-        name = os.path.basename(directory) or directory  # noqa: PTH119  # strings, as everywhere in the channel
+        name = os.path.basename(directory) or directory
         raise _of_an_agent(name, directory, first)
 
 
@@ -393,9 +393,9 @@ def _name_in_agent(directory: str) -> str:
 
     Only the place that the agent itself chooses, ``STATE/channels/NAME/events``, has the name in it.
     """
-    parent, last = os.path.split(os.path.abspath(directory))  # noqa: PTH100  # strings, as everywhere in the channel
+    parent, last = os.path.split(os.path.abspath(directory))
     above, name = os.path.split(parent)
-    if (os.path.basename(above), last) == ("channels", "events"):  # noqa: PTH119
+    if (os.path.basename(above), last) == ("channels", "events"):
         return f'"{name}"'
     return f"the name of the channel whose directory is {directory}"
 

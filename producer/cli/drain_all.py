@@ -61,12 +61,12 @@ def _below(base: str, keys: KeyProvider | None) -> list[str]:
 
     :raises ChannelError: there is none, or they are an agent's.
     """
-    name = os.path.basename(base) or base  # noqa: PTH119  # strings, as everywhere in the channel
-    if os.path.exists(f"{base}/{LOCK_NAME}"):  # noqa: PTH110
+    name = os.path.basename(base) or base
+    if os.path.exists(f"{base}/{LOCK_NAME}"):
         raise ChannelFormatError(name, f"{base} is the directory of a single channel: leave --all out")
     try:
         with os.scandir(base) as entries:
-            found = sorted(each.path for each in entries if os.path.exists(f"{each.path}/{LOCK_NAME}"))  # noqa: PTH110
+            found = sorted(each.path for each in entries if os.path.exists(f"{each.path}/{LOCK_NAME}"))
     except OSError as error:
         raise ChannelIOError(name, f"{base} cannot be read: {error.strerror}", error.errno or 0) from error
     if not found:

@@ -21,15 +21,15 @@ _Raised: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType | 
 class LogLines(logging.Formatter):
     """Formats records for people and terminals."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
+    def formatMessage(self, record: logging.LogRecord) -> str:
         """See :meth:`logging.Formatter.formatMessage`, as for those that follow."""
         record.message = shown(record.message)
         return super().formatMessage(record)
 
-    def formatException(self, ei: _Raised) -> str:  # noqa: N802
+    def formatException(self, ei: _Raised) -> str:
         return _indented(super().formatException(ei))
 
-    def formatStack(self, stack_info: str) -> str:  # noqa: N802
+    def formatStack(self, stack_info: str) -> str:
         return _indented(super().formatStack(stack_info))
 
 

@@ -128,7 +128,7 @@ class Parser(argparse.ArgumentParser):
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """``: did you mean X?``, or nothing where no name is near."""
-    from difflib import get_close_matches  # noqa: PLC0415  # only what is wrong needs it
+    from difflib import get_close_matches  # only what is wrong needs it
 
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     return f": did you mean {near[0]}?" if near else ""

@@ -82,7 +82,7 @@ def _take_name(args: argparse.Namespace) -> None:
 
 def check(args: argparse.Namespace) -> int:
     """Ask whether logs would arrive; the exit code."""
-    from ..client.producer import Producer  # noqa: PLC0415  # nothing else here needs it
+    from ..client.producer import Producer  # nothing else here needs it
 
     settings = resolve(args, os.environ)
     project = settings.project_config()

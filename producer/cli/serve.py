@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     if args.env:
         return _print_environment(args)
     try:
-        from ..server import LogHubServer, ServerStartError  # noqa: PLC0415  # the extra may be missing
+        from ..server import LogHubServer, ServerStartError  # the extra may be missing
     except ImportError as error:
         return _fail(str(error))
     try:
@@ -132,7 +132,7 @@ def _make(server_class: type[LogHubServer], args: argparse.Namespace) -> LogHubS
     if args.access_key_id:
         keys = {args.access_key_id: args.access_key_secret}
     else:
-        from ..server.serving.listening import check_exposure  # noqa: PLC0415  # likewise
+        from ..server.serving.listening import check_exposure
 
         check_exposure(args.host)
         key = _local_key()
@@ -165,9 +165,9 @@ def _announce(server: LogHubServer, args: argparse.Namespace) -> None:
 
 
 def _open_access_log(path: str) -> logging.Handler:
-    import logging  # noqa: PLC0415  # the help needs none of it
+    import logging  # the help needs none of it
 
-    from .log_lines import LogLines  # noqa: PLC0415
+    from .log_lines import LogLines
 
     handler = logging.StreamHandler() if path == "-" else logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(LogLines())
@@ -180,7 +180,7 @@ def _access_log(handler: logging.Handler | None) -> Iterator[None]:
     if handler is None:
         yield
         return
-    import logging  # noqa: PLC0415  # likewise
+    import logging
 
     logger = logging.getLogger("producer.server.access")
     level, propagate = logger.level, logger.propagate

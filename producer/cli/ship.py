@@ -266,7 +266,7 @@ def _follow_options(args: argparse.Namespace) -> FollowOptions | None:
 def _lasting_path(path: str, args: argparse.Namespace) -> str:
     """A path that means the same wherever the command is started again, and may be kept in a checkpoint."""
     if scheme_of(path) is None:
-        return os.path.abspath(local_path(path))  # noqa: PTH100  (a glob is not a path yet)
+        return os.path.abspath(local_path(path))  # a glob is not a path yet
     if args.follow:
         raise InputError(
             f"{shown(path)}: --follow is for files of a file system, which grow and keep their inodes; ship "

@@ -24,7 +24,7 @@ async def on_a_thread(call: Callable[[], T], name: str) -> T:
     :param name: of the thread.
     :raises ProducerError: no thread could be started.
     """
-    from asyncio import wrap_future  # noqa: PLC0415  # most programs have no loop, and asyncio is large
+    from asyncio import wrap_future  # most programs have no loop, and asyncio is large
 
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # from here on nobody can cancel it

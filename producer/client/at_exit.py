@@ -65,7 +65,7 @@ def _hook_multiprocessing() -> None:
     if _hooked or process is None or process.parent_process() is None:
         return
     _hooked = True
-    from multiprocessing.util import Finalize  # noqa: PLC0415  # only where it is in use
+    from multiprocessing.util import Finalize  # only where it is in use
 
     Finalize(None, drain_all, exitpriority=100)
 

@@ -94,8 +94,8 @@ class Producer:
         sink: Sink | None = None,
         clock: Clock | None = None,
     ) -> None:
-        from ..model.interfaces import Sink  # noqa: PLC0415  # see _import_stages
-        from ..pipeline.batching.cut import CutRule  # noqa: PLC0415
+        from ..model.interfaces import Sink  # see _import_stages
+        from ..pipeline.batching.cut import CutRule
 
         _import_stages(durable=channel is not None)
         if not isinstance(config or ProducerConfig(), ProducerConfig):
@@ -225,12 +225,12 @@ class Producer:
                 raise InvalidArgumentError("a list of logs must not be empty")
             record = b"".join([encode_log(one, now, nanos, self._fallback) for one in log])
             return pipeline.accept(key, record, len(log), callback)
-        record = encode_log(log, now, nanos, self._fallback)  # type: ignore[arg-type]
+        record = encode_log(log, now, nanos, self._fallback)  # type: ignore[arg-type]  # one log
         return pipeline.accept(key, record, 1, callback)
 
     async def _asend(self, stream: Stream, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
         """See :meth:`Stream.asend`."""
-        from asyncio import wrap_future  # noqa: PLC0415  # most programs have no loop, and asyncio is large
+        from asyncio import wrap_future  # most programs have no loop, and asyncio is large
 
         if self._channel is None:
             with contextlib.suppress(SendTimeoutError), waiting_at_most(0.0):
@@ -261,7 +261,7 @@ class Producer:
     def _send_lines(
         self, key: StreamKey, block: Any, field: str, time: float | datetime | None, callback: Callback | None
     ) -> list[SendFuture]:
-        from .lines import LineSender  # noqa: PLC0415
+        from .lines import LineSender
 
         if callback is not None:
             _check_callback(callback)
@@ -285,7 +285,7 @@ class Producer:
 
         :raises InvalidArgumentError: a log that cannot be sent; with its position.
         """
-        from ..pipeline.batching.accumulator import Piece  # noqa: PLC0415  # see _import_stages
+        from ..pipeline.batching.accumulator import Piece  # see _import_stages
 
         now, nanos = moment_of(self._clock.time())
         most, most_logs = self._cut.piece_bytes, self._cut.piece_count
@@ -430,7 +430,7 @@ class Producer:
         if not _is_duration(timeout):
             raise InvalidArgumentError(f"timeout: must be seconds, at least 0, got {described(timeout)}")
         self._keys.key(project, logstore or "a", "", "", None)
-        from .check import in_time  # noqa: PLC0415  # most programs do not ask
+        from .check import in_time  # most programs do not ask
 
         return in_time(partial(self._sink.probe, project, logstore, timeout), timeout, f"{self.name}-check")
 
@@ -468,8 +468,8 @@ class Producer:
         return pipeline
 
     def _new_pipeline(self) -> tuple[Sender, Shutdown]:
-        from ..pipeline.pipeline import Pipeline  # noqa: PLC0415  # see _import_stages
-        from ..pipeline.shutdown import Shutdown  # noqa: PLC0415
+        from ..pipeline.pipeline import Pipeline  # see _import_stages
+        from ..pipeline.shutdown import Shutdown
 
         alive, name, drain_timeout = weakref.ref(self), self.name, self.config.drain_timeout_ms / 1000
         parts = (self.config, self._sink, self._clock, self.name)
@@ -489,8 +489,8 @@ class Producer:
             pipeline = Pipeline(*parts, orphaned=orphaned, abandon=abandon, on_start=on_start, counters=counters)
             shutdown = Shutdown(pipeline, at_end=say_losses)
             return pipeline, shutdown
-        from ..durable.pipeline import DurablePipeline  # noqa: PLC0415
-        from ..durable.shutdown import DurableCloser  # noqa: PLC0415
+        from ..durable.pipeline import DurablePipeline
+        from ..durable.shutdown import DurableCloser
 
         channels = self._channel, self._dead_letter
         durable = DurablePipeline(
@@ -583,7 +583,7 @@ def _import_stages(*, durable: bool) -> None:
 
 
 def _loghub_sink(config: ProducerConfig, clock: Clock, name: str) -> Sink:
-    from ..sinks.loghub.sink import LogHubSink  # noqa: PLC0415  # HTTP is much to import for those who use another sink
+    from ..sinks.loghub.sink import LogHubSink  # HTTP is much to import for those who use another sink
 
     return LogHubSink(config, clock, name)
 

@@ -287,7 +287,7 @@ def use_compiled_send() -> None:
     """
     twin = either("producer.pipeline.batching._open_records", "send", _PURE_SEND)
     if twin is not _PURE_SEND and Stream.send is _PURE_SEND:
-        Stream.send = update_wrapper(twin, _PURE_SEND)  # type: ignore[method-assign]
+        Stream.send = update_wrapper(twin, _PURE_SEND)  # type: ignore[method-assign]  # the native one, where it is compiled
 
 
 def arrow_sending() -> ModuleType:

@@ -177,7 +177,7 @@ class DurablePipeline:
         """
         return self._intake.store([Piece(key, record, logs)], callback)[0]
 
-    def open_records(self, future: SendFuture) -> OpenRecords | None:  # noqa: ARG002
+    def open_records(self, future: SendFuture) -> OpenRecords | None:  # noqa: ARG002  # the base class's
         """None: every record goes through the channel."""
         return None
 

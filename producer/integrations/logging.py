@@ -117,7 +117,7 @@ class LogHubHandler(HasOutlet, logging.Handler):
         self._begun = not configuring and not isinstance(fallback, str)
         super().__init__(level)
 
-    def createLock(self) -> None:  # noqa: N802  # the base class's
+    def createLock(self) -> None:
         """None: any number of threads may send, and who waits for memory holds up nobody."""
         self.lock = None
 
@@ -138,7 +138,7 @@ class LogHubHandler(HasOutlet, logging.Handler):
         except Exception:  # noqa: BLE001  # as every handler of logging
             self.handleError(record)
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the base class's
+    def handleError(self, record: logging.LogRecord) -> None:
         """Report it as ``logging`` does, which raises where the arguments are nested too deeply to be printed."""
         with suppress(RecursionError):
             super().handleError(record)
@@ -227,7 +227,7 @@ class LogHubHandler(HasOutlet, logging.Handler):
         if not result.successful:
             self._fall_back(record)
 
-    def setFormatter(self, fmt: logging.Formatter | None) -> None:  # noqa: N802  # the base class's
+    def setFormatter(self, fmt: logging.Formatter | None) -> None:
         """Let it make the message. The one that ``logging.basicConfig`` gives to who has none makes none: what it would
         add has fields of its own.
         """
@@ -268,14 +268,14 @@ def _handlers_of(name: str) -> Iterator[logging.Handler]:
 def _silent() -> set[logging.Logger]:
     """The producers' loggers that are disabled."""
     loggers = list(logging.root.manager.loggerDict.items())
-    return {each for name, each in loggers if name.startswith(OWN) and getattr(each, "disabled", False)}  # type: ignore[misc]
+    return {each for name, each in loggers if name.startswith(OWN) and getattr(each, "disabled", False)}  # type: ignore[misc]  # placeholders are no loggers
 
 
 def _is_configuring() -> bool:
     """Whether the caller holds the lock of ``logging``, as ``logging.config`` does when it ends the handlers of before:
     the threads that deliver may need it, too, and whoever waited for them would wait for himself.
     """
-    return bool(logging._lock._is_owned())  # type: ignore[attr-defined]
+    return bool(logging._lock._is_owned())  # type: ignore[attr-defined]  # as threading.Condition asks
 
 
 def _add(fields: dict[str, Any], more: Mapping[str, Any]) -> None:

@@ -207,7 +207,7 @@ class SendFuture(Future[Result]):
         return "FINISHED" if finished else "PENDING"
 
     @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
+    def _condition(self) -> threading.Condition:  # type: ignore[override]  # likewise
         self._holder.heed(self._position, self)
         with _watching:
             watch = _watched(self)
@@ -216,7 +216,7 @@ class SendFuture(Future[Result]):
             return watch.condition
 
     @property
-    def _waiters(self) -> list[Any]:  # type: ignore[override]
+    def _waiters(self) -> list[Any]:  # type: ignore[override]  # likewise
         self._holder.heed(self._position, self)
         with _watching:
             watch = _watched(self)

@@ -131,7 +131,7 @@ class Sink(Protocol):
         :raises InvalidArgumentError: it is unknown; by default all are known.
         """
 
-    def probe(self, project: str, logstore: str | None, timeout: float) -> str:  # noqa: ARG002
+    def probe(self, project: str, logstore: str | None, timeout: float) -> str:
         """Ask the other end whether logs would arrive there; what it says, in a sentence.
 
         :param timeout: seconds.
@@ -145,7 +145,7 @@ class Sink(Protocol):
         """
         return key.project
 
-    def tail_size(self, key: StreamKey, pack_id: str | None) -> int:  # noqa: ARG002
+    def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
         """How many bytes a body has besides its records."""
         return 0
 

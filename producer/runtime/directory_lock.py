@@ -33,7 +33,7 @@ _held: set[DirectoryLock] = set()
 def has_name(file: int, path: str | Path) -> bool:
     """True if the open file is the one at ``path``; also if the disk cannot tell."""
     try:
-        return os.path.samestat(os.stat(path), os.fstat(file))  # noqa: PTH116
+        return os.path.samestat(os.stat(path), os.fstat(file))
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:

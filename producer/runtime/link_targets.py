@@ -38,7 +38,7 @@ def opened_path(descriptor: int, path: str) -> str:
     :param path: by which it was opened; it decides where the system does not tell.
     """
     try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
+        return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
         return os.path.realpath(path)
 
@@ -53,9 +53,9 @@ def not_followed(target: str, option: str) -> str:
 
 def named_directory(pattern: str) -> str:
     """Return the directory that a glob names: the one before its first wildcard."""
-    directory = os.path.dirname(pattern)  # noqa: PTH120  (paths may be no UTF-8, and links stay)
+    directory = os.path.dirname(pattern)  # paths may be no UTF-8, and links stay
     while glob.has_magic(directory):
-        directory = os.path.dirname(directory)  # noqa: PTH120
+        directory = os.path.dirname(directory)
     return directory
 
 
@@ -64,7 +64,7 @@ def _roots(directory: str) -> Iterable[str]:
     yield real
     folder, name = os.path.split(real)
     if name == _CONTAINERS:
-        yield os.path.join(folder, _PODS)  # noqa: PTH118
+        yield os.path.join(folder, _PODS)
 
 
 def _is_below(path: str, root: str) -> bool:

@@ -35,7 +35,7 @@ def get_logger(name: str) -> logging.Logger:
     """The logger of ``logging``. What raises in it is shown on the standard error, as the handlers of ``logging`` do
     themselves (``logging.raiseExceptions``): it is not logged, since that would raise again.
     """
-    logger = logging.getLogger(name)  # noqa: TID251
+    logger = logging.getLogger(name)  # noqa: TID251  # the one place
     if "handle" not in vars(logger):  # the application may have made it before, and of a class of its own
         vars(logger)["handle"] = functools.partial(_guarded, logger, logger.handle)
     return logger

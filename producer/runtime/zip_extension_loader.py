@@ -37,8 +37,8 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self,
         fullname: str,
-        path: Sequence[str] | None,  # noqa: ARG002
-        target: ModuleType | None = None,  # noqa: ARG002
+        path: Sequence[str] | None,  # noqa: ARG002  # importlib's signature
+        target: ModuleType | None = None,  # noqa: ARG002  # importlib's signature
     ) -> ModuleSpec | None:
         """A module that was compiled for this interpreter; None if there is none."""
         if not fullname.startswith(f"{self._package}."):

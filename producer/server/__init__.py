@@ -59,7 +59,7 @@ def __getattr__(name: str) -> Any:
         if module not in _EXTRA:
             raise
         package = "protobuf" if module == "google" else module
-        from ..text.extras import how_to_install  # noqa: PLC0415
+        from ..text.extras import how_to_install  # noqa: PLC0415  # only for an error
 
         raise ImportError(
             f"the embedded LogHub needs {package}, which is not installed: {how_to_install('server')}"

@@ -57,7 +57,7 @@ class SqlProcess:
         environment |= {"PYTHONPATH": os.pathsep.join(filter(None, path)), "MALLOC_ARENA_MAX": "1"}
         command = [sys.executable, "-S", "-P", "-m", _PROGRAM.name, str(memory_bytes)]
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - this package's own program
+            self._process = subprocess.Popen(
                 command,
                 bufsize=0,
                 stdin=subprocess.PIPE,

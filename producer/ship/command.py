@@ -139,7 +139,7 @@ def _ship_with_checkpoint(
     if engine == LOCAL:
         return follow_locally(LocalEngine(workers), job, following, console=console, lock=lock)
     with _running_spark(master, sql=True) as running:
-        from .follow.query import follow  # noqa: PLC0415  (it needs Spark)
+        from .follow.query import follow  # it needs Spark
 
         return follow(running.session, job, following, console=console)
 
@@ -244,7 +244,7 @@ def _running(engine: str, master: str | None, workers: int | None) -> AbstractCo
 
 
 def _running_spark(master: str | None, *, sql: bool = False) -> AbstractContextManager[SparkEngine]:
-    from .spark_engine import running_spark  # noqa: PLC0415  (the engine local works without Spark)
+    from .spark_engine import running_spark  # the engine local works without Spark
 
     return running_spark(master, sql=sql)
 

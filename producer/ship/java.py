@@ -160,7 +160,7 @@ def _runs(executable: Path, flag: str) -> bool:
 
 def _run(executable: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
     try:
-        return subprocess.run(  # noqa: S603  (the program is the user's own Java)
+        return subprocess.run(
             [executable, *arguments],
             capture_output=True,
             encoding="utf-8",

@@ -101,7 +101,7 @@ def _popen(settings: Mapping[str, str], place: Path, java_options: str) -> subpr
     java_options = f"{java_options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}"  # of two, the later one holds
     submit = Path(_find_spark_home()) / "bin" / "spark-submit"
     own = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    return subprocess.Popen(  # noqa: S603  (Spark's own program)
+    return subprocess.Popen(
         [submit, *options, *own],
         stdin=subprocess.PIPE,
         env=os.environ

@@ -147,7 +147,7 @@ class LocalRun:
         context = _context(forks=self._forks)
         ours, theirs = context.Pipe()
         inherited = [worker.pipe for worker in self._workers] + [ours] if context.get_start_method() == "fork" else []
-        process = context.Process(  # type: ignore[attr-defined]
+        process = context.Process(  # type: ignore[attr-defined]  # each kind of context has it
             target=_work, args=(theirs, self._job, inherited), name="loghub-producer-ship", daemon=True
         )
         with _held_interrupts():  # or one would end the worker in its first moments with a trace

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from py4j import protocol  # type: ignore[import-untyped]
+from py4j import protocol
 
 _ASKING = {"NumpyScalarConverter", "NumpyArrayConverter"}
 

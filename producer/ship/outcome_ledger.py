@@ -238,8 +238,10 @@ class Stored:
 
 def acknowledge(figures: Figures, lines: Block | Line, records: int) -> None:
     """Count lines all records of which were acknowledged."""
-    whole = isinstance(lines, Block)
-    figures.lines += lines.count if isinstance(lines, Block) else lines.part == 1
-    figures.long_lines += not whole and lines.part == 1  # type: ignore[union-attr]
+    if isinstance(lines, Block):
+        figures.lines += lines.count
+    else:
+        figures.lines += lines.part == 1
+        figures.long_lines += lines.part == 1
     figures.line_bytes += lines.text_bytes
     figures.records += records

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from .errors import InputError
 from .files.log_file import LogFile
@@ -39,7 +39,7 @@ class PlanFile:
         self.unread: tuple[tuple[str, str], ...] = ()
         try:
             # Without a buffer: what a full disk did not take must not be tried again when it is closed.
-            self._ended = open(self._folder / ENDED_FILE, "ab+", buffering=0)  # noqa: PTH123, SIM115
+            self._ended = open(self._folder / ENDED_FILE, "ab+", buffering=0)  # noqa: PTH123, SIM115  # open until `close`
         except OSError as error:
             raise self._not_written(error) from error
 
@@ -108,6 +108,6 @@ def _item(portion: Portion) -> dict[str, object]:
     return {"run": portion.run, "number": portion.number, "splits": [astuple(split) for split in portion.splits]}
 
 
-def _portion(item: dict[str, object]) -> Portion:
-    splits = tuple(Split(LogFile(*file), *rest) for file, *rest in item["splits"])  # type: ignore[attr-defined]
-    return Portion(splits, (), str(item["run"]), int(str(item["number"])))
+def _portion(item: dict[str, Any]) -> Portion:
+    splits = tuple(Split(LogFile(*file), *rest) for file, *rest in item["splits"])
+    return Portion(splits, (), item["run"], item["number"])

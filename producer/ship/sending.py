@@ -197,7 +197,7 @@ class PortionSender:
                 records, count, _ = encode_lines(lines.data, 0, b"content", now, 0, _UNBOUNDED, _UNBOUNDED, True)
                 return bytes(records), count
             if not lines.has_longer(_LONG_LINE_BYTES):
-                from ..wire.columnar import ColumnarEncoder  # noqa: PLC0415
+                from ..wire.columnar import ColumnarEncoder
 
                 batch = of.columns.batch(lines, figures)
                 encoded = ColumnarEncoder(batch.schema, **_options_of(batch)).encode(batch, now)
@@ -229,7 +229,7 @@ class PortionSender:
         parser = make_parser(job.parser, job.pattern, values)
         if job.parser == "text" and not job.file_offset and job.multiline_start is None:
             return parser, None
-        from .lines.columns import BlockColumns  # noqa: PLC0415  (text needs no Arrow, which takes long to import)
+        from .lines.columns import BlockColumns  # text needs no Arrow, which takes long to import
 
         return parser, BlockColumns(job.parser, job.pattern, offset=job.file_offset, times=job.line_time, values=values)
 
@@ -287,7 +287,7 @@ def _number(portion: Portion) -> tuple[int, ...]:
 
 def _options_of(batch: pa.RecordBatch) -> dict[str, str | None]:
     """What the columns are, that are no fields."""
-    from .lines.columns import FOUND_FIELDS, LINE_TIMES  # noqa: PLC0415
+    from .lines.columns import FOUND_FIELDS, LINE_TIMES
 
     names = batch.schema.names
     return {

@@ -74,7 +74,7 @@ _SILENT_SECONDS = 2.0
 
 
 # Those to which Spark's bridge to Java logs what an interrupt did to it.
-_PY4J_LOGGERS = [logging.getLogger(name) for name in (None, "py4j.clientserver", "py4j.java_gateway")]  # noqa: TID251
+_PY4J_LOGGERS = [logging.getLogger(name) for name in (None, "py4j.clientserver", "py4j.java_gateway")]  # noqa: TID251  # py4j's own
 
 # The JVM that this process has started; one serves all its sessions.
 _jvms: list[Jvm] = []

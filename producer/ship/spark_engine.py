@@ -110,7 +110,7 @@ class SparkEngine:
     @property
     def session(self) -> SparkSession:
         """The session, for what needs SQL."""
-        from pyspark.sql import SparkSession  # noqa: PLC0415  (few need it)
+        from pyspark.sql import SparkSession  # few need it
 
         return SparkSession.builder.getOrCreate()
 

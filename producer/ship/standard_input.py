@@ -107,7 +107,7 @@ def _lines(pipe: Pipe, job: ShipJob, settle: float) -> Iterator[Block | Line]:
 
 def _logs(pipe: Pipe, job: ShipJob, settle: float) -> Iterator[Block | Line]:
     """Logs of several lines; the last one waits for the next, for its time, or for the end."""
-    from .lines.logs import LogSplitter  # noqa: PLC0415  (it needs NumPy, which takes long to import)
+    from .lines.logs import LogSplitter  # it needs NumPy, which takes long to import
 
     splitter = LogSplitter(0, job.max_line_bytes, start_pattern(job.multiline_start or ""), in_log=True)
     while True:

@@ -33,11 +33,11 @@ class FileSink(Sink):
         if self.path.is_dir() or not self.path.parent.is_dir():
             raise ConfigError("path", "must be a file in a directory that exists", str(path))
 
-    def destination(self, key: StreamKey) -> Hashable:  # noqa: ARG002
+    def destination(self, key: StreamKey) -> Hashable:
         """The file."""
         return self.path
 
-    def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:  # noqa: ARG002
+    def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
         """Lines of JSON."""
         body = json_lines(key, [bytes(record) for record in records])
         return Payload(body, len(body))

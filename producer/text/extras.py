@@ -24,8 +24,8 @@ def missing(error: ModuleNotFoundError, extra: str) -> ImportError:
 
 def _origin() -> dict[str, Any] | None:
     """What this installation was made from; empty for a package index, None if there is no installation."""
-    import json  # noqa: PLC0415  # most programs never ask; likewise the next ones
-    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415
+    import json  # most programs never ask
+    from importlib.metadata import PackageNotFoundError, distribution
 
     try:
         told = distribution(_NAME).read_text("direct_url.json")
@@ -35,13 +35,13 @@ def _origin() -> dict[str, Any] | None:
 
 
 def _is_compiled() -> bool:
-    from importlib.util import find_spec  # noqa: PLC0415
+    from importlib.util import find_spec
 
     return find_spec("producer.wire._lines") is not None
 
 
 def _requirement(extra: str, origin: dict[str, Any] | None) -> str:
-    from urllib.parse import unquote, urlsplit  # noqa: PLC0415
+    from urllib.parse import unquote, urlsplit
 
     if origin is None:
         return f"'.[{extra}]' in a clone"

@@ -13,12 +13,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from re import _constants as codes  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
 from ..runtime.compiled import compiled
 from .first_characters import SINGLE, FirstCharacters, Items, UnknownItemError
+from .regex_internals import codes, parser
 
 _ONE, _GREEDY, _POSSESSIVE, _LAZY, _OPEN, _SHUT, _CHOICE, _JUMP, _END = range(9)
 #: Kind, least, most, where to or which group, which characters, and which ones end a lazy run.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import lz4.block
 import zstandard
@@ -74,8 +74,9 @@ def _joined_in_place(parts: Sequence[bytes | memoryview]) -> memoryview | None:
     """
     if len(parts) != 2 or not isinstance(parts[0], memoryview) or not isinstance(parts[1], bytes):
         return None
-    with_tail: Callable[[bytes], memoryview | None] | None = getattr(parts[0].obj, "with_tail", None)
-    if with_tail is None or len(parts[0]) != len(parts[0].obj):  # type: ignore[arg-type]
+    memory: Any = parts[0].obj
+    with_tail: Callable[[bytes], memoryview | None] | None = getattr(memory, "with_tail", None)
+    if with_tail is None or len(parts[0]) != len(memory):
         return None
     return with_tail(parts[1])
 

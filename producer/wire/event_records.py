@@ -16,7 +16,7 @@ import struct
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .protobuf import delimited, varint
 
@@ -121,7 +121,7 @@ def _each(kind: str, numbers: bytes, count: int) -> list[int]:
     return _all_of(array(kind, numbers).tolist(), count)
 
 
-def _all_of(values: list, count: int) -> list:  # type: ignore[type-arg]  # of whatever
+def _all_of(values: list[Any], count: int) -> list[Any]:
     if len(values) not in (1, count):
         raise ValueError(f"{len(values)} values for {count} events")
     return values if len(values) == count else values * count

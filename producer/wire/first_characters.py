@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from re import _compiler as compiler  # type: ignore[attr-defined]
-from re import _constants as codes  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
+
+from .regex_internals import codes, compiler, parser
 
 #: A row of what a pattern is made of, as ``re`` has parsed it.
 Items = Sequence[tuple[Any, Any]]

@@ -185,11 +185,11 @@ def _join(pairs: Iterable[tuple[Any, Any]], start: bytes, end: bytes, default: D
     for name, value in pairs:
         if type(value) is str is type(name):  # the common case, and nothing of it a function of ours
             try:
-                data: bytes | None = value.encode()
-                add(known[name][len(data)])  # type: ignore[arg-type]
+                data: Any = value.encode()
+                add(known[name][len(data)])
             except (KeyError, UnicodeEncodeError):
                 data = data_of(value, name)
-                add(_heads.of(name, len(data)))  # type: ignore[arg-type]
+                add(_heads.of(name, len(data)))
         elif value is None:
             continue
         else:
@@ -197,7 +197,7 @@ def _join(pairs: Iterable[tuple[Any, Any]], start: bytes, end: bytes, default: D
             if data is None:
                 continue
             add(_heads.of(name, len(data)))
-        add(data)  # type: ignore[arg-type]
+        add(data)
     add(end)
     body = b"".join(parts)
     return _sizes[len(body)] + body

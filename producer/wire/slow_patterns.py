@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from re import _constants as codes  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
+
+from .regex_internals import codes, parser
 
 _REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT)
 

@@ -39,7 +39,7 @@ def headers_of(messages: Sequence[bytes]) -> SyslogHeaders:
 
 
 def _at_once(messages: Sequence[bytes]) -> SyslogHeaders:
-    assert split_headers is not None  # noqa: S101
+    assert split_headers is not None  # noqa: S101  # called only where it is compiled
     offsets = array("i", accumulate(map(len, messages), initial=0))
     *fields, rest = split_headers(memoryview(offsets).cast("B"), b"".join(messages)).columns
     priorities, versions, times, hosts = [column.texts() for column in fields]

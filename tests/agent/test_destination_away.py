@@ -243,6 +243,6 @@ def test_sources_wait_and_lose_nothing(fault: Fault, tmp_path: Path, cluster: st
             soon(world.held_up, "full channels")
             server.faults.clear()
             for kind in _SOURCES:
-                soon(lambda: server.count("p", kind) >= _COUNT, f"all events of {kind}")  # noqa: B023  # called at once
+                soon(lambda: server.count("p", kind) >= _COUNT, f"all events of {kind}")
         for kind in _SOURCES:
             assert world.arrived(kind) == list(range(_COUNT)), kind

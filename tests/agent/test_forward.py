@@ -286,7 +286,7 @@ def test_messages_that_wait_for_each_others_memory_are_not_held_up() -> None:
     ):
         for number, peer in enumerate((older, younger), 1):
             peer.sendall(message[:500])
-            eventually(lambda: served.source._budget.left == 2048 - 1000 * number)  # noqa: B023  # called at once
+            eventually(lambda: served.source._budget.left == 2048 - 1000 * number)
         older.sendall(message[500:])
         assert answers(older, 1) == [{"ack": "c"}]
         assert all_of(younger) == b""
@@ -306,7 +306,7 @@ def test_small_messages_that_wait_for_a_channel_are_counted() -> None:
             before, peer = budget.left, opened.enter_context(served.connect())
             peers.append(peer)
             peer.sendall(message)
-            eventually(lambda: budget.left <= before - 2 * len(message))  # noqa: B023  # called at once
+            eventually(lambda: budget.left <= before - 2 * len(message))
         assert budget.size - budget.left > 80 * 2000
         assert served.outlet.waiting <= 2  # one that is counted, and one that has its turn
         served.outlet.room.set()

@@ -45,7 +45,7 @@ def test_an_example_loses_nothing_and_repeats_nothing_in_deaths_and_reloads(
         for death in range(_DEATHS):
             with agent(config, "--monitoring", "0") as process:
                 before = server.count(*place)
-                soon(lambda: server.count(*place) >= before + _LINES, "some lines")  # noqa: B023  # called at once
+                soon(lambda: server.count(*place) >= before + _LINES, "some lines")
                 config.write_text(
                     moved(name, tmp_path).replace('type = "loghub"', f'type = "loghub"\nretries = {death + 1}')
                 )

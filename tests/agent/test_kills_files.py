@@ -114,7 +114,7 @@ def test_each_line_of_a_spool_directory_is_in_a_file(tmp_path: Path) -> None:
         for _ in range(KILLS):
             before = _written(out)
             with agent(config):
-                soon(lambda: _written(out) > before, "a delivery")  # noqa: B023  # called at once
+                soon(lambda: _written(out) > before, "a delivery")
                 threading.Event().wait(chance.uniform(0, 0.3))
         with agent(config):
             wanted = spool.end()
@@ -136,7 +136,7 @@ def test_each_line_of_a_spool_directory_is_stored_once_in_loghub(tmp_path: Path)
         for _ in range(KILLS):
             before = server.count("p", "l")
             with agent(config):
-                soon(lambda: server.count("p", "l") > before, "a delivery")  # noqa: B023  # called at once
+                soon(lambda: server.count("p", "l") > before, "a delivery")
                 threading.Event().wait(chance.uniform(0, 0.3))
         with agent(config):
             wanted = spool.end()
@@ -163,7 +163,7 @@ def test_each_log_that_is_pulled_is_stored_once(tmp_path: Path) -> None:
                     count += 100
                 server.faults.add(drop_answer(), probability=0.1, seed=seed, operation="PutLogs")
                 with agent(config):
-                    soon(lambda: server.count("p", "l") > before, "a delivery")  # noqa: B023  # called at once
+                    soon(lambda: server.count("p", "l") > before, "a delivery")
                     threading.Event().wait(chance.uniform(0, 0.3))
                 server.faults.clear()
             with agent(config):
@@ -191,7 +191,7 @@ def test_a_hop_loses_nothing_when_either_end_is_killed(tmp_path: Path) -> None:
             end.enter_context(agent(configs[name]))
         for number in range(KILLS):
             before = _written(out)
-            soon(lambda: _written(out) > before, "a delivery")  # noqa: B023  # called at once
+            soon(lambda: _written(out) > before, "a delivery")
             threading.Event().wait(chance.uniform(0, 0.3))
             killed = (("edge",), ("collector",), ("edge", "collector"))[number % 3]
             for name in killed:

@@ -100,7 +100,7 @@ def test_no_log_is_lost_when_members_of_a_group_are_killed(tmp_path: Path) -> No
                 member.enter_context(agent(folder / "agent.toml"))
             for number in range(_KILLS):
                 before = len(found())
-                eventually(lambda: len(found()) > before + 20, "progress")  # noqa: B023  # called at once
+                eventually(lambda: len(found()) > before + 20, "progress")
                 threading.Event().wait(chance.uniform(_SINCE, _SINCE + 1.5))
                 changes.append(time.monotonic())
                 members[number % 2].close()
@@ -108,7 +108,7 @@ def test_no_log_is_lost_when_members_of_a_group_are_killed(tmp_path: Path) -> No
                 before = set(sent)
                 threading.Event().wait(1.5)
                 fresh = sent.keys() - before
-                eventually(lambda: fresh <= found().keys(), "logs of all shards")  # noqa: B023  # likewise
+                eventually(lambda: fresh <= found().keys(), "logs of all shards")
                 changes.append(time.monotonic())
                 members[number % 2].enter_context(agent(folders[number % 2] / "agent.toml"))
         eventually(lambda: sent.keys() <= found().keys(), "each log")

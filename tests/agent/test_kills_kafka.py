@@ -149,7 +149,7 @@ def test_no_message_between_two_topics_is_lost(tmp_path: Path, cluster: str) -> 
         for _ in range(_KILLS):
             before = feeding.count
             with agent(config):
-                eventually(lambda: found.look() and found.highest > before, "a delivery", 60)  # noqa: B023  # at once
+                eventually(lambda: found.look() and found.highest > before, "a delivery", 60)
                 threading.Event().wait(chance.uniform(0, 0.5))
         feeding.end()
         with agent(config):

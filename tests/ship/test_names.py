@@ -41,8 +41,8 @@ MakeJob = Callable[..., ShipJob]
 
 def write(folder: Path, name: bytes, data: bytes) -> str:
     """Write a file by the bytes of its name; the path that Python knows it by."""
-    path = os.path.join(os.fsencode(folder), name)  # noqa: PTH118
-    with open(path, "wb") as file:  # noqa: PTH123
+    path = os.path.join(os.fsencode(folder), name)
+    with open(path, "wb") as file:
         file.write(data)
     return os.fsdecode(path)
 
@@ -114,7 +114,7 @@ def test_followed_file_with_such_a_name_goes_on_where_it_was(
     for line in (b"two\n", b""):
         shipment = follow(spark, make_job(parser="text"), options, console=Console(file=io.StringIO()))
         assert shipment.failure is None
-        with open(path, "ab") as file:  # noqa: PTH123
+        with open(path, "ab") as file:
             file.write(line)
     assert contents(server, f"{logs}/bad\\xff.log") == ["one", "two"]
 

@@ -330,7 +330,7 @@ class _Executors:
     def __getattr__(self, _: str) -> object:
         return lambda: self
 
-    def getExecutorInfos(self) -> list[str]:  # noqa: N802  (Spark's name)
+    def getExecutorInfos(self) -> list[str]:
         self.looks += 1
         return ["the driver"] + ["an executor"] * (self.looks > 2)
 

@@ -47,7 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_CONNECT = do_POST  # noqa: N815
+    do_GET = do_CONNECT = do_POST
 
     def log_message(self, *_: object) -> None:
         """Silent."""

@@ -141,7 +141,7 @@ class _Oss(BaseHTTPRequestHandler):
         else:
             self._hand_out(data)
 
-    do_HEAD = do_GET  # noqa: N815
+    do_HEAD = do_GET
 
     def _hand_out(self, data: bytes) -> None:
         told = {"ETag": _etag(data), "Last-Modified": "Fri, 24 Feb 2012 06:07:48 GMT"}
@@ -226,7 +226,7 @@ def answering(
             self.end_headers()
             self.wfile.write(body)
 
-        do_CONNECT = do_GET  # as a proxy  # noqa: N815
+        do_CONNECT = do_GET
 
     return _serving(Handler)
 

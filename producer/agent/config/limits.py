@@ -96,7 +96,7 @@ def resident() -> int:
 
 def give_back() -> None:
     """Let the system have what the C library keeps of memory that was freed, where that can be told to."""
-    import ctypes  # noqa: PLC0415  # few need it
+    import ctypes  # few need it
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

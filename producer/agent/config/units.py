@@ -168,7 +168,7 @@ _STATE = "/var/lib/loghub-agent"
 _DEFAULT_CONFIG = "/etc/loghub-agent/agent.toml"
 _MORE_SECONDS = 30
 #: What PrivateTmp replaces.
-_PRIVATE = ("/tmp/", "/var/tmp/")  # noqa: S108
+_PRIVATE = ("/tmp/", "/var/tmp/")  # noqa: S108  # looked for, not used
 
 
 def unit(

@@ -20,7 +20,7 @@ def record_batch(
     :param shared: headers that all events have, with one value.
     :param columns: the others.
     """
-    import pyarrow  # noqa: PLC0415  # an extra
+    import pyarrow
 
     headers = {_name(name): pyarrow.repeat(value, count) for name, value in shared.items()}
     headers |= {_name(name): pyarrow.array(list(values), pyarrow.string()) for name, values in columns.items()}
@@ -32,7 +32,7 @@ def bodies_in(block: bytes, ends: array[int]) -> Any:
 
     :param ends: where each one ends.
     """
-    import pyarrow  # noqa: PLC0415
+    import pyarrow
 
     offsets = pyarrow.py_buffer(array("q", chain([0], ends)))
     buffers = [None, offsets, pyarrow.py_buffer(block)]
@@ -41,7 +41,7 @@ def bodies_in(block: bytes, ends: array[int]) -> Any:
 
 def bodies_of(bodies: Sequence[bytes]) -> Any:
     """Single bodies."""
-    import pyarrow  # noqa: PLC0415
+    import pyarrow
 
     return pyarrow.array(bodies, pyarrow.large_binary())
 

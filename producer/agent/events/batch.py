@@ -158,7 +158,7 @@ class EventBatch:
         """A record batch for who takes Arrow's C data interface, such as ``pyarrow.record_batch(batch)``: ``body`` and
         a column for each header. Needs the extra ``arrow``.
         """
-        from .arrow_batch import bodies_in, bodies_of, record_batch  # noqa: PLC0415  # an extra
+        from .arrow_batch import bodies_in, bodies_of, record_batch
 
         bodies = bodies_of(self.bodies()) if self.ends is None else bodies_in(self.block, self.ends)
         made = record_batch(bodies, self.count, self.shared, self.columns)

@@ -25,7 +25,7 @@ class HostInterceptor:
         use_ip: bool = option(True, flume="useIP", doc="the address, not the name")
         preserve_existing: bool = option(False, doc="leave it to events that have it")
 
-    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+    def __init__(self, options: Options, context: Context) -> None:
         self._options = options
         self._host = _address() if options.use_ip else socket.getfqdn()
 

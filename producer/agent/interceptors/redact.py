@@ -45,13 +45,13 @@ class RedactInterceptor:
             """The user's own."""
             return [compiled("patterns", pattern) for pattern in self.patterns]
 
-    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+    def __init__(self, options: Options, context: Context) -> None:
         self._headers = options.headers
         self._steps = [_known(kind, options.replacement) for kind in options.kinds]
         self._steps += [_own(pattern, options.replacement) for pattern in options.expressions()]
 
     @staticmethod
-    def notes(options: Options, given: Collection[str]) -> list[str]:  # noqa: ARG004  # as all of them
+    def notes(options: Options, given: Collection[str]) -> list[str]:
         """What whoever starts it should know."""
         return slow_notes("patterns", options.patterns)
 

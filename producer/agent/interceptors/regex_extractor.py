@@ -88,7 +88,7 @@ class RegexExtractorInterceptor:
         self._steps = steps_of(pattern, list(self._groups.values()))
 
     @staticmethod
-    def notes(options: Options, given: Collection[str]) -> list[str]:  # noqa: ARG004  # as all of them
+    def notes(options: Options, given: Collection[str]) -> list[str]:
         """What whoever starts it should know."""
         return slow_notes("regex", [options.regex])
 

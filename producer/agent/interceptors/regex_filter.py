@@ -34,7 +34,7 @@ class RegexFilterInterceptor:
         self._literal = options.regex.encode() if _LITERAL.fullmatch(options.regex) else None
 
     @staticmethod
-    def notes(options: Options, given: Collection[str]) -> list[str]:  # noqa: ARG004  # as all of them
+    def notes(options: Options, given: Collection[str]) -> list[str]:
         """What whoever starts it should know."""
         return slow_notes("regex", [options.regex])
 

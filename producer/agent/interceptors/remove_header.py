@@ -26,7 +26,7 @@ class RemoveHeaderInterceptor:
             compiled("from_list_separator", self.from_list_separator)
             compiled("matching", self.matching or "")
 
-    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+    def __init__(self, options: Options, context: Context) -> None:
         names = compiled("from_list_separator", options.from_list_separator).split(options.from_list or "")
         self._names = {name.strip() for name in [*names, options.with_name or ""]} - {""}
         self._pattern = None if options.matching is None else compiled("matching", options.matching)

@@ -41,12 +41,12 @@ class SearchReplaceInterceptor:
                 found["replaceString"] = replacement_of(found["replaceString"])
             return found
 
-    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+    def __init__(self, options: Options, context: Context) -> None:
         self._replace = compiled("search_pattern", options.search_pattern).subn
         self._with = options.replace_string
 
     @staticmethod
-    def notes(options: Options, given: Collection[str]) -> list[str]:  # noqa: ARG004  # as all of them
+    def notes(options: Options, given: Collection[str]) -> list[str]:
         """What whoever starts it should know."""
         return slow_notes("search_pattern", [options.search_pattern])
 

@@ -21,7 +21,7 @@ class StaticInterceptor:
         value: str = option("value", doc="its value")
         preserve_existing: bool = option(True, doc="leave it to events that have it")
 
-    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+    def __init__(self, options: Options, context: Context) -> None:
         self._options = options
 
     def intercept(self, batch: EventBatch) -> EventBatch:

@@ -23,7 +23,7 @@ class UuidInterceptor:
         preserve_existing: bool = option(True, doc="leave it to events that have it")
         prefix: str = option("", doc="what stands before it")
 
-    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+    def __init__(self, options: Options, context: Context) -> None:
         self._options = options
 
     def intercept(self, batch: EventBatch) -> EventBatch:

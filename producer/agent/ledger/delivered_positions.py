@@ -100,7 +100,7 @@ class DeliveredPositions:
             starts = self._undelivered.setdefault(name, {}).setdefault(end, [])
             insort(starts, min(end, self._end(name)))
 
-    def put(self, position: Position, sequence: int | None) -> None:  # noqa: ARG002  # the protocol's
+    def put(self, position: Position, sequence: int | None) -> None:
         name, end, _ = position
         with self._lock:
             of_name(self._put, name).add(self._end(name), end)
@@ -130,7 +130,7 @@ class DeliveredPositions:
         with self._lock:
             return {name: self._found.pop(name) for name in list(self._found) if name.startswith(prefix)}
 
-    def again(self, name: str, start: int, end: int, safe: int | None) -> None:  # noqa: ARG002  # the protocol's
+    def again(self, name: str, start: int, end: int, safe: int | None) -> None:
         with self._lock:
             if self._end(name) > start:
                 self._put[name].remove(start, end)
@@ -177,7 +177,7 @@ class DeliveredPositions:
                     self._lost.add(name)
             return set(self._lost)
 
-    def lost(self, position: Position, start: int, *, held: bool, furthest: int = 0) -> bool:  # noqa: ARG002  # nor is it noted
+    def lost(self, position: Position, start: int, *, held: bool, furthest: int = 0) -> bool:
         if held:
             with self._lock:
                 self._leave(position.name, position.end, start)

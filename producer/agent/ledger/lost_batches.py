@@ -174,13 +174,13 @@ def _told(start: int, position: Position) -> str:
     size, inode = position.end - start, name.partition(".")[0]
     place = shlex.quote(position.place)
     if not _is_inode(position.place, inode):  # it was rotated since
-        place = f'"$(find {shlex.quote(os.path.dirname(position.place))} -inum {inode})"'  # noqa: PTH120
+        place = f'"$(find {shlex.quote(os.path.dirname(position.place))} -inum {inode})"'
     command = f"tail -c +{start + 1} {place} | head -c {size}"
     return f"source {source}: bytes {start} to {position.end} of {position.place}: {command}"
 
 
 def _is_inode(path: str, inode: str) -> bool:
     try:
-        return str(os.stat(path).st_ino) == inode  # noqa: PTH116
+        return str(os.stat(path).st_ino) == inode
     except OSError:
         return False

@@ -166,7 +166,7 @@ class KeptPositions:
     def ends(self, name: str) -> list[int]:
         return [self.end(name)]
 
-    def is_safe(self, name: str) -> bool:  # noqa: ARG002  # the protocol's
+    def is_safe(self, name: str) -> bool:
         return True
 
     def safe_end(self, name: str) -> int:
@@ -241,7 +241,7 @@ class KeptPositions:
     def undelivered(self) -> Undelivered:
         return {}
 
-    def empty(self, believed: Undelivered) -> set[str]:  # noqa: ARG002  # the protocol's
+    def empty(self, believed: Undelivered) -> set[str]:
         return set()
 
     def lost(self, position: Position, start: int, *, held: bool, furthest: int = 0) -> bool:

@@ -98,7 +98,7 @@ class _Request:
 
 async def _request(http: ServerConnection, reader: asyncio.StreamReader) -> _Request | None:
     """The request of a connection; None if the peer went away before it said anything."""
-    import h11  # noqa: PLC0415
+    import h11
 
     try:
         while (event := http.next_event()) is h11.NEED_DATA:
@@ -206,7 +206,7 @@ class MonitoringServer:
             self._serving.pop(task, None)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from ...wire.http_framing import ServerConnection, answer  # noqa: PLC0415  # h11 is an extra
+        from ...wire.http_framing import ServerConnection, answer  # h11 is an extra
 
         http = ServerConnection(_MOST_BYTES)
         request = await asyncio.wait_for(_request(http, reader), _PATIENCE)

@@ -31,7 +31,7 @@ def check_settings(client: str, settings: Mapping[str, Any]) -> None:
     :raises ConfigError: they are not taken.
     """
     try:
-        import confluent_kafka  # noqa: PLC0415  # an extra
+        import confluent_kafka
     except ImportError:
         return
     asked = {name: value for name, value in settings.items() if not name.endswith(_FILES) or "truststore" in name}
@@ -103,7 +103,7 @@ class RenewedClient:
         """One of new files; None if they are the same, or of no use yet."""
         if not self._files.changed():
             return None
-        from confluent_kafka import KafkaException  # noqa: PLC0415  # an extra
+        from confluent_kafka import KafkaException
 
         try:
             client = self._make()

@@ -50,7 +50,7 @@ class Status(enum.IntEnum):
     UNKNOWN = 3
 
 
-class ThriftFlumeEvent(TBase):  # type: ignore[misc]  # the runtime has no types
+class ThriftFlumeEvent(TBase):
     """An event."""
 
     __slots__ = ("body", "headers")
@@ -64,7 +64,7 @@ class ThriftFlumeEvent(TBase):  # type: ignore[misc]  # the runtime has no types
         self.headers, self.body = headers, body
 
 
-class _AppendBatch(TBase):  # type: ignore[misc]  # the runtime has no types
+class _AppendBatch(TBase):
     __slots__ = ("events",)
     _of = (TType.STRUCT, [ThriftFlumeEvent, ThriftFlumeEvent.thrift_spec], False)
     thrift_spec = (None, (1, TType.LIST, "events", _of, None))
@@ -73,7 +73,7 @@ class _AppendBatch(TBase):  # type: ignore[misc]  # the runtime has no types
         self.events = events
 
 
-class _Result(TBase):  # type: ignore[misc]  # the runtime has no types
+class _Result(TBase):
     __slots__ = ("success",)
     thrift_spec = ((0, TType.I32, "success", None, None),)
 

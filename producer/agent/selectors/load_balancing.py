@@ -37,7 +37,7 @@ class LoadBalancingSelector:
 
     exclusive = True
 
-    def __init__(self, options: Options, context: Context, channels: Mapping[str, BatchChannel]) -> None:  # noqa: ARG002
+    def __init__(self, options: Options, context: Context, channels: Mapping[str, BatchChannel]) -> None:
         self._policy, self._channels = options.policy, channels
         self._last = -1
 

@@ -26,7 +26,7 @@ class ReplicatingSelector:
 
     exclusive = False
 
-    def __init__(self, options: Options, context: Context, channels: Mapping[str, BatchChannel]) -> None:  # noqa: ARG002
+    def __init__(self, options: Options, context: Context, channels: Mapping[str, BatchChannel]) -> None:
         self._optional = [name for name in channels if name in options.optional]
         self.complete = [name for name in channels if name not in options.optional]
 

@@ -57,7 +57,7 @@ class AvroSink(CallSink):
     def _events(self, batch: EventBatch, bodies: Sequence[bytes]) -> Sequence[bytes]:
         return events_of(batch, bodies)
 
-    def _size(self, event: bytes, body: bytes) -> int:  # noqa: ARG002  # it is in the event
+    def _size(self, event: bytes, body: bytes) -> int:
         return len(event)
 
     def _line_to(self, peer: Peer, deadline: Deadline) -> _Line:

@@ -101,7 +101,7 @@ class CallSink(ABC):
         :raises ValueError: what comes is no answer.
         """
 
-    def _line_to(self, peer: Peer, deadline: Deadline) -> Any:  # noqa: ARG002  # a greeting needs its end
+    def _line_to(self, peer: Peer, deadline: Deadline) -> Any:
         """What a new peer is asked by, once it is greeted; raises as :meth:`_ask`."""
         return peer
 

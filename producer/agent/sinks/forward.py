@@ -107,7 +107,7 @@ class ForwardSink:
 
     def _messages(self, batches: Sequence[EventBatch]) -> dict[str, bytes]:
         """Those of each tag, by their chunks."""
-        from ..protocols.forward import packed  # noqa: PLC0415
+        from ..protocols.forward import packed
 
         entries = defaultdict[str, bytearray](bytearray)  # objects of short events would need many times their bytes
         counts = Counter[str]()
@@ -127,7 +127,7 @@ class ForwardSink:
 
     def _message(self, tag: str, entries: bytearray, count: int) -> dict[str, bytes]:
         """A message with entries of one tag, by its chunk."""
-        from ..protocols.forward import packed  # noqa: PLC0415
+        from ..protocols.forward import packed
 
         self._largest = max(self._largest, len(entries))
         chunk = b64encode(os.urandom(16)).decode()
@@ -137,7 +137,7 @@ class ForwardSink:
         return {chunk: packed([tag, gzip.compress(entries, 1) if self._options.compress else entries, more])}
 
     def _entry(self, headers: Mapping[str, str], body: bytes, now: int) -> list[Any]:
-        from ..protocols.forward import event_time  # noqa: PLC0415
+        from ..protocols.forward import event_time
 
         options, stamp = self._options, headers.get("timestamp", "")
         time = int(stamp) if stamp.isascii() and stamp.isdecimal() and len(stamp) <= 13 else now
@@ -156,7 +156,7 @@ class _Receiver:
     """Whoever takes messages, and says which chunks it has."""
 
     def __init__(self, peer: Peer) -> None:
-        from ..protocols.forward import unpacker  # noqa: PLC0415
+        from ..protocols.forward import unpacker
 
         self.peer = peer
         self._answers = unpacker(_MOST_ANSWER)
@@ -166,7 +166,7 @@ class _Receiver:
 
         :raises ValueError: one of them does not.
         """
-        from ..protocols.forward import key_digest, packed, raw  # noqa: PLC0415
+        from ..protocols.forward import key_digest, packed, raw
 
         helo = self._answer(deadline)
         if not isinstance(helo, list) or len(helo) < 2 or helo[0] != "HELO" or not isinstance(helo[1], dict):
@@ -191,7 +191,7 @@ class _Receiver:
                 chunks.discard(str(answer.get("ack")))
 
     def _answer(self, deadline: Deadline) -> Any:
-        import msgpack  # noqa: PLC0415  # it is an extra
+        import msgpack
 
         while True:
             try:

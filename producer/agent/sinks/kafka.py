@@ -127,7 +127,7 @@ class KafkaSink:
         self._producer.flush(_POLL_SECONDS)
 
     def _client(self) -> Any:
-        from confluent_kafka import Producer  # noqa: PLC0415  # nobody else needs it
+        from confluent_kafka import Producer  # nobody else needs it
 
         name = f"{self._context.agent}-{self._context.name}"
         return Producer(self._options.settings(name), logger=ClientLog(self._clock))
@@ -168,7 +168,7 @@ class KafkaSink:
         return _HEADER.sub(lambda found: headers.get(found[1], ""), self._options.topic)
 
     def _hand_over(self, message: dict[str, Any], told: Callable[[Any, Any], None], deadline: Deadline) -> None:
-        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaError, KafkaException
 
         while True:
             try:
@@ -246,7 +246,7 @@ def _is_for_good(failure: _Failure) -> bool:
     """Whether the broker will never take the message."""
     if failure.is_local:
         return True
-    from confluent_kafka import KafkaError  # noqa: PLC0415
+    from confluent_kafka import KafkaError
 
     never = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG}
     # A header that names a partition or a topic which is not there would keep up all that comes behind it.

@@ -21,7 +21,7 @@ class NullSink:
 
         batch_size: int = option(100_000, least=1, doc="events taken at once, at most")
 
-    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+    def __init__(self, options: Options, context: Context) -> None:
         self.most_events = options.batch_size
 
     def write(self, batches: Sequence[EventBatch]) -> None:

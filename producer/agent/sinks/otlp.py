@@ -119,7 +119,7 @@ class _Form:
         return b"", list(accumulate(sizes))
 
     def body(self, parts: Sequence[Part]) -> bytes:
-        from ..protocols.otlp import request_with  # noqa: PLC0415  # its packages are an extra
+        from ..protocols.otlp import request_with  # its packages are an extra
 
         body: bytes = request_with([part.events() for part in parts], self._resource).SerializeToString()
         return body
@@ -129,7 +129,7 @@ class _Http(HttpSink):
     """Requests whose answers may say that some of their records were rejected."""
 
     def _taken(self, answer: bytes) -> None:
-        from ..protocols.otlp import rejected  # noqa: PLC0415
+        from ..protocols.otlp import rejected
 
         count, reason = rejected(answer)
         if count:

@@ -66,7 +66,7 @@ class ThriftSink(CallSink):
         return self._head + len(body)
 
     def _ask(self, line: Peer, events: Sequence[tuple[Mapping[str, str], bytes]], deadline: Deadline) -> Status:
-        from ..protocols.thrift import batch_call, read_answer  # noqa: PLC0415  # thrift is an extra
+        from ..protocols.thrift import batch_call, read_answer  # thrift is an extra
 
         number = self._next_number()
         line.send(batch_call(self._protocol, number, events), deadline)
@@ -75,7 +75,7 @@ class ThriftSink(CallSink):
 
 def _frame(peer: Peer, deadline: Deadline) -> bytes:
     """The next frame."""
-    from ..protocols.thrift import HEADER_BYTES, size_of  # noqa: PLC0415
+    from ..protocols.thrift import HEADER_BYTES, size_of
 
     size = size_of(exactly(peer, HEADER_BYTES, deadline))
     if size > _MOST_ANSWER:

@@ -90,11 +90,11 @@ class Command:
     """
 
     def __init__(self, arguments: Sequence[str], told: str, *, log_errors: bool) -> None:
-        self._guard = subprocess.Popen(  # noqa: S603
+        self._guard = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _GUARD], stdin=subprocess.PIPE, process_group=0
         )
         try:
-            self._process = subprocess.Popen(  # noqa: S603  # that is what the source is for
+            self._process = subprocess.Popen(  # that is what the source is for
                 arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

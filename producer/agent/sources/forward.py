@@ -116,7 +116,7 @@ class ForwardSource:
 
     def _greet(self, connection: Connection, incoming: _Incoming, key: str) -> bool:
         """Have the peer show that it knows the key, and show it to the peer; whether it does."""
-        from ..protocols.forward import key_digest, packed, raw  # noqa: PLC0415
+        from ..protocols.forward import key_digest, packed, raw
 
         nonce, host = os.urandom(16), socket.gethostname()
         connection.send(packed(["HELO", {"nonce": nonce, "auth": "", "keepalive": True}]))
@@ -197,16 +197,16 @@ class ForwardSource:
 
     @staticmethod
     def _acknowledge(connection: Connection, pending: _Pending) -> None:
-        from ..protocols.forward import packed  # noqa: PLC0415
+        from ..protocols.forward import packed
 
         if pending.chunks:
             connection.send(b"".join([packed({"ack": chunk}) for chunk in pending.chunks]))
 
     def _events(self, frame: bytes, pending: _Pending) -> Iterator[tuple[dict[str, str], bytes]]:
         """The events of a message; what it wants to be acknowledged follows in ``pending``."""
-        import msgpack  # noqa: PLC0415
+        import msgpack
 
-        from .forward_events import BadEventError, Message  # noqa: PLC0415  # msgpack is an extra
+        from .forward_events import BadEventError, Message  # msgpack is an extra
 
         message = Message(frame, self._options.max_frame, Reckoning(self._check_share))
         try:
@@ -251,7 +251,7 @@ class _Incoming:
     """
 
     def __init__(self, connection: Connection, options: ForwardSource.Options, budget: Budget, stop: Stop) -> None:
-        from ..protocols.forward import unpacker  # noqa: PLC0415
+        from ..protocols.forward import unpacker
 
         self._connection, self._options, self._stop = connection, options, stop
         self._held = Holding(budget, connection.peer)
@@ -351,7 +351,7 @@ class _Incoming:
         return _BadMessageError(f"all peers send more at a time than {self._options.max_memory} bytes (max_memory)")
 
     def _next_end(self) -> int | None:
-        import msgpack  # noqa: PLC0415  # it is an extra
+        import msgpack
 
         try:
             self._ends.skip()
@@ -368,7 +368,7 @@ def _is_large(frame: bytes) -> bool:
 
 def _greeting(frame: bytes) -> Any:
     """What a message of the handshake holds."""
-    import msgpack  # noqa: PLC0415
+    import msgpack
 
     if len(frame) > _SMALL:
         raise _BadMessageError("it did not authenticate as the shared key asks")

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
-from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from sys import getsizeof
 from typing import Any
 
@@ -25,6 +25,7 @@ _PLACE, _OBJECT = 8, 56
 #: Bytes of a body that are decoded at once.
 _WINDOW = 1 << 16
 
+_WHITESPACE: Any = re.compile(r"[ \t\n\r]*")
 _decoder = json.JSONDecoder(object_pairs_hook=unique_names)
 
 
@@ -160,7 +161,7 @@ def _elements(window: _Window) -> Iterator[Any]:
 def _next(window: _Window, at: int) -> tuple[str, int]:
     """The next character that is no white space, and its place; none at the end."""
     while True:
-        at = int(WHITESPACE.match(window.text, at).end())
+        at = int(_WHITESPACE.match(window.text, at).end())
         if at < len(window.text):
             return window.text[at], at
         if not window.grow(at):

@@ -160,7 +160,7 @@ class _Reading:
         """The cursor of the newest entry; None if there is none."""
         arguments = [*self._options.arguments(), "--lines=1", *self._options.matches]
         try:
-            done = subprocess.run(arguments, check=False, capture_output=True, timeout=_PATIENCE)  # noqa: S603
+            done = subprocess.run(arguments, check=False, capture_output=True, timeout=_PATIENCE)
         except (OSError, subprocess.SubprocessError) as error:
             raise ExecError(f"{self._options.command!r} cannot be run: {error}") from error
         entries = self._entries(done.stdout)

@@ -139,7 +139,7 @@ class KafkaSource:
                     consumer = clients.renewed()
 
     def _consumer(self) -> Any:
-        from confluent_kafka import Consumer  # noqa: PLC0415  # nobody else needs it
+        from confluent_kafka import Consumer  # nobody else needs it
 
         context = self._context
         return Consumer(self._options.settings(f"{context.agent}-{context.name}"), logger=ClientLog(context.clock))
@@ -208,7 +208,7 @@ class _Reading:
 
     def _unread(self) -> int:
         """By what the brokers said with the last messages: nobody is asked."""
-        from confluent_kafka import KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaException
 
         unread = 0
         for place, share in list(self._shares.items()):
@@ -266,7 +266,7 @@ class _Reading:
     # News of the group; called while the client is asked for messages.
 
     def _assigned(self, _consumer: Any, partitions: Sequence[Any]) -> None:
-        from confluent_kafka import KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaException
 
         if not partitions:
             return
@@ -318,7 +318,7 @@ class _Reading:
             self._tell(news)
 
     def _tell(self, ends: Mapping[_Place, int]) -> None:
-        from confluent_kafka import KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaException
 
         try:
             self._consumer.commit(offsets=[_partition(place, end) for place, end in ends.items()], asynchronous=False)
@@ -358,7 +358,7 @@ class _Reading:
 
         :raises KafkaException: the client is of no use any more.
         """
-        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaError, KafkaException
 
         error = message.error()
         if error is None:
@@ -408,7 +408,7 @@ def _parts(messages: Sequence[Any], ends: Sequence[int]) -> Iterator[Sequence[An
 
 
 def _partition(place: _Place, offset: int | None = None) -> Any:
-    from confluent_kafka import TopicPartition  # noqa: PLC0415
+    from confluent_kafka import TopicPartition
 
     return TopicPartition(*place) if offset is None else TopicPartition(*place, offset)
 

@@ -47,7 +47,7 @@ class OtlpSource(PostSource):
             raise RequestError(415, f"only {_PROTOBUF} and {_JSON} are understood")
 
     def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
-        from ..protocols.otlp import NoLogsError, batches_of_json, batches_of_protobuf  # noqa: PLC0415
+        from ..protocols.otlp import NoLogsError, batches_of_json, batches_of_protobuf
 
         reckoning = Reckoning(partial(self._limits.hold, request))
         read = batches_of_protobuf if _kind(request) == _PROTOBUF else batches_of_json

@@ -78,7 +78,7 @@ class PostSource(ABC):
         self.server.run(stop)
 
     def _serve(self, connection: Connection) -> None:
-        from .http_reader import RequestReader  # noqa: PLC0415  # h11 is an extra
+        from .http_reader import RequestReader  # h11 is an extra
 
         reader = RequestReader(connection, self._limits)
         keeps = True
@@ -133,7 +133,7 @@ class PostSource(ABC):
         :raises RequestError: it has none.
         """
 
-    def _accepted(self, request: Request) -> tuple[str, bytes]:  # noqa: ARG002  # for those that follow
+    def _accepted(self, request: Request) -> tuple[str, bytes]:
         """What the answer to a request that was committed holds: its type, and its body."""
         return "", b""
 

@@ -19,7 +19,7 @@ class SequenceSource:
         batch_size: int = option(1, least=1, doc="events put at once")
         total_events: int = option(2**63 - 1, least=0, doc="how many in all")
 
-    def __init__(self, options: Options, context: Context) -> None:  # noqa: ARG002
+    def __init__(self, options: Options, context: Context) -> None:
         self._options = options
 
     def run(self, outlet: Outlet, stop: Stop) -> None:

@@ -39,18 +39,18 @@ class ThriftSource(CallSource):
 
 class _ThriftConversation(Conversation):
     def receive(self, incoming: Incoming) -> bytes:
-        from ..protocols.thrift import HEADER_BYTES, size_of  # noqa: PLC0415  # thrift is an extra
+        from ..protocols.thrift import HEADER_BYTES, size_of  # thrift is an extra
 
         size = size_of(incoming.exactly(HEADER_BYTES))
         incoming.expect(size)
         return incoming.exactly(size)
 
     def read(self, frame: bytes, reckoning: Reckoning) -> Call:
-        from ..protocols.thrift import read_call  # noqa: PLC0415
+        from ..protocols.thrift import read_call
 
         return read_call(frame, reckoning)
 
     def answer(self, call: Call, *, taken: bool) -> bytes:
-        from ..protocols.thrift import Status, answer  # noqa: PLC0415
+        from ..protocols.thrift import Status, answer
 
         return answer(call, Status.OK if taken else Status.FAILED)

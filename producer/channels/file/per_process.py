@@ -66,7 +66,7 @@ class ProcessFileChannel:
     """
 
     def __init__(self, base: str | os.PathLike[str], *, adopt_interval: float | None = 30.0, **options: Any) -> None:
-        self.base = os.path.abspath(base)  # noqa: PTH100  # a string, as everywhere in the channel
+        self.base = os.path.abspath(base)
         self._adopt_interval = adopt_interval
         self._options = options
         if self._options.get("data_directories"):

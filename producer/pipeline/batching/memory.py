@@ -27,7 +27,7 @@ from ..threads import stand_back
 from .open_records import FIRST_QUANTUM, MAX_QUANTUM, OpenRecords
 
 
-def _never_at_once(budget: MemoryBudget, open_records: OpenRecords, charge: int) -> bool:  # noqa: ARG001
+def _never_at_once(budget: MemoryBudget, open_records: OpenRecords, charge: int) -> bool:  # noqa: ARG001  # as the native one
     """See :meth:`MemoryBudget.grant`, whose usual case the compiled twin does; in Python there is no shorter way."""
     return False
 
@@ -36,7 +36,7 @@ def _never_reclaimed(budget: MemoryBudget) -> None:
     """Likewise of :meth:`MemoryBudget.make_free`, which takes back from all that were granted some."""
 
 
-def _never_advanced_at_once(budget: MemoryBudget, open_records: OpenRecords) -> bool:  # noqa: ARG001
+def _never_advanced_at_once(budget: MemoryBudget, open_records: OpenRecords) -> bool:  # noqa: ARG001  # as the native one
     """Likewise of :meth:`MemoryBudget.advance`."""
     return False
 

@@ -63,7 +63,7 @@ class NobodyListens:
     def delivered(self, batch: ProducerBatch) -> None:
         """Nobody asks."""
 
-    def failed(self, batch: ProducerBatch, result: Result, release: Callable[[], None]) -> None:  # noqa: ARG002
+    def failed(self, batch: ProducerBatch, result: Result, release: Callable[[], None]) -> None:  # noqa: ARG002  # for the durable kind
         """The memory is free at once."""
         release()
 

@@ -59,14 +59,14 @@ class LogHubConnection(H11Protocol):
     _half_closed = False
     _untimed = False
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # TCP's is a full transport
         """Arm the timer: a client that connects and says nothing is not kept either."""
         self.app_state = {**self.app_state, CONNECTION: self}
         transport.max_size = _READ_BYTES  # type: ignore[attr-defined]  # of every transport of asyncio's own loops
         # Whatever the socket does not take at once is a client that is slow to read, and starts the timer for it.
         transport.set_write_buffer_limits(0)
         # uvicorn's option takes whole seconds only, the timer behind it any number of them.
-        self.timeout_keep_alive = self.limits.keep_alive_seconds  # type: ignore[assignment]
+        self.timeout_keep_alive = self.limits.keep_alive_seconds  # type: ignore[assignment]  # see above
         self.conn = ServerConnection(_MOST_HEAD_BYTES)
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:

@@ -47,7 +47,7 @@ from .tree import RefusalError, check_spl, check_sql
 try:
     import resource
 except ImportError:  # no Unix: only the owner's deadline and the database's own bound hold there
-    resource = None  # type: ignore[assignment]
+    resource = None  # type: ignore[assignment]  # not on Windows
 
 #: What says that a statement was taken: a process that dies before has not been ended by it.
 TAKEN = b"+"
@@ -230,14 +230,14 @@ class Engine:
             shown += [f"{null} AS {_quoted(name)}" for name in missing]
         listed = ", ".join(["__time__", *shown])
         for name in names:
-            self.connection.execute(f"CREATE VIEW {_quoted(name)} AS SELECT {listed} FROM {table.raw}")  # noqa: S608
+            self.connection.execute(f"CREATE VIEW {_quoted(name)} AS SELECT {listed} FROM {table.raw}")
 
     def _type(self, table: Table, name: str, types: dict[str, str]) -> str:
         if self.statement.is_spl or name in types:
             return types.get(name, "VARCHAR")
         column = _quoted(name)
         query = (
-            f"SELECT bool_and(CAST(TRY_CAST({column} AS BIGINT) AS VARCHAR) IS NOT DISTINCT FROM {column}),"  # noqa: S608
+            f"SELECT bool_and(CAST(TRY_CAST({column} AS BIGINT) AS VARCHAR) IS NOT DISTINCT FROM {column}),"
             f" bool_and(regexp_full_match({column}, '{_NUMBER}')) FROM {table.raw} WHERE {column} IS NOT NULL"
         )
         whole, number = self.connection.execute(query).fetchone() or (False, False)

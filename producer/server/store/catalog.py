@@ -154,11 +154,11 @@ def clear_logstore(connection: sqlite3.Connection, place: Place) -> None:
     """
     row = logstore_of(connection, place).row
     for table in ("log_groups", "log_blocks"):
-        connection.execute(f"DELETE FROM {table} WHERE logstore = ?", (row,))  # noqa: S608 - a constant
+        connection.execute(f"DELETE FROM {table} WHERE logstore = ?", (row,))
 
 
 def _delete_logstore(connection: sqlite3.Connection, row: int) -> None:
     # Indexes and consumer groups go with their logstore.
     for table in ("log_groups", "log_blocks", "sequences", "shards"):
-        connection.execute(f"DELETE FROM {table} WHERE logstore = ?", (row,))  # noqa: S608 - a constant
+        connection.execute(f"DELETE FROM {table} WHERE logstore = ?", (row,))
     connection.execute("DELETE FROM logstores WHERE id = ?", (row,))

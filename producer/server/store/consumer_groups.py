@@ -90,7 +90,7 @@ class ConsumerGroups:
 
         def job(connection: sqlite3.Connection) -> None:
             values = "timeout = COALESCE(?, timeout), in_order = COALESCE(?, in_order)"
-            update = f"UPDATE consumer_groups SET {values} WHERE id = ?"  # noqa: S608 - a constant
+            update = f"UPDATE consumer_groups SET {values} WHERE id = ?"
             connection.execute(update, (timeout, in_order, _find(connection, where)[1]))
 
         return self._database.submit(job)

@@ -69,7 +69,7 @@ def _add_key(connection: sqlite3.Connection, logstore: Logstore, new: tuple[str,
 def _forget_keys(connection: sqlite3.Connection, logstore: Logstore, but: str, up_to: tuple[float, int]) -> int:
     """Forget keys last used before a time, the eldest first, up to a number of them; the result is how many went."""
     eldest = "SELECT rowid FROM sequences WHERE logstore = ? AND hash_key != ? AND used < ? ORDER BY used LIMIT ?"
-    delete = f"DELETE FROM sequences WHERE rowid IN ({eldest})"  # noqa: S608 - a constant
+    delete = f"DELETE FROM sequences WHERE rowid IN ({eldest})"
     return connection.execute(delete, (logstore.row, but, *up_to)).rowcount
 
 

@@ -35,11 +35,11 @@ _SINCE = f"""
         AND g.position >= b.block * {BLOCK} AND g.position < (b.block + 1) * {BLOCK}
     WHERE b.logstore = :logstore AND b.last >= :since AND NOT (b.is_whole AND b.first >= :since)
         AND g.received >= :since
-"""  # noqa: S608 - a constant
+"""
 _SUMS = f"""
     SELECT shard, SUM(logs), SUM(raw_size), MIN(first), MAX(last), MIN(min_time), MAX(max_time)
     FROM ({_SINCE}) GROUP BY shard
-"""  # noqa: S608 - a constant
+"""
 
 
 def count_in(

@@ -39,7 +39,7 @@ _GROUPS_PER_STEP = 10
 
 _GROUP_COLUMNS = "id, shard, position, received, raw_size, logs, packed"
 _READ_SHARD = (
-    f"SELECT {_GROUP_COLUMNS} FROM log_groups"  # noqa: S608 - a constant
+    f"SELECT {_GROUP_COLUMNS} FROM log_groups"
     " WHERE logstore = ? AND shard = ? AND position >= ? AND position < ? AND received >= ? ORDER BY position LIMIT ?"
 )
 _MATCHING = (
@@ -309,7 +309,7 @@ class Store:
 
         def job(connection: sqlite3.Connection) -> PackedGroup | None:
             logstore = logstore_of(connection, place)
-            query = f"SELECT {_GROUP_COLUMNS} FROM log_groups WHERE id = ? AND logstore = ? AND received >= ?"  # noqa: S608
+            query = f"SELECT {_GROUP_COLUMNS} FROM log_groups WHERE id = ? AND logstore = ? AND received >= ?"
             found = connection.execute(query, (row, logstore.row, logstore.horizon(now))).fetchone()
             return None if found is None else _packed_group(found)
 
@@ -336,7 +336,7 @@ class Store:
             logstore = logstore_of(connection, place)
             sign, order = ("<", "DESC") if backward else (">", "ASC")
             query = (
-                f"SELECT {_GROUP_COLUMNS} FROM log_groups WHERE logstore = ?"  # noqa: S608 - constants
+                f"SELECT {_GROUP_COLUMNS} FROM log_groups WHERE logstore = ?"
                 " AND context = (SELECT context FROM log_groups WHERE id = ?)"
                 f" AND (pack, id) {sign} (SELECT pack, id FROM log_groups WHERE id = ?) AND received >= ?"
                 f" ORDER BY pack {order}, id {order} LIMIT ?"

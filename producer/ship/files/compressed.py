@@ -162,7 +162,7 @@ class _Zstd:
         return b"".join(parts)
 
 
-class _Lz4(lz4.frame.LZ4FrameFile):  # type: ignore[misc]  # it has no types
+class _Lz4(lz4.frame.LZ4FrameFile):
     """The frames of an lz4 file."""
 
     def read1(self, size: int = -1, /) -> bytes:
@@ -178,7 +178,7 @@ class _Snappy:
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         try:
-            from cramjam import snappy  # noqa: PLC0415  (it is an extra)
+            from cramjam import snappy
         except ImportError as error:
             raise InputError(
                 f"snappy data need the package cramjam, which is not installed: {how_to_install('snappy')}"

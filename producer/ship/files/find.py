@@ -212,7 +212,7 @@ class Search:
         """
         if globbed and _leads_out(path, self._links_to, self._left):
             return
-        if os.path.isdir(path):  # noqa: PTH112  (Path raises where it may not look; likewise the next ones)
+        if os.path.isdir(path):
             _check_listed(path)
             walked.append(path)
         elif self._exclusion.matches(path):
@@ -277,7 +277,7 @@ class Search:
     def _hold_links(self, paths: Iterable[str]) -> None:
         for path in paths:
             file = self._files.get(path)
-            if file is not None and not file.address and os.path.islink(path):  # noqa: PTH114
+            if file is not None and not file.address and os.path.islink(path):
                 self._links[path] = self._files.pop(path)
 
     def _end(self) -> None:
@@ -297,9 +297,9 @@ class Search:
         if path in self._named or path in self._files:
             return True
         below: list[str] = []
-        while path not in self._directories and path != os.path.dirname(path):  # noqa: PTH120
+        while path not in self._directories and path != os.path.dirname(path):
             below.append(path)
-            path = os.path.dirname(path)  # noqa: PTH120
+            path = os.path.dirname(path)
         left = self._left.skipped.keys() | self._left.unread.keys() if below else ()
         return path in self._directories and not any(part in left for part in below)
 
@@ -312,8 +312,8 @@ def _apart(directories: Iterable[str]) -> dict[str, None]:
 
 def _is_entered(directory: str, others: Collection[str]) -> bool:
     """Whether the walk of another one comes to a directory."""
-    while not (os.path.basename(directory).startswith(".") or os.path.islink(directory)):  # noqa: PTH119, PTH114
-        parent = os.path.dirname(directory)  # noqa: PTH120
+    while not (os.path.basename(directory).startswith(".") or os.path.islink(directory)):
+        parent = os.path.dirname(directory)
         if parent == directory or not os.access(parent, os.R_OK | os.X_OK):
             return False
         if parent in others:
@@ -339,9 +339,9 @@ def local_path(path: str) -> str:
 
 
 def _matches(path: str) -> list[str]:
-    if os.path.exists(path) or not glob.has_magic(path):  # noqa: PTH110
+    if os.path.exists(path) or not glob.has_magic(path):
         return [path]
-    matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207  (Path.glob takes no absolute pattern)
+    matches = sorted(glob.glob(path, recursive=True))  # Path.glob takes no absolute pattern
     if not matches:
         raise InputError(f"{path}: no file matches this pattern")
     return matches
@@ -364,14 +364,14 @@ def _walk(directory: str, exclude: _Exclusion, left: _Left, links_to: LinkTarget
 
     for folder, folders, names in os.walk(directory, onerror=unreadable):
         for name in sorted(folders):
-            path = os.path.join(folder, name)  # noqa: PTH118  (os.walk deals in strings)
+            path = os.path.join(folder, name)
             if name.startswith("."):
                 left.skipped[path] = "hidden"
-            elif os.path.islink(path):  # noqa: PTH114
+            elif os.path.islink(path):
                 _leave_link(path, exclude, left, links_to)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
-            yield os.path.join(folder, name)  # noqa: PTH118
+            yield os.path.join(folder, name)
 
 
 def _leave_link(path: str, exclude: _Exclusion, left: _Left, links_to: LinkTargets) -> None:
@@ -392,7 +392,7 @@ def _collect_walked(
     if Path(path).name.startswith("."):
         left.skipped[path] = "hidden"
         return
-    if os.path.islink(path) and _leads_out(path, links_to, left):  # noqa: PTH114
+    if os.path.islink(path) and _leads_out(path, links_to, left):
         return
     try:
         file, head = _open(path)
@@ -418,7 +418,7 @@ def _binary(head: bytes) -> str:
 def _is_binary(head: bytes, path: str) -> bool:
     """Whether the first bytes are no text, but for a hole before it, or NULs behind its last line."""
     if head.startswith(HOLE):
-        with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
+        with contextlib.suppress(OSError), open(path, "rb") as file:
             begin = hole_end(file.fileno(), 0)
             head = head if begin is None else os.pread(file.fileno(), _SNIFF_BYTES, begin)
     text = head.rstrip(b"\0")
@@ -428,7 +428,7 @@ def _is_binary(head: bytes, path: str) -> bool:
 def _leads_out(path: str, links_to: LinkTargets, left: _Left) -> bool:
     """Return True if a path leads by links to what must not be read, and note it."""
     target = os.path.realpath(path)
-    out = os.path.exists(target) and not links_to.allow(target)  # noqa: PTH110
+    out = os.path.exists(target) and not links_to.allow(target)
     if out:
         left.unread[path] = not_followed(target, "--allow-links-to")
     return out
@@ -471,9 +471,9 @@ def _named(path: str) -> LogFile:
 def _open(path: str) -> tuple[LogFile, bytes]:
     """Look at a file: what it is, and its first bytes."""
     # Looked at before it is opened: opening a named pipe would wait for its writer.
-    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+    if not stat.S_ISREG(os.stat(path).st_mode):
         raise InputError(f"{path}: not a regular file")
-    with open(path, "rb") as file:  # noqa: PTH123
+    with open(path, "rb") as file:
         head = file.read(_SNIFF_BYTES)
         status = os.fstat(file.fileno())
     return LogFile(path, status.st_size, compression_of(head), status.st_dev, status.st_ino), head

@@ -32,7 +32,7 @@ def checkpoint_directory(given: str, paths: Iterable[str]) -> str:
     """
     if scheme_of(given) is not None:
         raise InputError(f"--checkpoint {given}: must be a directory on a disk that is mounted here, not elsewhere")
-    directory = os.path.abspath(local_path(given))  # noqa: PTH100  (Path.absolute keeps "..")
+    directory = os.path.abspath(local_path(given))  # Path.absolute keeps ".."
     for path in paths:
         if scheme_of(path) is None and lies_in(path, directory):
             raise InputError(

@@ -59,7 +59,7 @@ def _start(
     session: SparkSession, job: ShipJob, options: FollowOptions, figures: Accumulator[Figures]
 ) -> StreamingQuery:
     try:
-        from .source import FILES, FilesSource  # noqa: PLC0415  (an older PySpark can still ship without it)
+        from .source import FILES, FilesSource  # an older PySpark can still ship without it
     except ImportError as error:
         raise InputError(f"--follow needs PySpark 4.2 or newer, this is {pyspark.__version__}") from error
     session.dataSource.register(FilesSource)

@@ -51,7 +51,7 @@ class FilesSource(DataSource):
         """One row a portion, and one a partition."""
         return f"{PORTION} binary"
 
-    def streamReader(self, schema: StructType) -> FilesReader:  # noqa: N802, ARG002  (Spark's names)
+    def streamReader(self, schema: StructType) -> FilesReader:
         """The reader, made in the driver."""
         return FilesReader(
             json.loads(self.options["paths"]),
@@ -106,19 +106,19 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._once = False
         self._target: Offset | None = None
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         """Nothing taken of any file."""
         return {}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """What one micro-batch takes, about."""
         return ReadMaxBytes(self._max_bytes)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Ship what is there at the first look, in as many micro-batches as it takes, and no more."""
         self._once = True
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes."""
         known, batches = _parts(start)
         target = self._target

@@ -165,7 +165,7 @@ def _is_known_under(path: str, taken: Taken) -> bool:
     """Return True if a file with the inode may be the one that was taken. If no byte of it was taken, the name decides:
     the inode of a deleted file is given to the next one.
     """
-    return taken["end"] > 0 or os.path.basename(path).startswith(os.path.basename(taken["path"]))  # noqa: PTH119
+    return taken["end"] > 0 or os.path.basename(path).startswith(os.path.basename(taken["path"]))
 
 
 def _as_it_was(name: str, taken: Taken) -> LogFile:
@@ -173,7 +173,7 @@ def _as_it_was(name: str, taken: Taken) -> LogFile:
 
     :raises OSError: the directory is not there.
     """
-    device = os.stat(os.path.dirname(os.path.realpath(taken["path"]))).st_dev  # noqa: PTH116, PTH120
+    device = os.stat(os.path.dirname(os.path.realpath(taken["path"]))).st_dev
     return LogFile(taken["path"], taken["end"], None, device, _inode(name, taken))
 
 
@@ -216,7 +216,7 @@ def _is_gone(name: str, taken: Taken) -> bool:
     forgotten comes again from its beginning.
     """
     try:
-        return os.stat(taken["path"]).st_ino != _inode(name, taken)  # noqa: PTH116  (Path refuses no error)
+        return os.stat(taken["path"]).st_ino != _inode(name, taken)  # Path refuses no error
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:

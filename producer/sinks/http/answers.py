@@ -12,7 +12,7 @@ import io
 import re
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 #: A line has no more bytes, a head no more headers, and a length no more digits.
 _LONGEST_LINE, _MOST_HEADERS, _LONGEST_LENGTH = 65536, 100, 18
@@ -39,7 +39,7 @@ class Headers(http.client.HTTPMessage):
     :param lines: of the head, without the first.
     """
 
-    defects = ()  # type: ignore[assignment]
+    defects = ()  # type: ignore[assignment]  # a list there
 
     def __init__(self, lines: list[str]) -> None:  # not the message's own, which costs what is to be spared
         self._values: dict[str, list[str]] = {}
@@ -124,7 +124,21 @@ class PlainHeaders(Headers):
         return self._values
 
 
-class Response(http.client.HTTPResponse):
+if TYPE_CHECKING:
+
+    class _HTTPResponse(http.client.HTTPResponse):
+        """What :class:`Response` uses of its base class besides what the type checker knows of it."""
+
+        _method: str
+
+        def _read_status(self) -> tuple[str, int, str]: ...
+        def _safe_read(self, amt: int) -> bytes: ...
+        def _check_close(self) -> bool: ...
+else:
+    _HTTPResponse = http.client.HTTPResponse
+
+
+class Response(_HTTPResponse):
     """An answer whose head becomes :class:`Headers`."""
 
     def begin(self) -> None:
@@ -132,14 +146,14 @@ class Response(http.client.HTTPResponse):
 
         :raises http.client.HTTPException: it is none.
         """
-        version, status, reason = self._read_status()  # type: ignore[attr-defined]
+        version, status, reason = self._read_status()
         interim = 0
         while status in _INTERIM:
             interim += 1
             if interim > _MOST_INTERIM:
                 raise http.client.HTTPException(f"got more than {_MOST_INTERIM} interim answers")
             _read_head(self.fp)
-            version, status, reason = self._read_status()  # type: ignore[attr-defined]
+            version, status, reason = self._read_status()
         if not version.startswith(("HTTP/1.", "HTTP/0.9")):
             raise http.client.UnknownProtocol(version)
         self.version = 10 if version in ("HTTP/1.0", "HTTP/0.9") else 11
@@ -152,8 +166,7 @@ class Response(http.client.HTTPResponse):
         """See :class:`http.client.HTTPResponse`, which takes a chunk of -1 bytes for all that ever comes."""
         if amt < 0:
             raise http.client.IncompleteRead(b"")
-        data: bytes = super()._safe_read(amt)  # type: ignore[misc]
-        return data
+        return super()._safe_read(amt)
 
     def _read_and_discard_trailer(self) -> None:
         """See :class:`http.client.HTTPResponse`, which reads one without an end."""
@@ -166,10 +179,10 @@ class Response(http.client.HTTPResponse):
         self.chunk_left = None
         length = self.headers.get("content-length", "")
         self.length = int(length) if _is_length(length) and not self.chunked else None
-        if other or self.status in _WITHOUT_BODY or self._method == "HEAD":  # type: ignore[attr-defined]
+        if other or self.status in _WITHOUT_BODY or self._method == "HEAD":
             self.length = 0
         endless = not self.chunked and self.length is None
-        self.will_close = other or endless or self._check_close()  # type: ignore[attr-defined]
+        self.will_close = other or endless or self._check_close()
 
 
 def _is_length(text: str) -> bool:
@@ -234,7 +247,7 @@ def receive(sock: Any, data: bytes, method: str, most: int = MOST_OF_AN_ANSWER) 
         body = _read(response, most)
         # There may be more than anybody wants to read; or than was asked for, which the next one must not get.
         last = response.will_close or not response.isclosed() or begun.surplus
-        return Received(response.status, response.headers, body, last)  # type: ignore[arg-type]
+        return Received(response.status, response.headers, body, last)  # type: ignore[arg-type]  # `begin` made them
     finally:
         response.close()
 

@@ -27,7 +27,7 @@ from contextvars import ContextVar
 from functools import cache
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import requests.adapters
 from urllib3 import HTTPConnectionPool, PoolManager
@@ -111,7 +111,14 @@ def _follow(manager: PoolManager) -> PoolManager:
     return manager
 
 
-class Followed:
+# Comes before one of urllib3's classes, so that ``super()`` is that one.
+if TYPE_CHECKING:
+    _Connection = HTTPConnection
+else:
+    _Connection = object
+
+
+class Followed(_Connection):
     """What a connection does besides; comes before one of urllib3's classes."""
 
     sock: Any
@@ -134,17 +141,17 @@ class Followed:
         """See :class:`urllib3.connection.HTTPConnection`."""
         self._patience = None, 0.0
         take_back()
-        super().close()  # type: ignore[misc]
+        super().close()
 
     def connect(self) -> None:
         """See :class:`urllib3.connection.HTTPConnection`."""
         with closed_if_it_fails():
-            super().connect()  # type: ignore[misc]
+            super().connect()
 
     def request(self, *args: Any, **options: Any) -> None:
         """See :class:`urllib3.connection.HTTPConnection`."""
         self._go_out()
-        super().request(*args, **options)  # type: ignore[misc]
+        super().request(*args, **options)
 
     def _go_out(self) -> None:
         """This thread's request is sent by this connection."""
@@ -153,10 +160,10 @@ class Followed:
             outgoing.connection = self
 
     def _new_conn(self) -> Any:
-        direct = super()._new_conn.__func__ is HTTPConnection._new_conn  # type: ignore[misc]  # SOCKS has its own
+        direct = super()._new_conn.__func__ is HTTPConnection._new_conn  # type: ignore[attr-defined]  # SOCKS has its own
         if direct and self.timeout is not None:
             return self._connected()
-        sock = super()._new_conn()  # type: ignore[misc]
+        sock = super()._new_conn()
         try:
             guard(sock.fileno())
         except BaseException:
@@ -170,7 +177,7 @@ class Followed:
         host = self._dns_host.strip("[]")
         addresses = [host] if is_address(host) else self._resolved(host, end)
         if not addresses:
-            return super()._new_conn()  # type: ignore[misc]  # it says what is wrong with the name
+            return super()._new_conn()  # it says what is wrong with the name
         while True:
             address = addresses.pop(0)
             limit = max(_LEAST_TO_CONNECT, (end - monotonic()) / (1 + len(addresses)))
@@ -180,7 +187,7 @@ class Followed:
                 failure: HTTPError = ConnectTimeoutError(self, f"Connection to {address} timed out ({limit:.1f} s)")
                 cause: OSError = error
             except OSError as error:
-                failure = NewConnectionError(self, f"Failed to establish a new connection: {error}")  # type: ignore[arg-type]
+                failure = NewConnectionError(self, f"Failed to establish a new connection: {error}")
                 cause = error
             if not addresses or monotonic() >= end or time_left() <= 0:
                 raise failure from cause
@@ -214,9 +221,9 @@ class Followed:
         except TimeoutError as error:
             raise ConnectTimeoutError(self, str(error)) from error
         except socket.gaierror as error:
-            raise NameResolutionError(host, self, error) from error  # type: ignore[arg-type]
+            raise NameResolutionError(host, self, error) from error
         except OSError as error:
-            raise NewConnectionError(self, str(error)) from error  # type: ignore[arg-type]
+            raise NewConnectionError(self, str(error)) from error
         except UnicodeError:
             return []
 
@@ -299,7 +306,7 @@ class Idle:
         self._maxsize = maxsize
         self._connections: list[Any] = []
 
-    def get(self, block: bool = False, timeout: float | None = None) -> Any:  # noqa: ARG002  # as of a queue
+    def get(self, block: bool = False, timeout: float | None = None) -> Any:
         """The last one.
 
         :raises queue.Empty: there is none.
@@ -309,7 +316,7 @@ class Idle:
         except IndexError:
             raise queue.Empty from None
 
-    def put(self, connection: Any, block: bool = False, timeout: float | None = None) -> None:  # noqa: ARG002
+    def put(self, connection: Any, block: bool = False, timeout: float | None = None) -> None:
         """Add one.
 
         :raises queue.Full: there are enough.

@@ -219,7 +219,7 @@ class Transport:
             pool = self._adapter.get_connection_with_tls_context(request, self._verify, given, self._certificate)
         else:  # requests before 2.32
             pool = self._adapter.get_connection(request.url, given)
-        self._adapter.cert_verify(pool, request.url, self._verify, self._certificate)  # type: ignore[no-untyped-call]
+        self._adapter.cert_verify(pool, request.url, self._verify, self._certificate)  # type: ignore[no-untyped-call]  # requests has no types of it
         forwarded = not self._adapter.request_url(request, given).startswith("/")
         tunnel = pool.proxy is not None and not forwarded
         # Those of a tunnel are told to the proxy that opens it.

@@ -38,6 +38,6 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceS
     :param schema: of the user, or :func:`default_schema`.
     :raises ConfigError: an option or the schema is wrong.
     """
-    from .stream import LogHubStreamReader  # noqa: PLC0415  (imports what PySpark has since 4.2)
+    from .stream import LogHubStreamReader  # imports what PySpark has since 4.2
 
     return LogHubStreamReader(ReadPlan.of(options, schema))

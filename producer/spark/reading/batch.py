@@ -78,11 +78,11 @@ class Filtering:
     _plan: ReadPlan
 
     def __init__(self, plan: ReadPlan) -> None:
-        super().__init__(plan)  # type: ignore[call-arg]
+        super().__init__(plan)  # type: ignore[call-arg]  # the reader's, which comes next
         if not hasattr(DataSourceReader, "pushFilters"):
             raise ConfigError("pushFilters", f"needs PySpark 4.1 or newer, this is {pyspark.__version__}", "true")
 
-    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802  (Spark's name)
+    def pushFilters(self, filters: list[Any]) -> list[Any]:
         """Take from the conditions of a query what can be used. Runs in the driver, before :meth:`partitions`.
 
         :returns: all of them, for Spark to look at the rows once more.

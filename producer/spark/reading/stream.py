@@ -54,21 +54,21 @@ class LogHubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.__dict__ | {"_client": None}
 
     @said_in_the_first_line()
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's names)
+    def initialOffset(self) -> dict[str, Any]:
         """Where a stream without a checkpoint begins."""
         client = self._connected()
         return self._starting.resolve(client, self._plan.shards_of(client))
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """What one micro-batch takes, about."""
         return ReadAllAvailable() if self._plan.max_rows is None else ReadMaxRows(self._plan.max_rows)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Take what is there now, in as many micro-batches as it takes, and no more."""
         self._target = self._look()
 
     @said_in_the_first_line()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes."""
         client = self._connected()
         self._heads = target = self._look() if self._target is None else self._target
@@ -83,7 +83,7 @@ class LogHubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark compares offsets as text.
         return {shard: end[shard] for shard in sorted(end, key=int)}
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any] | None:
         """Where the shards ended at the last look, for the query's progress."""
         return self._heads
 

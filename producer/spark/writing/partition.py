@@ -59,7 +59,7 @@ class _WritePartition:
         self._metrics = metrics
 
     def __reduce__(self) -> tuple[Any, ...]:
-        parcel = cloudpickle.dumps((self._options, self._run, self._metrics))  # type: ignore[no-untyped-call]
+        parcel = cloudpickle.dumps((self._options, self._run, self._metrics))  # type: ignore[no-untyped-call]  # it has no types
         return _opener(), (parcel,)
 
     def __call__(self, rows: Iterable[Any]) -> None:
@@ -72,11 +72,11 @@ def _opener() -> Callable[[bytes], Callable[[Iterable[Any]], None]]:
     """A function that is pickled with its code, and makes the one that sends from its parcel."""
 
     def open_parcel(parcel: bytes) -> Callable[[Iterable[Any]], None]:
-        import pickle  # noqa: PLC0415  # of the process that it travels to; likewise the next ones
-        import sys  # noqa: PLC0415
+        import pickle  # of the process that it travels to
+        import sys
 
         try:
-            from producer.spark.writing.partition import _WritePartition  # noqa: PLC0415
+            from producer.spark.writing.partition import _WritePartition
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "producer":
                 raise

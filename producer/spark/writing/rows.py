@@ -130,9 +130,9 @@ def names_of(row: Any) -> Sequence[str]:
     :raises TypeError: it has none.
     """
     for attribute in ("__fields__", "_fields"):
-        names = getattr(row, attribute, None)
+        names: Sequence[str] | None = getattr(row, attribute, None)
         if names is not None and isinstance(row, tuple):
-            return names  # type: ignore[no-any-return]
+            return names
     if isinstance(row, Mapping):
         return tuple(row)
     raise TypeError(f"a row must be a Row, a mapping or a named tuple, got {type(row).__qualname__}")

@@ -65,7 +65,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: st
 def _letters_of(part: Part, options: WriteOptions) -> DeadLetterFile | None:
     if options.dead_letter_path is None:
         return None
-    from .dead_letter_files import DeadLetterFile  # noqa: PLC0415  # few writes have any, and Parquet is large
+    from .dead_letter_files import DeadLetterFile  # few writes have any, and Parquet is large
 
     return DeadLetterFile(options.dead_letter_path, part.file_name)
 

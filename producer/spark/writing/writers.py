@@ -78,7 +78,7 @@ class LogHubWriter(DataSourceArrowWriter):
     @said_in_the_first_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMetrics:
         """Send the rows of a task."""
-        from .task import write_rows  # noqa: PLC0415  (see the module)
+        from .task import write_rows
 
         return write_rows(iterator, self._options, self._run)
 
@@ -116,12 +116,12 @@ class LogHubStreamWriter(DataSourceStreamArrowWriter):
     @said_in_the_first_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMetrics:
         """Send the rows of a task of a micro-batch."""
-        from .task import write_rows  # noqa: PLC0415  (see the module)
+        from .task import write_rows
 
         return write_rows(iterator, self._options, None)
 
     @said_in_the_first_line()
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Every task of the micro-batch has ended well.
 
         :raises SparkJobError: the query is a continuous one, in which Spark gives the writer no rows.
@@ -140,7 +140,7 @@ class LogHubStreamWriter(DataSourceStreamArrowWriter):
                 self._options.target,
             )
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """A task of the micro-batch has failed for good; the query ends, and its restart sends the batch again."""
         done = _total(messages)
         _log.error(
@@ -166,11 +166,11 @@ def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, str
     checked = WriteOptions.from_mapping(options)
     check_schema(schema, checked.columns, checked.row_labels)
     if checked.dead_letter_path is not None:
-        from .dead_letter_files import make_folder  # noqa: PLC0415  (see the module)
+        from .dead_letter_files import make_folder
 
         make_folder(checked.dead_letter_path)
     if checked.check_target and not (streaming and _checked.knows(options)):
-        from ..check import check_target  # noqa: PLC0415  (see the module)
+        from ..check import check_target
 
         check_target(checked.target, checked.config, patient=streaming)
         _check_numbering(checked)
@@ -181,7 +181,7 @@ def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, str
 def _check_numbering(options: WriteOptions) -> None:
     if options.guarantee is not Guarantee.EXACTLY_ONCE:
         return
-    from ..numbering_check import uses_up_numbers  # noqa: PLC0415  (see the module)
+    from ..numbering_check import uses_up_numbers
 
     if uses_up_numbers(options.target, options.config):
         raise ConfigError(

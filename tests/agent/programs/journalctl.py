@@ -5,12 +5,12 @@ import os
 import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+HERE = os.path.dirname(os.path.abspath(__file__))
 given = sys.argv[1:]
 after = given[given.index("--after-cursor") + 1] if "--after-cursor" in given else None
-with open(os.path.join(HERE, "called"), "a", encoding="ascii") as called:  # noqa: PTH118, PTH123
+with open(os.path.join(HERE, "called"), "a", encoding="ascii") as called:
     called.write(" ".join(given) + "\n")
-with open(os.path.join(HERE, "journal"), encoding="utf-8") as journal:  # noqa: PTH118, PTH123
+with open(os.path.join(HERE, "journal"), encoding="utf-8") as journal:
     lines = []
     while True:
         line = journal.readline()

@@ -207,7 +207,7 @@ def test_others_are_served_and_memory_is_bounded(kind: str) -> None:
         for number, attack in enumerate(attacks):
             with _peers(served, attack):
                 _deliver(kind, served.address, b"honest %d" % number)
-                eventually(lambda: b"honest %d" % number in served.ask("bodies"))  # noqa: B023  # called at once
+                eventually(lambda: b"honest %d" % number in served.ask("bodies"))
         eventually(lambda: served.ask("connections") == 0, "the end of all connections", _APART)
         assert served.ask("held") == 0
         assert served.ask("peak") - before < 64 << 10

@@ -17,7 +17,7 @@ if mode in {
 }:  # runs after the producer's own exit handler, since that is registered later
     atexit.register(lambda: [function() for function in late])
 
-from common import new_producer, send  # noqa: E402
+from common import new_producer, send
 
 producer = new_producer(drain_timeout_ms=10_000)
 

@@ -14,9 +14,9 @@ from types import FrameType
 seconds, memory, twin, interval = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
 os.environ["PRODUCER_PURE"] = "1" if twin == "pure" else ""
 
-from common import LOGSTORE, PROJECT, new_producer  # noqa: E402
+from common import LOGSTORE, PROJECT, new_producer
 
-from producer import Stream  # noqa: E402
+from producer import Stream
 
 
 class Interrupt(Exception):  # noqa: N818

@@ -12,9 +12,9 @@ mode = sys.argv[1]
 if mode == "sealing":  # one step of compiled code: nothing can come in between
     os.environ["PRODUCER_PURE"] = "1"
 
-from common import LOGSTORE, PROJECT, new_producer  # noqa: E402
+from common import LOGSTORE, PROJECT, new_producer
 
-from producer.pipeline.batching.open_records import OpenRecords, Sealed  # noqa: E402
+from producer.pipeline.batching.open_records import OpenRecords, Sealed
 
 producer = new_producer()
 streams = [producer.stream(PROJECT, LOGSTORE) for _ in range(2)]

@@ -26,13 +26,13 @@ def patch() -> None:
 if when == "first":
     patch()
 
-from producer import FileChannel, HttpConfig, Producer, ProducerConfig, ProjectConfig  # noqa: E402
+from producer import FileChannel, HttpConfig, Producer, ProducerConfig, ProjectConfig
 
 if when == "late":
     patch()
 
-import socket  # noqa: E402
-import threading  # noqa: E402
+import socket
+import threading
 
 keys = {
     "access_key_id": os.environ["LOGHUB_ACCESS_KEY_ID"],

@@ -197,7 +197,7 @@ class Query:
     :ivar stopped: whether it was told to stop.
     """
 
-    isActive = True  # noqa: N815  (Spark's name)
+    isActive = True
 
     def __init__(self, looks: float) -> None:
         self.stopped = False

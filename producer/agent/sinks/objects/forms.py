@@ -46,8 +46,8 @@ def encoded(batches: Sequence[EventBatch], form: str, compression: str, columns:
 
 def _table(batches: Sequence[EventBatch], compression: str, columns: Sequence[str]) -> bytes:
     """A column ``body``, one of each of these headers, and ``headers`` with the others."""
-    import pyarrow  # noqa: PLC0415  # it is an extra
-    from pyarrow import parquet  # noqa: PLC0415
+    import pyarrow
+    from pyarrow import parquet
 
     named = set(columns)
     rows = [headers for batch in batches for headers in batch.headers()]
@@ -63,7 +63,7 @@ def _table(batches: Sequence[EventBatch], compression: str, columns: Sequence[st
 
 def _bodies(bodies: Sequence[bytes]) -> Any:
     """As text; bytes that are none are replaced."""
-    import pyarrow  # noqa: PLC0415
+    import pyarrow
 
     try:
         return pyarrow.array(bodies, pyarrow.binary()).cast(pyarrow.string())

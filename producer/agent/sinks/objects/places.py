@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ....model.errors import ConfigError
@@ -27,7 +27,7 @@ _NOTHING = "_"
 _DIGEST = 16
 
 _TIMES: Mapping[str, Callable[[datetime], str]] = {
-    **{letter: lambda time, each=f"%{letter}": time.strftime(each) for letter in "aAbBdHIjmMpSyYzD"},  # type: ignore[misc]
+    **{letter: lambda time, each=f"%{letter}": time.strftime(each) for letter in "aAbBdHIjmMpSyYzD"},  # type: ignore[misc]  # a default binds the letter
     "c": lambda time: time.strftime("%a %b %d %H:%M:%S %Y"),
     "e": lambda time: str(time.day),
     "k": lambda time: str(time.hour),
@@ -57,7 +57,8 @@ class Rounding(NamedTuple):
             return time
         lower = {"second": {}, "minute": {"second": 0}, "hour": {"second": 0, "minute": 0}}[self.unit]
         number: int = getattr(time, self.unit)
-        return time.replace(**{self.unit: number - number % self.value}, **lower, microsecond=0)  # type: ignore[arg-type]
+        rounded: dict[str, Any] = {self.unit: number - number % self.value, **lower}
+        return time.replace(**rounded, microsecond=0)
 
 
 class Places:
@@ -110,10 +111,11 @@ class Places:
             return self._headers.index(header)
         if letter == "%":
             return "%"
-        found = _HOSTS.get(host) if host is not None else _TIMES.get(letter)
-        if found is None:
+        if host in _HOSTS:
+            return _HOSTS[host]()
+        if letter not in _TIMES:
             raise ConfigError("path", f"{escape[0]} is not known: there are %{{header}} and times such as %Y", template)
-        return found() if host is not None else found  # type: ignore[call-arg,return-value]
+        return _TIMES[letter]
 
     def _place(self, row: Sequence[str | None], now: int) -> str:
         stamp = row[-1] if self._time_header else None

@@ -93,7 +93,7 @@ def check_scheme(path: str) -> None:
     if scheme in ("", "file"):
         return
     try:
-        import fsspec  # noqa: PLC0415  # it is an extra
+        import fsspec
 
         fsspec.get_filesystem_class(scheme)
     except (ImportError, ValueError) as error:
@@ -168,7 +168,7 @@ class _Fsspec:
     @property
     def _files(self) -> Any:
         if self._connected is None:
-            import fsspec  # noqa: PLC0415  # it is an extra
+            import fsspec
 
             more: dict[str, Any] = {"use_listings_cache": False}
             if self._scheme in ("s3", "s3a"):

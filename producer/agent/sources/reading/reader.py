@@ -222,7 +222,7 @@ class FileReader:
         if self._descriptor is not None:
             status = os.fstat(self._descriptor)
         else:
-            status = os.stat(self.place)  # noqa: PTH116
+            status = os.stat(self.place)
             if (status.st_dev, status.st_ino) != self.key:
                 raise FileNotFoundError(errno.ENOENT, "another file has its place", self.place)
         size = status.st_size

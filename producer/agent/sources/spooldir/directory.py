@@ -81,7 +81,7 @@ class SpoolDirectory:
         :raises OSError: it cannot be renamed, deleted or marked.
         """
         if self._options.delete_policy == "immediate":
-            os.unlink(path)  # noqa: PTH108
+            os.unlink(path)
         elif self._options.tracking_policy == "rename":
             self._rename(path, self._options.file_suffix)
         else:
@@ -138,7 +138,7 @@ class SpoolDirectory:
         target = os.path.realpath(entry.path)
         if not self._links_to.allow(target):
             raise OSError(errno.EPERM, not_followed(target, "allow_links_to"))
-        return os.stat(target, follow_symlinks=False)  # noqa: PTH116  (the link may lead elsewhere by now)
+        return os.stat(target, follow_symlinks=False)  # the link may lead elsewhere by now
 
     def _is_wanted(self, entry: os.DirEntry[str]) -> bool:
         name = entry.name
@@ -153,7 +153,7 @@ class SpoolDirectory:
             target = f"{path}.{number}{suffix}"
         if target != path + suffix:
             _log.warning("%s: its name was used before: it becomes %s", path, target)
-        os.rename(path, target)  # noqa: PTH104
+        os.rename(path, target)
         sync_directory(Path(path).parent)
         return target
 
@@ -164,7 +164,7 @@ class SpoolDirectory:
         return self._options.marks / (relative + self._options.file_suffix)
 
     def _mark(self, path: str) -> None:
-        mark, status = self._mark_of(path), os.stat(path)  # noqa: PTH116
+        mark, status = self._mark_of(path), os.stat(path)
         mark.parent.mkdir(parents=True, exist_ok=True)
         said = {"inode": status.st_ino, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
         write_whole(mark, json.dumps(said).encode(), mark.with_name(f".{mark.name}"))

@@ -246,7 +246,7 @@ class Spooler:
         if options.file_header:
             headers[options.file_header_key] = path
         if options.basename_header:
-            headers[options.basename_header_key] = os.path.basename(path)  # noqa: PTH119
+            headers[options.basename_header_key] = os.path.basename(path)
         return {name: os.fsencode(value).decode(errors="backslashreplace") for name, value in headers.items()}
 
     def _replaced(self, reader: FileReader) -> None:
@@ -271,7 +271,7 @@ class Spooler:
 
     def _complete(self, path: str, reader: FileReader) -> None:
         try:
-            status = os.stat(path)  # noqa: PTH116
+            status = os.stat(path)
             if (status.st_dev, status.st_ino) != reader.key:
                 _log.error("%s was replaced by another file before it was completed", path)
                 return

@@ -151,5 +151,5 @@ def _write(descriptor: int, data: bytes, at: int) -> None:
 def _nameless(directory: Path) -> int:
     directory.mkdir(parents=True, exist_ok=True)
     descriptor, path = tempfile.mkstemp(dir=directory)
-    os.unlink(path)  # noqa: PTH108
+    os.unlink(path)
     return descriptor

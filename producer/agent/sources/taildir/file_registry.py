@@ -231,13 +231,13 @@ def paths_beside(note: Note) -> list[str]:
     :raises OSError: that cannot be read.
     """
     directory, stem = note.place.rpartition("/")[0], stem_of(note.path)
-    return sorted(f"{directory}/{each}" for each in os.listdir(directory or "/") if each.startswith(stem))  # noqa: PTH208
+    return sorted(f"{directory}/{each}" for each in os.listdir(directory or "/") if each.startswith(stem))
 
 
 def key_of(path: str) -> Key | None:
     """Its device and inode; None if it has gone."""
     try:
-        status = os.stat(path)  # noqa: PTH116
+        status = os.stat(path)
     except OSError:
         return None
     return status.st_dev, status.st_ino

@@ -120,7 +120,7 @@ class Finder:
         """Where a link leads may change without a change of its directory."""
         for path, key in self._links.items():
             try:
-                status = os.stat(path)  # noqa: PTH116
+                status = os.stat(path)
                 changed = (status.st_dev, status.st_ino) != key
             except OSError:
                 changed = True
@@ -322,6 +322,6 @@ def _directory_of(path: str) -> str:
 
 def _time_of(path: str) -> float:
     try:
-        return os.stat(path).st_mtime  # noqa: PTH116
+        return os.stat(path).st_mtime
     except OSError:
         return 0.0  # whoever opens it will say what is wrong with it

@@ -58,7 +58,7 @@ def file_group(name: str, text: str, headers: Mapping[str, str]) -> Group:
         hint = f"; a glob such as {expression} is {_as_expression(expression)} here" if "*" in expression else ""
         rule = f"{expression!r} is no regular expression: {error}{hint}"
         raise ConfigError(f"file_groups.{name}", rule, None) from error
-    return Group(name, os.path.abspath(directory or "/"), False, names, headers)  # noqa: PTH100  # links stay
+    return Group(name, os.path.abspath(directory or "/"), False, names, headers)
 
 
 def _as_expression(pattern: str) -> str:
@@ -71,7 +71,7 @@ def glob_group(text: str, headers: Mapping[str, str]) -> Group:
 
     :raises ConfigError: it names no files.
     """
-    directory, _, pattern = os.path.abspath(os.path.expanduser(text)).rpartition("/")  # noqa: PTH100, PTH111
+    directory, _, pattern = os.path.abspath(os.path.expanduser(text)).rpartition("/")
     if not pattern or text.endswith("/"):
         raise ConfigError("paths", "must be globs of files, not of directories", text)
     return Group("paths", directory or "/", glob.has_magic(directory), re.compile(fnmatch.translate(pattern)), headers)
@@ -170,7 +170,7 @@ class Directories:
         self._wanted = found.keys()
 
     def _scan(self, path: str, directory: _Directory, now: float) -> Scan | None:
-        status = os.stat(path)  # noqa: PTH116
+        status = os.stat(path)
         same = status.st_mtime_ns == directory.changed
         if same and not directory.again and now - directory.read < _FORCED:
             return None
@@ -193,7 +193,7 @@ def _directories(pattern: str) -> list[str]:
             found = [path for path in children if matches(path.rpartition("/")[2])]
         else:
             joined = (f"{path.rstrip('/')}/{part}" for path in found)
-            found = [path for path in joined if os.path.isdir(path)]  # noqa: PTH112
+            found = [path for path in joined if os.path.isdir(path)]
     return found
 
 
@@ -204,7 +204,7 @@ def _all_below(roots: Iterable[str]) -> list[str]:
     while waiting:
         path = waiting.popleft()
         try:
-            status = os.stat(path)  # noqa: PTH116
+            status = os.stat(path)
         except OSError:
             continue  # it has gone
         if found.setdefault((status.st_dev, status.st_ino), path) is path:

@@ -24,8 +24,8 @@ class TaildirSource:
     @staticmethod
     def notes(options: TaildirOptions, _given: Collection[str]) -> list[str]:
         """Globs that no file matches: one may come, or the glob is wrong. And an expression may be slow."""
-        paths = [os.path.abspath(os.path.expanduser(text)) for text in options.paths if "**" not in text]  # noqa: PTH100, PTH111
-        missing = [path for path in paths if next(glob.iglob(path), None) is None]  # noqa: PTH207
+        paths = [os.path.abspath(os.path.expanduser(text)) for text in options.paths if "**" not in text]
+        missing = [path for path in paths if next(glob.iglob(path), None) is None]
         notes = [f"no file matches {path} yet" for path in missing]
         start = options.multiline_start
         slow = None if start is None else slow_note(compile_start(start), "the whole agent")

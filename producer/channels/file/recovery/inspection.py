@@ -197,7 +197,7 @@ def look_at_events(
 
 def place_of(disk: Disk, directory: str, data_directories: Sequence[str]) -> Directories:
     """The directories of the channel that lies there, under the name of the first."""
-    name = os.path.basename(directory) or directory  # noqa: PTH119  # a string, as everywhere in the channel
+    name = os.path.basename(directory) or directory
     return Directories(disk, name, directory, tuple(data_directories))
 
 

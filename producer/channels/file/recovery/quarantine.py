@@ -59,7 +59,7 @@ def keep(disk: Disk, path: str) -> bool:
         target = _free_name(disk, path, "link")
         try:
             disk.link(path, target)
-            disk.sync_directory(os.path.dirname(target))  # noqa: PTH120
+            disk.sync_directory(os.path.dirname(target))
         except OSError:
             raise error from None  # why there is no copy tells more
     return True
@@ -69,7 +69,7 @@ def _is_kept_as(disk: Disk, path: str, other: str) -> bool:
     try:
         return _are_equal(disk, path, 0, other)
     except OSError:  # of what cannot be read a second name is the most that there can be
-        return ".link" in os.path.basename(other)  # noqa: PTH119
+        return ".link" in os.path.basename(other)
 
 
 class Uncopied:
@@ -112,7 +112,7 @@ def move(disk: Disk, path: str, suffix: str) -> str:
             raise
         _copy(disk, path, target, 0)  # the quarantine is a link to another disk
         disk.unlink(path)
-    for directory in (os.path.dirname(target), os.path.dirname(path)):  # noqa: PTH120  # strings for the Disk
+    for directory in (os.path.dirname(target), os.path.dirname(path)):
         disk.sync_directory(directory)
     return target
 
@@ -127,7 +127,7 @@ def numbers(disk: Disk, directories: Sequence[str], *suffixes: str) -> set[int]:
 
     :param suffixes: only for these reasons; none is for any.
     """
-    found = [_NAME.fullmatch(os.path.basename(path)) for path in _files(disk, directories)]  # noqa: PTH119
+    found = [_NAME.fullmatch(os.path.basename(path)) for path in _files(disk, directories)]
     return {int(match[1]) for match in found if match and (not suffixes or match[2] in suffixes)}
 
 
@@ -161,7 +161,7 @@ def _copy(disk: Disk, path: str, target: str, offset: int) -> None:
         _write(disk, target, _blocks(disk, path, offset))
         if not _are_equal(disk, path, offset, target):
             raise OSError(errno.EIO, "the copy differs from the file", target)
-        disk.sync_directory(os.path.dirname(target))  # noqa: PTH120  # a string for the Disk
+        disk.sync_directory(os.path.dirname(target))
     except BaseException:
         with contextlib.suppress(OSError):
             disk.unlink(target)

@@ -113,7 +113,7 @@ class Disk:
 
     def names(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
-        return sorted(os.listdir(path))  # noqa: PTH208  # names, not paths
+        return sorted(os.listdir(path))
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it; nothing if it is there. The parent's entries are synced."""

@@ -135,9 +135,9 @@ class SegmentCipher:
     """
 
     def __init__(self, key: bytes, salt: bytes) -> None:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  # an extra
-        from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
         derived = HKDF(SHA256(), KEY_SIZE, salt, b"producer file channel segment").derive(key)
         self._gcm = AESGCM(derived)
@@ -152,7 +152,7 @@ class SegmentCipher:
 
         :raises ValueError: it is not what was sealed, or not with this key.
         """
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+        from cryptography.exceptions import InvalidTag
 
         try:
             return self._gcm.decrypt(sealed[:_NONCE], sealed[_NONCE:], _BOUND.pack(kind, sequence, transaction))
@@ -166,7 +166,7 @@ def check_available() -> None:
     :raises ConfigError: it is not.
     """
     try:
-        import cryptography  # noqa: F401, PLC0415
+        import cryptography  # noqa: F401  # is it there?
     except ImportError:
         rule = f"needs the package cryptography: {how_to_install('encryption')}"
         raise ConfigError(name := "encryption", rule, name) from None

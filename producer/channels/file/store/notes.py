@@ -123,7 +123,7 @@ class FileNotes:
             connection.executemany("INSERT OR IGNORE INTO kept VALUES (?)", [(name,) for name in kept])
             # A row that is written again gets a new rowid: the lowest are the longest unused.
             old = "SELECT rowid FROM notes WHERE name NOT IN (SELECT name FROM kept) ORDER BY rowid LIMIT ?"
-            connection.execute(f"DELETE FROM notes WHERE rowid IN ({old})", (max(0, count - most),))  # noqa: S608
+            connection.execute(f"DELETE FROM notes WHERE rowid IN ({old})", (max(0, count - most),))  # noqa: S608  # a constant
 
         self._do(job, make=False)
 
@@ -231,7 +231,7 @@ class FileNotes:
         unique = secrets.token_hex(4)
         for suffix in ("", *COMPANIONS):
             with contextlib.suppress(FileNotFoundError):
-                os.rename(f"{self._path}{suffix}", quarantine / f"{NOTES_NAME}{suffix}.{unique}")  # noqa: PTH104
+                os.rename(f"{self._path}{suffix}", quarantine / f"{NOTES_NAME}{suffix}.{unique}")
         _log.error(
             "channel %s: %s cannot be read (%s): it is kept in %s, and idempotent streams go on with new keys, so that "
             "what they had sent last may be stored twice; sources of an agent read all again from the beginning",

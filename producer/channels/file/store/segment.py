@@ -189,7 +189,7 @@ class SegmentWriter:
         self.sync()
         self.named = True
         self._disk.rename(self._begun_as, self.segment.path)
-        self._disk.sync_directory(os.path.dirname(self.segment.path))  # noqa: PTH120  # a string for the Disk
+        self._disk.sync_directory(os.path.dirname(self.segment.path))
         self.synced = size
         self.move(SegmentState.ACTIVE)
 

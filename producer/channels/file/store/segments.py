@@ -196,7 +196,7 @@ class Segments:
             except OSError as error:
                 failed = error
             else:
-                directories.add(os.path.dirname(segment.path))  # noqa: PTH120  # a string for the Disk
+                directories.add(os.path.dirname(segment.path))
         for directory in directories:
             self._disk.sync_directory(directory)
         if failed is not None:

@@ -137,7 +137,7 @@ class _Blocks:
         """Go on from another byte."""
         self._position = position
 
-    def read(self, size: int) -> bytes:  # noqa: ARG002  (a block is what costs a request)
+    def read(self, size: int) -> bytes:
         """The next block."""
         if self._position >= self._seen.size:
             return b""
@@ -208,7 +208,7 @@ def _file_system(scheme: str, host: str) -> Any:
     if missing is not None:
         how = f"pip install {install}" if install else how_to_install("s3")
         raise InputError(f"{scheme}:// needs the package {missing}, which is not installed: {how}")
-    import fsspec  # noqa: PLC0415  (it is an extra)
+    import fsspec
 
     configured = fsspec.config.conf.get(scheme, {})
     options = {name: value for name, value in _options(scheme).items() if name not in configured}

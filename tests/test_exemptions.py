@@ -1,0 +1,22 @@
+"""Exemptions from the checks of the code."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[1]
+_WITHOUT_A_REASON = re.compile(r"# (noqa(: [A-Z0-9, ]+)?|type: ignore(\[[a-z, -]+\])?)$")
+
+
+def test_every_exemption_of_the_product_has_its_reason() -> None:
+    """A line that ruff or mypy is to leave alone says why; whole kinds are in pyproject.toml, with theirs."""
+    files = chain(_ROOT.glob("*.py"), *(_ROOT.glob(f"{folder}/**/*.py") for folder in ("producer", "examples")))
+    found = [
+        f"{file.relative_to(_ROOT)}:{number}"
+        for file in files
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if _WITHOUT_A_REASON.search(line)
+    ]
+    assert found == []
