@@ -204,10 +204,11 @@ def _encoding(args: argparse.Namespace) -> str:
             return ""
     except LookupError as error:
         raise InputError(f"--encoding {args.encoding!r} is no encoding of text that Python knows") from error
-    if args.follow or args.exactly_once or STANDARD_INPUT in args.paths:
+    if args.follow or args.exactly_once:
         raise InputError(
-            "--encoding is for files that are shipped once: leave out --follow, --exactly-once and -, or convert the "
-            f"text first, as with: iconv -f {args.encoding} -t UTF-8 | producer ship -"
+            "--encoding is for files that are shipped once, and for standard input: leave out --follow and "
+            "--exactly-once; the agent's source taildir follows such files (encoding), and so does "
+            f"tail -c +1 -F FILE | producer ship - --encoding {args.encoding}"
         )
     return str(args.encoding)
 

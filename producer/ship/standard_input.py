@@ -20,6 +20,7 @@ from ..client.producer import Producer
 from ..model.errors import CloseTimeoutError, ProducerError
 from .delivery import is_timeout
 from .figures import Figures
+from .files.decoded import Converter
 from .job import ShipJob
 from .lines.line import READ_BYTES, Block, Line, blocks_of, without_mark
 from .lines.log_start import start_pattern
@@ -57,7 +58,7 @@ def ship_standard_input(job: ShipJob, *, settle: float, console: Console, descri
             bar.show(figures)
 
         try:
-            for lines in _lines(Pipe(descriptor, stop, idle), job, settle):
+            for lines in _lines(Pipe(descriptor, stop, idle, job.encoding), job, settle):
                 shipping.add(lines)
             shipping.finish()
         except (ProducerError, OSError) as error:
@@ -71,17 +72,19 @@ def ship_standard_input(job: ShipJob, *, settle: float, console: Console, descri
 
 
 class Pipe(io.BufferedIOBase):
-    """Reads a descriptor as bytes come, until it ends or a stop is asked for.
+    """Reads a descriptor as bytes come, in UTF-8, until it ends or a stop is asked for.
 
     :param descriptor: of what is read.
     :param stop: set to end it.
     :param idle: is called while nothing comes, several times a second, and after each read.
+    :param encoding: of what is read, if it is another than UTF-8; else empty.
     """
 
-    def __init__(self, descriptor: int, stop: threading.Event, idle: Callable[[], None]) -> None:
+    def __init__(self, descriptor: int, stop: threading.Event, idle: Callable[[], None], encoding: str = "") -> None:
         self._descriptor = descriptor
         self._stop = stop
         self._idle = idle
+        self._converter = Converter(encoding) if encoding else None
 
     def read1(self, size: int = -1, /) -> bytes:
         """The bytes that have come; none at the end."""
@@ -93,10 +96,16 @@ class Pipe(io.BufferedIOBase):
         while not self._stop.is_set():
             self._idle()
             if select.select([self._descriptor], [], [], _POLL_SECONDS)[0]:
-                return os.read(self._descriptor, size if size >= 0 else READ_BYTES)
+                data = os.read(self._descriptor, size if size >= 0 else READ_BYTES)
+                if (text := self._text(data)) or not data:
+                    return text
             if seconds is not None and time.monotonic() - waited >= seconds:
                 return None
-        return b""
+        return self._text(b"")
+
+    def _text(self, data: bytes) -> bytes:
+        """Return bytes in UTF-8; at the end, when none come, what was kept of a character."""
+        return data if self._converter is None else self._converter.add(data, final=not data)
 
 
 def _lines(pipe: Pipe, job: ShipJob, settle: float) -> Iterator[Block | Line]:

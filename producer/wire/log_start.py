@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .encodings import last_line_end, line_end_of, to_utf8
+
 #: How many bytes of a line its start pattern sees.
 SEEN_BYTES = 4096
 
@@ -52,3 +54,27 @@ def last_start(data: bytes, pattern: re.Pattern[bytes], *, at_line: bool) -> int
             return line
         line_end = line - 1
     return 0
+
+
+def last_start_in(data: bytes, pattern: re.Pattern[bytes], encoding: str, *, first: bool) -> int:
+    """Where the last start line in ``data`` of another encoding begins; 0 as of :func:`last_start`.
+
+    :param encoding: with its byte order.
+    :param first: the data begin the file, and may have a mark.
+    """
+    line_end = line_end_of(encoding)
+    text = to_utf8(data[: last_line_end(data, 0, line_end)], encoding, first=first)
+    at = 0
+    for _ in range(text.count(b"\n", 0, last_start(text, pattern, at_line=True))):
+        at = _past(data, at, line_end)
+        if at < 0:  # UTF-7 can say a line end otherwise
+            return 0
+    return at
+
+
+def _past(data: bytes, at: int, line_end: bytes) -> int:
+    """The byte after the next line end, which begins where a character does; -1 if there is none."""
+    found = data.find(line_end, at)
+    while found % len(line_end) and found >= 0:
+        found = data.find(line_end, found + 1)
+    return found + len(line_end) if found >= 0 else -1

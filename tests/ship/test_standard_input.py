@@ -80,6 +80,21 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(server: LogHubServer, sh
     assert contents(server) == ["one"]
 
 
+def test_input_of_another_encoding_becomes_utf8(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
+    """With --encoding, lines and logs arrive while the input goes on, also byte by byte; half a character is kept."""
+    shipping = ship(parser="text", encoding="utf-16", multiline_start=r"\d", settle=0.5)
+    raw = "1 \u4e2d\n\tat\n2 \u0a0a\n".encode("utf-16-be")
+    for byte in b"\xfe\xff" + raw:
+        shipping.send(bytes([byte]))
+    eventually(lambda: contents(server) == ["1 \u4e2d\n\tat", "2 \u0a0a"], "the logs")
+    shipping.end()
+    plain = ship(parser="text", encoding="gbk")
+    plain.send("\u4e2d\n".encode("gbk") + b"x\xd6")
+    eventually(lambda: "\u4e2d" in contents(server), "the line")
+    plain.end()
+    assert r"x\xd6" in contents(server)
+
+
 def test_lines_arrive_while_the_input_goes_on(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
     """Whole lines are sent after the linger, without waiting for more; what has no end waits for it, or for the end."""
     shipping = ship(parser="text")

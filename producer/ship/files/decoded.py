@@ -1,4 +1,4 @@
-"""Reads a file of another encoding as UTF-8, from its first byte on."""
+"""Text of another encoding as UTF-8, from the first byte of a file or a stream on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,31 @@ from ...wire.encodings import KEEP_BYTES, in_order
 _MARK_BYTES = 4
 
 
+class Converter:
+    """Converts bytes to UTF-8 as they come; what is not text in the encoding stays, as ``KEEP_BYTES`` says.
+
+    :param encoding: of the bytes.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding, self._head = encoding, b""
+        self._decoder: codecs.IncrementalDecoder | None = None
+
+    def add(self, data: bytes, *, final: bool) -> bytes:
+        """Return as much text as is complete, which may be none.
+
+        :param final: True if nothing follows.
+        """
+        if self._decoder is None:  # the first bytes tell the order of those that follow
+            data = self._head = self._head + data
+            if len(data) < _MARK_BYTES and not final:
+                return b""
+            self._decoder = codecs.getincrementaldecoder(in_order(self._encoding, data))(errors=KEEP_BYTES)
+        return self._decoder.decode(data, final=final).encode(errors=KEEP_BYTES)
+
+
 class Decoded(io.BufferedIOBase):
-    """The text of a file in UTF-8; what is not text in its encoding stays, as ``KEEP_BYTES`` says.
+    """The text of a file in UTF-8, as :class:`Converter` converts it.
 
     :param file: the file, at its first byte.
     :param encoding: of the file.
@@ -20,8 +43,7 @@ class Decoded(io.BufferedIOBase):
     """
 
     def __init__(self, file: io.BufferedIOBase, encoding: str, size: int | None) -> None:
-        self._file, self._left, self._encoding = file, size, encoding
-        self._decoder: codecs.IncrementalDecoder | None = None
+        self._file, self._left, self._converter = file, size, Converter(encoding)
         self._rest = b""
         self._ended = False
 
@@ -30,11 +52,7 @@ class Decoded(io.BufferedIOBase):
         while not self._rest and not self._ended:
             data = self._read(size)
             self._ended = not data
-            if self._decoder is None:  # its first bytes tell the order of those that follow
-                while len(data) < _MARK_BYTES and (more := self._read(_MARK_BYTES)):
-                    data += more
-                self._decoder = codecs.getincrementaldecoder(in_order(self._encoding, data))(errors=KEEP_BYTES)
-            self._rest = self._decoder.decode(data, final=self._ended).encode(errors=KEEP_BYTES)
+            self._rest = self._converter.add(data, final=self._ended)
         data, self._rest = self._rest[:size], self._rest[size:]
         return data
 

@@ -111,3 +111,19 @@ def test_a_complete_file_with_holes_is_completed(tmp_path: Path) -> None:
     assert spool.lines() == [b"one", b"two"]
     assert spool.done() == ["a.COMPLETED"]
     spool.close()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32-le", "gb18030"])
+def test_events_of_several_lines_become_utf8(tmp_path: Path, encoding: str) -> None:
+    """With encoding, multiline_start is matched against the text: an event is complete when the next one begins."""
+    tail = Tail(tmp_path, encoding=encoding, multiline_start=r"\d", multiline_timeout=5.0)
+    a = Writer(tail.logs / "a.log")
+    raw = "1 eins\n\tat \u4e2d\n2 \u0a0a\n\u010a\n3".encode(encoding)
+    a.append(raw[:-1])
+    assert tail.seen() == ["1 eins\n\tat \u4e2d".encode()]
+    a.append(raw[-1:] + " \u4e2d\n".encode(encoding).removeprefix(codecs.BOM_UTF16))
+    assert tail.seen() == ["2 \u0a0a\n\u010a".encode()]
+    assert tail.seen(5.0) == ["3 \u4e2d".encode()]
+    a.append("4\n5\n".encode(encoding).removeprefix(codecs.BOM_UTF16))
+    assert tail.seen() == [b"4"]
+    tail.close()

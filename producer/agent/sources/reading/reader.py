@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ....runtime.file_identity import TAIL_BYTES, Key, Mark, head_of, holds_marks, marks_of
 from ....wire.encodings import HOLE, MARK, hole_end, in_order, is_utf8, last_line_end, line_end_of
-from ....wire.log_start import Logs, last_start
+from ....wire.log_start import Logs, last_start, last_start_in
 from .cri import whole_end
 from .identity import HEAD_BYTES, FileName, Note, held_part, holds, open_quickly
 
@@ -347,7 +347,9 @@ class FileReader:
         """Where what can be taken ends; ``known`` if nothing can."""
         logs = self._rules.logs
         if logs is not None and not rested[1]:
-            return known + last_start(data[known:], logs.start, at_line=True)
+            if self._is_utf8:
+                return known + last_start(data[known:], logs.start, at_line=True)
+            return known + last_start_in(data[known:], logs.start, self.encoding, first=self.position == 0)
         cut = self._line_end(data, known)
         if self._rules.cri and cut and not rested[1]:
             return self._whole_cut(data, known, cut, now)

@@ -91,10 +91,11 @@ class TaildirOptions:
             utf8 = is_utf8(self.encoding)
         except LookupError as error:
             raise ConfigError("encoding", "must be an encoding of text that Python knows", self.encoding) from error
-        if not utf8 and (self.multiline_start is not None or self.line_format == "cri" or self.byte_offset_header):
+        if not utf8 and (self.line_format == "cri" or self.byte_offset_header):
             raise ConfigError(
                 "encoding",
-                "other than utf-8 goes without multiline_start, byte_offset_header and line_format = cri",
+                "other than utf-8 goes without byte_offset_header, since events are converted, and line_format = cri, "
+                "which runtimes write in UTF-8: leave these out",
                 self.encoding,
             )
 
