@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from rich.console import Console
 
+from ...text.extras import how_to_install
 from ..errors import InputError
 from ..failure import describe
 from ..figures import Figures
@@ -41,7 +42,9 @@ def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, conso
     :param job: where to, and how.
     :param options: what to follow.
     :param console: where progress is shown.
+    :raises InputError: pandas is missing, or PySpark is too old.
     """
+    _check_pandas()
     figures = figures_accumulator(session.sparkContext)
     stop = threading.Event()
     began = time.monotonic()
@@ -53,6 +56,13 @@ def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, conso
         seconds = time.monotonic() - began
         failure = failure or watch.losses.last
         return Shipment(figures.value, seconds, failure=failure, unread=unread_of(options))
+
+
+def _check_pandas() -> None:
+    try:
+        import pandas  # noqa: F401  # mapInArrow imports it next
+    except ImportError as error:
+        raise InputError(f"--follow on Spark needs pandas: {how_to_install('follow')}; or --engine local") from error
 
 
 def _start(

@@ -8,11 +8,12 @@ import json
 import math
 import os
 import signal
+import sys
 import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ from rich.console import Console
 
 from producer.server import LogHubServer
 from producer.server.faults import answer
+from producer.ship.errors import InputError
 from producer.ship.figures import Figures
 from producer.ship.files.find import LINK_TO_DIRECTORY
 from producer.ship.follow import query
@@ -55,6 +57,13 @@ def run_once(spark: SparkSession, tmp_path: Path, logs: Path, make_job: MakeJob)
         return follow(spark, make_job(parser="text"), chosen, console=Console(file=io.StringIO()))
 
     return run
+
+
+def test_without_pandas_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's mapInArrow needs pandas: where it is missing, --follow says how to install it, before anything starts."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match=r"needs pandas: .*pip install .*follow.*--engine local"):
+        follow(cast("Any", None), cast("Any", None), FollowOptions(paths=[], checkpoint="c"), console=Console())
 
 
 def append(path: Path, text: str) -> None:
