@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..model.errors import BodyTooLargeError, RejectedError
 from ..model.results import Result
-
-# What LogHub says of a LogGroup that it does not take.
-_FOR_ROWS = frozenset(
-    {"PostBodyTooLarge", "PostBodyInvalid", "InvalidEncoding", "InvalidFormat", "InvalidKey", "InvalidTimestamp"}
-)
+from ..sinks.loghub.classify import BAD_RESPONSE, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +34,15 @@ def reason_of(result: Result) -> Reason:
 
 def blames_rows(result: Result) -> bool:
     """Whether LogHub refused a request for what its rows are, so that others may be accepted: not for the network, the
-    credentials, a logstore that does not exist, or a proxy on the way.
+    credentials, a logstore that does not exist, a number, or a proxy on the way.
     """
-    return blames_code(result.error_code)
+    return bool(result.attempts) and blames(result.error_code, result.attempts[-1].http_status)
 
 
-def blames_code(code: str) -> bool:
-    """Whether this error code is about rows."""
-    return code in _FOR_ROWS
+def blames(code: str, status: int | None) -> bool:
+    """Whether an answer is a refusal that no operator can mend, of LogHub's own.
+
+    :param code: of the answer's error.
+    :param status: of the answer; None if none came.
+    """
+    return status is not None and code != BAD_RESPONSE and kind_of(code, status) in (RejectedError, BodyTooLargeError)

@@ -23,7 +23,7 @@ from ..model.errors import AttemptError, ProducerError, ResultFailedError
 from ..model.sequence import SequenceKey
 from ..runtime.loggers import get_logger
 from .check import CHECK_SECONDS
-from .failure_reason import blames_code, blames_rows
+from .failure_reason import blames, blames_rows
 from .options import Target, knows_credentials
 
 _log = get_logger("producer.spark.write")
@@ -101,4 +101,6 @@ def _refusals_are_no_news() -> Iterator[None]:
 def _is_news(record: logging.LogRecord) -> bool:
     ours = (record.threadName or "").startswith(_NAME)
     given = record.args if isinstance(record.args, tuple) else ()
-    return not (ours and any(isinstance(error, AttemptError) and blames_code(error.code) for error in given))
+    return not (
+        ours and any(isinstance(error, AttemptError) and blames(error.code, error.http_status) for error in given)
+    )

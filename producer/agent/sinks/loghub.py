@@ -10,6 +10,9 @@ is above the last one of its key: so what is delivered again, since an answer wa
 the take was committed, is not stored again. Batches go side by side in ``lanes``, each with a key of its own; within a
 lane they arrive in order, and none is sent behind one that failed.
 
+What the service refuses of a batch is found by halves, each a request under a key of its own, made of the batch's
+number and the rows: so when the batch is delivered again, and refused again, its other rows are not stored again.
+
 Where several sinks take from one channel the sink counts for itself, and what is taken again may be stored twice.
 
 Source: LogHub protocol, Idempotent write.
@@ -20,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...client.producer import Producer
@@ -41,7 +44,7 @@ from ...runtime.clock import Deadline
 from ...spark.failure_reason import blames_rows, reason_of
 from ..config.options import option
 from ..events.batch import EventBatch, Headers
-from ..events.interfaces import Context, RefusedError, SinkError
+from ..events.interfaces import Context, Refusal, RefusedError, SinkError
 from ..flow.held_back import ASIDE_BYTES
 from ..protocols.loghub import LogstoreOptions
 from ..protocols.proxies import proxies_of
@@ -52,6 +55,8 @@ _CLOSE_SECONDS = 10.0
 _LOOK = 0.2
 #: The code of an attempt that had no answer.
 _NO_ANSWER = "RequestError"
+#: Events of a batch that are refused one by one while none of it is stored; then only what is whole is asked for.
+_MOST_ALONE = 100
 #: Milliseconds that retries go on for once the sink is to end.
 _LAST_RETRIES = 1000
 
@@ -130,24 +135,20 @@ class LogHubSink:
             self._send(batch, lanes, deadline)
         for lane in lanes.values():
             self._await(lane, deadline)
-        later = [batch for lane in lanes.values() for batch in lane.later]
+        self._judge(list(lanes.values()))
+
+    def _judge(self, lanes: Sequence[_Lane]) -> None:
+        """Raise what the lanes come to."""
+        later = [batch for lane in lanes for batch in lane.later]
         behind = {id(batch) for batch in later}  # they come again whole, and what is refused of them is refused again
-        refused = [part for lane in lanes.values() for whole, part in lane.refused if id(whole) not in behind]
-        if refused:
-            refusal = next(lane.refusal for lane in lanes.values() if lane.refused)
-            by_service = [lane.result for lane in lanes.values() if lane.result is not None]
-            raise RefusedError(
-                refusal,
-                refused,
-                later,
-                in_order=bool(by_service),
-                numbered=True,
-                undeliverable=not by_service,
-                attempts=by_service[0].attempt_count if by_service else 0,
-                request_id=by_service[0].request_id if by_service else "",
-            )
+        refusals = [refusal for lane in lanes for whole, refusal in lane.refused if id(whole) not in behind]
+        numbers = [refusal.batch.sequence or 0 for refusal in refusals if not refusal.undeliverable]
+        # What waits by itself takes the numbers from all before it: of one that failed the service may know its number.
+        passes = any((batch.sequence or 0) < max(numbers, default=0) for lane in lanes for batch in lane.failed)
+        if refusals:
+            raise RefusedError.of(refusals, later, in_order=passes, numbered=not numbers)
         if later:
-            raise SinkError(next(lane.reason for lane in lanes.values() if lane.later), later)
+            raise SinkError(next(lane.reason for lane in lanes if lane.later), later)
 
     def close(self) -> None:
         """See :class:`~..interfaces.Sink`."""
@@ -176,39 +177,82 @@ class LogHubSink:
         if lane.reason:
             lane.later.append(batch)
             return
+        part, pieces = self._sendable(batch, lane)
+        sent = _Sent(batch, part, f"{origin}/{sequence}")
         try:
-            pieces = self._sendable(batch, lane)
             assert lane.stream is not None  # noqa: S101  # it was made above
-            futures = [
-                lane.stream._send_numbered(bytes(data), logs, first + n) for n, (data, logs) in enumerate(pieces)
-            ]
+            for n, (data, logs) in enumerate(pieces):
+                sent.futures.append(lane.stream._send_numbered(bytes(data), logs, first + n))
+                sent.logs.append(logs)
         except ProducerError as error:
             self._await(lane, deadline)  # behind one that failed the stream is stopped
             lane.fail(f"{type(error).__name__}: {error}", batch)
         else:
-            lane.sent.append((batch, futures))
+            lane.sent.append(sent)
 
     def _direct(self, lane: _Lane, batch: EventBatch, key: SequenceKey, deadline: Deadline) -> None:
         """See to it that what the lane sends has the batch's tags."""
-        tags = batch.shared if self._options.headers == "tags" else {}
+        tags = self._tags(batch)
         if lane.stream is None or lane.tags != tags:
             self._await(lane, deadline)  # streams know nothing of each other, and the numbers of a key must rise
             lane.stream, lane.tags = self._stream(key, tags), tags
 
     def _await(self, lane: _Lane, deadline: Deadline) -> None:
         """Learn what became of what is on its way in a lane."""
-        for batch, futures in lane.sent:
-            try:
-                result = None if lane.reason else self._refusal(futures, deadline)
-            except SinkError as error:
-                lane.fail(str(error), batch)
-                continue
+        for sent in lane.sent:
             if lane.reason:
-                lane.later.append(batch)
-            elif result is not None:
-                lane.result, lane.reason = result, str(reason_of(result))
-                lane.refuse(batch, lane.reason)
+                lane.later.append(sent.batch)
+                continue
+            try:
+                refused = self._refusal(sent.futures, deadline)
+                if refused is not None:
+                    lane.refused += [(sent.batch, refusal) for refusal in self._refusals(sent, *refused)]
+                    lane.reason = str(reason_of(refused[1]))
+            except SinkError as error:
+                lane.fail(str(error), sent.batch)
         lane.sent.clear()
+
+    def _refusals(self, sent: _Sent, place: int, result: Result) -> list[Refusal]:
+        """Store what can be stored of a refused batch, and return its other events, each with the service's reason.
+
+        :param place: that of the request that was refused; those before it are stored.
+        :raises SinkError: it was not stored, for what may pass.
+        """
+        first, *others = sent.parts_from(place)
+        asked: Result | None = result
+        waiting, found, stored = [*reversed(others), first], list[Refusal](), False
+        while waiting:
+            start, part = waiting.pop()
+            asked = asked or self._store_alone(part, f"{sent.name}/{start}+{part.count}")
+            if asked is None:
+                stored = True
+            elif part.count > 1 and (stored or len(found) < _MOST_ALONE):
+                left, right = part.halves()
+                waiting += [(start + left.count, right), (start, left)]
+            else:
+                found.append(Refusal(part, str(reason_of(asked)), False, asked.attempt_count, asked.request_id))
+            asked = None
+        return found
+
+    def _store_alone(self, part: EventBatch, name: str) -> Result | None:
+        """Store a part of a batch in one request, under a key of its own; the result if the service refuses it.
+
+        :param name: of the part, for all time.
+        :raises SinkError: it was not stored, for what may pass.
+        """
+        deadline = Deadline.after(self._clock, self._options.timeout)
+        stream = self._stream(SequenceKey(self._hash_key(name, 0), 1), self._tags(part))
+        pieces = list(self._pieces.of(part))
+        body = b"".join(bytes(data) for data, _ in pieces)
+        try:
+            future = stream._send_numbered(body, sum(logs for _, logs in pieces), 1)
+        except ProducerError as error:
+            raise SinkError(f"{type(error).__name__}: {error}") from error
+        refused = self._refusal([future], deadline)
+        return None if refused is None else refused[1]
+
+    def _tags(self, batch: EventBatch) -> Headers:
+        return batch.shared if self._options.headers == "tags" else {}
 
     def _stream(self, key: SequenceKey, tags: Headers) -> Stream:
         options = self._options
@@ -221,21 +265,22 @@ class LogHubSink:
             idempotent=key,
         )
 
-    def _sendable(self, batch: EventBatch, lane: _Lane) -> Iterable[tuple[Record, int]]:
-        """The pieces of a batch; those of its events that can never be sent are refused, each alone, or all of it if it
-        is too large as a whole. They have no part in a number, so what comes behind need not wait for them.
+    def _sendable(self, batch: EventBatch, lane: _Lane) -> tuple[EventBatch, Iterable[tuple[Record, int]]]:
+        """What of a batch can be sent, and its pieces; those of its events that can never be are refused, each alone,
+        or all of it if it is too large as a whole. They have no part in a number, so what comes behind need not wait
+        for them.
         """
         try:
-            return self._pieces.of(batch)
+            return batch, self._pieces.of(batch)
         except (LogSizeTooLargeError, InvalidArgumentError) as error:
             reasons = self._pieces.unfit(batch)
             if not any(reasons):
                 lane.refuse(batch, str(error))
-                return ()
-            lane.refuse(batch, next(filter(None, reasons), "it cannot be sent"), batch.part(reasons))
-            if all(reasons):
-                return ()
-            return self._pieces.of(batch.select([not reason for reason in reasons]))
+                return batch, ()
+            for reason in filter(None, dict.fromkeys(reasons)):
+                lane.refuse(batch, reason, batch.part([each == reason for each in reasons]))
+            part = batch.part([not reason for reason in reasons])
+            return part, () if all(reasons) else self._pieces.of(part)
 
     def _hash_key(self, origin: str, lane: int) -> str:
         """Another one for whatever would make other requests of the same batch."""
@@ -252,12 +297,12 @@ class LogHubSink:
         text = "\0".join((origin, str(lane), self._name, *target, *form))
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
-    def _refusal(self, futures: Sequence[SendFuture], deadline: Deadline) -> Result | None:
-        """The result of a batch that will never be stored; None once it is stored.
+    def _refusal(self, futures: Sequence[SendFuture], deadline: Deadline) -> tuple[int, Result] | None:
+        """The place and the result of the first request that will never be stored; None once all are stored.
 
-        :raises SinkError: it was not stored in time, for what may pass.
+        :raises SinkError: one was not stored in time, for what may pass.
         """
-        for future in futures:
+        for place, future in enumerate(futures):
             try:
                 self._wait(future, deadline)
             except TimeoutError as error:
@@ -265,7 +310,7 @@ class LogHubSink:
             except ResultFailedError as error:
                 result = error.result
                 if blames_rows(result):
-                    return result
+                    return place, result
                 if result.error_code == _NO_ANSWER:
                     self._counters.add(ConnectionFailedCount=1)
                 raise SinkError(str(reason_of(result))) from error
@@ -285,33 +330,58 @@ class LogHubSink:
 
 
 @dataclass(slots=True)
+class _Sent:
+    """A batch on its way.
+
+    :ivar batch: as it was taken.
+    :ivar part: what of it is sent.
+    :ivar name: the batch's, for all time.
+    :ivar futures: of its requests.
+    :ivar logs: how many events each of these has.
+    """
+
+    batch: EventBatch
+    part: EventBatch
+    name: str
+    futures: list[SendFuture] = field(default_factory=list)
+    logs: list[int] = field(default_factory=list)
+
+    def parts_from(self, place: int) -> Iterator[tuple[int, EventBatch]]:
+        """The events of each request from this one on, and the place of the first of them in the batch."""
+        rows = range(self.part.count)
+        for number in range(place, len(self.logs)):
+            start = sum(self.logs[:number])
+            yield start, self.part.part([start <= row < start + self.logs[number] for row in rows])
+
+
+@dataclass(slots=True)
 class _Lane:
-    """Batches under one key, of which none is sent behind one that failed.
+    """Batches under one key, of which none is sent behind one that failed or was refused.
 
     :ivar stream: the handle under which they go.
     :ivar sent: what is on its way.
     :ivar refused: batches, and what of each can never be stored.
-    :ivar refusal: why.
-    :ivar result: that of a batch that the service refused: it would take it for stored behind a higher number.
     :ivar reason: why nothing more is sent: the service refused one, or it failed; empty as long as none was.
+    :ivar failed: what may have been stored.
     :ivar later: what was not stored, since it failed, or comes behind that one.
     """
 
     stream: Stream | None = None
     tags: Headers = field(default_factory=dict)
-    sent: list[tuple[EventBatch, list[SendFuture]]] = field(default_factory=list)
-    refused: list[tuple[EventBatch, EventBatch]] = field(default_factory=list)
-    refusal: str = ""
-    result: Result | None = None
+    sent: list[_Sent] = field(default_factory=list)
+    refused: list[tuple[EventBatch, Refusal]] = field(default_factory=list)
     reason: str = ""
+    failed: list[EventBatch] = field(default_factory=list)
     later: list[EventBatch] = field(default_factory=list)
 
     def refuse(self, batch: EventBatch, reason: str, part: EventBatch | None = None) -> None:
-        """A batch, or a part of it, can never be stored."""
-        self.refused.append((batch, batch if part is None else part))
-        self.refusal = self.refusal or reason
+        """A batch, or a part of it, can never be sent."""
+        refusal = Refusal(batch if part is None else part, reason, undeliverable=True, attempts=0)
+        self.refused.append((batch, refusal))
 
     def fail(self, reason: str, batch: EventBatch) -> None:
         """A batch was not stored."""
+        if not self.reason:
+            self.failed.append(batch)
         self.reason = self.reason or reason
         self.later.append(batch)

@@ -61,6 +61,7 @@ _BY_CODE: dict[str, type[AttemptError]] = {
 
 _BY_STATUS: dict[int, type[AttemptError]] = {
     401: UnauthorizedError,
+    407: MisconfiguredError,
     408: ServerError,
     413: BodyTooLargeError,
     429: QuotaExceededError,
@@ -91,7 +92,7 @@ def error_of_answer(answer: Answer, headers: Mapping[str, str], way: str = "") -
     if answer.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         return error_of_proxy(way)
     code, message = _parse(answer, headers, way)
-    kind = _kind_of(code, answer.status)
+    kind = kind_of(code, answer.status)
     return kind(
         code,
         message,
@@ -102,7 +103,7 @@ def error_of_answer(answer: Answer, headers: Mapping[str, str], way: str = "") -
     )
 
 
-def _kind_of(code: str, status: int) -> type[AttemptError]:
+def kind_of(code: str, status: int) -> type[AttemptError]:
     """The class of error that a code and an HTTP status stand for.
 
     :param code: LogHub's ``errorCode``, or :data:`BAD_RESPONSE`.

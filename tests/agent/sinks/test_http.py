@@ -17,6 +17,7 @@ import trustme
 
 from producer.agent import AgentConfigError, EventBatch, RefusedError, SinkError
 from producer.agent.events.batch import Position
+from producer.agent.events.interfaces import UnfitError
 from producer.testing import ManualClock
 from tests.agent.components import bodies, lines, made, made_of_flume
 from tests.agent.sources.listeners import all_of, serving
@@ -369,6 +370,27 @@ def test_batches_are_cut_where_they_have_too_many_bytes(request):
         sink.write([lines("abc", "def", "ghi"), lines("j")])
         assert served.outlet.bodies == [b"abc", b"def", b"ghi", b"j"]
         assert len(served.outlet.batches) > 2
+
+
+def test_a_batch_that_the_other_agent_can_never_take_does_not_go_round(request):
+    """Behind one that was committed: it alone is refused, after few requests, and nothing is lost."""
+    with serving("http", format="batches") as served:
+        put, asked = served.outlet.put, []
+
+        def put_if_fit(batch, *args, **named):
+            asked.append(batch)
+            if b"odd" in batch.bodies():
+                raise UnfitError("channel c can never take it")
+            put(batch, *args, **named)
+
+        served.outlet.put = put_if_fit
+        sink = made("sinks", "http", endpoint=f"http://127.0.0.1:{served.address[1]}/", format="batches")
+        request.addfinalizer(sink.close)
+        with pytest.raises(RefusedError, match="answered 400") as refused:
+            sink.write([lines("a").numbered(1), lines("odd").numbered(2), lines("b").numbered(3)])
+        assert [each.bodies() for each in refused.value.batches] == [[b"odd"]]
+        assert {*served.outlet.bodies} == {b"a", b"b"}
+        assert len(asked) < 10
 
 
 def _frame(headers, body):

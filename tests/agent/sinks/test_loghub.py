@@ -18,7 +18,8 @@ from producer.agent.flow.sink_runner import SinkRunner
 from producer.agent.sinks import loghub_pieces
 from producer.agent.sinks.loghub import LogHubSink
 from producer.server import LogHubServer
-from producer.server.faults import answer, drop_answer
+from producer.server.faults import ApiRequest, Refuse, answer, drop_answer
+from producer.testing import ManualClock
 
 from ..doubles import context, file_channel, opened
 
@@ -144,18 +145,128 @@ def test_one_lane_keeps_the_order(server: LogHubServer, sinks: _Sinks, tmp_path:
 def test_behind_a_refused_batch_nothing_is_taken_for_stored(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, *, buried: bool
 ) -> None:
-    """A number above that of a batch which is not stored would make the service take this one for stored. So what
-    comes behind in its lane waits until it is among the dead letters, or is accepted.
+    """A number above that of a batch which is not stored would make the service take this one for stored. So one that
+    waits while others are delivered has no number, also after a death, and is stored once it is accepted.
     """
-    refuse = server.faults.add(answer(400, "InvalidFormat"), times=1 if buried else 3, operation="PutLogs")
+    server.faults.add(answer(400, "InvalidFormat"), times=1 if buried else 2, operation="PutLogs")
     with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
         wanted = _filled(channel, 6)
-        sink, tries = sinks(lanes=1), 1
-        while not _deliver(channel, sink, letters if buried else None) or channel.held:
-            tries += 1
-        assert refuse is not None
-        assert (tries, letters.held) == ((2, 1) if buried else (4, 0))
-    assert _stored(server) == (wanted[1:] if buried else wanted)
+        sink = sinks(lanes=1)
+        while channel.held:
+            assert _deliver(channel, sink, letters if buried else None)
+        assert letters.held == buried
+    assert sorted(_stored(server)) == (wanted[1:] if buried else wanted)
+
+
+#: Of an event that the service does not take; what has as many bytes has one in it.
+_BAD = "bad" * 500
+
+
+def _refuses_bad(server: LogHubServer, code: str = "ParameterInvalid") -> None:
+    def refuse(request: ApiRequest) -> Refuse | None:
+        holds = int(request.headers["x-log-bodyrawsize"]) > len(_BAD)
+        return Refuse(status=400, code=code, message="no good") if holds else None
+
+    server.faults.add(refuse, operation="PutLogs")
+
+
+def _put_some_bad(channel: BatchChannel) -> list[str]:
+    """Some batches, of which some have bad events; what is good."""
+    lines = [str(number) for number in range(36)]
+    for start in range(0, 36, 6):
+        bad = {12: [13], 18: [18, 22], 24: range(24, 30)}.get(start, [])
+        events = [lines[n] + _BAD if n in bad else lines[n] for n in range(start, start + 6)]
+        channel.put(EventBatch.of_lines("\n".join(events).encode()))
+    return [line for line in lines if int(line) not in {13, 18, 22, *range(24, 30)}]
+
+
+@pytest.mark.parametrize("code", ["ParameterInvalid", "PostBodyTooLarge"])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_only_the_events_that_the_service_refuses_are_dead_letters(
+    server: LogHubServer, sinks: _Sinks, tmp_path: Path, lanes: int, code: str
+) -> None:
+    """All others of their batches are stored, each once, though answers are lost meanwhile, and the process dies before
+    the take is committed; in order within a lane.
+    """
+    _refuses_bad(server, code)
+    server.faults.add(drop_answer(), probability=0.2, seed=7, operation="PutLogs")
+    with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
+        good = _put_some_bad(channel)
+        taking = channel.take(1000, 1 << 20, 0)
+        assert taking is not None
+        with pytest.raises((RefusedError, SinkError)):
+            sinks(lanes=lanes).write(taking.batches)
+        taking.rollback()  # what a death does
+        sink = sinks(lanes=lanes)
+        while channel.held:
+            _deliver(channel, sink, letters)
+        dead = letters.take(100, 1 << 20, 0)
+        assert dead is not None
+        found = [(headers["dead_letter_reason"], body) for each in dead.batches for headers, body in each.events()]
+        dead.rollback()
+    assert len(found) == 9
+    assert all(body.endswith(_BAD.encode()) and code in reason and "no good" in reason for reason, body in found)
+    assert (_stored(server) if lanes == 1 else sorted(_stored(server), key=int)) == good
+
+
+def test_without_dead_letters_events_that_the_service_refuses_hold_no_others_up(
+    server: LogHubServer, sinks: _Sinks, tmp_path: Path
+) -> None:
+    """They wait, and are stored once the service takes them; nothing is there twice."""
+    _refuses_bad(server)
+    with opened(file_channel(tmp_path)) as channel:
+        good, counters, clock = _put_some_bad(channel), Counters(), ManualClock()
+        limits = {"most_events": 1000, "most_bytes": 1 << 20}
+        runner = SinkRunner("k", channel, sinks(lanes=2), counters, dead_letters=None, clock=clock, **limits)
+        while len(_stored(server)) < len(good):
+            assert runner.deliver(0)
+        assert sorted(_stored(server), key=int) == good
+        server.faults.clear()
+        clock.advance(60)
+        runner.deliver(0)
+        assert channel.held == 0
+    assert sorted(int(line.removesuffix(_BAD)) for line in _stored(server)) == list(range(36))
+
+
+def test_what_was_stored_before_a_refused_request_is_not_stored_again(
+    server: LogHubServer, sinks: _Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a batch that takes several requests."""
+    monkeypatch.setattr(loghub_pieces, "_PIECE_LOGS", 4)
+    _refuses_bad(server)
+    lines = [_BAD if number == 6 else str(number) for number in range(12)]
+    with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
+        channel.put(EventBatch.of_lines("\n".join(lines).encode()))
+        assert _deliver(channel, sinks(), letters)
+        assert (channel.held, letters.held) == (0, 1)
+    assert _stored(server) == [line for line in lines if line != _BAD]
+
+
+def test_a_service_that_refuses_everything_is_not_asked_for_each_event(
+    server: LogHubServer, sinks: _Sinks, tmp_path: Path
+) -> None:
+    """After the first hundred the rest of the batch is asked for in large parts."""
+    server.faults.add(answer(400, "ParameterInvalid"), operation="PutLogs")
+    with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters", capacity=9999)) as letters:
+        channel.put(EventBatch.of_lines(b"x\n" * 4000))
+        assert _deliver(channel, sinks(), letters)
+        assert (channel.held, letters.held) == (0, 4000)
+    assert len(server.requests) < 300
+
+
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [("SomeProxy", b"<html>not here"), ("ProjectForbidden", None), ("LogStoreNotExist", None)],
+    ids=["another's page", "forbidden", "no logstore"],
+)
+def test_what_is_no_fault_of_events_is_tried_again(
+    server: LogHubServer, sinks: _Sinks, code: str, body: bytes | None
+) -> None:
+    """A refusal that an operator can mend, or that is not LogHub's."""
+    server.faults.add(lambda _: Refuse(status=400, code=code, body=body), operation="PutLogs")
+    with pytest.raises(SinkError, match=code if body is None else "BadResponse") as raised:
+        sinks().write([EventBatch.of_lines(b"a\nb\n")])
+    assert not isinstance(raised.value, RefusedError)
 
 
 def _unfit() -> dict[str, EventBatch]:

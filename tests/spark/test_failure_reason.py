@@ -1,0 +1,42 @@
+"""Which refusals blame rows, for Spark, ``ship`` and the agent alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer.model.results import Attempt, Result
+from producer.spark.failure_reason import blames_rows
+
+
+def _failed(code: str, status: int | None) -> Result:
+    return Result(
+        successful=False, attempts=(Attempt(success=False, error_code=code, http_status=status),), attempt_count=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "blamed"),
+    [
+        ("PostBodyTooLarge", 413, True),
+        ("PostBodyInvalid", 400, True),
+        ("ParameterInvalid", 400, True),
+        ("ACodeOfNextYear", 400, True),
+        ("InvalidSequenceId", 400, False),
+        ("LogStoreNotExist", 404, False),
+        ("ProjectForbidden", 403, False),
+        ("AnyCode", 403, False),
+        ("Unauthorized", 401, False),
+        ("WriteQuotaExceed", 403, False),
+        ("InternalServerError", 500, False),
+        ("BadResponse", 400, False),
+        ("BadResponse", 413, False),
+        ("ProxyAuthenticationRequired", 407, False),
+        ("RequestError", None, False),
+        ("DeliveryAbandoned", None, False),
+    ],
+)
+def test_a_refusal_of_loghub_that_no_operator_can_mend_blames_rows(
+    code: str, status: int | None, *, blamed: bool
+) -> None:
+    """Whatever its code; not a page of another server, a number, the network, or an end of this side's."""
+    assert blames_rows(_failed(code, status)) is blamed
