@@ -147,6 +147,8 @@ HOSTILE = {
     "formula": '=HYPERLINK("http://evil.example")',
     "tab": "\t=1+1",
     "at": "@SUM(1)",
+    "wide": "\uff1d1+1",
+    "line": "\n=1+1",
     "negative": "-12.5",
     "plus": "+49 30",
     "quote": 'a"b,c\nd',
@@ -171,7 +173,15 @@ def test_what_logs_say_is_shown_and_never_run(server: LogHubServer, open_page: O
         page.get_by_role("button", name="Download CSV").click()
     waiting.value.save_as(tmp_path / "csv")
     saved = (tmp_path / "csv").read_text(encoding="utf-8")
-    for text in ('"\'=HYPERLINK(""http://evil.example"")"', '"\'\t=1+1"', '"\'@SUM(1)"', '"-12.5"', '"\'+49 30"'):
+    for text in (
+        '"\'=HYPERLINK(""http://evil.example"")"',
+        '"\'\t=1+1"',
+        '"\'@SUM(1)"',
+        '"\'\uff1d1+1"',
+        '"\'\n=1+1"',
+        '"-12.5"',
+        '"\'+49 30"',
+    ):
         assert text in saved
     assert "[object Object]" not in saved
     line.get_by_role("button", name="Logs around it").click()

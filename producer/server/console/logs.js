@@ -63,8 +63,9 @@ export async function showNeighbours(place, log) {
 
 // Files -------------------------------------------------------------------------------------------------------------
 
-// A spreadsheet takes what begins so for a formula, and may run it: an apostrophe before it makes it text.
-const FORMULA = /^[=+\-@\t\r]/;
+// Spreadsheets take what begins so for a formula, some the full-width signs too, and may run it: an apostrophe before it
+// makes it text.
+const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
 const NUMBER = /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?$/i;
 
 const cell = text => `"${(FORMULA.test(text) && !NUMBER.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;

@@ -33,7 +33,7 @@ from ..limits import Limits
 from .query_foreign import check_foreign
 from .query_tokens import OPERATORS, RESERVED, Token, split_query, tokens, unreadable
 
-_RANGE = re.compile(r"in\s*([\[(])\s*([^\s,]+)[\s,]+([^\s\])]+)\s*([\])])", re.IGNORECASE)
+_RANGE = re.compile(r"in\s*([\[(])\s*([^\s,]++)[\s,]++([^\s\])]++)\s*([\])])", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?", re.IGNORECASE)
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ..errors import ApiError
 
 _LEXER = re.compile(
-    r"""\s*(?:#?"((?:[^"\\]|\\.)*)"|(in\s*[\[(]\s*[^\s\])]+[\s,]+[^\s\])]+\s*[\])]|in\s*\[|>=|<=|[():<>=])|((?:\\"|[^\s():"<>=])+))""",
+    r"""\s*(?:#?"((?:[^"\\]|\\.)*)"|(in\s*[\[(]\s*[^\s,\])]++[\s,]++[^\s\])]++\s*[\])]|in\s*\[|>=|<=|[():<>=])|((?:\\"|[^\s():"<>=])+))""",
     re.IGNORECASE,
 )
 # Operators of other languages, standing alone: as words they would hardly find anything, and say nothing.

@@ -22,7 +22,7 @@ from .sql_text import folded
 _OPTION = re.compile(r"\s*-([a-z-]+)(?:\s*=\s*('(?:[^']|'')*'|\w+))?(?=\s)", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\(x[0-9a-fA-F]{2}|[0-7]{2,3}|.)", re.DOTALL)
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "s": " "}
-_STEP = re.compile(r"""\.([\w-]+)|\[(\d+)\]|\[(?:'([^']*)'|"([^"]*)")\]""")
+_STEP = re.compile(r"""\.([\w-]+)|\[([0-9]{1,9})\]|\[(?:'([^']*)'|"([^"]*)")\]""")
 _SPACES = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 
@@ -144,7 +144,7 @@ def read_parse_json(rest: str) -> Extraction:
 def read_parse_csv(rest: str) -> Extraction:
     """``parse-csv [-delim=','] [-quote='"'] [-strict] field as a, b``: a value for each name."""
     given, rest = _options("parse-csv", rest, ("delim", "quote", "strict"), flags=("strict",))
-    field, sign, outputs = (*re.split(r"\s+(as)\s+", rest, maxsplit=1, flags=re.IGNORECASE), "", "")[:3]
+    field, sign, outputs = (*re.split(r"(?<!\s)\s+(as)\s+", rest, maxsplit=1, flags=re.IGNORECASE), "", "")[:3]
     if not sign:
         raise unreadable("parse-csv names no outputs: write 'parse-csv field as a, b'")
     names = [name_of(part) for part in split_text(outputs)]

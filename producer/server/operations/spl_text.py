@@ -22,8 +22,9 @@ from .sql_text import SqlText, check_nesting, folded, tokens_of
 ROW = f"{OWN}row"
 PAGE = f"{OWN}page"
 _MAX_STEPS = 32
-_PART = re.compile(r"\s*([\w-]*)\s*(.*?)\s*", re.DOTALL)
+_PART = re.compile(r"([\w-]*+)\s*+(.*)", re.DOTALL)
 _GROUP_NAME = re.compile(r"\(\?P<(\w+)>")
+_CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\Z)", re.DOTALL)
 _PATTERN = re.compile(r"\s*('(?:[^']|'')*')\s*(?:as\s+(.+))?", re.DOTALL | re.IGNORECASE)
 
 
@@ -93,7 +94,7 @@ def read_spl(text: str) -> Pipeline:
 
 def _operator(part: str) -> tuple[str, str]:
     """The operator and what follows it."""
-    match = _PART.fullmatch(part)
+    match = _PART.fullmatch(part.strip())
     operator, rest = (match[1].lower(), match[2]) if match else ("", "")
     if operator not in _Builder.OPERATORS and operator not in _EXTRACTIONS:
         known = ", ".join([*_Builder.OPERATORS, *_EXTRACTIONS])
@@ -240,13 +241,19 @@ class _Builder:
 def _groups_of(literal: str, names: str | None) -> list[tuple[str, int]]:
     """The names of the outputs and the groups that they are for; without names, those of the pattern's own groups."""
     try:
-        pattern = re.compile(literal[1:-1].replace("''", "'"))
+        # Each range of characters would take milliseconds to compile, and has no group.
+        pattern = re.compile(_CLASS.sub(_without_members, literal[1:-1].replace("''", "'")))
     except (re.error, RecursionError, OverflowError) as error:
         raise unreadable(f"the pattern {literal[:64]} of parse-regexp cannot be read: {error}") from error
     outputs = [name_of(part) for part in split_text(names)] if names else list(pattern.groupindex)
     if not outputs or len(outputs) > pattern.groups:
         raise unreadable(f"parse-regexp has {len(outputs)} outputs, and its pattern {pattern.groups} groups")
     return [(name, number if names else pattern.groupindex[name]) for number, name in enumerate(outputs, 1)]
+
+
+def _without_members(match: re.Match[str]) -> str:
+    is_class = match[0].startswith("[") and match[0].endswith("]")
+    return "." if is_class else match[0]
 
 
 def _assigned(text: str) -> Iterator[tuple[str, str]]:

@@ -76,6 +76,41 @@ def _varint(number: int) -> bytes:
     return bytes([*data, number])
 
 
+#: Each takes from 2 seconds to hours to read where a pattern tries every way, or ranges of characters are compiled.
+SLOW_TO_READ = {
+    "a range of commas": "in [" + "," * 8000,
+    "a long way to 'as'": "* | parse-csv a" + " " * 8000 + "x",
+    "ranges of characters": "* | parse-regexp a, '(?i)(" + "[\u0080-\U0010fff0]" * 700 + ")' as b",
+    "an index of 5,000 digits": f"* | parse-json -path='$[{'9' * 5000}]' a",
+}
+
+
+def test_no_query_takes_long_to_read() -> None:
+    """Queries of 8 KB that are made to take time are answered in 2 seconds, found or refused."""
+    with ServerProcess() as server, Client(server) as client:
+        client.put(log_group("x"))
+        for name, query in SLOW_TO_READ.items():
+            started = time.monotonic()
+            asked = {"from": 0, "to": 9, "query": query, "session": "mode=scan"}
+            answer = client.post_json(SEARCH, json.dumps(asked, ensure_ascii=False).encode())
+            assert answer.status_code in (200, 400), name
+            assert time.monotonic() - started < 2, name
+
+
+def test_a_class_of_characters_in_a_pattern_is_no_group(client: Client) -> None:
+    """Parentheses in a class and behind a backslash open no group; a class that is not closed is refused."""
+    client.put(log_group("(a]b"))
+    wanted = {"from": T, "to": T + 9, "session": "mode=scan"}
+    query = r"* | parse-regexp message, '([(\]])([]a]+)(?P<c>\]?b)' as x, y, z"
+    answer = client.post_json(SEARCH, json.dumps({**wanted, "query": query}).encode())
+    (log,) = answer.json()["data"]
+    assert (log["x"], log["y"], log["z"]) == ("(", "a]", "b")
+    refused = client.post_json(
+        SEARCH, json.dumps({**wanted, "query": "* | parse-regexp message, '([a)' as x"}).encode()
+    )
+    assert error_of(refused) == (400, "ParameterInvalid")
+
+
 @pytest.mark.parametrize("query", ["x" * 8193, " ".join(["x"] * 101), "(" + "x or " * 200 + "x)"])
 def test_a_query_beyond_its_limits_is_refused_in_words(client: Client, query: str) -> None:
     """More characters or words than the limit are ParameterInvalid with both numbers, in both forms of a search."""
