@@ -20,6 +20,7 @@ from producer.agent.config.registry import BUILT_IN
 from producer.agent.flow import outlet, sink_runner
 from producer.server import LogHubServer
 from producer.server.faults import Fault, answer, cut, delay
+from tests.support.kafka_clients import QUIET
 from tests.support.waiting import eventually
 
 from .components import made
@@ -170,7 +171,7 @@ class _World:
         """What nobody holds up."""
         Journal(self._folder / "journald").say(*(line.decode() for line in _LINES))
         send(self._server, *({"content": line.decode()} for line in _LINES))
-        client = KafkaProducer({"bootstrap.servers": self._cluster, "partitioner": "consistent"})
+        client = KafkaProducer({"bootstrap.servers": self._cluster, "partitioner": "consistent"}, **QUIET)
         for line in _LINES:
             client.produce(self._folder.name, line)
         assert client.flush(20) == 0

@@ -14,6 +14,7 @@ from pyarrow import parquet
 from producer.agent import Agent
 from producer.agent.config import parse_toml
 from producer.server import LogHubServer
+from tests.support.kafka_clients import QUIET
 
 from .parts import until
 from .sinks.test_objects import S3, s3
@@ -30,7 +31,7 @@ _BRISK = '"session.timeout.ms" = "4000"\n"heartbeat.interval.ms" = "300"'
 def _deliver(text: str, cluster: str, ready: Callable[[], object]) -> None:
     """Have the agent of an example read a message of each topic, until that is so."""
     text = re.sub(r'bootstrap_servers = ".*"', f'bootstrap_servers = "{cluster}"', text)
-    producer = Producer({"bootstrap.servers": cluster})
+    producer = Producer({"bootstrap.servers": cluster}, **QUIET)
     for topic in _TOPICS:
         producer.produce(topic, f"of {topic}", key="7")
     assert producer.flush(20) == 0

@@ -22,6 +22,7 @@ from producer.agent.sources.kafka import KafkaSource, _parts, _Reading
 from producer.agent.testing import RecordingOutlet, SinkConformance
 from producer.model.errors import ConfigError
 from producer.runtime.clock import Deadline, SystemClock
+from tests.support.kafka_clients import QUIET
 
 from ..support.waiting import eventually
 from .doubles import context
@@ -30,7 +31,7 @@ from .doubles import context
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """The address of a broker; it lives as long as the client that it belongs to."""
-    client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0})
+    client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0}, **QUIET)
     brokers = client.list_topics(timeout=20).brokers
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers.values())
     del client
@@ -51,7 +52,7 @@ _ONE_PARTITION = {"partitioner": "consistent"}
 
 def _messages(cluster: str, topic: str) -> list[Any]:
     """All messages of a topic, read without a group."""
-    consumer = Consumer({"bootstrap.servers": cluster, "group.id": "none"})
+    consumer = Consumer({"bootstrap.servers": cluster, "group.id": "none"}, **QUIET)
     found: list[Any] = []
     partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
     for partition in partitions:
@@ -211,7 +212,7 @@ def _running(source: Source, outlet: RecordingOutlet) -> Callable[[], None]:
 
 def test_what_a_message_says_of_itself_becomes_headers(cluster: str, topic: str, tmp_path: Path) -> None:
     """Topic, partition, offset, time, key, and its own headers; and who comes back reads on behind them."""
-    client = Producer({"bootstrap.servers": cluster})
+    client = Producer({"bootstrap.servers": cluster}, **QUIET)
     client.produce(
         topic, b"a", key=b"k", partition=0, headers={"host": b"h", "timestamp": b"x"}, timestamp=1_700_000_000_000
     )
@@ -255,7 +256,7 @@ def test_what_found_no_room_in_the_client_is_given_up_with_all_that_came_before_
 
 def test_a_channel_that_is_full_does_not_cost_the_membership(cluster: str, topic: str, tmp_path: Path) -> None:
     """While there is no room for longer than a member may be silent, it stays in the group, and nothing is lost."""
-    client = Producer({"bootstrap.servers": cluster})
+    client = Producer({"bootstrap.servers": cluster}, **QUIET)
     for number in range(50):
         client.produce(topic, b"%d" % number, partition=0)
     client.flush(20)
@@ -292,7 +293,7 @@ def test_messages_that_no_channel_has_yet_are_the_lag(cluster: str, topic: str, 
 
 
 def _produced(cluster: str, topic: str, partitions: int, count: int) -> None:
-    client = Producer({"bootstrap.servers": cluster})
+    client = Producer({"bootstrap.servers": cluster}, **QUIET)
     for partition in range(partitions):
         for number in range(count):
             client.produce(topic, b"%d-%d" % (partition, number), partition=partition)
@@ -302,7 +303,7 @@ def _produced(cluster: str, topic: str, partitions: int, count: int) -> None:
 @contextmanager
 def _group(cluster: str, group: str) -> Iterator[Consumer]:
     """Asks and tells a group how far it came, without being a member."""
-    consumer = Consumer({"bootstrap.servers": cluster, "group.id": group})
+    consumer = Consumer({"bootstrap.servers": cluster, "group.id": group}, **QUIET)
     try:
         yield consumer
     finally:
@@ -458,7 +459,7 @@ def test_a_group_that_cannot_be_told_is_a_line_at_times(
     cluster: str, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is tried again at each look, such as while a group is dealt out anew; the log does not fill."""
-    consumer = Consumer({"bootstrap.servers": cluster, "group.id": f"group-{topic}"})
+    consumer = Consumer({"bootstrap.servers": cluster, "group.id": f"group-{topic}"}, **QUIET)
     where = context(tmp_path)
     reading = _Reading(_options(cluster, topic), where, consumer, RecordingOutlet(), Stop())
     for offset in range(5):
@@ -508,7 +509,7 @@ class _Message:
 def test_a_pattern_of_names_is_subscribed_to(cluster: str, topic: str, tmp_path: Path) -> None:
     """All topics that match; the topic stands in the header that is named, beside one of the message's own."""
     for name in (f"{topic}-a", f"{topic}-b", f"other-{topic}"):
-        client = Producer({"bootstrap.servers": cluster})
+        client = Producer({"bootstrap.servers": cluster}, **QUIET)
         client.produce(name, name.encode(), headers={"topic": b"own"})
         assert client.flush(20) == 0
     options = replace(

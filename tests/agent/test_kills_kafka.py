@@ -13,6 +13,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.support.kafka_clients import QUIET
+
 from ..support.waiting import eventually
 from .killing import SOAK, agent, numbers_in, seed_for
 
@@ -62,7 +64,7 @@ topic_header = "none"
 @pytest.fixture
 def cluster() -> Iterator[str]:
     """The address of a broker of librdkafka's; it lives as long as the client that it belongs to."""
-    client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0})
+    client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0}, **QUIET)
     for topic in ("in", "out"):  # which makes it; a consumer that asks does not
         (broker,) = client.list_topics(topic, timeout=20).brokers.values()
     yield f"{broker.host}:{broker.port}"
@@ -76,7 +78,7 @@ class _Feeding:
     """
 
     def __init__(self, cluster: str) -> None:
-        self._client = Producer({"bootstrap.servers": cluster})
+        self._client = Producer({"bootstrap.servers": cluster}, **QUIET)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._feed)
         self.count = 0
@@ -125,7 +127,7 @@ class _Found:
 
 @contextmanager
 def _reading(cluster: str) -> Iterator[_Found]:
-    consumer = Consumer({"bootstrap.servers": cluster, "group.id": "none", "auto.offset.reset": "earliest"})
+    consumer = Consumer({"bootstrap.servers": cluster, "group.id": "none", "auto.offset.reset": "earliest"}, **QUIET)
     try:
         partitions = consumer.list_topics("out", timeout=20).topics["out"].partitions
         assert partitions

@@ -1,0 +1,9 @@
+"""Clients of Kafka that tests make for themselves."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+#: Options of every client: librdkafka's log goes to the report of the test that fails, not to the terminal.
+QUIET: dict[str, Any] = {"logger": logging.getLogger("tests.librdkafka")}
