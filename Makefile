@@ -1,4 +1,4 @@
-# Two commands matter: `make run` shows the whole product at work, `make test` runs every test.
+# Two commands matter: `make run` shows the whole product at work, `make test` tests it.
 # Needed: git, make (3.81 or newer), Python 3.11 or newer. Everything else comes from the package index into .venv.
 
 VENV := .venv
@@ -32,7 +32,8 @@ FILE ?=
 override FILE := $(value FILE)
 export FILE
 
-# What `make test` runs: paths or options for pytest; empty means everything, in four processes, since much of it waits:
+# What `make test` runs: paths or options for pytest; empty means all tests but those that are slow and rarely find
+# anything, which `make test-all` adds; in four processes, since much of it waits:
 # three leave two cores idle for two fifths of the time.
 TESTS ?=
 # A process that dies, as at a test's time limit, ends the run: the others would wait for it for ever. In CI, which has
@@ -59,13 +60,14 @@ COMPILED := $(wildcard setup.py producer/*/*.p[yx][xd] producer/*/*/*.p[yx][xd])
 SAY_TWIN := from producer.wire.speed import TWIN; \
 	print("==> the encoders are", {"native": "compiled", "pure": "pure Python: there is no C compiler, or no headers of Python"}[TWIN])
 
-.PHONY: help run test test-lowest test-pure coverage soak bench check docs wheels clean java browser
+.PHONY: help run test test-all test-lowest test-pure coverage soak bench check docs wheels clean java browser
 .NOTPARALLEL:
 
 help:
 	@echo 'make run     ship real log files into an embedded LogHub and verify every line (INPUT=path to choose them, KEEP=1 to look around)'
-	@echo 'make test    run the whole test suite (TESTS=path for a part of it)'
-	@echo 'make coverage   likewise, and say which lines no test has run'
+	@echo 'make test    run the tests, in ten minutes at most on two idle cores (TESTS=path for a part of them)'
+	@echo 'make test-all   likewise, and what is slow and rarely finds anything: tests/support/rare.py lists it'
+	@echo 'make coverage   all of them, and say which lines no test has run'
 	@echo 'make test-lowest   tests with the lowest versions of all libraries that pyproject.toml allows'
 	@echo 'make test-pure     tests of shipping and Spark without what is compiled'
 	@echo 'make soak    many more kills, crashes, random histories and requests than make test (an hour; with a million files up to three)'
@@ -81,6 +83,10 @@ run: $(VENV)/.stamp-run java
 
 test: $(VENV)/.stamp-dev java browser
 	@echo '==> running the tests'
+	@$(BIN)/python -m pytest $(or $(TESTS),$(ALL_TESTS) --without-rare)
+
+test-all: $(VENV)/.stamp-dev java browser
+	@echo '==> running all tests'
 	@$(BIN)/python -m pytest $(or $(TESTS),$(ALL_TESTS))
 
 # Apart from the tests, which take half as long again with it.

@@ -19,7 +19,7 @@ from .support.measurement import paused_coverage
 
 # With all lower bounds (`make test-lowest`) there is no Spark.
 pytest_plugins = [
-    *("tests.support.lasting", "tests.support.skips"),
+    *("tests.support.lasting", "tests.support.rare", "tests.support.skips"),
     *(["tests.support.spark_session"] if find_spec("pyspark") else []),
 ]
 

@@ -1,6 +1,6 @@
 """The fuzz itself.
 
-``make test`` runs it for 20 seconds with requests that are the same in every run, ``make soak`` for five minutes with
+``make test-all`` runs it for 20 seconds with requests that are the same in every run, ``make soak`` for five minutes with
 new ones. A failure names its seed and its round; these environment variables bring it back::
 
     FUZZ_SEED=1234 FUZZ_ROUND=17 pytest tests/server/fuzz                # that round alone
