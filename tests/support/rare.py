@@ -1,5 +1,5 @@
-"""A plugin of pytest: ``--without-rare``, as ``make test`` has it, leaves out tests that are slow and seldom find what no
-other test finds. ``make test-all`` runs them too, and so does CI.
+"""A plugin of pytest: ``--without-rare``, as ``make test`` has it, leaves out tests that are slow and seldom find what
+no other test finds. ``make test-all`` runs them too, and so does CI.
 """
 
 from __future__ import annotations

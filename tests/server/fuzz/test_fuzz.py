@@ -1,7 +1,7 @@
 """The fuzz itself.
 
-``make test-all`` runs it for 20 seconds with requests that are the same in every run, ``make soak`` for five minutes with
-new ones. A failure names its seed and its round; these environment variables bring it back::
+``make test-all`` runs it for 20 seconds with requests that are the same in every run, ``make soak`` for five minutes
+with new ones. A failure names its seed and its round; these environment variables bring it back::
 
     FUZZ_SEED=1234 FUZZ_ROUND=17 pytest tests/server/fuzz                # that round alone
     FUZZ_SEED=1234 FUZZ_ROUND=17 FUZZ_CASE=3 pytest tests/server/fuzz    # one connection of it
