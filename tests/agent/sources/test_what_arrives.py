@@ -341,6 +341,15 @@ def _syslog() -> None:
             served.got(body)
 
 
+@_row("`syslog_tcp`", "rsyslog's compression")
+def _packed_syslog() -> None:
+    packed_so = zlib.compress(b"<13>Nov 11 22:14:15 box app: x\n", 9)
+    for sent in (packed_so, b"z" + packed_so + b"\n", zlib.compress(b"<13>a", 1)):
+        with serving("syslog_tcp") as served:
+            assert _answer(served, sent) == b""
+            assert served.outlet.batches == []
+
+
 def test_each_row_of_the_table_has_a_test() -> None:
     """A row that is new, or worded anew, is tested anew."""
     table = _DOCUMENT.read_text(encoding="utf-8").partition("### What arrives")[2].partition("\n## ")[0]
