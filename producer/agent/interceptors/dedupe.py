@@ -16,6 +16,7 @@ from hashlib import blake2b
 from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
+from .texts import key_of
 
 
 class DedupeInterceptor:
@@ -61,7 +62,7 @@ class DedupeInterceptor:
     def _keys(self, batch: EventBatch) -> Sequence[Hashable]:
         """What is the same of equal events; None of one without the header, which is like no other."""
         if self._options.by is not None:
-            return batch.values(self._options.by)
+            return [key_of(value) for value in batch.values(self._options.by)]
         return [blake2b(body, digest_size=16).digest() for body in batch.bodies()]
 
     def _forget_old(self) -> None:

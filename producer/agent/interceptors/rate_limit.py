@@ -13,6 +13,7 @@ from ...runtime.clock import Clock
 from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
+from .texts import key_of
 
 #: Values of a header that are known at a time; of one that was forgotten a full burst may pass.
 _MOST_VALUES = 10_000
@@ -33,7 +34,7 @@ class RateLimitInterceptor:
         self._options, self._clock, self._counters = options, context.clock, context.counters
         self._burst = float(options.burst or max(1.0, options.events_per_second))
         self._lock = threading.Lock()  # guards _buckets
-        self._buckets: OrderedDict[str | None, _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str | bytes | None, _Bucket] = OrderedDict()
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""
@@ -42,12 +43,12 @@ class RateLimitInterceptor:
                 passing = self._bucket(None).take(batch.count)
                 chosen = [True] * passing + [False] * (batch.count - passing)
             else:
-                chosen = [self._bucket(value).take(1) == 1 for value in batch.values(self._options.by)]
+                chosen = [self._bucket(key_of(value)).take(1) == 1 for value in batch.values(self._options.by)]
         kept = batch.select(chosen)
         self._counters.add(EventDroppedCount=batch.count - kept.count)
         return kept
 
-    def _bucket(self, value: str | None) -> _Bucket:
+    def _bucket(self, value: str | bytes | None) -> _Bucket:
         bucket = self._buckets.get(value)
         if bucket is None:
             bucket = self._buckets[value] = _Bucket(self._options.events_per_second, self._burst, self._clock)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 
 from ..events.batch import Column, EventBatch
 
 #: How bytes that are not UTF-8 travel through text, and come out as they were.
 _ODD_BYTES = "surrogateescape"
+#: Characters of a header's value that is remembered as it is: of a peer's long ones thousands would take gigabytes.
+_LONGEST_KEY = 64
 
 
 def texts(batch: EventBatch, errors: str = _ODD_BYTES) -> list[str]:
@@ -60,3 +63,10 @@ def over_former(batch: EventBatch, name: str, values: Column) -> Column:
     if name not in batch.shared and name not in batch.columns:
         return values
     return [one if one is not None else other for one, other in zip(values, batch.values(name), strict=True)]
+
+
+def key_of(value: str | None) -> str | bytes | None:
+    """Return what stands for a header's value while it is remembered: of a long one 16 bytes."""
+    if value is None or len(value) <= _LONGEST_KEY:
+        return value
+    return blake2b(value.encode(errors="surrogatepass"), digest_size=16).digest()

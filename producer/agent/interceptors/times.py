@@ -31,6 +31,8 @@ _LETTERS = (
     ("[ZXx]+", "%z"),
     ("z+", "%Z"),
 )
+#: Characters of a text whose time is remembered: a peer's long ones would take gigabytes.
+_LONGEST_KEPT = 128
 #: Directives that stand for a year, alone or with others.
 _YEARS = ("%Y", "%y", "%c", "%x", "%G")
 _TOKEN = re.compile("'(?P<quoted>[^']*)'|" + "|".join(f"(?P<t{n}>{p})" for n, (p, _) in enumerate(_LETTERS)) + "|(.)")
@@ -94,7 +96,6 @@ def milliseconds_parser(pattern: str, zone: tzinfo | None, clock: Clock) -> Call
     directives = strptime_format(pattern)
     has_year, directives = _has_year(directives), _with_year(directives)
 
-    @lru_cache(4096)  # lines of a log share their seconds
     def parse(text: str, year: int) -> float | None:
         try:
             found = datetime.strptime(text if has_year else f"{year} {text}", directives)
@@ -103,11 +104,14 @@ def milliseconds_parser(pattern: str, zone: tzinfo | None, clock: Clock) -> Call
         except (ValueError, OverflowError, OSError):
             return None
 
+    kept = lru_cache(4096)(parse)  # lines of a log share their seconds
+
     def milliseconds(text: str) -> str | None:
+        find = kept if len(text) <= _LONGEST_KEPT else parse
         tomorrow = datetime.fromtimestamp(clock.time(), UTC) + timedelta(days=1)
-        seconds = parse(text, 0 if has_year else tomorrow.year)
+        seconds = find(text, 0 if has_year else tomorrow.year)
         if not has_year and (seconds is None or seconds > tomorrow.timestamp()):
-            seconds = parse(text, tomorrow.year - 1)
+            seconds = find(text, tomorrow.year - 1)
         return None if seconds is None else str(round(seconds * 1000))
 
     return milliseconds

@@ -1,0 +1,45 @@
+"""What interceptors remember of values that peers choose."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from producer.agent import EventBatch
+from producer.agent.interceptors.times import milliseconds_parser
+from producer.testing import ManualClock
+from tests.agent.components import interceptor
+
+
+@pytest.mark.parametrize(("kind", "options"), [("dedupe", {}), ("rate_limit", {"events_per_second": 1})])
+def test_long_values_are_not_remembered_as_they_are(kind: str, options: dict[str, int]) -> None:
+    """Of 400 values of 50 KB that differ at their ends little is kept, and each still is a value of its own."""
+    made = interceptor(kind, ManualClock(), by="key", **options)
+    values = ["x" * 50_000 + str(number) for number in range(400)]
+    tracemalloc.start()
+    try:
+        for value in values:
+            kept = made.intercept(EventBatch.of_events([({"key": value}, b"")] * 2))
+            assert kept.count == 1
+            if kind == "dedupe":
+                made.committed(kept)
+            del kept
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000
+    assert made.intercept(EventBatch.of_events([({"key": values[0]}, b"")])).count == 0
+
+
+def test_long_texts_that_are_no_times_are_not_remembered() -> None:
+    """400 texts of 50 KB where a time should be leave nothing behind."""
+    read = milliseconds_parser("yyyy-MM-dd", None, ManualClock())
+    assert read("2020-01-02") is not None
+    tracemalloc.start()
+    try:
+        for number in range(400):
+            assert read(f"{number}" + "x" * 50_000) is None
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
