@@ -20,11 +20,13 @@ from contextlib import suppress
 
 from ...model.errors import ProducerError
 from ...runtime.loggers import get_logger
-from ...wire.encodings import MARK
+from ...wire.encodings import MARK, in_order
 
 _log = get_logger("producer.agent.exec")
 
 _READ_BYTES = 1 << 20
+#: Bytes of a byte order mark.
+_LONGEST_MARK = 4
 #: Seconds between two looks whether to end.
 LOOK = 0.2
 #: After less than so many bytes the pipe gathers more for so many seconds: a commit for each line would cost too much.
@@ -49,36 +51,43 @@ class Lines:
 
     def __init__(self, most: int, charset: str = "UTF-8") -> None:
         self._most = most
-        utf8 = codecs.lookup(charset).name in ("utf-8", "ascii")
-        self._decoder = None if utf8 else codecs.getincrementaldecoder(charset)(errors="replace")
+        self._charset = None if codecs.lookup(charset).name in ("utf-8", "ascii") else charset
+        self._decoder: codecs.IncrementalDecoder | None = None
+        #: What came first, as long as it may be a byte order mark of another encoding.
+        self._head = b""
         #: What came first, as long as it may be a byte order mark.
         self._begin: bytes | None = b""
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._rest = bytearray()  # not pieces: a command may write a byte at a time
 
     def add(self, data: bytes) -> bytes:
         """The lines that are whole with these bytes; empty if none is."""
-        if self._decoder is not None:
-            data = self._decoder.decode(data).encode()
+        if self._charset is not None:
+            data = self._decoded(self._charset, data)
         if self._begin is not None:
             self._begin += data
             if MARK.startswith(self._begin) and self._begin != MARK:
                 return b""
             data, self._begin = self._begin.removeprefix(MARK), None
         end = data.rfind(b"\n") + 1
-        self._parts.append(data[:end] if end else data)
-        self._size += len(self._parts[-1])
-        if not end and self._size < self._most:
+        self._rest += data[:end] if end else data
+        if not end and len(self._rest) < self._most:
             return b""
-        block = b"".join(self._parts)
-        self._parts = [data[end:]] if end else []
-        self._size = sum(map(len, self._parts))
+        block, self._rest = bytes(self._rest), bytearray(data[end:] if end else b"")
         return block
 
     def rest(self) -> bytes:
         """The last line, if it has no end."""
-        end = b"" if self._decoder is None else self._decoder.decode(b"", final=True).encode()
-        return b"".join([self._begin or b"", *self._parts, end])
+        end = b"" if self._charset is None else self._decoded(self._charset, b"", final=True)
+        return b"".join([self._begin or b"", self._rest, end])
+
+    def _decoded(self, charset: str, data: bytes, *, final: bool = False) -> bytes:
+        """Bytes of the charset in UTF-8; its byte order is told by a mark, or little-endian."""
+        if self._decoder is None:
+            data = self._head = self._head + data
+            if len(data) < _LONGEST_MARK and not final:
+                return b""
+            self._decoder = codecs.getincrementaldecoder(in_order(charset, data))(errors="replace")
+        return self._decoder.decode(data, final=final).encode(errors="replace")
 
 
 class Command:

@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from sys import getsizeof
 
 from ..config.options import option
 from ..events.batch import EventBatch
@@ -21,6 +22,8 @@ from .listening import listen, woken_by
 
 #: No datagram is longer.
 _LONGEST = 65_536
+#: Bytes of the datagrams that are put at once, about.
+_MOST_BYTES = 1 << 20
 
 #: What came, and from which address.
 Datagram = tuple[bytes, str]
@@ -78,8 +81,10 @@ class UdpServer:
 
     def _read(self, listener: socket.socket) -> list[Datagram]:
         found: list[Datagram] = []
+        left = _MOST_BYTES
         with contextlib.suppress(BlockingIOError):
-            while len(found) < self._options.batch_size:
+            while len(found) < self._options.batch_size and left > 0:
                 data, address = listener.recvfrom(_LONGEST)
+                left -= getsizeof(data)
                 found.append((data, address[0]))
         return found

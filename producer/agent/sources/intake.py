@@ -18,6 +18,8 @@ from ..recoveries import recoveries
 
 _log = get_logger("producer.agent.source")
 
+#: Seconds between two looks for memory.
+_LOOK = 0.02
 #: Seconds between two tries, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
@@ -66,6 +68,17 @@ class Intake:
             self._tell(error, f"{peer} is to send {batch.count} events again")
             raise NotTakenError("it cannot be taken now") from error
         self._tell_end()
+
+    def wait_for_memory(self, outlet: Outlet, stop: Stop) -> bool:
+        """Wait while the process has as much memory as it may: what is not read is not made into objects either, by any
+        of very many connections.
+
+        :returns: False if ``stop`` came before.
+        """
+        while short_of_memory(outlet):
+            if stop.wait(_LOOK):
+                return False
+        return True
 
     def put_until(self, outlet: Outlet, batch: EventBatch, stop: Stop) -> bool:
         """Put events, for as long as it takes.

@@ -29,7 +29,8 @@ _log = get_logger("producer.agent.source.journald")
 
 _NAME, _NOTE = "journal", "cursors"
 _FIELDS = ("PRIORITY", "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_PID", "_HOSTNAME")
-_MOST_LINE = 64 << 20
+#: Bytes of an entry as JSON: four for each byte of a field that is not text, each of which becomes an object.
+_MOST_LINE = 4 << 20
 #: Bytes that wait for the end of a batch that another channel has; then it is taken to be gone from the journal.
 _MOST_HELD = 32 << 20
 _PATIENCE = 30.0

@@ -56,7 +56,7 @@ class NetcatSource:
 
     def _serve(self, connection: Connection) -> None:
         rest = bytearray()
-        while data := connection.read():
+        while self._intake.wait_for_memory(self._outlet, self._stop) and (data := connection.read()):
             rest += data
             if b"\n" in data:
                 block, _, left = rest.rpartition(b"\n")

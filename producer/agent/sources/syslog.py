@@ -100,7 +100,7 @@ class SyslogTcpSource:
 
     def _serve(self, connection: Connection) -> None:
         frames, shared = Frames(self._options.event_size), self._shared(connection)
-        while data := connection.read():
+        while self._intake.wait_for_memory(self._outlet, self._stop) and (data := connection.read()):
             try:
                 messages = frames.feed(data)
             except FramingError as error:

@@ -259,3 +259,12 @@ def test_an_interceptor_that_fails_holds_the_command_back(tmp_path: Path, monkey
     with running:
         running.end()
     assert running.outlet.lines == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_lines_of_utf_16_need_no_mark(tmp_path: Path) -> None:
+    """A command that writes none is little-endian, as a file without one is; with one its byte order is the mark's."""
+    for written in ("a\nb\n".encode("utf-16-le"), b"\xfe\xff" + "a\nb\n".encode("utf-16-be")):
+        (tmp_path / "out").write_bytes(written)
+        with Running(tmp_path, f"cat {tmp_path / 'out'}", charset="utf-16") as running:
+            eventually(lambda running=running: not running.thread.is_alive())
+        assert running.outlet.lines == [b"a", b"b"]

@@ -11,25 +11,29 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgpack
 import pytest
 from confluent_kafka import TopicPartition
 
+from producer.agent.config.limits import give_back
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.interfaces import Stop
 from producer.agent.protocols.avro import FLUME_HASH, framed
 from producer.agent.protocols.avro_encoding import long, text
 from producer.agent.protocols.batches import pack
 from producer.agent.sources import kafka, loghub
+from producer.agent.sources.journald import JournalError
 from producer.agent.testing import RecordingOutlet
 from producer.reading.logstore import Page
 from producer.testing import ManualClock
 from producer.wire.cursors import cursor_at, position_of
 from producer.wire.protobuf import delimited
+from tests.agent.components import made
 from tests.agent.doubles import context
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, Call, eventually
 
 from .listeners import all_of, serving
 
@@ -176,6 +180,14 @@ _SHAPES: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
 }
 
 
+def _begun() -> int:
+    """Return the memory of the process, which is what its peak grows from: what it had before is not part of that."""
+    give_back()
+    with suppress(OSError):  # a system that does not let the peak begin anew
+        Path("/proc/self/clear_refs").write_text("5")
+    return _peak()
+
+
 def _peak() -> int:
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
@@ -199,7 +211,7 @@ def _attacked(name: str, pipe: Any) -> None:
             warm.sendall(sent[:100])
             warm.shutdown(socket.SHUT_WR)
             all_of(warm)
-        before = _peak()
+        before = _begun()
         peers = [served.connect() for _ in range(1 if kind == "forward" else 2)]
         for peer in peers:
             peer.settimeout(PATIENCE)
@@ -250,7 +262,7 @@ def _pulled(name: str, pipe: Any) -> None:
     shards = loghub.OwnShards(options, logstore, "begin", ManualClock())
     pulling = loghub._Pulling(options, logstore, shards, RecordingOutlet(), Stop())
     pulling._next["0"], pulling._stops["0"] = 0, []
-    before = _peak()
+    before = _begun()
     with suppress(loghub.LogGroupTooLargeError, ValueError):
         pulling._advance("0")
     pipe.send(_peak() - before - (_MEMORY + _BESIDE))
@@ -305,16 +317,109 @@ def _consumed(name: str, pipe: Any) -> None:
     consumer, outlet = _Consumer(_CONSUMED[name]), RecordingOutlet()
     reading = kafka._Reading(options, context(Path("unused")), consumer, outlet, Stop())
     reading._assigned(consumer, [TopicPartition("t", 0)])
-    before = _peak()
+    before = _begun()
     assert reading.look()
     assert outlet.committed
     pipe.send(_peak() - before - (options.holds() + _BESIDE))
+
+
+class _Dropping(RecordingOutlet):
+    """Takes all, and keeps how far a source came."""
+
+    def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:
+        super().put(batch, timeout, refuse=refuse)
+        self.committed.clear()
+
+
+def _zeros(count: int) -> str:
+    return f"head -c {count} /dev/zero"
+
+
+_LONG = 24 * _MIB
+
+
+def _entry(count: int) -> bytes:
+    return b'{"__CURSOR":"a","MESSAGE":[' + b"255," * count + b"255]}\n"
+
+
+#: By source its options, and the file that it reads, if any; what a command writes is in its options.
+_LOCAL: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
+    "exec one line": ("exec", {"command": _zeros(_LONG)}, bytes),
+    "exec empty lines": ("exec", {"command": "yes '' | head -c 8388608", "shell": "/bin/sh -c"}, bytes),
+    "exec utf-16": ("exec", {"command": _zeros(_LONG), "charset": "utf-16"}, bytes),
+    "journald large entry": ("journald", {}, lambda: _entry(_MIB - 100)),
+    "journald too large an entry": ("journald", {}, lambda: _entry(6 * _MIB)),
+    "journald entry without an end": ("journald", {}, lambda: b"[" * _LONG),
+    "journald small entries": ("journald", {"fields": ["all"]}, lambda: b'{"__CURSOR":"a","a":"b"}\n' * 60_000),
+    "spooldir one line": ("spooldir", {}, lambda: b"a" * _LONG),
+    "spooldir one line of utf-16": ("spooldir", {"input_charset": "utf-16"}, lambda: b"a\0" * (_LONG // 2)),
+    "spooldir empty lines of utf-32": ("spooldir", {"input_charset": "utf-32"}, lambda: b"\n\0\0\0" * _MIB),
+    "spooldir empty lines": ("spooldir", {"max_line_length": 10}, lambda: b"\n" * (2 * _MIB)),
+    "taildir one line": ("taildir", {}, lambda: b"a" * _LONG),
+    "taildir empty lines": ("taildir", {"byte_offset_header": True}, lambda: b"\n" * (2 * _MIB)),
+    "taildir empty cri lines": ("taildir", {"line_format": "cri"}, lambda: b"\n" * (_MIB // 2)),
+}
+
+
+def _read(name: str, pipe: Any) -> None:
+    """Say by how much the process grows when a source reads a shape on this machine."""
+    kind, options, content = _LOCAL[name]
+    with TemporaryDirectory() as folder:
+        (file := Path(folder, "in", "a")).parent.mkdir()
+        file.write_bytes(content())
+        given = {"journald": {"command": f"{folder}/journalctl"}, "spooldir": {"spool_directory": str(file.parent)}}
+        given |= {"taildir": {"paths": [str(file)]}, "exec": {}}
+        if kind == "journald":
+            Path(folder, "journalctl").write_text(f"#!/bin/sh\ncat {file}\n")
+            Path(folder, "journalctl").chmod(0o755)
+        quick = {"settle": 0.001} if kind in ("spooldir", "taildir") else {}
+        source, outlet, stop = made("sources", kind, folder, **given[kind], **quick, **options), _Dropping(), Stop()
+        before = _begun()
+        call = Call(lambda: source.run(outlet, stop))
+        size = file.stat().st_size
+
+        def is_read() -> bool:
+            done = not file.exists() if kind == "spooldir" else max(outlet._ends.values(), default=0) >= size
+            return call.done or (kind in ("spooldir", "taildir") and done)
+
+        eventually(is_read, name, _APART)
+        grown = _peak() - before
+        stop.set()
+        with suppress(JournalError):
+            call.result()
+    pipe.send(grown - (_MEMORY + _BESIDE))
+
+
+class _Flood:
+    """A socket that always has one more datagram."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def recvfrom(self, _most: int) -> tuple[bytes, tuple[str, int]]:
+        return bytes(self._size), ("127.0.0.1", 1)
+
+
+_DATAGRAMS = {
+    f"{kind} datagrams of {size} bytes": (kind, size) for kind in ("netcatudp", "syslog_udp") for size in (65_000, 1)
+}
+
+
+def _flooded(name: str, pipe: Any) -> None:
+    """Say by how much the process grows when a source has datagrams without end to read."""
+    kind, size = _DATAGRAMS[name]
+    source = made("sources", kind, port=0, batch_size=1_000_000)
+    before = _begun()
+    source._batch(source.server._read(_Flood(size)))
+    pipe.send(_peak() - before - (_MEMORY + _BESIDE))
 
 
 _ALL = {
     **dict.fromkeys(_SHAPES, _attacked),
     **dict.fromkeys(_PULLED, _pulled),
     **dict.fromkeys(_CONSUMED, _consumed),
+    **dict.fromkeys(_LOCAL, _read),
+    **dict.fromkeys(_DATAGRAMS, _flooded),
 }
 
 

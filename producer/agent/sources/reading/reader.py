@@ -16,6 +16,8 @@ from .identity import HEAD_BYTES, FileName, Note, held_part, holds, open_quickly
 
 #: Most bytes of one batch, but for a line that is longer.
 BLOCK_BYTES = 1 << 20
+#: Most lines of one batch, about: what is made of an empty one takes a hundred times its bytes.
+_MOST_LINES = 1 << 16
 #: Bytes at the end of a possible copy.
 _COMPARED = 4096
 #: A file that was renamed or deleted: nobody goes on with its last line after so many seconds.
@@ -266,6 +268,7 @@ class FileReader:
             if cut == known and not whole and want >= self._rules.max_line:
                 cut = self._line_end(data, known) or len(data)
             if cut > known:
+                cut = self._few_lines(data, known, cut, now)
                 return Block(data[known : _before_hole(data, known, cut)], self.position, start - self.position)
             if whole:
                 self._tried = (start + len(data) - known, *rested)
@@ -355,7 +358,18 @@ class FileReader:
             return self._whole_cut(data, known, cut, now)
         if cut or not rested[0] or (data == MARK and self.position == 0 and not self._rules.final):
             return cut or known
-        return len(data) - (len(data) - known) % (1 if self._is_utf8 else len(line_end_of(self.encoding)))
+        if self._is_utf8 or self._rules.final:
+            return len(data)
+        return len(data) - (len(data) - known) % len(line_end_of(self.encoding))
+
+    def _few_lines(self, data: bytes, known: int, cut: int, now: float) -> int:
+        """Where a block ends that has no more lines than it may, if lines or events of several end there."""
+        while data.count(b"\n", known, cut) > _MOST_LINES:
+            half = self._cut(data[: known + (cut - known) // 2], known, (False, False), now)
+            if half == known:
+                break
+            cut = half
+        return cut
 
     def _whole_cut(self, data: bytes, known: int, cut: int, now: float) -> int:
         """Of containers' lines: before the first part whose last one is missing, unless that is missing for long, and

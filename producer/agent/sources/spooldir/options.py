@@ -84,6 +84,12 @@ class SpoolDirectoryOptions:
         return codecs.lookup(self.input_charset).name in ("utf-8", "ascii")
 
     @property
+    def encoding_of_lines(self) -> str:
+        """The encoding by whose line ends files are cut: the charset, if these are more than a byte."""
+        wide = len(encodings.line_end_of(encodings.in_order(self.input_charset, b""))) > 1
+        return self.input_charset if wide and not encodings.is_utf8(self.input_charset) else "utf-8"
+
+    @property
     def marks(self) -> Path:
         """Where the marks of completed files lie."""
         return self.spool_directory / self.tracker_directory

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ....runtime.file_identity import Key
 from ....runtime.loggers import get_logger
+from ....wire.encodings import is_utf8
 from ...events.batch import EventBatch, Position
 from ...events.interfaces import Context, Lag, Outlet, Stop
 from ..reading.identity import FileName, is_compressed, parse_name
@@ -77,7 +78,7 @@ class Spooler:
         self._options, self._context, self._outlet, self._stop = options, context, outlet, stop
         self._directory = SpoolDirectory(options)
         self._maker = EventMaker(options)
-        self._rules = Rules(None, options.max_line_bytes, 0.0, 0.0, final=True)
+        self._rules = Rules(None, options.max_line_bytes, 0.0, 0.0, encoding=options.encoding_of_lines, final=True)
         self._notices = Notices(_log, context.counters, options.input_charset, "input_charset")
         self._seen: dict[Key, _Seen] = {}
         self._unsafe: dict[str, FileReader] = {}
@@ -208,30 +209,20 @@ class Spooler:
     def _batches(self, reader: FileReader, now: float) -> Iterator[tuple[Block, EventBatch]]:
         if self._options.deserializer == "BLOB":
             return self._blobs(reader)
-        if self._maker.needs_whole_file:
-            return self._decoded(reader)
         return self._lines(reader, now)
 
     def _lines(self, reader: FileReader, now: float) -> Iterator[tuple[Block, EventBatch]]:
         while (block := reader.read(now)) is not None:
             self._notices.look(reader.place, reader.key, block)
             position = self._position(reader, block)
-            yield block, self._maker.lines(block.data, reader.headers, position, first=block.end == len(block.data))
+            encoding = None if is_utf8(self._rules.encoding) else reader.encoding
+            first = block.end == len(block.data)
+            yield block, self._maker.lines(block.data, reader.headers, position, encoding, first=first)
 
     def _blobs(self, reader: FileReader) -> Iterator[tuple[Block, EventBatch]]:
         while data := os.pread(reader.open(), self._options.max_blob_length, reader.position):
             block = Block(data, reader.position)
             yield block, self._maker.blob(data, reader.headers, self._position(reader, block))
-
-    def _decoded(self, reader: FileReader) -> Iterator[tuple[Block, EventBatch]]:
-        """A file whose line ends are more than a byte is decoded whole, from its first one."""
-        if reader.position:
-            return
-        data = os.pread(reader.open(), os.fstat(reader.open()).st_size, 0)
-        if data:
-            whole = Block(data, 0)
-            for batch in self._maker.decoded(data, reader.headers, self._position(reader, whole)):
-                yield whole if batch.position else Block(b"", 0), batch
 
     def _position(self, reader: FileReader, block: Block) -> Position:
         if reader.name is None:
