@@ -13,8 +13,8 @@ import re
 
 _ENDS = b"\r\n\0"
 _SIZE = re.compile(rb"[\r\n\0]*+([1-9]\d{0,8}) ")
-#: How rsyslog's compressed messages begin: a stream of zlib, or ``z`` and one for each message.
-_PACKED = re.compile(rb"z?x[\x01\x9c\xda]")
+#: How a stream of zlib begins, which rsyslog sends if told to.
+_PACKED = re.compile(rb"x[\x01\x9c\xda]")
 #: Digits of a size, and its space.
 _LONGEST_SIZE = 10
 
@@ -48,7 +48,7 @@ class Frames:
         self.cut = []
         if self._counted is None:
             if _PACKED.match(data):
-                raise FramingError("it compresses its messages: in rsyslog leave out ziplevel and compression.mode")
+                raise FramingError("it compresses its stream: in rsyslog leave out compression.mode")
             self._counted = b"1" <= data[:1] <= b"9"
         return self._by_size(data) if self._counted else self._by_line(data)
 

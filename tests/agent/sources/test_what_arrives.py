@@ -344,10 +344,13 @@ def _syslog() -> None:
 @_row("`syslog_tcp`", "rsyslog's compression")
 def _packed_syslog() -> None:
     packed_so = zlib.compress(b"<13>Nov 11 22:14:15 box app: x\n", 9)
-    for sent in (packed_so, b"z" + packed_so + b"\n", zlib.compress(b"<13>a", 1)):
+    for sent in (packed_so, zlib.compress(b"<13>a", 1)):
         with serving("syslog_tcp") as served:
             assert _answer(served, sent) == b""
             assert served.outlet.batches == []
+    with serving("syslog_tcp") as served:
+        _answer(served, b"%d z%b" % (len(packed_so) + 1, packed_so))
+        assert served.outlet.events == [({"flume.syslog.status": "Invalid"}, b"z" + packed_so)]
 
 
 def test_each_row_of_the_table_has_a_test() -> None:
