@@ -25,6 +25,8 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "s": " "}
 _STEP = re.compile(r"""\.([\w-]+)|\[([0-9]{1,9})\]|\[(?:'([^']*)'|"([^"]*)")\]""")
 _SPACES = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
+#: Steps of a path: for each of them the text is read again.
+_MAX_PATH = 32
 
 #: The names and texts that are found in a text.
 Find = Callable[[str], Iterator[tuple[str, str]]]
@@ -224,6 +226,8 @@ def _path(text: str) -> list[str | int]:
         place = match.end()
     if text[:1] != "$" or place < len(text):
         raise unreadable(f"-path is {text[:64]!r}: it must be like '$.body.values[0]'")
+    if len(steps) > _MAX_PATH:
+        raise unreadable(f"-path has {len(steps)} steps, {_MAX_PATH} are allowed")
     return steps
 
 
