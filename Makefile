@@ -162,12 +162,11 @@ browser: $(VENV)/.stamp-dev
 	@$(BIN)/python -m tests.browser.chromium || true
 
 # The stamps also depend on the interpreter itself: when that is replaced, the packages are installed anew.
-# The tests need all that a run needs, so their stamp counts for both.
+# The tests need all that a run needs, so their stamp counts for both. A run needs nothing that is compiled.
 $(VENV)/.stamp-run: pyproject.toml $(COMPILED) $(BIN)/python
 	@if [ -e $(VENV)/.stamp-dev ] && [ -z "$$(find pyproject.toml $(COMPILED) -newer $(VENV)/.stamp-dev)" ]; then :; else \
 		echo '==> installing the package with the extras spark and server'; \
-		$(PIP) -e '.[spark,server]'; \
-		$(BIN)/python -c '$(SAY_TWIN)'; fi
+		PRODUCER_BUILD=pure $(PIP) -e '.[spark,server]'; fi
 	@touch $@
 
 # The package is compiled while pip chooses and gets the rest: one core for each.

@@ -106,7 +106,7 @@ class KeepSink:
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         self._hub.writing = True
-        assert self._hub.hanging.wait(10)
+        assert self._hub.hanging.wait(60)
         if self._hub.failing:
             raise SinkError("the test's sink fails")
         if self._hub.refusing:

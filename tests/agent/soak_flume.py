@@ -76,7 +76,7 @@ def test_a_real_flume_sends_to_us(tmp_path: Path) -> None:
         with _flume(tmp_path, lines):
             eventually(lambda: all(_numbers(each) == wanted for each in out.values()), "all events, each once", 120)
     finally:
-        assert agent.stop(20)
+        assert agent.stop(60)
 
 
 @pytest.mark.timeout(900)
@@ -102,4 +102,4 @@ def test_a_real_flume_receives_from_us(tmp_path: Path) -> None:
             wanted = Counter(dict.fromkeys(range(_COUNT), len(_WAYS)))
             eventually(lambda: _numbers(out) == wanted, "all events, each once by each way", 120)
         finally:
-            assert agent.stop(20)
+            assert agent.stop(60)

@@ -166,7 +166,7 @@ class TestKafka(SourceConformance):
     @pytest.fixture(autouse=True)
     def _broker(self) -> Iterator[None]:
         client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0}, **QUIET)
-        brokers = client.list_topics(timeout=20).brokers
+        brokers = client.list_topics(timeout=60).brokers
         self._servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers.values())
         self._producer = KafkaProducer({"bootstrap.servers": self._servers, "partitioner": "consistent"}, **QUIET)
         yield

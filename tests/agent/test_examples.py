@@ -59,7 +59,7 @@ def delivered(agent: Agent, ready: Callable[[], object]) -> None:
     try:
         until(ready)
     finally:
-        assert agent.stop(10)
+        assert agent.stop(60)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -130,7 +130,7 @@ def listening_on(agent: Agent, source: str) -> int:
     """The port of a source, once it listens."""
     until(lambda: source in agent._reading)
     server = agent._reading[source].server
-    assert server.listening.wait(10)
+    assert server.listening.wait(60)
     return int(server.addresses[0][1])
 
 
@@ -147,7 +147,7 @@ def test_two_tiers_deliver_through_the_collector_that_lives(tmp_path: Path, serv
         written(tmp_path / "var/log/app/a.log", "one\ntwo\n")
         delivered(Agent(parse_toml(text)), lambda: server.count("shop", "application") == 2)
     finally:
-        assert collector.stop(10)
+        assert collector.stop(60)
     logs = server.logs("shop", "application")
     assert sorted(dict(log.contents)["content"] for log in logs) == ["one", "two"]
 
@@ -161,7 +161,7 @@ def test_a_syslog_relay_sends_errors_apart(tmp_path: Path, server: LogHubServer)
             device.sendall(b"<14>Oct 11 22:14:15 switch link up\n<11>Oct 11 22:14:16 switch fan failed\n")
         until(lambda: (server.count("network", "syslog"), server.count("network", "errors")) == (2, 1))
     finally:
-        assert relay.stop(10)
+        assert relay.stop(60)
     (log,) = server.logs("network", "errors")
     assert dict(log.contents)["content"].endswith("fan failed")
 
@@ -228,7 +228,7 @@ def test_two_regions_take_turns(tmp_path: Path, server: LogHubServer) -> None:
         written(logs[1], "two\n")
         until(lambda: of_both() == 2)
     finally:
-        assert agent.stop(10)
+        assert agent.stop(60)
     assert server.count("shop-hangzhou", "application") == server.count("shop-beijing", "application") == 1
 
 

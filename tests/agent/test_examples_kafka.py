@@ -40,7 +40,7 @@ def _deliver(text: str, cluster: str, ready: Callable[[], object]) -> None:
     try:
         until(ready, 60)
     finally:
-        assert agent.stop(20)
+        assert agent.stop(60)
 
 
 def test_topics_of_kafka_reach_loghub(tmp_path: Path, server: LogHubServer, cluster: str) -> None:

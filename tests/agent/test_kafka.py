@@ -32,7 +32,7 @@ from .doubles import context
 def cluster() -> Iterator[str]:
     """The address of a broker; it lives as long as the client that it belongs to."""
     client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0}, **QUIET)
-    brokers = client.list_topics(timeout=20).brokers
+    brokers = client.list_topics(timeout=60).brokers
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers.values())
     del client
 
@@ -54,7 +54,7 @@ def _messages(cluster: str, topic: str) -> list[Any]:
     """All messages of a topic, read without a group."""
     consumer = Consumer({"bootstrap.servers": cluster, "group.id": "none"}, **QUIET)
     found: list[Any] = []
-    partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
     for partition in partitions:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
         if high > low:
@@ -204,7 +204,7 @@ def _running(source: Source, outlet: RecordingOutlet) -> Callable[[], None]:
 
     def end() -> None:
         stop.set()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
     return end
@@ -571,6 +571,6 @@ def test_the_end_of_the_sink_does_not_wait_for_a_broker_that_is_away(tmp_path: P
     thread = threading.Thread(target=write, daemon=True)
     thread.start()
     sink.give_up(Deadline.after(clock, 0.3))
-    thread.join(5)
+    thread.join(60)
     sink.close()
     assert "1 messages were not acknowledged before the sink had to end" in str(errors)

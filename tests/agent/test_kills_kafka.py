@@ -66,7 +66,7 @@ def cluster() -> Iterator[str]:
     """The address of a broker of librdkafka's; it lives as long as the client that it belongs to."""
     client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0}, **QUIET)
     for topic in ("in", "out"):  # which makes it; a consumer that asks does not
-        (broker,) = client.list_topics(topic, timeout=20).brokers.values()
+        (broker,) = client.list_topics(topic, timeout=60).brokers.values()
     yield f"{broker.host}:{broker.port}"
     del client
 
@@ -129,7 +129,7 @@ class _Found:
 def _reading(cluster: str) -> Iterator[_Found]:
     consumer = Consumer({"bootstrap.servers": cluster, "group.id": "none", "auto.offset.reset": "earliest"}, **QUIET)
     try:
-        partitions = consumer.list_topics("out", timeout=20).topics["out"].partitions
+        partitions = consumer.list_topics("out", timeout=60).topics["out"].partitions
         assert partitions
         consumer.assign([TopicPartition("out", partition, 0) for partition in partitions])
         yield _Found(consumer)

@@ -59,7 +59,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
     running = Running(tmp_path, plug_in(monkeypatch, "in", "other"))
     yield running
     running.monitoring.close()
-    running.agent.stop(10)
+    running.agent.stop(60)
 
 
 def feed(running: Running, count: int) -> None:

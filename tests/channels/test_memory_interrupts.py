@@ -218,7 +218,7 @@ def test_a_close() -> None:
         def check(_interrupted: bool) -> None:
             assert not channel._lock.locked()
             channel.close()
-            waiter.thread.join(20)
+            waiter.thread.join(60)
             assert waiter.done
             assert "it is closed" in str(waiter.error)
 
@@ -247,7 +247,7 @@ def test_who_waits_for_events_is_not_forgotten(way: str) -> None:
                 assert waiter.result() == ["0"]
             else:
                 channel.close()
-                waiter.thread.join(20)
+                waiter.thread.join(60)
             assert waiter.done
 
         return getattr(transaction, way), check

@@ -415,7 +415,7 @@ def test_a_monitoring_that_cannot_listen_at_its_new_place_goes_on_at_the_former(
             port = taken.getsockname()[1]
             written(tmp_path, ('name = "web"', f'name = "web"\nmonitoring = "127.0.0.1:{port}"'), **HUB)
             until(lambda: f"it goes on at {url}" in caplog.text)
-        with urlopen(f"{url}health/live", timeout=10) as answer:
+        with urlopen(f"{url}health/live", timeout=60) as answer:
             found.append(answer.status)
         send(signal.SIGTERM)
 
@@ -585,11 +585,11 @@ def test_a_file_that_is_well_again_is_said_and_shown(
     seen: list[tuple[str, dict[str, object]]] = []
 
     def look(url: str) -> None:
-        with urlopen(f"{url}metrics", timeout=10) as answer:
+        with urlopen(f"{url}metrics", timeout=60) as answer:
             (value,) = re.findall(
                 r"^\w+_config_last_reload_successful\{.*\} (.*)$", answer.read().decode(), re.MULTILINE
             )
-        with urlopen(f"{url}health/ready", timeout=10) as answer:
+        with urlopen(f"{url}health/ready", timeout=60) as answer:
             seen.append((value, json.load(answer)))
 
     def act() -> None:
@@ -660,7 +660,7 @@ def test_a_monitoring_that_could_not_listen_is_tried_again_by_sighup(
             until(lambda: "monitoring cannot listen on" in caplog.text)
         send(signal.SIGHUP)
         until(lambda: "its configuration is valid again" in caplog.text)
-        with urlopen(f"http://127.0.0.1:{port}/health/live", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{port}/health/live", timeout=60) as answer:
             assert answer.status == 200
         send(signal.SIGTERM)
 
@@ -737,7 +737,7 @@ def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_pat
                 with gate.open("w"):  # its source is being made
                     assert select.select([systemd], [], [], 0)[0] == []
                 assert systemd.recv(100) == b"READY=1"
-                socket.create_connection(("127.0.0.1", listening), timeout=10).close()
+                socket.create_connection(("127.0.0.1", listening), timeout=60).close()
                 line = process.stderr.readline()
                 port = int(re.search(r"monitoring on http://127.0.0.1:(\d+)/", line)[1])
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
@@ -746,7 +746,7 @@ def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_pat
                 connection.close()
                 process.send_signal(signal.SIGTERM)
                 assert systemd.recv(100) == b"STOPPING=1"
-                out, err = process.communicate(timeout=20)
+                out, err = process.communicate(timeout=60)
                 assert (process.returncode, out) == (0, "[]\n")
                 times = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO producer.agent.program: "
                 assert re.fullmatch(

@@ -469,7 +469,7 @@ def test_drain_counts_what_is_refused_while_it_closes(
         answered = threading.Event()
 
         def late(_: ApiRequest) -> Action:
-            assert answered.wait(20)
+            assert answered.wait(60)
             return Refuse(status=400, code="ParameterInvalid")
 
         server.faults.add(late, operation="PutLogs")

@@ -76,7 +76,7 @@ def test_serve_says_where_it_listens_and_ends_at_a_signal(
         with client_of(port, *key.values()) as client:
             assert client.put(log_group("kept")).status_code == 200
             process.send_signal(number)
-            assert (process.wait(10), process.stderr.read()) == (0, "")
+            assert (process.wait(60), process.stderr.read()) == (0, "")
     (request,) = map(json.loads, access.read_text().splitlines())
     assert (request["operation"], request["status"], request["logs"]) == ("PutLogs", 200, 1)
     with LogHubServer(data=tmp_path) as server:

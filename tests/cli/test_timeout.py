@@ -10,6 +10,7 @@ from producer.cli import loghub, main
 from producer.server import LogHubServer
 from producer.server.faults import answer
 from tests.sinks.http import hostile_server as hostile
+from tests.support.waiting import allowed
 
 from .test_logs import Run, hub, run, server
 
@@ -50,7 +51,7 @@ def test_commands_give_up_a_server_that_does_not_answer_after_the_timeout(
         began = time.monotonic()
         code = main([name, *arguments, *target, "--timeout", "0.5"])
         seconds = time.monotonic() - began
-    assert (code, seconds < 0.5 + _BESIDE) == (1, True)
+    assert (code, seconds < allowed(0.5 + _BESIDE)) == (1, True)
     assert _TOLD in capsys.readouterr().err
 
 
@@ -59,7 +60,7 @@ def test_attempts_share_the_timeout(run: Run, server: LogHubServer, monkeypatch:
     monkeypatch.setattr(loghub, "_RETRIES", 1_000_000)
     server.faults.add(answer(503, "ServerBusy"), operation="ListProject")
     began = time.monotonic()
-    code, _, err = run("projects", "--timeout", "1")
-    assert (code, time.monotonic() - began < 1 + _BESIDE) == (1, True)
+    code, _, err = run("projects", "--timeout", "4")
+    assert (code, time.monotonic() - began < allowed(4 + _BESIDE)) == (1, True)
     assert "status 503, ServerBusy" in err
     assert "attempts" in err

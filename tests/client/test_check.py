@@ -102,7 +102,7 @@ def test_a_look_at_what_the_first_write_creates_is_no_fault_and_creates_nothing(
         with producer_for(server) as producer:
             for logstore, told in (("app-lgo", "project shop does not exist"), (None, "project shop does not exist")):
                 assert f"but {told}: the first write creates it" in producer.check("shop", logstore, timeout=5)
-            producer.send("shop", "app-log", {"a": "b"}).result(timeout=10)
+            producer.send("shop", "app-log", {"a": "b"}).result(timeout=60)
             told = "logstore app-lgo does not exist in project shop: the first write creates it"
             assert told in producer.check("shop", "app-lgo", timeout=5)
         with Client(server, project="shop") as client:

@@ -72,7 +72,7 @@ def test_futures_have_conditions_of_their_own() -> None:
     stop.wait(0.2)
     stop.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
 
 

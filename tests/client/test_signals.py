@@ -60,7 +60,7 @@ def test_a_main_thread_that_waits_in_flush_is_not_in_the_way(handled: Handled) -
     one.send("p", "l", {"k": "v"})
 
     def press() -> None:
-        assert sink.entered.acquire(timeout=10)
+        assert sink.entered.acquire(timeout=60)
         os.kill(os.getpid(), signal.SIGTERM)
         eventually(lambda: one._shutdown is not None and one._shutdown.begun)
         sink.gate.set()

@@ -20,7 +20,7 @@ def test_statistics_are_json_as_they_are(*, durable: bool) -> None:
     channel: Channel | None = MemoryChannel() if durable else None
     assert json.loads(json.dumps(Producer(sink=RecordingSink()).stats().to_dict()))["accepted"] == 0
     with Producer(sink=sink, config=config(base_retry_backoff_ms=1, linger_ms=1), channel=channel) as producer:
-        producer.stream("p", "l", topic="t", tags={"a": "b"}).send({"k": "v"}).result(20)
+        producer.stream("p", "l", topic="t", tags={"a": "b"}).send({"k": "v"}).result(60)
         said = json.loads(json.dumps(producer.stats().to_dict()))
     assert (said["accepted"], said["delivered"], said["attempts"]) == (1, 1, 3)
     assert said["batches"].keys() == {"open", "queued", "sending", "waiting"}
@@ -60,7 +60,7 @@ def test_without_the_option_nothing_is_said(caplog: pytest.LogCaptureFixture) ->
     """As by default."""
     clock = ManualClock()
     with caplog.at_level(logging.INFO, "producer.stats"), Producer(sink=RecordingSink(), clock=clock) as producer:
-        producer.send("p", "l", {"k": "v"}, urgent=True).result(20)
+        producer.send("p", "l", {"k": "v"}, urgent=True).result(60)
         clock.advance(100_000)
-        producer.send("p", "l", {"k": "v"}, urgent=True).result(20)
+        producer.send("p", "l", {"k": "v"}, urgent=True).result(60)
     assert not [one for one in caplog.records if one.name == "producer.stats"]

@@ -111,12 +111,12 @@ def test_in_multiprocess_mode_each_worker_serves_its_own_figures(tmp_path: Path)
         ]
         for number, worker in zip((3, 5), workers, strict=True):
             assert worker.stdout is not None
-            with urlopen(f"http://127.0.0.1:{worker.stdout.readline().strip()}/metrics", timeout=30) as answer:
+            with urlopen(f"http://127.0.0.1:{worker.stdout.readline().strip()}/metrics", timeout=60) as answer:
                 figures = answer.read().decode()
             assert f'loghub_producer_logs_delivered_total{{producer="worker-{number}"}} {number}.0' in figures
             assert "\nrequests_total" not in figures
         for worker in workers:
-            worker.communicate(timeout=30)
+            worker.communicate(timeout=60)
             assert worker.returncode == 0
         gathered = CollectorRegistry()
         MultiProcessCollector(gathered, str(tmp_path))

@@ -24,7 +24,7 @@ def test_thread_that_holds_the_lock_is_refused_and_others_wait() -> None:
         with pytest.raises(ProducerError, match="interrupted a call of the producer"), lock:
             pass
         assert not entered.is_set()
-    other.join(10)
+    other.join(60)
     assert entered.is_set()
     with lock:  # refused once, it is free again
         pass

@@ -85,7 +85,7 @@ def _one_round(server: LogHubServer, timeout: float | None, name: str, before_cl
     until(lambda: producer.stats().accepted >= before_close)
     _close(producer, timeout)
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert not tally.unexpected
     _check(producer, tally, server.count(PROJECT, LOGSTORE) - stored_before)
 

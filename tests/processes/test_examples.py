@@ -128,7 +128,7 @@ def test_web_application_delivers_what_it_accepted_when_it_stops(
     process, address = serve("uvicorn", "--port", "0", *workers, "fastapi_lifespan:app")
     until(lambda: _answers(address))
     for number in range(50):
-        answer = requests.post(f"{address}/log", json={"n": str(number)}, timeout=10)
+        answer = requests.post(f"{address}/log", json={"n": str(number)}, timeout=60)
         assert answer.status_code == 202
     process.send_signal(signal.SIGTERM)
     process.wait(30)
@@ -151,7 +151,7 @@ def test_web_application_delivers_its_log_from_dictconfig_when_it_stops(
     )
     process, address = serve("uvicorn", "--port", "0", "--log-config", str(configuration), "fastapi_lifespan:app")
     until(lambda: _answers(address))
-    requests.get(f"{address}/last", timeout=10)
+    requests.get(f"{address}/last", timeout=60)
     process.send_signal(signal.SIGTERM)
     process.wait(30)
     assert any("GET /last" in message for message in _fields(server, "message"))
@@ -159,7 +159,7 @@ def test_web_application_delivers_its_log_from_dictconfig_when_it_stops(
 
 def _answers(address: str) -> bool:
     with suppress(requests.ConnectionError):
-        return requests.get(address, timeout=10).status_code == 404
+        return requests.get(address, timeout=60).status_code == 404
     return False
 
 
@@ -173,7 +173,7 @@ def test_preforked_workers_each_deliver_and_the_master_sends_its_record_once(
     pids: Counter[str] = Counter()
 
     def both_answered() -> bool:
-        pids[requests.get(f"{address}/{sum(pids.values())}", timeout=10).text.strip()] += 1
+        pids[requests.get(f"{address}/{sum(pids.values())}", timeout=60).text.strip()] += 1
         return len(pids) == 2 and sum(pids.values()) >= 50
 
     until(both_answered)

@@ -34,7 +34,7 @@ def test_producer_dropped_without_close_delivers_and_its_threads_end(server: Log
     assert _threads("dropped")
     del producer
     gc.collect()
-    assert future.result(timeout=10).successful
+    assert future.result(timeout=60).successful
     until(lambda: not _threads("dropped"), what="threads of a dropped producer go on")
     assert messages(server) == ["record-0"]
 
@@ -46,7 +46,7 @@ def test_stream_alone_keeps_its_producer(server: LogHubServer) -> None:
     del producer
     for number in range(3):
         gc.collect()
-        assert stream.send({"n": f"record-{number}"}).result(timeout=10).successful
+        assert stream.send({"n": f"record-{number}"}).result(timeout=60).successful
     assert len(_threads("streamed")) > 0
     assert messages(server) == numbered("record", 3)
 

@@ -61,7 +61,7 @@ def test_invariant_10_pickle_carries_the_configuration_and_no_thread(
 ) -> None:
     """A producer that has sent, and a stream of it, work in another process, which starts with neither."""
     with Producer(project, config=config) as producer:
-        producer.send(PROJECT, LOGSTORE, {"n": "here"}).result(timeout=10)
+        producer.send(PROJECT, LOGSTORE, {"n": "here"}).result(timeout=60)
         stream = producer.stream(PROJECT, LOGSTORE, topic="travelled", tags={"a": "b"})
         data = pickle.dumps((producer, stream))
     program = (

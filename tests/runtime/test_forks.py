@@ -172,11 +172,11 @@ from producer.testing import RecordingSink
 
 channel, sink = MemoryChannel(), RecordingSink()
 parents = Producer(sink=sink, channel=channel)
-parents.send("p", "l", {{"who": "parent"}}).result(20)
+parents.send("p", "l", {{"who": "parent"}}).result(60)
 child = os.fork()
 if child == 0:
     try:
-        parents.send("p", "l", {{"who": "child"}}).result(20)
+        parents.send("p", "l", {{"who": "child"}}).result(60)
     except BaseException as error:
         print(repr(error), flush=True)
         os._exit(1)

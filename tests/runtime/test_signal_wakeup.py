@@ -138,7 +138,7 @@ install_signal_handlers([signal.SIGTERM])
 pipe = signal_wakeup._pipe
 os.closerange(3, 64)
 theirs = [os.open(sys.argv[1], os.O_RDWR) for _ in range(max(pipe) - 2)]
-thread.join(20)
+thread.join(60)
 assert not thread.is_alive(), "it reads what is another's"
 child = os.fork()
 if child == 0:

@@ -112,7 +112,7 @@ def test_a_child_does_not_keep_the_data_of_a_parent_that_has_ended(tmp_path: Pat
     command = [sys.executable, "-c", ORPHAN, str(tmp_path)]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, cwd=ROOT) as parent:
         assert parent.stdout.readline() == "alive\n"
-        parent.wait(20)
+        parent.wait(60)
         with LogHubServer(data=tmp_path):
             pass
         parent.stdin.close()

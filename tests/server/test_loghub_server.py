@@ -21,7 +21,7 @@ import producer.server
 from producer.server import AccessKey, LogHubServer, ServerStartError, faults
 
 from ..support.threads import named
-from ..support.waiting import Call, eventually
+from ..support.waiting import Call, allowed, eventually
 from .client import LOGSTORE, PROJECT, Client, error_of, log_group
 
 TEST_SECRET = "test-access-key-secret"
@@ -30,7 +30,7 @@ TEST_SECRET = "test-access-key-secret"
 def test_start_returns_when_the_port_accepts(server: LogHubServer) -> None:
     """After start() the endpoint's port is the bound one, and a connection is accepted."""
     assert f"http://127.0.0.1:{server.port}" == server.endpoint == server.url
-    socket.create_connection((server.host, server.port), timeout=5).close()
+    socket.create_connection((server.host, server.port), timeout=60).close()
 
 
 def test_the_applications_log_has_no_line_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
@@ -176,7 +176,7 @@ def test_an_ipv6_server_has_a_bracketed_endpoint() -> None:
     """On ::1 the endpoint is a URL that clients can use."""
     with LogHubServer("::1" if has_ipv6() else "127.0.0.1") as server:
         assert f"http://{'[::1]' if has_ipv6() else '127.0.0.1'}:{server.port}" == server.endpoint
-        assert "errorCode" in requests.get(f"{server.endpoint}/logstores", timeout=5).json()
+        assert "errorCode" in requests.get(f"{server.endpoint}/logstores", timeout=60).json()
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_connection_is_what_a_project_needs(key: AccessKey | str, token: dict[
             **token,
         }
         with producer.Producer(producer.ProjectConfig(PROJECT, **server.connection)) as sender:
-            sender.send(PROJECT, LOGSTORE, {"n": "1"}).result(timeout=10)
+            sender.send(PROJECT, LOGSTORE, {"n": "1"}).result(timeout=60)
         assert server.count(PROJECT, LOGSTORE) == 1
 
 
@@ -261,7 +261,7 @@ def test_a_large_request_does_not_hold_up_small_ones(server: LogHubServer, clien
         for _ in range(20):
             started = time.monotonic()
             assert client.put(log_group("small")).status_code == 200
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < allowed(2)
     finally:
         stop.set()
         busy.join()
@@ -355,7 +355,7 @@ def test_a_fork_does_not_keep_connections_or_the_port(server: LogHubServer, clie
         server.stop()
         server.start()
         assert client.put(log_group("x")).status_code == 200
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < allowed(5)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -390,7 +390,7 @@ def test_the_default_key_is_not_offered_to_other_machines(host: str, tmp_path: P
 def test_the_default_key_is_good_on_this_machine(host: str) -> None:
     """Every loopback address, by name too, listens with it."""
     with LogHubServer(host) as server:
-        socket.create_connection((host, server.port), timeout=5).close()
+        socket.create_connection((host, server.port), timeout=60).close()
 
 
 def test_a_key_of_ones_own_may_be_offered_to_other_machines() -> None:

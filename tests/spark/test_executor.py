@@ -203,7 +203,7 @@ class Stubborn(Producer):
         """Wait for ``may_end``; raise as often as ``misses`` says."""
         self.closer = threading.current_thread()
         self.asked.set()
-        assert self.may_end.wait(10)
+        assert self.may_end.wait(60)
         if self.misses:
             self.misses -= 1
             raise CloseTimeoutError(timeout or 0.0, 1, ("stubborn-io-0",))
@@ -227,7 +227,7 @@ def test_no_task_waits_for_the_close_of_another_ones_producer(worker: Worker, mo
     own = get_producer(project("own"))
     (surplus, *others) = of_first
     assert isinstance(surplus, Stubborn)
-    assert surplus.asked.wait(10)
+    assert surplus.asked.wait(60)
     again = get_producer(project("p0"))  # while its namesake is on its way out
     assert again is not surplus
     assert usable(own)

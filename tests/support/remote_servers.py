@@ -241,7 +241,7 @@ def s3_server() -> Iterator[str]:
     try:
         host, port = server.get_host_and_port()
         url = f"http://{host}:{port}"
-        with urlopen(Request(f"{url}/moto-api/reset", method="POST"), timeout=20):
+        with urlopen(Request(f"{url}/moto-api/reset", method="POST"), timeout=60):
             pass  # what the servers of a process are given is all in one place
         yield url
     finally:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-#: Seconds after which a test that waits has failed.
-PATIENCE = 20.0
+#: Seconds after which a test that waits has failed: for what hangs, not for what is slow on a busy machine.
+PATIENCE = 60.0
+
+
+def allowed(seconds: float) -> float:
+    """Return a limit for what takes no time of its own: longer on a machine that has more to do than it has cores.
+
+    :param seconds: the limit on an idle machine.
+    """
+    return seconds * max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def eventually(condition: Callable[[], object], what: str = "the condition", patience: float = PATIENCE) -> None:

@@ -257,7 +257,7 @@ def test_a_runner_that_ends_gives_back_what_it_held(channel: BatchChannel) -> No
     call = Call(lambda: _runner(channel, sink).run(stop))
     eventually(lambda: sink.bodies == [b"1"], "the delivery behind it")
     stop.set()
-    call.thread.join(20)
+    call.thread.join(60)
     assert taken(channel) == [b"bad"]
 
 

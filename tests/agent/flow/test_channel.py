@@ -98,7 +98,7 @@ def test_who_waits_for_room_goes_on_when_a_take_is_committed(tmp_path: Path) -> 
         taking = channel.take(10, 1000, 5)
         assert taking is not None
         taking.commit()
-        putter.join(10)
+        putter.join(60)
         assert not putter.is_alive()
         assert taken(channel) == [b"1"]
 

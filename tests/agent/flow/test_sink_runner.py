@@ -397,7 +397,7 @@ def test_an_agent_that_stops_does_not_wait_for_more(tmp_path: Path, monkeypatch:
     agent.start()
     hub.lines.put(b"one\n")
     eventually(lambda: agent.channels["c"].held)
-    assert agent.stop(10)
+    assert agent.stop(60)
     assert hub.delivered == [b"one"]
 
 
@@ -408,7 +408,7 @@ def test_a_stop_ends_the_wait_for_events(tmp_path: Path) -> None:
         call = Call(lambda: _runner(channel, RecordingSink()).run(stop))
         eventually(lambda: clock.waiting, "the sink's wait")
         stop.set()
-        call.thread.join(20)
+        call.thread.join(60)
         assert not call.thread.is_alive()
 
 
@@ -421,7 +421,7 @@ def test_what_comes_ends_the_wait_for_events(tmp_path: Path) -> None:
         channel.put(EventBatch.of_lines(b"new\n"))
         eventually(lambda: sink.bodies == [b"new"] and clock.waiting, "the delivery")
         stop.set()
-        call.thread.join(20)
+        call.thread.join(60)
 
 
 def test_what_another_sink_gives_back_ends_the_wait_for_events(tmp_path: Path) -> None:
@@ -436,7 +436,7 @@ def test_what_another_sink_gives_back_ends_the_wait_for_events(tmp_path: Path) -
         taking.rollback()
         eventually(lambda: sink.bodies == [b"back"], "the delivery")
         stop.set()
-        call.thread.join(20)
+        call.thread.join(60)
 
 
 def test_a_sink_that_is_not_there_lets_its_group_take_what_the_others_take() -> None:

@@ -258,7 +258,7 @@ def test_a_damaged_batch_of_a_channel_that_forgets_is_read_again_while_the_agent
         assert channel.counters.get("EventLostCount") == 0
         assert agent.counters["sources.s"].get("RestartCount") == 0
     finally:
-        agent.stop(10)
+        agent.stop(60)
     assert "not lost: their sources read them again" in caplog.text
 
 
@@ -286,7 +286,7 @@ def test_a_damaged_batch_that_other_channels_are_beyond_is_not_said_to_be_read_a
         eventually(lambda: sorted(hub.delivered) == sorted((_block(0) + _block(1) + _block(3)).splitlines()))
         assert agent.channels["b"].counters.get("EventLostCount") == LINES
     finally:
-        agent.stop(10)
+        agent.stop(60)
     assert "channel b: 1 batch with 1000 events is damaged on the disk and lost" in caplog.text
     assert _read_again(caplog.messages) == _block(2)
 

@@ -83,7 +83,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
         yield watched
     finally:
         watched.server.close()
-        watched.agent.stop(10)
+        watched.agent.stop(60)
 
 
 def test_flumes_json_has_all_of_flumes_counters_as_texts(watched: Watched) -> None:
@@ -152,7 +152,7 @@ def test_what_interceptors_drop_is_counted_at_their_source(tmp_path: Path, monke
             figures(agent)
         )
     finally:
-        agent.stop(10)
+        agent.stop(60)
 
 
 _UNITS = re.compile(
@@ -197,7 +197,7 @@ def test_health_says_why_an_agent_is_not_ready(watched: Watched) -> None:
     watched.agent.channels["dead"].close()
     status, _, text = watched.get("/health/ready")
     assert (status, json.loads(text)) == (503, {"ready": False, "reasons": ["channel dead is closed"]})
-    watched.agent.stop(10)
+    watched.agent.stop(60)
     reasons = watched.json("/health/ready")["reasons"]
     assert "source r1 is stopped" in reasons
     assert "sink g<b> is stopped" in reasons

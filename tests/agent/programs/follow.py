@@ -49,7 +49,7 @@ def main(folder: Path, channel: str) -> None:
     agent.start()
     (folder / "started").touch()
     signal.sigwait([signal.SIGTERM])
-    agent.stop(10)
+    agent.stop(60)
 
 
 if __name__ == "__main__":

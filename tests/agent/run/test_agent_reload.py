@@ -58,7 +58,7 @@ def running(config: AgentConfig) -> Iterator[Agent]:
     try:
         yield agent
     finally:
-        assert agent.stop(10)
+        assert agent.stop(60)
 
 
 @pytest.fixture
@@ -393,7 +393,7 @@ def test_a_component_is_known_before_it_runs(
 
     monkeypatch.setattr(Supervised, "start", asked)
     agent.start()
-    assert agent.stop(10)
+    assert agent.stop(60)
     assert known == ["k1", "k2", "r1", "r2"]
 
 

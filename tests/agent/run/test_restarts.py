@@ -110,7 +110,7 @@ def test_a_restart_brings_nothing_twice_of_what_was_spilled(tmp_path: Path, hub:
         assert agent.channels["c"].positions.safe_end(name) == path.stat().st_size
         received = agent.counters["sources.s"].get("EventReceivedCount")
     finally:
-        agent.stop(10)
+        agent.stop(60)
     assert Counter(hub.delivered) == _lines(range(18))
     assert received < 18 * LINES  # what it found was not read for nothing
 
@@ -142,7 +142,7 @@ def test_a_restart_while_what_was_spilled_is_delivered_brings_nothing_twice(tmp_
             file.write(_block(8))
         eventually(lambda: len(hub.delivered) >= (memory + 1) * LINES and agent.delivered())
     finally:
-        agent.stop(10)
+        agent.stop(60)
     assert spilled + Counter(hub.delivered) == _lines(range(9))
 
 
@@ -179,7 +179,7 @@ def test_a_death_has_only_what_memory_held_read_again(tmp_path: Path, hub: Hub) 
     try:
         eventually(lambda: len(hub.delivered) >= 8 * LINES and agent.delivered())
     finally:
-        agent.stop(10)
+        agent.stop(60)
     assert hub.delivered == [*_lines(range(memory, 8)), *_lines(range(memory))]
 
 
@@ -384,7 +384,7 @@ def test_an_event_that_is_another_channels_now_is_put_there_though_that_came_fur
     try:
         eventually(lambda: b"a 1" in here.delivered)
     finally:
-        agent.stop(10)
+        agent.stop(60)
 
 
 def _go_through(texts: list[str], path: Path, hub: Hub, *, reloads: bool) -> None:
@@ -403,9 +403,9 @@ def _go_through(texts: list[str], path: Path, hub: Hub, *, reloads: bool) -> Non
             if reloads:
                 agent.reload(config)
             else:
-                assert agent.stop(10)
+                assert agent.stop(60)
                 agent = Agent(config)
                 agent.start()
     finally:
-        assert agent.stop(10)
+        assert agent.stop(60)
     assert Counter(hub.delivered) == _lines(range(count))

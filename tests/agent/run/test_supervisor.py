@@ -49,7 +49,7 @@ def test_what_is_to_run_again_does_so_at_once_and_counts_as_no_failure() -> None
 
     def run(stop: Stop) -> None:
         runs.append(stop)
-        assert stop.wait(20)
+        assert stop.wait(60)
 
     counters = Counters()
     supervised = Supervised("source", "s", run, counters, SystemClock())
@@ -130,7 +130,7 @@ def test_a_component_that_is_told_to_stop_ends() -> None:
 
     working = Supervised("source", "s", run, Counters(), SystemClock())
     working.start()
-    assert began.wait(20)
+    assert began.wait(60)
     working.stop()
     assert working.join(_soon())
     assert working.state is State.STOPPED

@@ -177,7 +177,7 @@ def test_what_a_death_left_is_ended_at_the_next_start(tmp_path):
     """A hidden file of a dead process gets its name without the half line at its end; an empty one goes."""
     process = multiprocessing.get_context("fork").Process(target=_die_writing, args=(tmp_path,))
     process.start()
-    process.join(20)
+    process.join(60)
     assert process.exitcode == 9
     (tmp_path / ".file_roll~9-9").write_bytes(b"half")
     (tmp_path / ".other~9-9").write_bytes(b"another sink's")

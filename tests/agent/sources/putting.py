@@ -28,4 +28,4 @@ def reading(name: str, state: Path, channels: Mapping[str, BatchChannel], **opti
         yield call
     finally:
         stop.set()
-        call.thread.join(20)
+        call.thread.join(60)

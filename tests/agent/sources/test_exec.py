@@ -73,7 +73,7 @@ class Running:
         self.end()
 
     def end(self) -> None:
-        self.thread.join(20)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 

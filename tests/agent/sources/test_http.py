@@ -24,7 +24,7 @@ from tests.agent.sources.listeners import all_of, serving
 def _post(served, data, **options):
     with requests.Session() as session:
         session.trust_env = False
-        return session.post("http://{}:{}/".format(*served.address), data=data, timeout=20, **options)
+        return session.post("http://{}:{}/".format(*served.address), data=data, timeout=60, **options)
 
 
 def _events(*bodies):
@@ -87,10 +87,10 @@ def test_a_body_that_is_none_is_the_clients_fault(body):
     with serving("http") as served, requests.Session() as session:
         session.trust_env = False
         url = "http://{}:{}/".format(*served.address)
-        answer = session.post(url, data=body or b" ", timeout=20)
+        answer = session.post(url, data=body or b" ", timeout=60)
         assert (answer.status_code, served.outlet.batches) == (400, [])
         assert answer.text
-        assert session.post(url, data=_events("x"), timeout=20).status_code == 200
+        assert session.post(url, data=_events("x"), timeout=60).status_code == 200
         assert len({served.source.server._counters.get("OpenConnectionCount")}) == 1
 
 

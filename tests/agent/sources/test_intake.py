@@ -105,7 +105,7 @@ def test_an_exporter_is_told_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
         body = b'{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "one"}}]}]}]}'
         kind = {"Content-Type": "application/json"}
         url = f"http://{host}:{port}/v1/logs"
-        answers = [requests.post(url, body, headers=kind, timeout=10) for _ in range(2)]
+        answers = [requests.post(url, body, headers=kind, timeout=60) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [503, 200]
     assert "Retry-After" in answers[0].headers
     assert served.outlet.bodies == [b"one"]
@@ -122,7 +122,7 @@ def test_a_request_that_no_channel_can_take_is_refused_permanently(kind: str, mo
         monkeypatch.setattr(served.outlet, "put", _never)
         host, port = served.address
         url = f"http://{host}:{port}/v1/logs"
-        answers = [session.post(url, body, headers={"Content-Type": "application/json"}, timeout=10) for _ in range(2)]
+        answers = [session.post(url, body, headers={"Content-Type": "application/json"}, timeout=60) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [400, 400]
     assert "the name of a header" in answers[0].text
 

@@ -496,7 +496,7 @@ def test_a_full_channel_holds_the_source_up(spool: Spool) -> None:
     eventually(lambda: spool.clock.waiting)
     assert call.thread.is_alive()
     found = spool.lines()
-    call.thread.join(20)
+    call.thread.join(60)
 
     assert found + spool.lines() == [b"one", b"two"]
     assert spool.done() == ["a.COMPLETED", "b.COMPLETED"]

@@ -93,7 +93,7 @@ def test_a_full_channel_holds_the_source_up(tmp_path: Path) -> None:
     eventually(lambda: tail.clock.waiting)
     assert call.thread.is_alive()
     found = tail.lines()
-    call.thread.join(20)
+    call.thread.join(60)
 
     assert found + tail.lines() == first + second
     tail.close()
@@ -566,4 +566,4 @@ def test_an_agent_follows_a_file(tmp_path: Path) -> None:
     a.lines(5)
     eventually(lambda: delivered.get("EventDrainSuccessCount") == 15)
 
-    assert agent.stop(10)
+    assert agent.stop(60)

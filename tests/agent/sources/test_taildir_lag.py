@@ -36,7 +36,7 @@ def test_what_is_not_read_yet_is_the_lag(tmp_path: Path, monkeypatch: pytest.Mon
         until(lambda: agent.lag("r") == Lag(bytes=0, seconds=0.0))
     finally:
         hub.hanging.set()
-        assert agent.stop(10)
+        assert agent.stop(60)
     assert len(hub.delivered) == 2
 
 

@@ -284,11 +284,11 @@ def test_one_transaction_is_committed_by_one_thread(tmp_path: Path) -> None:
 
     def wait() -> None:
         inside.set()
-        go.wait(20)
+        go.wait(60)
 
     disk.on_sync = wait
     first = Call(transaction.commit)
-    assert inside.wait(20)
+    assert inside.wait(60)
     for call in (transaction.commit, transaction.rollback):
         with pytest.raises(TransactionStateError, match="another thread"):
             call()

@@ -190,7 +190,7 @@ def test_those_who_wait_while_a_batch_is_cut_learn_the_outcome_of_their_half() -
     for logs in (1, 2):
         pipeline = threadless(_first_attempt_too_large())
         futures = [pipeline.accept(KEY, record(logs=logs), logs, None) for _ in range(2 if logs == 1 else 1)]
-        waiters = [Call(lambda future=future: future.result(20)) for future in futures]
+        waiters = [Call(lambda future=future: future.result(60)) for future in futures]
         waiters.append(Call(lambda futures=futures: concurrent.futures.wait(futures, 20)))
         eventually(lambda futures=futures: all(future._watch is not None for future in futures))
         eventually(lambda futures=futures: futures[0]._holder._event is not None)

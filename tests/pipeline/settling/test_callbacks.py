@@ -180,7 +180,7 @@ def test_a_batch_that_comes_after_the_end_of_the_thread_is_still_told() -> None:
         eventually(lambda told=told: told)
         assert told == ["test-failure"]
     assert released == [5, 5, 5]
-    assert handler.barrier().wait(10)
+    assert handler.barrier().wait(60)
     eventually(lambda: not handler.thread._thread.is_alive())
     assert handler.barrier().is_set()
 

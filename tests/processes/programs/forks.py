@@ -82,7 +82,7 @@ def fork_with_futures() -> None:
 
 def forked_away(future: SendFuture) -> bool:
     with contextlib.suppress(ResultFailedError):
-        future.result(timeout=5)
+        future.result(timeout=60)
         return False
     return future.exception(timeout=5).result.error_code == "ForkedAway"
 

@@ -36,7 +36,7 @@ def interrupt(_number: int, frame: FrameType | None) -> None:
 
 producer = new_producer(linger_ms=100, batch_count_threshold=200, total_size_in_bytes=memory)
 streams = [producer.stream(PROJECT, LOGSTORE, topic=str(number)) for number in range(2)]
-streams[0].send({"n": "first"}).result(timeout=10)  # threads run from now on
+streams[0].send({"n": "first"}).result(timeout=60)  # threads run from now on
 returned, interrupts = 1, 0
 signal.signal(signal.SIGALRM, interrupt)
 signal.setitimer(signal.ITIMER_REAL, interval, interval)

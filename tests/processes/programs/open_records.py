@@ -28,12 +28,12 @@ def hold_lock() -> None:
     own = getattr(streams[0]._open, "_lock", contextlib.nullcontext())  # where it is not compiled
     with producer._pipeline.accumulator._lock, own:
         held.set()
-        forked.wait(20)
+        forked.wait(60)
 
 
 def seal_slowly(records: OpenRecords) -> Sealed:
     held.set()
-    forked.wait(20)
+    forked.wait(60)
     return seal(records)
 
 
@@ -42,7 +42,7 @@ if mode == "sealing":
     OpenRecords.seal = seal_slowly  # type: ignore[method-assign]
 holder = threading.Thread(target=hold_lock if mode == "open" else producer.flush)
 holder.start()
-assert held.wait(20)
+assert held.wait(60)
 OpenRecords.seal = seal  # type: ignore[method-assign]
 pid = os.fork()
 if pid == 0:

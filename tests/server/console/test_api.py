@@ -174,7 +174,7 @@ def test_with_keys_of_ones_own_the_console_wants_one() -> None:
         ]
         assert console.ask("logstores", auth=("me", "wrong")).status_code == 401
         assert console.ask("logstores", headers={"Authorization": "Basic %%%"}).status_code == 401
-        assert requests.get(f"{server.endpoint}/healthz", timeout=10).status_code == 200
+        assert requests.get(f"{server.endpoint}/healthz", timeout=60).status_code == 200
         console.session.close()
 
 

@@ -17,7 +17,7 @@ from ..client import PROJECT, Client, log_group
 
 def test_the_server_says_that_it_is_well(server: LogHubServer) -> None:
     """/healthz answers anybody, without a signature, and is no request of LogHub."""
-    answer = requests.get(f"{server.endpoint}/healthz", timeout=10)
+    answer = requests.get(f"{server.endpoint}/healthz", timeout=60)
     assert (answer.status_code, answer.text) == (200, "ok\n")
     assert server.requests == []
 
@@ -27,7 +27,7 @@ def test_metrics_count_requests_by_operation_and_status(server: LogHubServer, cl
     client.put(log_group("a", "b"))
     client.put(b"no log group")
     client.get("/logstores")
-    answer = requests.get(f"{server.endpoint}/metrics", timeout=10)
+    answer = requests.get(f"{server.endpoint}/metrics", timeout=60)
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     lines = answer.text.splitlines()
     assert 'loghub_requests_total{operation="PutLogs",status="200"} 1' in lines

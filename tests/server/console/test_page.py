@@ -31,7 +31,7 @@ SCRIPT = "".join(SCRIPTS.values())
 )
 def test_the_page_is_sent_as_it_is(server: LogHubServer, path: str, kind: str, text: str) -> None:
     """Each file has its type, and a policy that lets it reach nothing but this server."""
-    answer = requests.get(f"{server.endpoint}/console{path}", timeout=10)
+    answer = requests.get(f"{server.endpoint}/console{path}", timeout=60)
     assert (answer.status_code, answer.text) == (200, text)
     assert answer.headers["Content-Type"] == f"{kind}; charset=utf-8"
     assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self';")
@@ -40,26 +40,26 @@ def test_the_page_is_sent_as_it_is(server: LogHubServer, path: str, kind: str, t
 
 def test_a_browser_that_looks_at_the_server_is_led_to_the_console(server: LogHubServer) -> None:
     """A person with another tool is told its address in text; a client of LogHub gets what LogHub says."""
-    browser = requests.get(server.endpoint, headers={"Accept": "text/html,*/*"}, allow_redirects=False, timeout=10)
+    browser = requests.get(server.endpoint, headers={"Accept": "text/html,*/*"}, allow_redirects=False, timeout=60)
     assert (browser.status_code, browser.headers["Location"]) == (302, "/console")
-    curl = requests.get(server.endpoint, headers={"Accept": "*/*"}, allow_redirects=False, timeout=10)
+    curl = requests.get(server.endpoint, headers={"Accept": "*/*"}, allow_redirects=False, timeout=60)
     assert (curl.status_code, curl.headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
     assert f"{server.endpoint}/console\n" in curl.text
-    client = requests.get(server.endpoint, headers={"x-log-apiversion": "0.6.0"}, allow_redirects=False, timeout=10)
+    client = requests.get(server.endpoint, headers={"x-log-apiversion": "0.6.0"}, allow_redirects=False, timeout=60)
     assert (client.status_code, client.json()["errorCode"]) == (401, "MissAccessKeyId")
 
 
 def test_with_keys_of_ones_own_the_page_is_there_and_its_data_is_not() -> None:
     """The page, which asks for a key, is for everybody; the challenge is none for which a browser shows a form."""
     with LogHubServer(access_keys={"me": "secret"}) as server:
-        assert requests.get(f"{server.endpoint}/console", timeout=10).status_code == 200
-        asked = requests.get(f"{server.endpoint}/console/api/logstores", timeout=10)
+        assert requests.get(f"{server.endpoint}/console", timeout=60).status_code == 200
+        asked = requests.get(f"{server.endpoint}/console/api/logstores", timeout=60)
         assert (asked.status_code, asked.headers["WWW-Authenticate"].split()[0]) == (401, "LogHub-Key")
 
 
 def test_where_no_key_would_do_none_is_asked_for(server: LogHubServer) -> None:
     """The console that is open to this machine tells others so, without a challenge."""
-    answer = requests.get(f"{server.endpoint}/console/api/logstores", headers={"Host": "evil.example"}, timeout=10)
+    answer = requests.get(f"{server.endpoint}/console/api/logstores", headers={"Host": "evil.example"}, timeout=60)
     assert answer.status_code == 401
     assert "WWW-Authenticate" not in answer.headers
 

@@ -42,7 +42,7 @@ def write(
     raw = WriteRequest(timeseries=all_series).SerializeToString() if body is None else body
     key = auth or (server.access_key_id, server.access_key_secret)
     block = bytes(cramjam.snappy.compress_raw(raw))
-    return requests.post(server.endpoint + PATH, data=block, headers={**HEADERS, **headers}, auth=key, timeout=20)
+    return requests.post(server.endpoint + PATH, data=block, headers={**HEADERS, **headers}, auth=key, timeout=60)
 
 
 def stored(server: LogHubServer) -> list[tuple[int, Sequence[tuple[str, str | bytes]]]]:
@@ -106,7 +106,7 @@ def test_what_cannot_be_kept_is_refused_whole(one: dict[str, object], status: in
 def test_bodies_that_are_none_are_refused(server: LogHubServer) -> None:
     """No snappy, no protobuf, and remote write 2.0 are errors in words."""
     key = (server.access_key_id, server.access_key_secret)
-    plain = requests.post(server.endpoint + PATH, data=b"", headers=HEADERS, auth=key, timeout=20)
+    plain = requests.post(server.endpoint + PATH, data=b"", headers=HEADERS, auth=key, timeout=60)
     assert error_of(plain) == (400, "PostBodyUncompressError")
     assert error_of(write(server, body=b"\x0a\x05x")) == (400, "PostBodyInvalid")
     newer = {"Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}
@@ -123,7 +123,7 @@ def test_user_and_password_are_an_access_key(server: LogHubServer) -> None:
         assert error_of(write(server, one, auth=auth)) == (401, "Unauthorized")
     key = (server.access_key_id, server.access_key_secret)
     headers = {"Host": f"{PROJECT}.127.0.0.1", "x-log-apiversion": "0.6.0"}
-    other = requests.get(server.endpoint + "/logstores", headers=headers, auth=key, timeout=20)
+    other = requests.get(server.endpoint + "/logstores", headers=headers, auth=key, timeout=60)
     assert error_of(other) == (401, "MissAccessKeyId")
     assert server.count(PROJECT, LOGSTORE) == 0
 

@@ -11,6 +11,7 @@ import pytest
 
 from producer.server import Limits, LogHubServer
 from producer.wire.schema import LogGroup
+from tests.support.waiting import allowed
 
 from ..client import LOGSTORE, Client, error_of, log_group
 from ..process import MIB, ServerProcess
@@ -30,7 +31,7 @@ def test_a_query_of_10_mib_is_refused_and_holds_up_nobody() -> None:
         while slow.is_alive():
             started = time.monotonic()
             assert other.put(log_group("x")).status_code == 200
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < allowed(2)
         assert error_of(client.post_json(SEARCH, body)) == (413, "PostBodyTooLarge")
         assert server.peak() - before < 64 * MIB
 
@@ -64,7 +65,7 @@ def test_a_huge_log_is_searched_in_little_memory() -> None:
         while slow.is_alive():
             started = time.monotonic()
             assert other.put(log_group("x")).status_code == 200
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < allowed(2)
         assert server.peak() - before < 30 * MIB
 
 
@@ -95,7 +96,7 @@ def test_no_query_takes_long_to_read() -> None:
             asked = {"from": 0, "to": 9, "query": query, "session": "mode=scan"}
             answer = client.post_json(SEARCH, json.dumps(asked, ensure_ascii=False).encode())
             assert answer.status_code in (200, 400), name
-            assert time.monotonic() - started < 2, name
+            assert time.monotonic() - started < allowed(2), name
 
 
 def test_a_class_of_characters_in_a_pattern_is_no_group(client: Client) -> None:
@@ -184,8 +185,8 @@ def test_searches_wait_in_turn_and_writes_do_not_wait_for_them() -> None:
     with LogHubServer(limits=limits) as server, Client(server) as client:
         client.put(log_group("x"))
         busy, go_on = threading.Event(), threading.Event()
-        server._service.searchers.submit(lambda: (busy.set(), go_on.wait(20)))
-        busy.wait(10)
+        server._service.searchers.submit(lambda: (busy.set(), go_on.wait(60)))
+        busy.wait(60)
         statuses: list[int] = []
 
         def search() -> None:

@@ -49,7 +49,7 @@ def client(server: LogHubServer, client: Client) -> Client:
 
 def ask(server: LogHubServer, operation: str, **params: object) -> Any:
     given = {"project": PROJECT, "logstore": LOGSTORE, "from": "0", "to": str(T + 10_000), **params}
-    answer = requests.get(f"{server.endpoint}/console/api/{operation}", params=given, timeout=20)
+    answer = requests.get(f"{server.endpoint}/console/api/{operation}", params=given, timeout=60)
     assert answer.status_code == 200, answer.text
     return answer.json()
 

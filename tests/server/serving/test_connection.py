@@ -15,6 +15,7 @@ from producer.server import Limits, LogHubServer, faults
 from producer.server.errors import ClientGoneError
 from producer.server.operations import sql
 from producer.server.serving import plain
+from tests.support.waiting import allowed
 
 from ..client import LOGSTORE, PROJECT, Client, log_group
 
@@ -30,7 +31,7 @@ def wire(server: LogHubServer) -> Iterator[Callable[[bytes], socket.socket]]:
     opened: list[socket.socket] = []
 
     def connect(data: bytes) -> socket.socket:
-        connection = socket.create_connection((server.host, server.port), timeout=10)
+        connection = socket.create_connection((server.host, server.port), timeout=60)
         opened.append(connection)
         connection.sendall(data)
         return connection
@@ -75,7 +76,7 @@ def assert_healthy(server: LogHubServer, client: Client) -> None:
     before = server.count(PROJECT, "healthy")
     started = time.monotonic()
     assert client.put(log_group("well"), logstore="healthy").status_code == 200
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < allowed(2)
     assert before + 1 == server.count(PROJECT, "healthy")
 
 
@@ -118,7 +119,7 @@ def test_a_slow_client_is_refused_when_its_time_is_over(
     slow.settimeout(0.05)
     answer, started = b"", time.monotonic()
     while not answer:
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < allowed(5)
         try:
             answer = slow.recv(65536)
         except TimeoutError:
@@ -289,12 +290,12 @@ def test_an_idle_connection_is_closed_after_its_time(client: Client) -> None:
     """keep_alive_seconds may be a part of a second: a connection lives so long after an answer, and no longer."""
     with LogHubServer(limits=Limits(keep_alive_seconds=0.5)) as server:
         client.server = server
-        with socket.create_connection((server.host, server.port), timeout=10) as idle:
+        with socket.create_connection((server.host, server.port), timeout=60) as idle:
             started = time.monotonic()
             idle.sendall(whole_put(client, log_group("x")))
             assert idle.recv(65536).startswith(b"HTTP/1.1 200")
             assert idle.recv(65536) == b""
-            assert 0.5 <= time.monotonic() - started < 10
+            assert 0.5 <= time.monotonic() - started < allowed(10)
 
 
 @pytest.mark.parametrize("protocol", ["websocket", "h2c", "TLS/1.0"])

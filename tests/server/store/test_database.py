@@ -35,8 +35,8 @@ def test_jobs_that_wait_together_share_one_commit(tmp_path: Path) -> None:
         )
     ).result()
     busy, go_on = threading.Event(), threading.Event()
-    first = database.submit(lambda _connection: (busy.set(), go_on.wait(10)))
-    busy.wait(10)
+    first = database.submit(lambda _connection: (busy.set(), go_on.wait(60)))
+    busy.wait(60)
     writes = [database.submit(insert(value)) for value in range(20)]
     commits.clear()
     go_on.set()
@@ -51,14 +51,14 @@ def test_nobody_is_answered_before_the_commit() -> None:
     database = Database(None, prepare)
     open_futures: list[bool] = []
     busy, go_on = threading.Event(), threading.Event()
-    database.submit(lambda _connection: (busy.set(), go_on.wait(10)))
-    busy.wait(10)
+    database.submit(lambda _connection: (busy.set(), go_on.wait(60)))
+    busy.wait(60)
     write = database.submit(insert(1))
     last = database.submit(lambda _connection: open_futures.append(write.done()))
     go_on.set()
-    last.result(10)
+    last.result(60)
     assert open_futures == [False]
-    assert write.result(10) == 1
+    assert write.result(60) == 1
     database.close()
 
 
@@ -71,8 +71,8 @@ def test_a_refusal_harms_no_other_job() -> None:
 
     refused, written = database.submit(refuse), database.submit(insert(1))
     with pytest.raises(ApiError):
-        refused.result(10)
-    assert written.result(10) == 1
+        refused.result(60)
+    assert written.result(60) == 1
     assert values(database) == [1]
     database.close()
 
@@ -80,8 +80,8 @@ def test_a_refusal_harms_no_other_job() -> None:
 def run_together(database: Database, *jobs: Any) -> list[Future[Any]]:
     """Futures of jobs that ran in one transaction, because they waited behind a busy database."""
     busy, go_on = threading.Event(), threading.Event()
-    database.submit(lambda _connection: (busy.set(), go_on.wait(10)))
-    busy.wait(10)
+    database.submit(lambda _connection: (busy.set(), go_on.wait(60)))
+    busy.wait(60)
     futures = [database.submit(job) for job in jobs]
     go_on.set()
     wait(futures, 10)
@@ -100,8 +100,8 @@ def test_a_job_that_raises_harms_no_other_job() -> None:
 
     first, failed, last = run_together(database, insert(1), write_and_fail, insert(2))
     with pytest.raises(UnicodeEncodeError):
-        failed.result(10)
-    assert (first.result(10), last.result(10)) == (1, 2)
+        failed.result(60)
+    assert (first.result(60), last.result(60)) == (1, 2)
     assert values(database) == [1, 2]
     database.close()
 
@@ -116,8 +116,8 @@ def test_a_failed_commit_undoes_all_and_the_database_goes_on() -> None:
     )
     for future in together:
         with pytest.raises(sqlite3.IntegrityError):
-            future.result(10)
-    database.submit(insert(3)).result(10)
+            future.result(60)
+    database.submit(insert(3)).result(60)
     assert values(database) == [3]
     database.close()
 
@@ -130,7 +130,7 @@ def test_a_job_whose_error_ends_the_transaction_fails_all_of_it() -> None:
     )
     for future in together:
         with pytest.raises(sqlite3.IntegrityError):
-            future.result(10)
+            future.result(60)
     assert values(database) == []
     database.close()
 

@@ -235,4 +235,4 @@ def serve(behave: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[int]
             listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         for thread in (accepting, *threads):
-            thread.join(10)
+            thread.join(60)

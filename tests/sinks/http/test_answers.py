@@ -165,7 +165,7 @@ def test_another_protocol_is_not_waited_for() -> None:
     here, there = socket.socketpair()
     with here, there:
         there.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n")
-        here.settimeout(10)
+        here.settimeout(60)
         answer = receive(here, here.recv(10_000), "POST")
         assert (answer.status, answer.body, answer.last) == (101, b"", True)
 
@@ -176,7 +176,7 @@ def test_an_answer_of_no_length_is_none_at_once(length: bytes) -> None:
     here, there = socket.socketpair()
     with here, there:
         there.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\n")
-        here.settimeout(10)
+        here.settimeout(60)
         with pytest.raises(http.client.HTTPException, match="Content-Length"):
             receive(here, here.recv(10_000), "POST")
 
@@ -198,5 +198,5 @@ def test_urllib3_finds_nothing_wrong_with_an_answer(caplog: pytest.LogCaptureFix
     with LogHubServer() as server:
         keys = {"access_key_id": server.access_key_id, "access_key_secret": server.access_key_secret}
         with Producer(ProjectConfig("p", endpoint=server.endpoint, **keys)) as producer:
-            assert producer.send("p", "l", {"k": "v"}).result(20).successful
+            assert producer.send("p", "l", {"k": "v"}).result(60).successful
     assert [record.message for record in caplog.records if record.name.startswith("urllib3")] == []

@@ -93,7 +93,7 @@ def test_an_attempt_against_a_server_without_end_ends_at_its_limit(behave: Behav
 def test_the_limit_holds_on_a_connection_that_served_before() -> None:
     """A connection from the pool is under watch from the beginning of the request."""
     with serve(hostile.answer_once) as port, producer_for(f"http://127.0.0.1:{port}") as producer:
-        assert producer.send("p", "l", {"k": "v"}).result(timeout=15).successful
+        assert producer.send("p", "l", {"k": "v"}).result(timeout=60).successful
         result = outcome(producer)
     check_cut_at_the_limit(result)
 

@@ -86,12 +86,13 @@ def sink_on_the_way(way: str, server: Behaviour, tls: Tls, **http: Any) -> Itera
             proxies = {"http": f"http://127.0.0.1:{stack.enter_context(serve(server))}"}
             yield stack.enter_context(sink_for("http://loghub.invalid", tls, proxies=proxies, **http))
         else:
-            port = stack.enter_context(serve(server, tls.context))
             over_tls = way == "tunnel through a TLS proxy"
             opening = serve(
                 lambda connection, _: hostile.open_tunnel(connection, port), tls.context if over_tls else None
             )
+            # The proxy ends last: its tunnel waits for a server that reads no more.
             proxy = f"{'https' if over_tls else 'http'}://127.0.0.1:{stack.enter_context(opening)}"
+            port = stack.enter_context(serve(server, tls.context))
             yield stack.enter_context(sink_for(f"https://127.0.0.1:{port}", tls, proxies={"https": proxy}, **http))
 
 
@@ -308,7 +309,7 @@ def test_an_answer_lost_behind_a_proxy_neither_fails_an_idempotent_batch_nor_hol
         http = HttpConfig(proxies={"http": server.endpoint})
         config = ProducerConfig(linger_ms=100, base_retry_backoff_ms=10, retries=3, http=http)
         with Producer(project, config=config) as producer:
-            result = producer.stream("p", "l", idempotent=True).send({"n": 1}).result(20)
+            result = producer.stream("p", "l", idempotent=True).send({"n": 1}).result(60)
         assert result.already_written
         assert result.attempts[0].may_have_been_stored
         assert server.count("p", "l") == 1

@@ -62,7 +62,7 @@ def test_credentials_are_refreshed_before_they_expire_while_the_old_ones_serve()
     """In the last quarter of a short life a refresh starts; attempts go on with the old ones and do not wait."""
     clock = ManualClock()
     hold = threading.Event()
-    provider = Provider(clock, before=lambda call: hold.wait(10) and None if call == 2 else None)
+    provider = Provider(clock, before=lambda call: hold.wait(60) and None if call == 2 else None)
     cache = CredentialsCache(provider, clock, "t")
     cache.get()
     clock.advance(74)
@@ -152,7 +152,7 @@ def test_a_failure_that_stays_the_same_is_logged_once(caplog: pytest.LogCaptureF
     for _ in words:
         cache.get()
         for thread in [each for each in threading.enumerate() if each.name == "refreshes"]:
-            thread.join(10)
+            thread.join(60)
         clock.advance(80 if words[cache._provider.calls - 1] == "" else 2)  # type: ignore[attr-defined]
     told = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
     assert told == [f"{each}; those of before are still good" for each in ("no network", "no key", "no key")]
@@ -173,16 +173,16 @@ def test_a_failing_refresh_leaves_good_credentials_in_use_and_is_not_repeated_at
     cache.get()
     clock.advance(80)
     assert cache.get().access_key_id == "id-1"
-    assert done.wait(10)
+    assert done.wait(60)
     refreshes = [thread for thread in threading.enumerate() if thread.name == "t"]
     for thread in refreshes:
-        thread.join(10)
+        thread.join(60)
     assert cache.get().access_key_id == "id-1"
     assert provider.calls == 2
     clock.advance(1.5)
     cache.get()
     for thread in [thread for thread in threading.enumerate() if thread.name == "t"]:
-        thread.join(10)
+        thread.join(60)
     assert provider.calls == 3
 
 
@@ -206,7 +206,7 @@ def test_a_provider_that_hangs_fails_the_attempt_after_its_time() -> None:
     while not clock.waiting:
         tick.wait(0.002)
     clock.advance(10.1)
-    thread.join(10)
+    thread.join(60)
     hold.set()
     assert "within 10 s" in str(errors[0])
 

@@ -73,7 +73,7 @@ def test_every_compression_and_signature_is_accepted(server: LogHubServer, compr
     store = f"c-{compression}-{version}"
     config = options(compression=compression, sign_version=version, region="cn-test", log_tags={"env": "test"})
     with Producer(project_for(server), config=config) as producer:
-        assert producer.send("p", store, {"k": "值", "n": 7}, topic="主题", source="here").result(20).successful
+        assert producer.send("p", store, {"k": "值", "n": 7}, topic="主题", source="here").result(60).successful
     (log,) = server.logs("p", store)
     assert (log.contents, log.topic, log.source) == ([("k", "值"), ("n", "7")], "主题", "here")
     assert log.tags["env"] == "test"
@@ -277,7 +277,7 @@ def tls_server(tmp_path: Path) -> Iterator[tuple[str, str]]:
     yield f"https://127.0.0.1:{httpd.server_port}", str(bundle)
     httpd.shutdown()
     httpd.server_close()
-    thread.join(10)
+    thread.join(60)
 
 
 def test_3_13_tls_certificates_are_verified(tls_server: tuple[str, str]) -> None:

@@ -310,11 +310,11 @@ def on_their_way() -> SimFS:
     def wait(operation: str, path: str) -> None:
         if (operation, path) == ("sync", f"{DIRECTORY}/log-0000000002"):
             waiting.set()
-            assert go.wait(20)
+            assert go.wait(60)
 
     disk.hook = wait
     calls = [Call(lambda: put(channel, "never-1", "never-2", "x" * 1200))]
-    assert waiting.wait(20)
+    assert waiting.wait(60)
     calls.append(Call(lambda: put(channel, "behind" * 200)))
     eventually(lambda: len(segments(disk)) == 3 and b"behind" in disk.content(segments(disk)[2]))
     snapshot = disk.copy()

@@ -232,11 +232,11 @@ def test_a_checkpoint_that_comes_while_one_is_written_waits_for_it() -> None:
         def slow(operation: str, path: str) -> None:
             if operation == "rename" and not begun.is_set():
                 begun.set()
-                assert go.wait(20)
+                assert go.wait(60)
 
         disk.hook = slow
         first = Call(channel.checkpoint)
-        assert begun.wait(20)
+        assert begun.wait(60)
         second = Call(lambda: channel.checkpoint(force=True))
         put(channel, "b")  # commits do not wait for a checkpoint
         assert take(channel, 2) == ["a", "b"]
