@@ -59,6 +59,9 @@ settings.load_profile("repeatable")
 # For `make test-lowest`, which looks at libraries, not for rare values.
 settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=10)
 
+# Between tests nothing takes what is logged, and logging would write it to the terminal.
+logging.getLogger().addHandler(logging.NullHandler())
+
 # A shell's background job ignores SIGINT, and so would every program that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
