@@ -20,8 +20,8 @@ from importlib import import_module
 TYPE_CHECKING = False  # as typing has it, which takes longer to import than a command to be there for a Ctrl-C
 if TYPE_CHECKING:
     from .channels import FileChannel, MemoryChannel, ProcessFileChannel, SpillableChannel
+    from .client.at_exit import install_signal_handlers
     from .client.producer import Producer
-    from .client.signals import install_signal_handlers
     from .client.stream import Stream
     from .model.config import HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy
     from .model.credentials import Credentials, EnvironmentCredentials, StaticCredentials
@@ -217,7 +217,7 @@ _PLACES = {
     "StreamKey": "model.records",
     "StreamStats": "model.metrics",
     "Transaction": "model.interfaces",
-    "install_signal_handlers": "client.signals",
+    "install_signal_handlers": "client.at_exit",
 }
 
 # Modules with public names, by the name under which ``producer.x`` and ``loghub.x`` give them.

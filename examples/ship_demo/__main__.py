@@ -4,7 +4,8 @@ import sys
 
 from producer.cli.interrupts import Interrupts
 
-with Interrupts() as interrupts:
+interrupts = Interrupts()
+with interrupts.raised():
     try:
         from .demo import main
 

@@ -40,7 +40,8 @@ def _main_with_signals(argv: Sequence[str] | None) -> int:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     arguments = _asked(arguments_of(sys.argv[1:]) if argv is None else list(argv))
     name: str | None = None
-    with Interrupts() as interrupts:
+    interrupts = Interrupts()
+    with interrupts.raised():
         try:
             from .commands import COMMANDS  # here an interrupt is told, not traced
 
@@ -48,11 +49,8 @@ def _main_with_signals(argv: Sequence[str] | None) -> int:
             code = _main(arguments, name, ends_process=argv is None)
         except (KeyboardInterrupt, RuntimeError) as error:
             # Within the making of a class CPython 3.11 tells one as an error that it caused.
-            if KeyboardInterrupt not in (type(error), type(error.__cause__)):
+            if not any(isinstance(each, KeyboardInterrupt) for each in (error, error.__cause__)):
                 raise
-            # One that came within an exec of text, as dataclasses have it, makes CPython end the process by SIGINT
-            # whatever the exit code is, unless another one follows.
-            exec("")  # noqa: S102  # lets a pending interrupt in
             code = interrupts.tell(f"producer {name}" if name else "producer")
         return interrupts.exit_code if code == _INTERRUPTED else code
 

@@ -16,7 +16,6 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from types import FrameType
 
 from ..agent import Agent, AgentConfig, AgentConfigError
 from ..agent.config.options import Problem, words_of
@@ -26,8 +25,7 @@ from ..agent.run.blueprint import Blueprint
 from ..model.errors import ProducerError
 from ..runtime.directory_lock import DirectoryLock, owner_of
 from ..runtime.loggers import get_logger
-from ..runtime.signal_handlers import Requests, call_former, handling
-from ..runtime.signal_wakeup import wake_for
+from ..runtime.signals import handling, on_stop_signal
 from ..text.plural import counted
 from .output import tell
 
@@ -203,27 +201,15 @@ class Program:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM, SIGINT and SIGHUP go to the inbox. In a process that ends as well a SIGHUP that comes after that
-        does not end it in place of its exit code.
+        """Put SIGTERM, SIGINT and SIGHUP into the inbox; a second stop signal does what it did before.
+
+        In a process that ends as well, a SIGHUP that comes after that does not end it in place of its exit code.
         """
-        told, requests = False, Requests()
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            nonlocal told
-            if requests.is_echo(number):
-                return
-            if told:
-                call_former(former, number, frame)
-                raise KeyboardInterrupt
-            told = True
-            self._inbox.put(signal.Signals(number).name)
-
-        def reload(_number: int, _frame: FrameType | None) -> None:
-            self._inbox.put(_RELOAD)
-
-        with handling({signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: reload}) as former:
+        with (
+            handling({signal.SIGHUP: lambda *_: self._inbox.put(_RELOAD)}) as former,
+            on_stop_signal(lambda number: self._inbox.put(signal.Signals(number).name)),
+        ):
             try:
-                wake_for(former)
                 yield
             finally:
                 if self._ends_process:

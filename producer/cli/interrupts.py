@@ -3,52 +3,56 @@
 from __future__ import annotations
 
 import signal
-import threading
-from contextlib import suppress
-from types import FrameType, TracebackType
-from typing import Any, Self
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 
-from ..runtime.signal_handlers import Requests
+from ..runtime.signals import Requests, runs_handlers
 from .output import tell
 
 # What a command says that the signal has ended. A terminal that is closed, or whose connection is lost, sends SIGHUP.
 _WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "ended with its terminal (SIGHUP)"}
 
 
-class Interrupts:
-    """Has SIGTERM and SIGHUP raise ``KeyboardInterrupt`` in its block, as SIGINT does: what cleans up after one does
-    after all.
+class Interrupt(KeyboardInterrupt):
+    """Ends a command as Ctrl-C does.
 
-    One that this process was told to ignore, as ``nohup`` does, or has a handler for, stays as it is.
+    A class of its own: CPython ends a process by SIGINT, whatever its exit code, once a ``KeyboardInterrupt`` itself
+    has left an ``exec`` of text, as dataclasses have it.
     """
+
+
+class Interrupts:
+    """What has ended a command; see :meth:`raised`."""
 
     def __init__(self) -> None:
         self._number: int = signal.SIGINT
-        self._handler, self._requests = self._end, Requests()
+        self._requests = Requests()
 
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._exchange(signal.SIG_DFL, self._handler)
-        return self
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Have SIGINT, SIGTERM and SIGHUP raise :class:`Interrupt` in the block.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._exchange(self._handler, signal.SIG_DFL)
+        One that this process was told to ignore, as ``nohup`` does, or has a handler for, stays as it is.
+        """
+        known = {number: signal.getsignal(number) for number in signal.Signals if number.name in _WORDS}
+        former = {number: it for number, it in known.items() if it in (signal.SIG_DFL, signal.default_int_handler)}
+        if not runs_handlers():
+            former.clear()
+        for number in former:
+            signal.signal(number, self._raise)
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                if signal.getsignal(number) == self._raise:
+                    signal.signal(number, handler)
 
-    @staticmethod
-    def _exchange(one: object, other: Any) -> None:
-        for name in ("SIGTERM", "SIGHUP"):  # there is no SIGHUP on Windows
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is one:
-                signal.signal(number, other)
-
-    def _end(self, number: int, _frame: FrameType | None) -> None:
+    def _raise(self, number: int, _frame: FrameType | None) -> None:
         if self._requests.is_echo(number):  # it would end what cleans up after the first one
             return
         self._number = number
-        raise KeyboardInterrupt
+        raise Interrupt
 
     @property
     def exit_code(self) -> int:

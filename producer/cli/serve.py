@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,8 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from ..runtime.signal_handlers import handling
-from ..runtime.signal_wakeup import wake_for
+from ..runtime import signals
 from ..runtime.system_user import user_name
 from .exit_codes import ExitCode
 from .local_key import LocalKeyError, local_key
@@ -93,9 +91,11 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         return _fail(f"--access-log {args.access_log} cannot be written: {error}")
     try:
-        with _access_log(access_log), _ended_by_signals() as ended, _make(LogHubServer, args) as server:
+        ended = threading.Event()
+        stopping = signals.on_stop_signal(lambda _: ended.set())
+        with _access_log(access_log), stopping, _make(LogHubServer, args) as server:
             _announce(server, args)
-            ended.wait()
+            signals.wait(ended)
             server.stop(grace=2.0)
     except (ServerStartError, LocalKeyError) as error:
         return _fail(str(error))
@@ -194,15 +194,6 @@ def _access_log(handler: logging.Handler | None) -> Iterator[None]:
         logger.propagate = propagate
         logger.removeHandler(handler)
         handler.close()
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set."""
-    ended = threading.Event()
-    with handling(dict.fromkeys((signal.SIGTERM, signal.SIGINT), lambda *_: ended.set())) as former:
-        wake_for(former)
-        yield ended
 
 
 def _fail(message: str) -> int:

@@ -1,22 +1,28 @@
-"""What happens to producers when the process exits or forks.
+"""What happens to producers when the process exits, is told to end by a signal, or forks.
 
 At exit every producer still open drains for at most its ``drain_timeout_ms`` and says how much it could not deliver.
-After a fork the child's producers start empty, with threads, locks and connections of their own; the parent's records
-stay the parent's.
+So it does at SIGTERM and SIGINT, if they are handled, before they do what they did before: see
+:mod:`~producer.runtime.signals`. After a fork the child's producers start empty, with threads, locks and connections of
+their own; the parent's records stay the parent's.
 """
 
 from __future__ import annotations
 
 import atexit
+import math
+import signal
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..model.errors import CloseTimeoutError
+from ..model.errors import CloseTimeoutError, InvalidArgumentError
 from ..runtime.forks import Stage, call_in_child
 from ..runtime.loggers import get_logger
+from ..runtime.signals import STOP_SIGNALS, StopSignals, runs_handlers
 from ..text.plural import counted
+from ..text.printable import described
 
 if TYPE_CHECKING:
     from ..pipeline.shutdown import Shutdown
@@ -30,6 +36,8 @@ _lock = threading.Lock()  # guards what follows
 _draining: dict[Shutdown, tuple[str, float]] = {}
 _hooked = False
 _exited = False
+#: While a signal drains: so long a refused send of the main thread waits at most, monotonic seconds.
+_drained_by = math.inf
 
 
 def drain_at_exit(shutdown: Shutdown, name: str, timeout: float) -> bool:
@@ -94,17 +102,6 @@ def drain_all() -> None:
             return
 
 
-def say_pending(event: str) -> None:
-    """Log how many records each open producer has not delivered, before the process may end without a drain."""
-    with _lock:
-        producers = list(_draining.items())
-    for shutdown, (name, _) in producers:
-        records = shutdown.pending_records
-        if records:
-            words = counted(records, "record was not delivered", "records were not delivered")
-            _log.error("%s: %s when %s", name, words, event)
-
-
 def drain_open() -> None:
     """Close every open producer, as :func:`drain_all`, and let the process go on."""
     started = time.monotonic()
@@ -154,6 +151,95 @@ def drain(shutdown: Shutdown, name: str, timeout: float) -> None:
     _close(shutdown, name, timeout)
     drained(shutdown)
     before.say_lost(name, timeout, "the last reference to it went")
+
+
+def install_signal_handlers(signals: Iterable[int] = STOP_SIGNALS) -> None:
+    """Let these signals drain all producers of the process before they do what they did before.
+
+    What was accepted gets ``drain_timeout_ms``. Meanwhile the program goes on, but ``send`` is refused; on the main
+    thread it waits for what the signal does. Then the handler that was there is called, or the signal ends the process.
+    A second signal does not wait. Call it on the main thread, before a framework installs handlers of its own; in each
+    worker of a ``multiprocessing.Pool``, whose end sends SIGTERM:
+    ``Pool(initializer=producer.install_signal_handlers)``. Doing it again changes nothing; an ignored signal stays so.
+
+    :raises InvalidArgumentError: not called on the main thread, or no signal that can be handled.
+    """
+    if not runs_handlers():
+        raise InvalidArgumentError("install_signal_handlers: only the main thread of a process can handle signals")
+    if not isinstance(signals, Iterable):
+        raise InvalidArgumentError(f"signals: must be a list of signals, got {described(signals)}")
+    for number in signals:
+        try:
+            before = signal.getsignal(number)
+            if before in (_stop_signals.handle, signal.SIG_IGN, None):
+                continue
+            signal.signal(number, _stop_signals.handle)
+        except (OSError, ValueError, TypeError) as error:
+            raise InvalidArgumentError(f"signals: {number!r} cannot be handled: {error}") from error
+        _stop_signals.former[number] = before
+
+
+def drain_at_sigterm() -> None:
+    """Let SIGTERM drain all producers where it would end the process at once; done for every integration.
+
+    Where SIGTERM has its default action, :func:`install_signal_handlers` chains to that. A handler that is there stays
+    alone: it ends the process in its own time, and the interpreter's exit drains. But some servers put the handler that
+    was there back at their end and raise the signal again, so ``signal.raise_signal`` drains first. Off the main thread
+    nothing is done.
+    """
+    if not runs_handlers():
+        return
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        install_signal_handlers([signal.SIGTERM])
+    signal.raise_signal = _raise_drained
+
+
+_raise_signal = signal.raise_signal
+
+
+def _raise_drained(number: int) -> None:
+    """Drain before a signal that the process raises itself ends it, as uvicorn does: no exit follows that drains."""
+    if number == signal.SIGTERM and signal.getsignal(number) is signal.SIG_DFL:
+        drain_open()
+    _raise_signal(number)
+    wait_for_signal()
+
+
+def _drain_at_signal(_number: int) -> None:
+    """Drain on a thread, beside the main thread."""
+    global _drained_by  # noqa: PLW0603  # signals are the process's
+    with _lock:
+        longest = max((timeout for _, timeout in _draining.values()), default=0.0)
+    _drained_by = time.monotonic() + longest + CALLBACK_SECONDS
+    try:
+        drain_open()
+    finally:
+        _drained_by = math.inf
+
+
+def _say_pending(_number: int) -> None:
+    """Log how many records each open producer has not delivered, before the process may end without a drain."""
+    with _lock:
+        producers = list(_draining.items())
+    for shutdown, (name, _) in producers:
+        records = shutdown.pending_records
+        if records:
+            words = counted(records, "record was not delivered", "records were not delivered")
+            _log.error("%s: %s when a second signal came", name, words)
+
+
+_stop_signals = StopSignals(_drain_at_signal, second=_say_pending, then_former=True)
+
+
+def wait_for_signal() -> None:
+    """Have the main thread, whose send was refused since a signal drains, wait for what that signal does.
+
+    It may be about to end the process. The wait lasts no longer than the drain may take: the caller may hold the lock
+    of a log that the drain writes to.
+    """
+    if threading.current_thread() is threading.main_thread():
+        while _stop_signals.stopping and time.monotonic() < _drained_by:
+            time.sleep(0.005)
 
 
 class _Before:

@@ -34,7 +34,6 @@ from ..wire.text import fallback_of, moment_of
 from . import at_exit
 from .async_api import WaitingThreads, on_a_thread
 from .loss_report import LossReport
-from .signals import install_signal_handlers
 from .stream import Log, Stream, arrow_sending, use_compiled_send
 from .stream_keys import StreamKeys, pairs_of
 
@@ -220,13 +219,19 @@ class Producer:
             _check_callback(callback)
         pipeline = self._pipeline or self._make_pipeline()
         now, nanos = moment_of(self._clock.time())
+        logs = 1
         if type(log) is not dict and isinstance(log, list | tuple):
             if not log:
                 raise InvalidArgumentError("a list of logs must not be empty")
             record = b"".join([encode_log(one, now, nanos, self._fallback) for one in log])
-            return pipeline.accept(key, record, len(log), callback)
-        record = encode_log(log, now, nanos, self._fallback)  # type: ignore[arg-type]  # one log
-        return pipeline.accept(key, record, 1, callback)
+            logs = len(log)
+        else:
+            record = encode_log(log, now, nanos, self._fallback)  # type: ignore[arg-type]  # one log
+        try:
+            return pipeline.accept(key, record, logs, callback)
+        except ProducerClosedError:
+            at_exit.wait_for_signal()
+            raise
 
     async def _asend(self, stream: Stream, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
         """See :meth:`Stream.asend`."""
@@ -242,7 +247,11 @@ class Producer:
             with waiting_at_most(deadline.remaining(self._clock)):
                 return stream._send(log, callback)
 
-        return await wrap_future(self._waiting.submit(send))
+        try:
+            return await wrap_future(self._waiting.submit(send))
+        except ProducerClosedError:
+            at_exit.wait_for_signal()
+            raise
 
     def _open_records(self, future: SendFuture) -> OpenRecords | None:
         """Where the next log of a send's stream may go; None if there is no such place."""
@@ -256,7 +265,11 @@ class Producer:
             kind = type(logs).__qualname__
             raise InvalidArgumentError(f"send_many takes a list of logs or an iterator, got {kind}: send takes one log")
         pipeline = self._pipeline or self._make_pipeline()
-        return pipeline.accept_pieces(self._pieces(key, logs), callback)
+        try:
+            return pipeline.accept_pieces(self._pieces(key, logs), callback)
+        except ProducerClosedError:
+            at_exit.wait_for_signal()
+            raise
 
     def _send_lines(
         self, key: StreamKey, block: Any, field: str, time: float | datetime | None, callback: Callback | None
@@ -266,7 +279,12 @@ class Producer:
         if callback is not None:
             _check_callback(callback)
         pipeline = self._pipeline or self._make_pipeline()
-        return LineSender(pipeline, key, self._cut, field, time, int(self._clock.time())).send(block, callback)
+        sender = LineSender(pipeline, key, self._cut, field, time, int(self._clock.time()))
+        try:
+            return sender.send(block, callback)
+        except ProducerClosedError:
+            at_exit.wait_for_signal()
+            raise
 
     def _arrow_sender(
         self, key: StreamKey, schema: Any, options: Mapping[str, str | None], callback: Callback | None
@@ -402,7 +420,7 @@ class Producer:
     @staticmethod
     def install_signal_handlers() -> None:
         """See :func:`producer.install_signal_handlers`: it is for all producers of the process."""
-        install_signal_handlers()
+        at_exit.install_signal_handlers()
 
     def _leave_at_exit(self) -> None:
         """The exit of the interpreter does not wait for it: whoever owns it has all records elsewhere."""

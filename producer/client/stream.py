@@ -9,7 +9,7 @@ from functools import update_wrapper
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Never, Protocol
 
-from ..model.errors import InvalidArgumentError, StreamStoppedError
+from ..model.errors import InvalidArgumentError, ProducerClosedError, StreamStoppedError
 from ..model.futures import SendFuture
 from ..model.records import LogItem, StreamKey
 from ..model.results import Callback
@@ -18,6 +18,7 @@ from ..runtime.compiled import either
 from ..runtime.send_timeout import waiting_at_most
 from ..text.extras import how_to_install
 from ..text.migration_hints import by_name
+from .at_exit import wait_for_signal
 
 if TYPE_CHECKING:
     from ..model.interfaces import Record
@@ -238,7 +239,11 @@ class Stream:
         arrow = arrow_sending()
         schema, batches = arrow.batches_of(data)
         sender = self._producer._arrow_sender(self.key, schema, options, callback)
-        return sender.send(batches)
+        try:
+            return sender.send(batches)
+        except ProducerClosedError:
+            wait_for_signal()
+            raise
 
     def _send_arrow_pieces(
         self, batch: Any, *, callback: Callback | None = None, **options: str | None

@@ -18,7 +18,6 @@ from typing import Any, Literal, TypedDict
 
 from ..client import at_exit
 from ..client.producer import Producer
-from ..client.signals import drain_at_sigterm as install_drain_at_sigterm
 from ..client.stream import Stream
 from ..model.config import ProducerConfig, ProjectConfig, option_names
 from ..model.credentials import EnvironmentCredentials
@@ -78,7 +77,7 @@ class Outlet:
     :param config: options of the producer that is made, or a mapping of them (whose values may be text).
     :param flush_timeout: seconds that :meth:`flush`, and likewise :meth:`close`, may take; None is no limit.
     :param drain_on_sigterm: True delivers what was logged before SIGTERM ends the process, where that can be done:
-        see :func:`producer.client.signals.drain_at_sigterm`.
+        see :func:`producer.client.at_exit.drain_at_sigterm`.
     :raises ConfigError: both a producer and what one is made of; a wrong option.
     :ivar says_aside: True to log on another thread: a sink of loguru may not log while it is called.
     """
@@ -128,7 +127,7 @@ class Outlet:
         watch_fork(self, Stage.SINKS)
         _outlets.add(self)
         if drain_on_sigterm:
-            install_drain_at_sigterm()
+            at_exit.drain_at_sigterm()
 
     def _attach(self, producer: Any) -> None:
         self.producer: Producer = producer

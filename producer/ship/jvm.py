@@ -17,13 +17,11 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 
 from pyspark.find_spark_home import _find_spark_home
 
-from ..runtime.signal_handlers import call_former, handling
 from .errors import SparkStartError
 
 #: What a JVM gets to delete its files and end its Python workers before it is killed, seconds.
@@ -108,14 +106,3 @@ def _popen(settings: Mapping[str, str], place: Path, java_options: str) -> subpr
         | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(place), "SPARK_SUBMIT_OPTS": java_options},
         process_group=0,  # a terminal's Ctrl-C is not for it
     )
-
-
-@contextlib.contextmanager
-def held_interrupts() -> Iterator[None]:
-    """Have an interrupt wait until the block has ended."""
-    came: list[tuple[int, FrameType | None]] = []
-    held = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
-    with handling(dict.fromkeys(held, lambda *signalled: came.append(signalled))) as former:
-        yield
-    for signalled in came:
-        call_former(former, *signalled)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
@@ -23,6 +22,7 @@ from queue import SimpleQueue
 from typing import Any, cast
 
 from ..client.producer import Producer
+from ..runtime import signals
 from .figures import Figures
 from .files.remote.address import FORKLESS, scheme_of
 from .job import ShipJob
@@ -32,7 +32,6 @@ from .sending import ATTEMPTS, PortionSender
 
 # A worker that is told to end has nothing left to send, seconds.
 _END_SECONDS = 5.0
-_INTERRUPTS = {signal.SIGINT, signal.SIGTERM}
 
 
 class LocalEngine:
@@ -150,7 +149,7 @@ class LocalRun:
         process = context.Process(  # type: ignore[attr-defined]  # each kind of context has it
             target=_work, args=(theirs, self._job, inherited), name="loghub-producer-ship", daemon=True
         )
-        with _held_interrupts():  # or one would end the worker in its first moments with a trace
+        with signals.blocked():  # or one would end the worker in its first moments with a trace
             process.start()
         theirs.close()
         self._workers.append(_Worker(process, ours))
@@ -224,15 +223,6 @@ def _context(*, forks: bool) -> BaseContext:
     return multiprocessing.get_context("fork" if forks and sys.platform == "linux" else "spawn")
 
 
-@contextlib.contextmanager
-def _held_interrupts() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _work(pipe: Connection, job: ShipJob, inherited: Sequence[Connection]) -> None:
     """What a worker does until its pipe ends.
 
@@ -240,9 +230,7 @@ def _work(pipe: Connection, job: ShipJob, inherited: Sequence[Connection]) -> No
     """
     for other in inherited:
         other.close()
-    for number in _INTERRUPTS:
-        signal.signal(number, signal.SIG_IGN)  # terminals and service managers send it to all; the parent ends workers
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
+    signals.ignore_stops()
     portions: SimpleQueue[bytes | None] = SimpleQueue()
     working = threading.Event()
     threading.Thread(target=_listen, args=(pipe, portions, working), name="loghub-ship-pipe", daemon=True).start()

@@ -23,7 +23,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -37,9 +36,10 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from ..runtime.loggers import get_logger
+from ..runtime.signals import handling
 from .java import use_java
 from .job import LOCAL_MASTER
-from .jvm import Jvm, forget_in_environment, held_interrupts, known_to_environment
+from .jvm import Jvm, forget_in_environment, known_to_environment
 from .numpy_values import convert_only_loaded
 
 _log = get_logger("producer.ship.session")
@@ -155,7 +155,7 @@ def running_context(
     """
     with quiet_interrupts():
         try:
-            with _own_interrupts():
+            with handling({signal.SIGINT: signal.getsignal(signal.SIGINT)}):  # a new SparkContext replaces it
                 context = build_context(master=master, app_name=app_name, sql=sql, one_attempt=one_attempt)
             try:
                 yield context
@@ -197,8 +197,7 @@ def _ended_on_failure() -> Iterator[None]:
 def _start(settings: Mapping[str, str]) -> None:
     """Start Java, unless this process has it, or was given it."""
     if SparkContext._gateway is None and not known_to_environment():
-        with held_interrupts():  # or one could come between the start of a process and its name
-            _jvms.append(Jvm(settings, _QUICK_CODE))
+        _jvms.append(Jvm(settings, _QUICK_CODE))
         try:
             _jvms[-1].tell_environment()
             SparkContext._ensure_initialized()
@@ -216,17 +215,6 @@ def _configuration(settings: Mapping[str, str], defaults: Mapping[str, str]) -> 
     for name, value in defaults.items():
         found.setIfMissing(name, value)
     return found
-
-
-@contextlib.contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Put back what SIGINT did: a new SparkContext has it cancel jobs from within whatever runs at that moment."""
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from ..client.producer import Producer
 from ..model.errors import CloseTimeoutError, ProducerError
+from ..runtime.signals import on_stop_signal
 from .delivery import is_timeout
 from .figures import Figures
 from .files.decoded import Converter
@@ -26,7 +27,6 @@ from .lines.line import READ_BYTES, Block, Line, blocks_of, without_mark
 from .lines.log_start import start_pattern
 from .report import Shipment, progress_bar
 from .sending import PortionSender
-from .stopping import stopping_on_signals
 
 #: What a person writes for standard input, and its path in tags and messages.
 STANDARD_INPUT = "-"
@@ -46,7 +46,7 @@ def ship_standard_input(job: ShipJob, *, settle: float, console: Console, descri
     stop = threading.Event()
     failure = None
     with (
-        stopping_on_signals(stop),
+        on_stop_signal(lambda _: stop.set()),
         progress_bar(console, None) as bar,
         Producer(job.project, config=job.config) as producer,
     ):

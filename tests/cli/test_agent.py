@@ -30,7 +30,7 @@ from producer.channels import FileChannel
 from producer.cli import agent as agent_cli
 from producer.cli import agent_program, main
 from producer.cli.agent_program import Program, _Watched
-from producer.runtime import signal_handlers
+from producer.runtime import signals
 from producer.server import LogHubServer
 
 from ..agent.parts import Hub, plug_in, until
@@ -470,7 +470,7 @@ def test_a_second_signal_ends_it_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first one lets the sinks deliver, which takes its time; the second one is not waited for: 143."""
-    monkeypatch.setattr(signal_handlers, "ECHO", 0.0)
+    monkeypatch.setattr(signals, "ECHO", 0.0)
     hub.failing = True
     changes = ('"null"', '"keep"\nhub = "a"'), ('name = "web"', 'name = "web"\nstop_timeout = 60')
 
@@ -491,7 +491,7 @@ def test_an_end_at_once_closes_the_channels(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that goes on can use them again: what was not delivered is in them."""
-    monkeypatch.setattr(signal_handlers, "ECHO", 0.0)
+    monkeypatch.setattr(signals, "ECHO", 0.0)
     monkeypatch.setattr(Agent, "stop", interrupted_once(Agent.stop))
     hub.failing = True
 
@@ -558,7 +558,7 @@ def test_a_signal_that_comes_twice_at_once_is_one(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As coreutils' ``timeout`` sends it, to the process and to its group: the sinks deliver in order, exit code 0."""
-    monkeypatch.setattr(signal_handlers, "ECHO", 3600.0)
+    monkeypatch.setattr(signals, "ECHO", 3600.0)
     hub.failing = True
 
     def act() -> None:

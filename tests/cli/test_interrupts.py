@@ -175,8 +175,9 @@ def test_send_that_is_interrupted_waits_a_second_for_an_absent_server(
 def test_a_signal_that_echoes_does_not_end_what_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of coreutils' ``timeout``, whose command has SIGTERM twice; one that comes later is another one."""
     now = [5.0]
-    monkeypatch.setattr("producer.runtime.signal_handlers.time", types.SimpleNamespace(monotonic=lambda: now[0]))
-    with Interrupts() as interrupts:
+    monkeypatch.setattr("producer.runtime.signals.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    interrupts = Interrupts()
+    with interrupts.raised():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
         now[0] += 0.1
@@ -187,16 +188,17 @@ def test_a_signal_that_echoes_does_not_end_what_cleans_up(monkeypatch: pytest.Mo
         assert interrupts.exit_code == 143
 
 
-def test_sigterm_while_text_is_executed_is_told_as_any_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "told"), [("SIGTERM", (143, "terminated")), ("SIGINT", (130, "interrupted"))])
+def test_a_signal_while_text_is_executed_is_told_as_any_other(tmp_path: Path, name: str, told: tuple[int, str]) -> None:
     """As it is at the start, where dataclasses are made: CPython would end a ``python -m`` by SIGINT."""
-    text = "import os, signal; os.kill(os.getpid(), signal.SIGTERM); never = 1"
+    text = f"import os, signal; os.kill(os.getpid(), signal.{name}); never = 1"
     (tmp_path / "interrupted.py").write_text(
         f"import sys, producer.cli as cli\ncli._main = lambda *_, **__: exec({text!r})\nsys.exit(cli.main(['agent']))\n"
     )
     command, paths = [sys.executable, "-m", "interrupted"], os.pathsep.join([str(tmp_path), *sys.path])
     environment = os.environ | {"PYTHONPATH": paths}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert (ended.returncode, ended.stderr) == (143, "producer agent: terminated\n")
+    assert (ended.returncode, ended.stderr) == (told[0], f"producer agent: {told[1]}\n")
 
 
 def test_an_interrupt_while_a_class_is_made_is_one(

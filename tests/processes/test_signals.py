@@ -24,7 +24,7 @@ def test_a_signal_under_load_loses_nothing_that_was_accepted(
     start: Start, server: LogHubServer, tmp_path: Path, number: signal.Signals, mode: str, code: int
 ) -> None:
     """Three threads send as fast as they can: each accepted record is stored once, and then the previous handler runs
-    or the signal kills.
+    or the signal kills. No send of the main thread is refused meanwhile.
     """
     path = tmp_path / "accepted"
     path.write_bytes(bytes(24))

@@ -14,12 +14,12 @@ from dataclasses import replace
 from rich.console import Console
 
 from ...runtime.directory_lock import DirectoryLock
+from ...runtime.signals import on_stop_signal, wait
 from ..errors import InputError
 from ..job import ShipJob
 from ..lines.log_start import logs_that_start
 from ..local_engine import LocalEngine, LocalRun
 from ..report import ProgressBar, Shipment, progress_bar
-from ..stopping import stopping_on_signals
 from .losses import Losses
 from .options import FollowOptions
 from .path_scan import Looks, unread_of
@@ -44,7 +44,7 @@ def follow_locally(
     stop = threading.Event()
     began = time.monotonic()
     unwritten = None
-    with stopping_on_signals(stop), progress_bar(console, None) as bar:
+    with on_stop_signal(lambda _: stop.set()), progress_bar(console, None) as bar:
         following = _Following(engine, job, options, stop, bar, lock)
         try:
             following.until_end()
@@ -102,7 +102,7 @@ class _Following:
             elif self._options.once:
                 return
             if not self._options.once:
-                self._stop.wait(max(0.0, began + self._options.interval - time.monotonic()))
+                wait(self._stop, began + self._options.interval - time.monotonic())
 
     def _plan(self) -> bool:
         """Whether there is a batch to ship: the one that a run before this has begun, or a new one."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from rich.console import Console
 
+from ...runtime.signals import on_stop_signal
 from ...text.extras import how_to_install
 from ..errors import InputError
 from ..failure import describe
@@ -22,7 +23,6 @@ from ..figures import Figures
 from ..job import ShipJob
 from ..report import ProgressBar, Shipment, progress_bar
 from ..spark_engine import NOTHING, ShipBatches, figures_accumulator
-from ..stopping import stopping_on_signals
 from .losses import Losses
 from .options import FollowOptions
 from .path_scan import unread_of
@@ -48,7 +48,7 @@ def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, conso
     figures = figures_accumulator(session.sparkContext)
     stop = threading.Event()
     began = time.monotonic()
-    with stopping_on_signals(stop):
+    with on_stop_signal(lambda _: stop.set()):
         query = _start(session, job, options, figures)
         with progress_bar(console, None) as bar:
             watch = _Watch(figures, bar)

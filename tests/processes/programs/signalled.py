@@ -12,6 +12,7 @@ import signal
 import struct
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from common import LOGSTORE, PROJECT, new_producer
@@ -39,18 +40,15 @@ if __name__ == "__main__":
         stream = sender.stream(PROJECT, LOGSTORE, topic=str(thread))
         number = 0
         while True:
-            try:
-                stream.send({"n": number})
-            except ProducerClosedError:
-                break
+            stream.send({"n": number})
             number += 1
             accepted[8 * thread : 8 * thread + 8] = struct.pack("<q", number)
-        while not thread:
-            # The drain began while this thread was within send: its handler comes now, maybe after another signal that
-            # only wakes.
-            signal.pause()
+
+    def work_until_refused(thread: int) -> None:
+        with suppress(ProducerClosedError):
+            work(thread)
 
     for thread in range(1, THREADS):
-        threading.Thread(target=work, args=(thread,), daemon=True).start()
+        threading.Thread(target=work_until_refused, args=(thread,), daemon=True).start()
     print("sending", flush=True)
     work(0)

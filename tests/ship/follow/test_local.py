@@ -140,20 +140,21 @@ def test_once_ends_though_a_file_grows_all_the_time(
     assert sorted(contents(server)) == ["line of a", "line of b", "line of c"]
 
 
-def test_it_looks_again_after_the_interval(logs: Path, make_job: MakeJob, tmp_path: Path) -> None:
+def test_it_looks_again_after_the_interval(
+    logs: Path, make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With nothing new it sleeps for what is left of that, rather than look all the time."""
     waits: list[float] = []
 
-    class Stop(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            waits.append(timeout or 0.0)
-            if len(waits) == 3:
-                self.set()
-            return self.is_set()
+    def wait(stop: threading.Event, seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            stop.set()
 
+    monkeypatch.setattr(local, "wait", wait)
     options = FollowOptions(paths=[str(logs)], checkpoint=str(tmp_path), interval=500.0)
     with progress_bar(Console(file=io.StringIO()), None) as bar:
-        local._Following(LocalEngine(1), make_job(parser="text"), options, Stop(), bar).until_end()
+        local._Following(LocalEngine(1), make_job(parser="text"), options, threading.Event(), bar).until_end()
     assert len(waits) == 3
     assert all(400 < seconds <= 500 for seconds in waits)
 

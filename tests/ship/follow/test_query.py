@@ -9,7 +9,6 @@ import math
 import os
 import signal
 import sys
-import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +31,6 @@ from producer.ship.follow.query import follow
 from producer.ship.follow.source import FilesReader
 from producer.ship.job import ShipJob
 from producer.ship.report import Shipment
-from producer.ship.stopping import stopping_on_signals
 
 from ..conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, ship_arguments, start_ship, wait_for
 
@@ -252,16 +250,6 @@ def test_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         losses.tell(Figures(lost=lost))
     assert [record.getMessage() for record in caplog.records] == ["one", "two"]
     assert losses.last == "two"
-
-
-def test_second_interrupt_does_not_wait() -> None:
-    """The first Ctrl-C lets the micro-batch end; who presses it again interrupts whatever goes on."""
-    stop = threading.Event()
-    with stopping_on_signals(stop):
-        signal.raise_signal(signal.SIGINT)
-        assert stop.is_set()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
 
 
 def test_checkpoint_of_a_query_with_another_sink_goes_on(

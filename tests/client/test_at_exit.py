@@ -1,17 +1,21 @@
-"""Signal handlers in this process: where the main thread is when the signal comes, and what follows."""
+"""Signals that drain, in this process: where the main thread is when the signal comes, and what follows."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import producer as package
 from producer import InvalidArgumentError, Producer, ProducerClosedError
-from producer.client import at_exit, signals
+from producer.client import at_exit
+from producer.runtime import signals
+from producer.runtime.signals import StopSignals
 from tests.support.pipelines import config
 from tests.support.sinks import GatedSink
 from tests.support.waiting import Call, eventually
@@ -23,14 +27,14 @@ Handled = list[int]
 def handled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handled]:
     """A handler of SIGTERM that was there before ours; the numbers that it got."""
     monkeypatch.setattr(at_exit, "_draining", {})
-    monkeypatch.setattr(signals, "_previous", {})
-    monkeypatch.setattr(signals, "_current", None)
+    stops = StopSignals(at_exit._drain_at_signal, second=at_exit._say_pending, then_former=True)
+    monkeypatch.setattr(at_exit, "_stop_signals", stops)
     numbers: Handled = []
     before = signal.signal(signal.SIGTERM, lambda number, _frame: numbers.append(number))
     package.install_signal_handlers([signal.SIGTERM])
     package.install_signal_handlers([signal.SIGTERM])  # once more changes nothing
     yield numbers
-    eventually(lambda: signals._current is None)
+    eventually(lambda: not stops.stopping)
     signal.signal(signal.SIGTERM, before)
 
 
@@ -73,22 +77,67 @@ def test_a_main_thread_that_waits_in_flush_is_not_in_the_way(handled: Handled) -
     one.close()
 
 
-def test_a_second_signal_does_not_wait(handled: Handled, caplog: pytest.LogCaptureFixture) -> None:
+class EndedError(Exception):
+    """What the handler that was there raises, as that of SIGINT does."""
+
+
+LOG = {"k": "v"}
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda one: one.send("p", "l", LOG),
+        lambda one: one.stream("p", "l").send(LOG),
+        lambda one: one.stream("p", "l").send_many([LOG]),
+        lambda one: one.stream("p", "l").send_lines(b"line\n"),
+        lambda one: one.stream("p", "l").send_arrow(pa.table({"k": ["v"]})),
+        lambda one: asyncio.run(one.stream("p", "l").asend(LOG)),
+    ],
+    ids=["send", "stream", "many", "lines", "arrow", "asend"],
+)
+def test_a_send_of_the_main_thread_waits_for_what_the_signal_does(
+    handled: Handled, send: Callable[[Producer], Any]
+) -> None:
+    """A program that sends in a loop ends by its signal, and not by an error of a send that was refused meanwhile: what
+    the handler that was there raises comes out of the send. On another thread the send is refused at once.
+    """
+
+    def end(*_: object) -> None:
+        handled.append(1)
+        raise EndedError
+
+    at_exit._stop_signals.former[signal.SIGTERM] = end
+    sink = GatedSink()
+    one = Producer(sink=sink, config=config(linger_ms=60_000, drain_timeout_ms=10_000))
+    accepted = one.send("p", "l", LOG)
+    os.kill(os.getpid(), signal.SIGTERM)
+    eventually(lambda: one.closed)
+    with pytest.raises(ProducerClosedError):
+        Call(lambda: send(one)).result()
+    assert not handled
+    opening = Call(lambda: sink.entered.acquire(timeout=10) and sink.gate.set())
+    with pytest.raises(EndedError):
+        send(one)
+    opening.result()
+    assert accepted.result(timeout=0)
+    one.close()
+
+
+def test_a_second_signal_does_not_wait(
+    handled: Handled, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where a server hangs, the next signal has the previous handler called at once, and the log says what is lost."""
     sink = GatedSink()
     one = Producer(sink=sink, config=config(linger_ms=100, drain_timeout_ms=60_000))
     one.send("p", "l", {"k": "v"})
-
-    def press() -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        eventually(lambda: signals._current is not None and signals._current.parked_at is not None)
-        while not handled:
-            os.kill(os.getpid(), signal.SIGTERM)
-            threading.Event().wait(0.01)
-
-    pressing = Call(press)
+    os.kill(os.getpid(), signal.SIGTERM)
+    eventually(lambda: one.closed)
+    os.kill(os.getpid(), signal.SIGTERM)  # an echo of the first one
+    assert not handled
+    monkeypatch.setattr(signals, "ECHO", 0.0)
+    os.kill(os.getpid(), signal.SIGTERM)
     eventually(lambda: handled)
-    pressing.result()
     assert "1 record was not delivered when a second signal came" in caplog.text
     sink.gate.set()
     one.close()
