@@ -27,11 +27,12 @@ _KEYS = {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "secret"}
 
 
 @pytest.fixture(autouse=True)
-def not_below_nohup() -> Iterator[None]:
-    """Commands take over that a signal is ignored; the tests may be run so."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def default_actions() -> Iterator[None]:
+    """Commands take over that a signal is ignored, as below ``nohup``, or handled, as after a test of a log handler."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGHUP, signal.SIGTERM)}
     yield
-    signal.signal(signal.SIGHUP, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
