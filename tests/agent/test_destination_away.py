@@ -34,7 +34,7 @@ __all__ = ["cluster"]
 #: Events of each source, those of a delivery, and those that a channel has room for.
 _COUNT, _PART, _ROOM = 120, 10, 30
 #: Seconds that anything may take.
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 #: Types that nobody gives events, or that lose what comes while a channel is full, as datagrams do.
 _BESIDE = {"sequence", "stress", "syslog_udp", "netcatudp"}
 

@@ -728,7 +728,7 @@ def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_pat
     )
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
-        systemd.settimeout(20)
+        systemd.settimeout(60)
         paths = os.pathsep.join([str(tmp_path), *sys.path])
         environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "PYTHONPATH": paths}
         command = [sys.executable, "-c", program, "agent", "--config", path]

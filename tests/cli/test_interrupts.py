@@ -21,7 +21,7 @@ from producer.testing import LogHubServer
 from tests.support.waiting import allowed, eventually
 
 #: How long a command may take to say something, or to end, seconds.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 _KEYS = {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "secret"}
 

@@ -29,7 +29,7 @@ from tests.spark.conftest import LOGSTORE, PROJECT, _own_producers, _unmeasured_
 __all__ = ["LOGSTORE", "PROJECT", "_own_producers", "_unmeasured_processes", "project_of", "server"]
 
 #: How long a test waits for what another process does, seconds.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def test_each_line_is_acknowledged_once_it_is_committed():
         with pytest.raises(TimeoutError):
             peer.recv(1)
         served.outlet.room.set()
-        peer.settimeout(20)
+        peer.settimeout(60)
         peer.shutdown(socket.SHUT_WR)
         assert all_of(peer) == b"OK\nOK\nOK\n"
         served.got(b"one", b"two", b"")

@@ -161,7 +161,7 @@ def test_while_a_channel_is_full_a_connection_waits_and_loses_nothing():
                 sent += peer.send(block[sent : sent + 65_536])
         assert served.outlet.bodies == []
         served.outlet.room.set()
-        peer.settimeout(20)
+        peer.settimeout(60)
         peer.sendall(block[sent:])
         eventually(lambda: sum(batch.count for batch in served.outlet.batches) == len(lines))
         assert served.outlet.bodies == [line[4:] for line in lines]

@@ -137,7 +137,7 @@ def ask_for_everything(server: LogHubServer | ServerProcess, client: Client) -> 
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect((server.host, server.port))
-    connection.settimeout(20)
+    connection.settimeout(60)
     params = {"type": "log", "cursor": "MA==", "count": "1000"}
     connection.sendall(request_bytes(client, "GET", f"/logstores/{LOGSTORE}/shards/0", params=params))
     return connection
