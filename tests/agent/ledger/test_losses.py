@@ -53,7 +53,7 @@ def _filled(state: Path, source: Path, batches: int = 3) -> BatchChannel:
     channel = file_channel(state)
     with reading("taildir", state, {"c": channel}, paths=[str(source)]):
         for number in range(batches):
-            with source.open("ab") as file:
+            with source.open("ab", buffering=0) as file:  # in one write
                 file.write(_block(number))
             eventually(lambda number=number: channel.held == LINES * (number + 1))
     return channel

@@ -210,7 +210,7 @@ def test_others_are_served_and_memory_is_bounded(kind: str) -> None:
                 eventually(lambda: b"honest %d" % number in served.ask("bodies"))
         eventually(lambda: served.ask("connections") == 0, "the end of all connections", _APART)
         assert served.ask("held") == 0
-        assert served.ask("peak") - before < 64 << 10
+        assert served.ask("peak") - before < 96 << 10  # 60 connections of 1 MiB, and the heap between them
 
 
 @pytest.mark.parametrize("kind", ["avro", "forward", "syslog_tcp", "thrift"])

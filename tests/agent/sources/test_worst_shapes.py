@@ -338,7 +338,7 @@ def _zeros(count: int) -> str:
 _LONG = 24 * _MIB
 
 
-def _entry(count: int) -> bytes:
+def _journal_entry(count: int) -> bytes:
     return b'{"__CURSOR":"a","MESSAGE":[' + b"255," * count + b"255]}\n"
 
 
@@ -347,8 +347,8 @@ _LOCAL: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
     "exec one line": ("exec", {"command": _zeros(_LONG)}, bytes),
     "exec empty lines": ("exec", {"command": "yes '' | head -c 8388608", "shell": "/bin/sh -c"}, bytes),
     "exec utf-16": ("exec", {"command": _zeros(_LONG), "charset": "utf-16"}, bytes),
-    "journald large entry": ("journald", {}, lambda: _entry(_MIB - 100)),
-    "journald too large an entry": ("journald", {}, lambda: _entry(6 * _MIB)),
+    "journald large entry": ("journald", {}, lambda: _journal_entry(_MIB - 100)),
+    "journald too large an entry": ("journald", {}, lambda: _journal_entry(6 * _MIB)),
     "journald entry without an end": ("journald", {}, lambda: b"[" * _LONG),
     "journald small entries": ("journald", {"fields": ["all"]}, lambda: b'{"__CURSOR":"a","a":"b"}\n' * 60_000),
     "spooldir one line": ("spooldir", {}, lambda: b"a" * _LONG),
@@ -437,6 +437,7 @@ def _excess(name: str) -> int:
     ours, theirs = multiprocessing.get_context("fork").Pipe()
     process = multiprocessing.get_context("fork").Process(target=_ALL[name], args=(name, theirs))
     process.start()
+    theirs.close()  # or the end of the process would not be seen
     try:
         assert ours.poll(_APART), "no answer"
         return int(ours.recv())
