@@ -9,7 +9,7 @@
 Every hop is a transaction. What flows is a batch, with its bodies in one block (:mod:`.batch`): no Python runs for each
 event unless a component asks for it. What a file says is checked whole before anything starts (:mod:`.blueprint`),
 and what fails is run again (:mod:`.supervisor`). After a death nothing is lost that can be read again, and what was
-committed comes once (:mod:`.positions`).
+committed comes once (:mod:`.ledger.ledger`).
 """
 
 from .config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig

@@ -1,23 +1,18 @@
-"""What ``producer channel`` says of an agent's channel: its events are batches, and beside them lie positions."""
+"""What ``producer channel`` says of an agent's channel, whose events are batches."""
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import tempfile
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..channels.file.store.notes import COMPANIONS, NOTES_NAME
+from ..channels.file.store.notes import NOTES_NAME, copy_notes
 from ..model.interfaces import Event
 from ..text.plural import counted
 from .channel_logs import OF_AN_AGENT
-
-#: What the names of notes that are positions begin with.
-_POSITION = "position:"
 
 
 @dataclass(slots=True)
@@ -28,9 +23,9 @@ class AgentReport:
     :ivar events: in all of them.
     :ivar unreadable: by the number of a batch of which nothing can be made, why; it is delivered as it is.
     :ivar waiting: events by the source that put them, for those that can read again.
-    :ivar positions: by the name of what is read, with the source's and a slash before it: up to where the channel
-        has, or had it.
-    :ivar notes: what is wrong with those; empty if nothing is.
+    :ivar positions: up to where the batches that wait were read, by the name of the source, a slash, and the name of
+        the file or partition.
+    :ivar notes: what is wrong with the channel's notes; empty if nothing is.
     """
 
     batches: int = 0
@@ -40,11 +35,6 @@ class AgentReport:
     positions: dict[str, int] = field(default_factory=dict)
     notes: str = ""
 
-    @property
-    def sources(self) -> dict[str, int]:
-        """Of how many files, or what else it reads, the channel knows, by source."""
-        return dict(Counter(_source_of(name) for name in self.positions))
-
 
 def look_at_batches(directory: str, events: Iterable[Event]) -> AgentReport | None:
     """What is in a channel; None if it is not an agent's.
@@ -52,7 +42,7 @@ def look_at_batches(directory: str, events: Iterable[Event]) -> AgentReport | No
     :param events: that are in it.
     """
     report = AgentReport()
-    report.positions, report.notes = _noted(Path(directory))
+    report.notes = _trouble_of_notes(Path(directory))
     for event in events:
         if OF_AN_AGENT not in event.headers:
             continue
@@ -61,7 +51,7 @@ def look_at_batches(directory: str, events: Iterable[Event]) -> AgentReport | No
             _count(report, event)
         except ValueError as error:
             report.unreadable[event.sequence or 0] = str(error)
-    return report if report.batches or report.positions else None
+    return report if report.batches else None
 
 
 def sums(report: AgentReport, of: str = "") -> str:
@@ -72,9 +62,8 @@ def sums(report: AgentReport, of: str = "") -> str:
 def told(report: AgentReport) -> list[str]:
     """In lines."""
     lines = [f"agent       {sums(report)}"]
-    for source, count in sorted(report.sources.items()):
-        waits = counted(report.waiting.get(source, 0), "event waits", "events wait")
-        lines.append(f"  source {source}: {waits}; positions of {counted(count, 'file')}, or what else it reads")
+    for source, count in sorted(report.waiting.items()):
+        lines.append(f"  source {source}: {counted(count, 'event waits', 'events wait')}")
     return lines
 
 
@@ -109,17 +98,15 @@ def _source_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def _noted(directory: Path) -> tuple[dict[str, int], str]:
-    """Positions in the notes, which a copy is made of: to open a database may change it. What is wrong with it."""
+def _trouble_of_notes(directory: Path) -> str:
+    """What is wrong with the notes of a channel; empty if nothing is."""
     if not (directory / NOTES_NAME).exists():
-        return {}, ""
+        return ""
     with tempfile.TemporaryDirectory() as place:
         try:
-            for suffix in ("", *COMPANIONS):
-                if (directory / f"{NOTES_NAME}{suffix}").exists():
-                    shutil.copyfile(directory / f"{NOTES_NAME}{suffix}", Path(place) / f"{NOTES_NAME}{suffix}")
+            copy_notes(directory, Path(place))
             with closing(sqlite3.connect(Path(place) / NOTES_NAME)) as connection:
-                rows = connection.execute("SELECT name, value FROM notes WHERE name GLOB ?", (f"{_POSITION}*",))
-                return {name.removeprefix(_POSITION): int(value) for name, value in rows}, ""
-        except (sqlite3.Error, OSError, ValueError) as error:
-            return {}, f"{directory / NOTES_NAME} cannot be read: {error}"
+                connection.execute("SELECT name, value FROM notes").fetchall()
+                return ""
+        except (sqlite3.Error, OSError) as error:
+            return f"{directory / NOTES_NAME} cannot be read: {error}"

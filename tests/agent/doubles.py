@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,9 @@ from producer.agent.events.batch import EventBatch
 from producer.agent.events.interfaces import Context
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.channels import FileChannelBuilder, MemoryChannelBuilder, SpillableChannelBuilder
+from producer.agent.ledger.lanes import rules_of
+from producer.agent.ledger.ledger import Ledger
+from producer.agent.ledger.ledgers import Ledgers
 from producer.runtime.clock import Clock, SystemClock
 
 
@@ -47,27 +50,100 @@ def context(state: Path, name: str = "c", clock: Clock | None = None) -> Context
     return Context("a1", name, state / name, clock=clock or SystemClock())
 
 
+class _Ledgers(Ledgers):
+    """Those of a state: a source that nothing has begun writes to all channels that are open."""
+
+    def __init__(self, state: Path, clock: Clock) -> None:
+        super().__init__((state.parent if state.name == "channels" else state) / "sources", clock)
+        self.channels: dict[str, BatchChannel] = {}
+        self.opening = False
+
+    def of(self, source: str) -> Ledger:
+        """Begin it, if nothing has."""
+        ledger = super().of(source)
+        if ledger.is_new and not self.opening:
+            ledger.begin(rules_of(self.channels, "", exclusive=False))
+        return ledger
+
+
+#: Of states of which a channel is open.
+_ledgers: dict[Path, _Ledgers] = {}
+
+
 def memory_channel(state: Path, name: str = "c", clock: Clock | None = None, **options: Any) -> BatchChannel:
     """A channel that forgets."""
     builder = MemoryChannelBuilder(MemoryChannelBuilder.Options(**options), context(state, name, clock))
-    return builder.open()
+    return _begun(builder.open(), state, clock)
 
 
 def file_channel(state: Path, name: str = "c", **options: Any) -> BatchChannel:
     """A channel that keeps."""
     options = {"minimum_free_space": 0, **options}
-    return _begun(FileChannelBuilder(FileChannelBuilder.Options(**options), context(state, name)).open())
+    return _begun(FileChannelBuilder(FileChannelBuilder.Options(**options), context(state, name)).open(), state)
 
 
 def spillable_channel(state: Path, name: str = "c", **options: Any) -> BatchChannel:
     """A channel that keeps what its little memory does not hold."""
     options = {"minimum_free_space": 0, "memory_bytes": 256, **options}
-    return _begun(SpillableChannelBuilder(SpillableChannelBuilder.Options(**options), context(state, name)).open())
+    return _begun(
+        SpillableChannelBuilder(SpillableChannelBuilder.Options(**options), context(state, name)).open(), state
+    )
 
 
-def _begun(channel: BatchChannel) -> BatchChannel:
-    channel.losses.begin(lambda _name: 0, lambda _names: None)
+def _begun(channel: BatchChannel, state: Path, clock: Clock | None = None) -> BatchChannel:
+    """With ledgers, which are closed with the last channel of the state."""
+    ledgers = _ledgers.setdefault(state, _Ledgers(state, clock or SystemClock()))
+    ledgers.channels[channel.name] = channel
+    close = channel.close
+
+    def end() -> None:
+        try:
+            close()
+        finally:
+            if ledgers.channels.pop(channel.name, None) and not ledgers.channels:
+                _ledgers.pop(state, None)
+                ledgers.close()
+
+    channel.close = end  # type: ignore[method-assign]
+    ledgers.opening = True
+    channel.attach(ledgers)
+    ledgers.opening = False
+    channel.losses.begin(ledgers, lambda _names: None)
     return channel
+
+
+def ledger_of(source: str, channels: Mapping[str, BatchChannel], selector: Any, selection: str = "") -> Ledger:
+    """The ledger of a source that writes to these channels."""
+    ledgers = next(iter(channels.values()))._ledgers
+    assert ledgers is not None
+    ledger = Ledgers.of(ledgers, source)
+    ledger.begin(rules_of(channels, selection, exclusive=selector.exclusive))
+    return ledger
+
+
+def ledger_in(channel: BatchChannel, source: str = "s") -> Ledger:
+    """The ledger of a source as a channel knows it."""
+    assert channel._ledgers is not None
+    return channel._ledgers.of(source)
+
+
+def is_safe(channel: BatchChannel, name: str) -> bool:
+    """Whether nothing of what was put is lost if the process dies."""
+    ledger = ledger_in(channel, name.partition("/")[0])
+    return ledger.safe_end(name) == ledger.ends(name)[-1]
+
+
+def die(*channels: BatchChannel) -> None:
+    """Nothing more is noted."""
+    for channel in channels:
+        ledgers = channel._ledgers
+        assert isinstance(ledgers, _Ledgers)
+        ledgers.channels.clear()
+        for state in [state for state, each in _ledgers.items() if each is ledgers]:
+            del _ledgers[state]
+        for ledger in ledgers._ledgers.values():
+            ledger._notes.close()
+        channel.channel.close()
 
 
 @contextmanager

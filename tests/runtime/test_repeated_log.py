@@ -15,7 +15,7 @@ from producer.runtime.clock import Deadline
 from producer.runtime.repeated_log import RepeatedLog
 from producer.testing import ManualClock
 
-from ..agent.doubles import context, memory_channel, taken
+from ..agent.doubles import context, ledger_of, memory_channel, taken
 from ..agent.parts import until
 
 
@@ -56,7 +56,9 @@ def test_a_source_that_waits_for_a_full_channel_says_so_every_ten_seconds(
     channel = memory_channel(tmp_path, capacity=1, keep_alive=0)
     channel.put(EventBatch.of_lines(b"full\n"))
     selector = ReplicatingSelector(ReplicatingSelector.Options(), context(tmp_path), {"c": channel})
-    outlet = SourceOutlet("r1", [], selector, {"c": channel}, counters, clock)
+    outlet = SourceOutlet(
+        "r1", [], selector, {"c": channel}, ledger_of("r1", {"c": channel}, selector), counters, clock
+    )
 
     class FourTimes(Stop):
         """Ends the fifth try."""
@@ -91,7 +93,7 @@ def test_a_source_that_goes_on_says_so(tmp_path: Path, caplog: pytest.LogCapture
     optional.put(EventBatch.of_lines(b"full\n"))
     channels = {"c": channel, "o": optional}
     selector = ReplicatingSelector(ReplicatingSelector.Options(optional=("o",)), context(tmp_path), channels)
-    outlet = SourceOutlet("r1", [], selector, channels, Counters(), clock)
+    outlet = SourceOutlet("r1", [], selector, channels, ledger_of("r1", channels, selector), Counters(), clock)
     with caplog.at_level(logging.INFO):
         outlet.put(EventBatch.of_lines(b"1\n"), 0)
         assert not outlet.put_until(EventBatch.of_lines(b"2\n"), _Ended())

@@ -45,11 +45,13 @@ class Position(NamedTuple):
     :ivar name: what it reads, such as a file by its identity; unique in the source.
     :ivar end: the byte after the last one taken; grows.
     :ivar place: the path, if it is a file whose bytes are counted; for people.
+    :ivar start: where the batch before it ends; set by the outlet.
     """
 
     name: str
     end: int
     place: str = ""
+    start: int = 0
 
 
 class EventBatch:

@@ -4,7 +4,7 @@ Its shared headers are the event's. Ours begin with ``~``, and a user's that beg
 
 * ``~count``: how many events the batch holds;
 * ``~position``: where its source was, if it has a :class:`~.batch.Position`: the end, a space, the name;
-* ``~from``: where that channel had come before: the end then, a space, and the path, if it is a file; for people;
+* ``~from``: where the batch before it ends: a number, a space, and the path, if it is a file;
 * ``~form``: ``lines``, and the body is the block as it lies; or ``ends``, and the body is::
 
       4 bytes   how many columns, little-endian, as all numbers
@@ -46,10 +46,9 @@ class UnreadableBatchError(ValueError):
     """The event's body is not what its headers say."""
 
 
-def write_batch(batch: EventBatch, start: int = 0) -> Event:
+def write_batch(batch: EventBatch) -> Event:
     """The event of a batch.
 
-    :param start: up to where the channel has what the batch's position is of.
     :raises InvalidArgumentError: a header's name is too long.
     """
     for name in (*batch.shared, *batch.columns):
@@ -59,7 +58,7 @@ def write_batch(batch: EventBatch, start: int = 0) -> Event:
     headers[_COUNT] = str(batch.count)
     if batch.position is not None:
         headers[_POSITION] = f"{batch.position.end} {batch.position.name}"
-        headers[_FROM] = f"{start} {batch.position.place}"
+        headers[_FROM] = f"{batch.position.start} {batch.position.place}"
     if batch.ends is None and not batch.columns:
         headers[_FORM] = _LINES
         return Event(headers, batch.block)
@@ -91,14 +90,14 @@ def read_batch(event: Event) -> EventBatch:
 def position_of(event: Event) -> Position | None:
     """Where the source of an event was; None also for what is no position."""
     end, _, name = (event.headers.get(_POSITION) or "").partition(" ")
-    place = (event.headers.get(_FROM) or "").partition(" ")[2]
-    return Position(name, int(end), place) if end.isdecimal() and len(end) < _DIGITS else None
+    start, _, place = (event.headers.get(_FROM) or "").partition(" ")
+    if not _is_number(end):
+        return None
+    return Position(name, int(end), place, int(start) if _is_number(start) else 0)
 
 
-def start_of(event: Event) -> int:
-    """Where the channel had come before a batch that has a position; -1 if that is not said."""
-    start = (event.headers.get(_FROM) or "").partition(" ")[0]
-    return int(start) if start.isdecimal() and len(start) < _DIGITS else -1
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) < _DIGITS
 
 
 def size_of_columns(event: Event) -> int:
@@ -123,7 +122,7 @@ def is_batch(event: Event) -> bool:
 def count_of(event: Event) -> int:
     """How many events of a batch an event holds; one for what is no batch."""
     text = event.headers.get(_COUNT) or "1"
-    return int(text) if text.isdecimal() and len(text) < _DIGITS else 1
+    return int(text) if _is_number(text) else 1
 
 
 def _packed(batch: EventBatch) -> bytes:

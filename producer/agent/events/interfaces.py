@@ -260,8 +260,6 @@ class Selector(Protocol):
 
     :ivar exclusive: whether each event goes to one of the channels, by no rule that would choose the same one again:
         then what one of them has, none of the others needs.
-
-    One that gives each batch to several tells by an attribute ``complete`` which channels get every one, if any do.
     """
 
     exclusive: bool

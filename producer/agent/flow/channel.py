@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 
 from ...channels import SpillableChannel
@@ -19,13 +19,14 @@ from ...model.errors import ChannelFullError, DiskFullError, InvalidArgumentErro
 from ...model.interfaces import Channel, ChannelStats, Event, Transaction
 from ...runtime.clock import Clock, Deadline, WaitingRoom
 from ...runtime.loggers import get_logger
-from ..events.batch import EventBatch
+from ..events.batch import EventBatch, Position
 from ..events.counters import Counters
 from ..events.event_format import UnreadableBatchError, count_of, position_of, read_batch, write_batch
 from ..events.interfaces import Stop
+from ..ledger.ledger import Held
+from ..ledger.ledgers import Ledgers
 from ..ledger.lost_batches import Losses
 from ..ledger.number_epochs import Origins
-from ..ledger.positions import Positions
 
 _log = get_logger("producer.agent.channel")
 
@@ -83,10 +84,10 @@ class Taking:
         :param later: those of them that were not, and go back to their places.
         :raises ChannelError: the disk failed; they may come again.
         """
-        positions, behind = self._channel.positions, {id(batch) for batch in later}
+        behind = {id(batch) for batch in later}
         gone = [batch for batch in self.batches if id(batch) not in behind]
         try:
-            positions.leaving(gone)
+            self._channel.leaving(gone)
             if behind:
                 events = zip(self._events, self.batches, strict=True)
                 self._transaction.acknowledge([event for event, batch in events if id(batch) not in behind])
@@ -99,8 +100,7 @@ class Taking:
             raise
         self._transaction.close()
         try:
-            self._channel.leave(sum(batch.count for batch in gone))
-            positions.left(gone)
+            self._channel.leave(gone)
         finally:
             self._channel.ended()
 
@@ -146,7 +146,7 @@ class Taking:
         :raises ChannelError: there is no room for it, or the disk failed.
         """
         whole = next(batch for batch in self.batches if batch.sequence == sequence)
-        if not self._channel.positions.keeps or sum(part.count for part in parts) == whole.count:
+        if not self._channel.keeps or sum(part.count for part in parts) == whole.count:
             return
         for part in parts:
             self._channel.put(part.at(None), 0)
@@ -156,10 +156,9 @@ class Taking:
         """Some were delivered, and the transaction stays open with the rest."""
         if not gone:
             return
-        self._channel.positions.leaving(gone)
+        self._channel.leaving(gone)
         self._transaction.acknowledge(events)
-        self._channel.leave(sum(batch.count for batch in gone))
-        self._channel.positions.left(gone)
+        self._channel.leave(gone)
 
     def rollback(self) -> None:
         """They were not: they go back to their places."""
@@ -179,11 +178,12 @@ class BatchChannel:
     """Batches in a channel.
 
     :param channel: where they lie.
-    :param positions: see :mod:`.positions`.
+    :param keeps: True if its events survive the process.
     :param capacity: events, those of all batches together; None for no limit but the channel's own. A batch of more is
         let in alone.
     :param keep_alive: seconds that a put waits for room unless it says otherwise.
     :param held: events that are in the channel already.
+    :param found: where the batches were read that are in it.
     :param leaves_free: bytes of the disk that puts leave; None where the disk is not what limits it.
     :ivar origins: name the numbers, so that a batch is known again, also by another process if the channel keeps its
         events; None if several take from it, who would not do so in order.
@@ -195,16 +195,19 @@ class BatchChannel:
     def __init__(
         self,
         channel: Channel,
-        positions: Positions,
         clock: Clock,
         *,
+        keeps: bool,
         capacity: int | None = None,
         keep_alive: float = 3.0,
         held: int = 0,
+        found: Iterable[Position] = (),
         origins: Origins | None = None,
         leaves_free: int | None = None,
     ) -> None:
-        self.channel, self.positions, self.origins = channel, positions, origins
+        self.channel, self.keeps, self.origins = channel, keeps, origins
+        self._found: Iterable[Position] = found
+        self._ledgers: Ledgers | None = None
         self.capacity, self.keep_alive = capacity, keep_alive
         self._clock = clock
         self._room = WaitingRoom(clock, look_again=1.0)
@@ -220,7 +223,13 @@ class BatchChannel:
         #: See :meth:`pass_over`.
         self._passed = -1
         self.counters = Counters()
-        self.losses = Losses(channel.name, positions, self.counters)
+        self.losses = Losses(self, self.counters)
+
+    def attach(self, ledgers: Ledgers) -> None:
+        """Have the ledgers of the sources count what comes and leaves, and what is there already."""
+        self._ledgers, found, self._found = ledgers, self._found, ()
+        for position in found:
+            ledgers.of_name(position.name).find(self, position)
 
     @property
     def name(self) -> str:
@@ -372,7 +381,7 @@ class BatchChannel:
         """What was lost, and could not be counted, is in no channel that is empty."""
         with self._lock:
             puts, busy = self._puts, self._putting + self._taking
-        believed = self.positions.undelivered()  # what is put from now on is not lost
+        believed: Held = self._ledgers.held(self) if self._ledgers else {}  # what is put from now on is not lost
         stats = self.channel.stats()
         if busy or stats.size or stats.taken:
             return
@@ -384,10 +393,26 @@ class BatchChannel:
             self.losses.emptied(believed)
         self._room.wake_all()
 
-    def leave(self, count: int) -> None:
-        """So many events have left."""
+    def leaving(self, batches: Sequence[EventBatch]) -> None:
+        """Batches were delivered, and are about to leave.
+
+        :raises ChannelIOError: it cannot be noted that they were read.
+        """
+        if self._ledgers is not None:
+            self._ledgers.leaving(self, batches)
+
+    def leave(self, batches: Sequence[EventBatch]) -> None:
+        """Batches have left."""
+        count = sum(batch.count for batch in batches)
         self.counters.add(EventTakeSuccessCount=count)
         self._withdraw(count)
+        if self._ledgers is not None:
+            self._ledgers.left(self, batches)
+
+    def flush(self) -> None:
+        """Note what the ledgers have not noted yet."""
+        if self._ledgers is not None:
+            self._ledgers.flush()
 
     def discard(self) -> int:
         """Give up what nobody has taken of a channel that forgets, as its end does; how many of these events no source
@@ -410,9 +435,9 @@ class BatchChannel:
                 ends.callback(transaction.rollback)
 
     def close(self) -> None:
-        """Note the positions, and close the channel."""
+        """Note what is safe, and close the channel."""
         try:
-            self.positions.close()
+            self.flush()
         finally:
             self.channel.close()
 
@@ -471,21 +496,22 @@ class BatchChannel:
         return fits
 
     def _commit(self, batch: EventBatch, deadline: Deadline, stop: Stop | None) -> None:
-        positions, position = self.positions, batch.position
-        if position is not None:
-            positions.putting(position)
+        position = batch.position
+        ledger = None if position is None or self._ledgers is None else self._ledgers.of_name(position.name)
+        if ledger and position:
+            ledger.putting(self, position)
         try:
             with self.channel.transaction() as transaction:
-                transaction.put(write_batch(batch, 0 if position is None else positions.start(position)))
+                transaction.put(write_batch(batch))
                 self._finish(transaction, deadline, stop)
         except BaseException as error:
-            if position is not None:
-                positions.failed(position)
+            if ledger and position:
+                ledger.failed(self, position)
             if isinstance(error, ChannelFullError):
                 raise self._in_events(error, batch.count) from error
             raise
-        if position is not None:
-            positions.put(position, transaction.last_sequence)
+        if ledger and position:
+            ledger.put(self, position, transaction.last_sequence or -1)
 
     def _in_events(self, full: ChannelFullError, count: int) -> ChannelFullError:
         """The same, with the events that the batches have: the channel itself counts batches."""
@@ -522,7 +548,12 @@ class BatchChannel:
 
     def _make_safe(self, newest: Event) -> None:
         """Nobody delivers what a power cut could take from the channel: its source would read it once more."""
-        if self.origins is not None and self.channel.synced_sequence < (newest.sequence or 0):
+        if self.origins is not None:
+            self.make_synced(newest.sequence or 0)
+
+    def make_synced(self, sequence: int) -> None:
+        """Wait until all events up to this number are on the disk."""
+        if self.channel.synced_sequence < sequence:
             self.channel.sync()
 
     def _read(self, event: Event) -> EventBatch:

@@ -12,17 +12,16 @@ from ...channels import FileChannel, MemoryChannel, SpillableChannel
 from ...channels.file.options import LEAST_SEGMENT
 from ...channels.file.store.encryption import FileKeys, check_available
 from ...channels.file.store.lost import LostEvent, TellLost
-from ...channels.file.store.notes import FileNotes
 from ...channels.file.store.pointers import MOST_OFFSET
 from ...model.errors import ConfigError
 from ...model.interfaces import Channel, Event
 from ...runtime.loggers import get_logger
 from ..config.options import option
-from ..events.event_format import count_of
+from ..events.batch import Position
+from ..events.event_format import count_of, position_of
 from ..events.interfaces import Context
-from ..ledger.delivered_positions import DeliveredPositions
 from ..ledger.number_epochs import kept_origins, new_origins
-from ..ledger.positions import KeptPositions
+from ..ledger.ranges import Ranges
 from .channel import BatchChannel
 
 _log = get_logger("producer.agent.channel")
@@ -178,19 +177,19 @@ class FileChannelBuilder:
         options, context = self._options, self._context
         lost = _Lost()
         channel = _file_channel(options, context, lost)
-        counted = _Counted(channel.peek(lost.waiting.append))
+        counted = _Counted(channel.peek(lost.waiting.append), join=True)
         assert channel.notes is not None  # noqa: S101  # only those of tests with a disk of their own have none
-        positions = KeptPositions(channel.notes, channel.sync, counted)
         following = channel.next_sequence
         lowest = following if counted.lowest is None else counted.lowest
         return lost.told_to(
             BatchChannel(
                 channel,
-                positions,
                 context.clock,
+                keeps=True,
                 capacity=options.capacity,
                 keep_alive=options.keep_alive,
                 held=counted.events,
+                found=counted.found,
                 leaves_free=options.minimum_free_space,
                 origins=kept_origins(context.name, channel.notes, lowest, following, channel.notes.make_identity()),
             )
@@ -267,21 +266,27 @@ class _Lost:
 
 
 class _Counted:
-    """Events on their way, counted.
+    """What is in a channel when it is opened.
 
-    :ivar lowest: the number of the first one.
+    :param join: True to have neighbours in ``found`` as one.
+    :ivar events: those of all batches.
+    :ivar lowest: the number of the first batch.
+    :ivar found: where the batches were read.
     """
 
-    def __init__(self, events: Iterable[Event]) -> None:
-        self._given, self.events = events, 0
+    def __init__(self, events: Iterable[Event], *, join: bool) -> None:
+        self.events, self.found = 0, list[Position]()
         self.lowest: int | None = None
-
-    def __iter__(self) -> Iterator[Event]:
-        for event in self._given:
+        joined: dict[str, Ranges] = {}
+        for event in events:
             self.events += count_of(event)
-            if self.lowest is None:
-                self.lowest = event.sequence
-            yield event
+            self.lowest = event.sequence if self.lowest is None else self.lowest
+            position = position_of(event)
+            if position is not None and join:
+                joined.setdefault(position.name, Ranges()).add(position.start, position.end)
+            elif position is not None:
+                self.found.append(position)
+        self.found += [Position(name, end, "", start) for name, ranges in joined.items() for start, end in ranges]
 
 
 def _tell_of_files(context: Context) -> None:
@@ -314,18 +319,14 @@ def _file_channel(options: _OnDisk, context: Context, lost: TellLost) -> FileCha
 
 def _forgetting(channel: Channel, options: _Common, context: Context, spilled: Iterable[Event] = ()) -> BatchChannel:
     """One whose events, and numbers, die with the process, but for those that were spilled."""
-    counted = _Counted(spilled)
+    counted = _Counted(spilled, join=False)
     return BatchChannel(
         channel,
-        DeliveredPositions(_own_notes(context), context.clock, counted),
         context.clock,
+        keeps=False,
         capacity=options.capacity,
         keep_alive=options.keep_alive,
         held=counted.events,
+        found=counted.found,
         origins=new_origins(),
     )
-
-
-def _own_notes(context: Context) -> FileNotes:
-    context.state.mkdir(parents=True, exist_ok=True)
-    return FileNotes(str(context.state), context.name)

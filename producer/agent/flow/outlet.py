@@ -2,14 +2,13 @@
 
 Interceptors and selector see a batch once. The required channels commit it one after the other; where one cannot,
 only that one, and those behind it, are asked again: so as long as the process lives, a batch does not come twice to a
-channel that had it. What happens beyond is told in :mod:`.positions`.
+channel that had it. What happens beyond is told in :mod:`..ledger.ledger`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 
 from ...model.errors import ChannelError, ChannelFullError, InvalidArgumentError
 from ...runtime.clock import Clock, Deadline, WaitingRoom
@@ -19,8 +18,7 @@ from ..config.limits import Memory, Pace
 from ..events.batch import EventBatch, Position
 from ..events.counters import Counters, timed
 from ..events.interfaces import Interceptor, Selector, Stop, UnfitError
-from ..ledger.members import Members, joint_end, tell_found
-from ..ledger.positions import Positions
+from ..ledger.ledger import Ledger
 from ..recoveries import recoveries
 from .channel import BatchChannel, can_never_take
 from .health import Health
@@ -45,23 +43,24 @@ class SourceOutlet:
 
     :param source: the source's name.
     :param channels: all that the source writes to, by name.
+    :param ledger: the source's.
     :param pace: says how long to wait behind a batch.
     :param memory: says whether the process has memory for another one.
     :param health: is told of channels that cannot take a batch, though they are not full.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  # what stands between a source and its channels, in that order
         self,
         source: str,
         interceptors: Sequence[Interceptor],
         selector: Selector,
         channels: Mapping[str, BatchChannel],
+        ledger: Ledger,
         counters: Counters,
         clock: Clock,
         pace: Pace | None = None,
         *,
         memory: Memory | None = None,
-        members: Members | None = None,
         health: Health | None = None,
     ) -> None:
         self._health = health or Health(counters, clock)
@@ -71,42 +70,22 @@ class SourceOutlet:
         self._room = WaitingRoom(clock, look_again=1.0)
         self._source, self._selector = source, selector
         self._interception = Interception(source, interceptors, counters, clock)
-        self._channels, self._counters, self._clock = channels, counters, clock
-        self._members = members
-        #: Of the channels, and of those that the source had before, if these are asked still.
-        self._positions: Sequence[Positions] = [channel.positions for channel in channels.values()]
+        self._channels, self._ledger, self._counters, self._clock = channels, ledger, counters, clock
         self._prefix = f"{source}/"
+        #: Where the last batch of each name ends.
+        self._ends: dict[str, int] = {}
         self._repeated, self._of_optional = RepeatedLog(clock), RepeatedLog(clock)
-
-    def begin(self) -> None:
-        """The source begins: its channels say how far they are, each also what it need not have.
-
-        :raises ChannelIOError: what is noted of them cannot be read.
-        """
-        positions = {name: channel.positions for name, channel in self._channels.items()}
-        for each in positions.values():
-            each.begin(self._prefix)
-        if self._members is not None:
-            complete: Sequence[str] = getattr(self._selector, "complete", ())
-            exclusive = self._selector.exclusive
-            self._positions = self._members.begin(self._prefix, positions, exclusive=exclusive, complete=complete)
-        elif self._selector.exclusive:
-            tell_found(self._prefix, positions.values())
-
-    def end(self) -> None:
-        """The source has ended."""
-        if self._members is not None:
-            self._members.end(self._prefix)
 
     def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:
         """See :class:`~.interfaces.Outlet`, as for those that follow."""
         self._wait_for_memory(timeout)
         try:
-            self._passage(batch).commit(timeout, refuse=refuse)
+            passage = self._passage(batch)
+            passage.commit(timeout, refuse=refuse)
         except ChannelError as error:
             self._note(error)
             raise
-        self._tell_end()
+        self._end(passage)
         self._pace.rest(lambda pause: self._room.wait_until(bool, Deadline.after(self._clock, pause)), _ANSWER)
 
     def put_until(self, batch: EventBatch, stop: Stop) -> bool:
@@ -118,7 +97,7 @@ class SourceOutlet:
         while True:
             try:
                 passage.commit(None, stop)
-                self._tell_end()
+                self._end(passage)
                 self._pace.rest(stop.wait)
                 return True
             except ChannelError as error:
@@ -136,43 +115,32 @@ class SourceOutlet:
         return not self._has_memory()
 
     def ends(self, name: str) -> Sequence[int]:
-        full = self._prefix + name
-        known = {end for each in self._positions for end in each.ends(full)}
-        if not self._selector.exclusive:
-            return sorted(known)
-        joint = joint_end(self._positions, full)
-        return [joint, *sorted(end for end in known if end > joint)]
+        return self._ledger.ends(self._prefix + name)
 
     def is_safe(self, name: str) -> bool:
-        return all(each.is_safe(self._prefix + name) for each in self._positions)
+        full = self._prefix + name
+        return self._ledger.safe_end(full) >= max(self._ends.get(full, 0), self._ledger.ends(full)[-1])
 
     def safe_end(self, name: str) -> int:
-        full = self._prefix + name
-        if self._selector.exclusive:
-            return joint_end(self._positions, full, safe=True)
-        return min(each.safe_end(full) for each in self._positions)
+        return self._ledger.safe_end(self._prefix + name)
 
     def names(self) -> set[str]:
-        return {
-            name.removeprefix(self._prefix)
-            for each in self._positions
-            for name in each.names()
-            if name.startswith(self._prefix)
-        }
+        return {name.removeprefix(self._prefix) for name in self._ledger.names()}
 
     def pass_over(self, position: Position) -> None:
-        self._note_members()
-        full = position._replace(name=self._prefix + position.name)
-        for each in self._positions:
-            each.passed(full)
+        self._ledger.pass_over(self._from_last(position))
 
     def forget(self, name: str) -> None:
-        for each in self._positions:
-            each.forget(self._prefix + name)
+        self._ends.pop(self._prefix + name, None)
+        self._ledger.forget(self._prefix + name)
 
-    def _note_members(self, *, read_again: bool = True) -> None:
-        if self._members is not None:
-            self._members.note(read_again=read_again)
+    def _from_last(self, position: Position) -> Position:
+        """A position of the source as its channels and its ledger know it, from where the one before it ends."""
+        name = self._prefix + position.name
+        start = self._ends.get(name)
+        if start is None:
+            start = self._ledger.ends(name)[0]
+        return Position(name, position.end, position.place, min(start, position.end))
 
     def _has_memory(self) -> bool:
         """Whether a batch may come in. One may always where channels are empty: to wait would free nothing."""
@@ -212,7 +180,11 @@ class SourceOutlet:
         else:
             _log.error("source %s: %s; it is tried again%s", self._source, error, more)
 
-    def _tell_end(self) -> None:
+    def _end(self, passage: _Passage) -> None:
+        """All required channels have a batch."""
+        if passage.position is not None:
+            name, end, *_ = passage.position
+            self._ends[name] = max(end, self._ends.get(name, 0))
         self._health.worked()
         if self._repeated.ended():
             recoveries.info("source %s goes on", self._source)
@@ -220,50 +192,43 @@ class SourceOutlet:
     def _passage(self, batch: EventBatch) -> _Passage:
         self._counters.add(EventReceivedCount=batch.count, AppendBatchReceivedCount=1)
         received = batch.count
-        self._note_members(read_again=batch.position is not None)
         if batch.position is not None:
-            batch = batch.at(batch.position._replace(name=self._prefix + batch.position.name))
+            batch = batch.at(self._from_last(batch.position))
         with timed(self._counters, "InterceptionMicroseconds", self._clock) if self._interception else nullcontext():
             batch, told = self._interception.run(batch)
-        passage = partial(_Passage, told=told, repeated=self._of_optional)
-        return passage(self._source, batch, received, self._selector, self._channels, self._positions, self._counters)
+        return _Passage(
+            *(self._source, batch, received, self._selector, self._channels, self._ledger, self._counters, told),
+            repeated=self._of_optional,
+        )
 
 
 class _Passage:
     """One batch on its way into the channels.
 
-    :param positions: of the channels, then of those that are asked as well.
     :param told: called once all required channels have it.
     :ivar _required: what has not been committed yet, by channel.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  # the outlet's
         self,
         source: str,
         batch: EventBatch,
         received: int,
         selector: Selector,
         channels: Mapping[str, BatchChannel],
-        positions: Sequence[Positions],
+        ledger: Ledger,
         counters: Counters,
-        *,
         told: Sequence[Callable[[], None]],
+        *,
         repeated: RepeatedLog,
     ) -> None:
         self._repeated = repeated
-        self._source, self._batch, self._received = source, batch, received
-        self._channels, self._positions, self._counters, self._told = channels, positions, counters, told
-        self._exclusive = selector.exclusive
-        #: Who knows from where on the batch is missing, whatever single channels have.
-        self._asked = positions if self._exclusive else positions[len(channels) :]
-        position = batch.position
-        self._start = joint_end(self._asked, position.name) if position and self._asked else None
+        self._source, self._received, self.position = source, received, batch.position
+        self._channels, self._ledger, self._counters, self._told = channels, ledger, counters, told
         routes = selector.select(batch)
         self._dropped = routes.dropped
         self._required = {name: [part] for name, part in self._new_to(routes.required).items()}
         self._optional = self._new_to({n: b for n, b in routes.optional.items() if n not in routes.required})
-        required = [channels[name].positions for name in self._required]
-        self._others = [each for each in positions if each not in required]
 
     def commit(self, timeout: float | None, stop: Stop | None = None, *, refuse: bool = False) -> None:
         """Commit to every channel that does not have it; may be called again after an error.
@@ -276,28 +241,19 @@ class _Passage:
         for name, parts in self._required.items():
             while parts:
                 try:
-                    self._put(name, parts[0], timeout, stop)
+                    self._channels[name].put(parts[0], timeout, stop)
                     del parts[0]
                 except (ChannelFullError, InvalidArgumentError) as error:
                     parts[:1] = self._without_unfit(name, parts[0], error, refuse=refuse)
         for name, part in self._optional.items():
             self._put_optional(name, part)
-        position = self._batch.position
-        if position is not None:
-            for each in self._others:
-                if each.end(position.name) < position.end:
-                    each.passed(position)
+        if self.position is not None:
+            self._ledger.pass_over(self.position)
         for tell in self._told:
             tell()
         self._counters.add(EventAcceptedCount=self._received, AppendBatchAcceptedCount=1)
         if self._dropped:
             self._counters.add(EventDroppedCount=self._dropped)
-
-    def _put(self, name: str, part: EventBatch, timeout: float | None, stop: Stop | None) -> None:
-        if part.position is not None and self._start is not None and self._start < part.position.end:
-            stretch = part.position.name, self._start, part.position.end
-            self._channels[name].positions.again(*stretch, self._safe_end(part.position.name))
-        self._channels[name].put(part, timeout, stop)
 
     def _without_unfit(self, name: str, part: EventBatch, error: Exception, *, refuse: bool) -> Sequence[EventBatch]:
         """The halves of what a channel can never take; nothing in place of a single event, which is dropped.
@@ -314,26 +270,12 @@ class _Passage:
         more = self._repeated.due(error)
         if more is not None:
             _log.error("source %s: 1 event dropped, which %s can never take: %s%s", self._source, name, error, more)
-        if part.position is not None:
-            self._channels[name].positions.passed(part.position)
         return ()
 
     def _new_to(self, parts: Mapping[str, EventBatch]) -> dict[str, EventBatch]:
         """Those that the channels do not have from before."""
-        return {name: part for name, part in parts.items() if part.count and not self._has(name)}
-
-    def _has(self, name: str) -> bool:
-        """Whether a channel has the batch from before, or need not have it."""
-        position = self._batch.position
-        if position is None:
-            return False
-        if self._start is not None and (self._exclusive or self._start < position.end):
-            return self._start >= position.end
-        return self._channels[name].positions.end(position.name) >= position.end
-
-    def _safe_end(self, name: str) -> int | None:
-        """None if no channel forgets."""
-        return None if all(each.keeps for each in self._asked) else joint_end(self._asked, name, safe=True)
+        at = self.position
+        return {n: part for n, part in parts.items() if part.count and not (at and self._ledger.has(n, at))}
 
     def _put_optional(self, name: str, part: EventBatch) -> None:
         try:

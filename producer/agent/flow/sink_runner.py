@@ -114,7 +114,7 @@ class SinkRunner:
         taking = self._take(timeout, stop)
         if taking is None:
             self._counters.add(BatchEmptyCount=1)
-            self._channel.positions.flush()
+            self._channel.flush()
             return True
         try:
             self._collect(taking, stop)

@@ -20,8 +20,10 @@ from ...model.interfaces import Event
 from ...runtime.loggers import get_logger
 from ..events.batch import Position
 from ..events.counters import Counters
-from ..events.event_format import count_of, is_batch, position_of, start_of
-from .positions import Positions, Undelivered
+from ..events.event_format import count_of, is_batch, position_of
+from .lanes import Holder
+from .ledger import Held
+from .ledgers import Ledgers
 
 _log = get_logger("producer.agent.channel")
 
@@ -35,28 +37,25 @@ class LostBatch:
 
     :ivar sequence: its number in the channel.
     :ivar events: how many it had; None if that cannot be told.
-    :ivar start: where what it was read from began; None if that cannot be told.
-    :ivar position: where that ended; None as for ``start``, and if its source cannot read anything again.
+    :ivar position: where it was read; None if that cannot be told, and if its source cannot read anything again.
     """
 
     sequence: int
     events: int | None
-    start: int | None = None
     position: Position | None = None
 
 
 class Losses:
     """Tells and counts what is lost of one channel.
 
-    :param name: the channel's.
     :param counters: get ``EventLostCount``, as far as it can be told, and ``BatchLostCount``.
     """
 
-    def __init__(self, name: str, positions: Positions, counters: Counters) -> None:
-        self._name, self._positions, self._counters = name, positions, counters
+    def __init__(self, channel: Holder, counters: Counters) -> None:
+        self._channel, self._name, self._counters = channel, channel.name, counters
         self._told: set[int] = set()
         self._found: tuple[Sequence[LostBatch], int] = (), 0
-        self._furthest: Callable[[str], int] = lambda _name: 0
+        self._ledgers: Ledgers | None = None
         self._read_again: Callable[[Collection[str]], object] = lambda _names: None
 
     def found_at_opening(self, events: Sequence[LostEvent], others: int, waiting: Sequence[LostEvent]) -> None:
@@ -68,13 +67,12 @@ class Losses:
         self._told.update(event.sequence for event in waiting)
         self._found = [lost_batch(event) for event in (*events, *waiting)], others
 
-    def begin(self, furthest: Callable[[str], int], read_again: Callable[[Collection[str]], object]) -> None:
-        """All channels are open, and no source has begun that was not at work before; calling it again changes little.
+    def begin(self, ledgers: Ledgers, read_again: Callable[[Collection[str]], object]) -> None:
+        """Report what was found: all channels are open, and no new source has begun.
 
-        :param furthest: up to where other channels have what was read under a name, if they take turns with this one.
         :param read_again: has the sources begin anew that have read under these names.
         """
-        self._furthest, self._read_again = furthest, read_again
+        self._ledgers, self._read_again = ledgers, read_again
         (batches, others), self._found = self._found, ((), 0)
         self._tell(batches, others, held=False)
 
@@ -88,8 +86,7 @@ class Losses:
     def _tell(self, batches: Sequence[LostBatch], others: int, *, held: bool) -> None:
         again, gone = list[LostBatch](), list[LostBatch]()
         for batch in sorted(batches, key=lambda each: -each.sequence):  # the newest may be read again, then others
-            position, start = batch.position, batch.start or 0
-            (again if position is not None and self._is_read_again(position, start, held) else gone).append(batch)
+            (again if self._is_read_again(batch.position, held=held) else gone).append(batch)
         if again:
             text = "channel %s: %s damaged on the disk, but not lost: their sources read them again"
             _log.error(text, self._name, told(again, 0))
@@ -103,17 +100,17 @@ class Losses:
         for line in told_stretches(stretches(gone)):
             _log.error("channel %s: what is lost was read from %s", self._name, line)
 
-    def _is_read_again(self, position: Position, start: int, held: bool) -> bool:
-        furthest = 0 if held else self._furthest(position.name)
-        return self._positions.lost(position, start, held=held, furthest=furthest)
+    def _is_read_again(self, position: Position | None, *, held: bool) -> bool:
+        if position is None or self._ledgers is None:
+            return False
+        return self._ledgers.of_name(position.name).lost(self._channel, position, held=held)
 
-    def emptied(self, believed: Undelivered) -> None:
-        """Nothing was in the channel: what was put and not delivered is lost, though nobody could tell what it was.
+    def emptied(self, believed: Held) -> None:
+        """Have read again what the channel was believed to hold, though it is empty.
 
         :param believed: that, from before it was looked at.
         """
-        names = self._positions.empty(believed)
-        if names:
+        if self._ledgers is not None and (names := self._ledgers.empty(self._channel, believed)):
             self._read_again(names)
 
 
@@ -122,28 +119,21 @@ def lost_batch(lost: LostEvent) -> LostBatch:
     if lost.headers is None:
         return LostBatch(lost.sequence, None)
     event = Event(lost.headers)
-    events, position, start = count_of(event), position_of(event), start_of(event)
+    events, position = count_of(event), position_of(event)
     is_ours = any(name.startswith("~") for name in lost.headers)
     if is_ours and not (is_batch(event) and 0 < events <= lost.size):
         return LostBatch(lost.sequence, None)
-    if position is not None and not 0 <= start < position.end:
-        return LostBatch(lost.sequence, events)
-    return LostBatch(lost.sequence, events, None if position is None else start, position)
+    is_known = position is not None and position.start < position.end
+    return LostBatch(lost.sequence, events, position if is_known else None)
 
 
-def stretches(batches: Iterable[LostBatch]) -> list[tuple[int, Position]]:
-    """Where what was lost had been read, each as a start and the position at its end; neighbours are joined."""
-    found = sorted(
-        (each.position.name, each.start, each.position)
-        for each in batches
-        if each.position is not None and each.start is not None
-    )
-    joined: list[tuple[int, Position]] = []
-    for name, start, position in found:
-        if joined and joined[-1][1].name == name and joined[-1][1].end == start:
-            joined[-1] = joined[-1][0], position
-        else:
-            joined.append((start, position))
+def stretches(batches: Iterable[LostBatch]) -> list[Position]:
+    """Where what was lost had been read; neighbours are joined."""
+    joined: list[Position] = []
+    for position in sorted(each.position for each in batches if each.position is not None):
+        if joined and joined[-1].name == position.name and joined[-1].end == position.start:
+            position = position._replace(start=joined.pop().start)  # noqa: PLW2901
+        joined.append(position)
     return joined
 
 
@@ -161,14 +151,15 @@ def told(batches: Sequence[LostBatch], others: int) -> str:
     return f"{count} {'batch' if count == 1 else 'batches'} with {text} {'is' if count == 1 else 'are'}"
 
 
-def told_stretches(found: Sequence[tuple[int, Position]]) -> list[str]:
+def told_stretches(found: Sequence[Position]) -> list[str]:
     """A line for each, and how to read it again; of very many the first ones."""
-    lines = [_told(start, position) for start, position in islice(found, _MOST_TOLD)]
+    lines = [_told(position) for position in islice(found, _MOST_TOLD)]
     return [*lines, f"{len(found) - _MOST_TOLD} stretches more"] if len(found) > _MOST_TOLD else lines
 
 
-def _told(start: int, position: Position) -> str:
+def _told(position: Position) -> str:
     source, _, name = position.name.partition("/")
+    start = position.start
     if not position.place:
         return f"source {source}: {start} to {position.end} of {name}"
     size, inode = position.end - start, name.partition(".")[0]

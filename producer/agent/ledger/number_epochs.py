@@ -59,8 +59,7 @@ def kept_origins(channel: str, notes: Notes, lowest: int, following: int, before
     noted = {int(name.removeprefix(_PREFIX)): value.decode() for name, value in notes.items(_PREFIX).items()}
     if not noted and following > _FIRST_NUMBER:
         _log.error(
-            "channel %s: its notes are missing, and with them the offsets of its sources: what these can read again is "
-            "put and delivered once more, from the first byte",
+            "channel %s: its notes are missing: what its sinks were delivering at the last end may be stored twice",
             channel,
         )
     rows = sorted({0: before, **noted}.items())

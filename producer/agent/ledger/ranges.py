@@ -36,6 +36,16 @@ class Ranges:
         """Where what it has begins and ends behind :attr:`first`, in order."""
         return sorted({number for pair in self for number in pair if number > self.first})
 
+    @property
+    def last(self) -> int:
+        """Where it ends; 0 if it has nothing."""
+        return self._ends[-1] if self._ends else 0
+
+    def has(self, start: int, end: int) -> bool:
+        """Return True if it has all of that stretch; an empty one is nothing."""
+        at = bisect_left(self._ends, end)
+        return start >= end or (at < len(self._ends) and self._starts[at] <= start)
+
     def copy(self) -> Ranges:
         """One with the same stretches."""
         other = Ranges()
@@ -71,8 +81,8 @@ class Ranges:
 
 
 def intersection(all_ranges: Iterable[Ranges]) -> Ranges:
-    """What all have, of at least one."""
-    return reduce(_common, all_ranges)
+    """What all have, of at least one; none of them itself."""
+    return reduce(_common, all_ranges).copy()
 
 
 def _common(one: Ranges, other: Ranges) -> Ranges:

@@ -36,12 +36,12 @@ from ..flow.counted_sink import CountedSink
 from ..flow.health import FORGOTTEN, Health
 from ..flow.outlet import SourceOutlet
 from ..flow.sink_runner import SinkRunner
-from ..ledger.delivered_positions import DeliveredPositions
-from ..ledger.members import Members, joint_end
-from ..ledger.positions import Positions
-from .blueprint import Blueprint, Part, SinkPart, SourcePart, draw, rules_of
+from ..ledger.former_state import read_former
+from ..ledger.lanes import rules_of
+from ..ledger.ledgers import Ledgers
+from .blueprint import Blueprint, Part, SinkPart, SourcePart, draw, selection_of
 from .changes import Changes, compare
-from .former_channels import FormerChannel, rename, renamed_channels, told_left, told_read_again
+from .former_channels import told_left
 from .reload_status import Reloads
 from .supervisor import State, Supervised
 
@@ -92,6 +92,7 @@ class Agent:
         self._pace = Pace(config.limits.max_cpu, self._clock)
         self._memory = Memory(config.limits.max_memory_bytes, self._clock)
         self.counters: dict[str, Counters] = {}
+        self._ledgers = Ledgers(Path(config.state) / "sources", self._clock)
         self._health: dict[str, Health] = {}
         self._putting: dict[str, Health] = {}
         self.channels: dict[str, BatchChannel] = {}
@@ -120,14 +121,14 @@ class Agent:
         :raises ChannelStartError: a channel cannot be opened; nothing has begun.
         """
         blueprint = self.blueprint
-        renamed = renamed_channels(blueprint)
-        self._tell_of_former(told_read_again(blueprint, renamed))
         with ExitStack() as undo:
-            self._rename(renamed, undo)
+            undo.callback(self._ledgers.close)
+            self._open_ledgers(blueprint.sources)
             self.channels = self._open(blueprint.channels)
             undo.pop_all()
         self._begin(blueprint, blueprint.sinks, blueprint.sources)
-        self._tell_of_former(told_left(blueprint))
+        for line in told_left(blueprint):
+            _log.warning("agent %s: %s", self.config.name, line)
 
     def reload(self, config: AgentConfig) -> Changes:
         """Go on with another configuration: end and begin what differs.
@@ -140,20 +141,18 @@ class Agent:
         new = draw(config)
         self._check_the_agent_stays(config)
         changes = compare(self.blueprint, new)
-        renamed = renamed_channels(new)  # those that they were are still open
-        lines = told_read_again(new, renamed)
-        early = changes.channels_begun - changes.channels_ended - renamed.keys()
+        self._open_ledgers(new.sources)
+        early = changes.channels_begun - changes.channels_ended
         opened = self._open({name: new.channels[name] for name in early})
         with ExitStack() as undo:
             for channel in opened.values():
                 undo.callback(channel.close)
             undo.callback(self._resume)
-            opened |= self._replace(new, changes, renamed, undo)
+            opened |= self._replace(new, changes, undo)
             undo.pop_all()
         kept = {name: channel for name, channel in self.channels.items() if name not in changes.channels_ended}
         self.channels = kept | opened
         self._forget(changes)
-        self._tell_of_former(lines)
         self.blueprint = new
         self._pace.share = config.limits.max_cpu
         self._memory.limit = config.limits.max_memory_bytes
@@ -216,6 +215,7 @@ class Agent:
         self.remaining = {channel.name: channel.held for channel in kept if channel.held}
         for channel in self.channels.values():
             _close(channel)
+        _close(self._ledgers)
         return not (late or lost)
 
     def _tell_sinks(self, names: Collection[str], deadline: Deadline) -> None:
@@ -235,12 +235,9 @@ class Agent:
 
     # -- what a reload does
 
-    def _replace(
-        self, new: Blueprint, changes: Changes, renamed: Mapping[str, FormerChannel], undo: ExitStack
-    ) -> dict[str, BatchChannel]:
+    def _replace(self, new: Blueprint, changes: Changes, undo: ExitStack) -> dict[str, BatchChannel]:
         """End what ends, and open what was closed anew.
 
-        :param renamed: channels that are to have other names, by these.
         :param undo: what is to be done should this fail.
         """
         deadline = Deadline.after(self._clock, self.config.stop_timeout)
@@ -254,34 +251,16 @@ class Agent:
         for sink in late_ones + self._end_sinks(changes.sinks_ended - burying, deadline):
             # It still has events, and gives them back, or delivers them, when it ends: the order is lost.
             self.channels[self.blueprint.sinks[sink].channel].origins = None
-        others = {former.name for former in renamed.values()}
         for name in changes.channels_ended:
             channel, part = self.channels[name], self.blueprint.channels[name]
-            if channel.held and name not in others and not _is_its_place(part, new.channels.get(name)):
+            if channel.held and not _is_its_place(part, new.channels.get(name)):
                 place = getattr(part.options, "directory", None) or self.config.state / "channels" / name / EVENTS
                 text = "channel %s is no longer used, and holds %d events; they wait in %s, for a channel with this"
                 _log.warning(f"{text} directory and a sink", name, channel.held, place)
             _close(channel)
         undo.callback(self._reopen, changes.channels_ended)
-        self._rename(renamed, undo)
-        late = changes.channels_begun & (changes.channels_ended | renamed.keys())
+        late = changes.channels_begun & changes.channels_ended
         return self._open({name: new.channels[name] for name in late})
-
-    def _tell_of_former(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            _log.warning("agent %s: %s", self.config.name, line)
-
-    def _rename(self, renamed: Mapping[str, FormerChannel], undo: ExitStack) -> None:
-        """
-        :raises ChannelStartError: a directory cannot be renamed.
-        """
-        for name, former in renamed.items():
-            try:
-                now = rename(former, name)
-            except OSError as error:
-                raise ChannelStartError(f"channel {name} cannot have what {former.name} holds: {error}") from error
-            _log.warning("channel %s has what channel %s had, which is no longer configured", name, former.name)
-            undo.callback(rename, now, former.name)
 
     def _empty(self, names: Collection[str], deadline: Deadline) -> None:
         """Let what would be forgotten be delivered.
@@ -331,6 +310,16 @@ class Agent:
 
     # -- components
 
+    def _open_ledgers(self, sources: Iterable[str]) -> None:
+        """
+        :raises ChannelStartError: one cannot be read.
+        """
+        for name in sources:
+            try:
+                self._ledgers.of(name)
+            except ChannelError as error:
+                raise ChannelStartError(f"source {name} cannot read its ledger: {error}") from error
+
     def _open(self, parts: Mapping[str, Part]) -> dict[str, BatchChannel]:
         """All or none.
 
@@ -352,7 +341,11 @@ class Agent:
         for name, channel in self.channels.items():
             if takers.count(name) != 1:  # what is taken by several is not delivered in the order of its numbers
                 channel.origins = None
-            channel.losses.begin(partial(self._furthest, name), self._read_again)
+            channel.attach(self._ledgers)
+        for name in sources:
+            self._begin_ledger(blueprint.sources[name])
+        for channel in self.channels.values():
+            channel.losses.begin(self._ledgers, self._read_again)
         # They are known before they run: whoever has one begin anew does so by its name.
         begun = {name: self._sink(part) for name, part in blueprint.sinks.items() if name in sinks}
         self.sinks = self.sinks | begun
@@ -361,13 +354,15 @@ class Agent:
         self.sources = self.sources | begun
         _start(begun)
 
-    def _furthest(self, channel: str, name: str) -> int:
-        """Up to where other channels have what a source has read under a name, if each of its batches goes to one."""
-        part = self.blueprint.sources.get(_source_of(name))
-        if part is None or not part.selector.kind.exclusive:
-            return 0
-        others = [self.channels[each].positions for each in part.channels if each != channel]
-        return joint_end(others, name) if others else 0
+    def _begin_ledger(self, part: SourcePart) -> None:
+        name, exclusive, selection = part.source.name, part.selector.kind.exclusive, selection_of(part)
+        ledger, state, former = self._ledgers.of(name), Path(self.config.state), None
+        if ledger.is_new:
+            channels = [self.channels[each] for each in part.channels]
+            notes = {each.name: getattr(each.channel, "notes", None) if each.keeps else None for each in channels}
+            places = state / "sources" / name, state / "channels"
+            former = read_former(*places, notes, selection, exclusive=exclusive)
+        ledger.begin(rules_of(part.channels, selection, exclusive=exclusive), former)
 
     def _read_again(self, names: Iterable[str]) -> None:
         """Have sources begin anew: a channel has lost what they have read under these names."""
@@ -375,11 +370,7 @@ class Agent:
             source.again()
 
     def _forgetting(self, channels: Mapping[str, BatchChannel]) -> list[BatchChannel]:
-        return [channel for channel in channels.values() if isinstance(channel.positions, DeliveredPositions)]
-
-    def _forgetting_one(self, name: str) -> Positions | None:
-        channel = self.channels.get(name)
-        return None if channel is None or channel.positions.keeps else channel.positions
+        return [channel for channel in channels.values() if not channel.keeps]
 
     def _buries_in(self, sink: str) -> str | None:
         """The channel of its dead letters."""
@@ -457,20 +448,12 @@ class Agent:
         def run(stop: Stop) -> None:
             interceptors = [each.make(self._within(context, each.name)) for each in part.interceptors]
             selector = part.selector.make(context, channels)
-            told = context.counters, self._clock, self._pace
-            places = context.state, Path(self.config.state) / "channels"
-            members = Members(*places, self._forgetting_one, self._clock, rules_of(part))
+            told = self._ledgers.of(name), context.counters, self._clock, self._pace
             health = self._putting_of(context)
-            outlet = SourceOutlet(
-                *(name, interceptors, selector, channels, *told), memory=self._memory, members=members, health=health
-            )
-            try:
-                outlet.begin()
-                source: Source = part.source.make(context)
-                self._reading[name] = source
-                source.run(outlet, stop)
-            finally:
-                outlet.end()
+            outlet = SourceOutlet(*(name, interceptors, selector, channels, *told), memory=self._memory, health=health)
+            source: Source = part.source.make(context)
+            self._reading[name] = source
+            source.run(outlet, stop)
 
         return self._supervise("source", name, run, context)
 
@@ -555,11 +538,11 @@ def _delivers(channel: BatchChannel, count: int) -> Callable[[], bool]:
     return lambda: not channel.held or channel.counters.get("EventTakeSuccessCount") - then >= count
 
 
-def _close(channel: BatchChannel) -> None:
+def _close(each: BatchChannel | Ledgers) -> None:
     try:
-        channel.close()
+        each.close()
     except ChannelError as error:
-        _log.error("channel %s: %s", channel.name, error)
+        _log.error("%s", error)
 
 
 def _chosen(named: Mapping[str, _T], names: Collection[str]) -> dict[str, _T]:

@@ -53,7 +53,7 @@ class SourcePart:
     selector: Part
 
 
-def rules_of(part: SourcePart) -> str:
+def selection_of(part: SourcePart) -> str:
     """What decides to which channels an event goes, in short: options may have secrets."""
     rules = [(each.kind.__qualname__, each.options) for each in (*part.interceptors, part.selector)]
     return hashlib.sha256(repr(rules).encode()).hexdigest()

@@ -15,7 +15,6 @@ class ReplicatingSelector:
     """See the module.
 
     :param channels: the source's.
-    :ivar complete: those of them that get every batch.
     """
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +27,7 @@ class ReplicatingSelector:
 
     def __init__(self, options: Options, context: Context, channels: Mapping[str, BatchChannel]) -> None:
         self._optional = [name for name in channels if name in options.optional]
-        self.complete = [name for name in channels if name not in options.optional]
+        self._required = [name for name in channels if name not in options.optional]
 
     @staticmethod
     def check(options: Options, where: str, channels: Collection[str]) -> None:
@@ -46,4 +45,4 @@ class ReplicatingSelector:
 
     def select(self, batch: EventBatch) -> Routes:
         """See :class:`~..interfaces.Selector`."""
-        return Routes(dict.fromkeys(self.complete, batch), dict.fromkeys(self._optional, batch))
+        return Routes(dict.fromkeys(self._required, batch), dict.fromkeys(self._optional, batch))

@@ -1,6 +1,6 @@
 """Topics of Kafka, as a member of a consumer group.
 
-A batch is of one partition, and its offsets are its position (:mod:`..positions`): what a channel on the disk has when
+A batch is of one partition, and its offsets are its position (:mod:`..ledger`): what a channel on the disk has when
 the agent dies is passed over when Kafka gives it again. The group is told of what nobody can lose any more
 (:meth:`~..interfaces.Outlet.safe_end`), and where each partition was begun: a partition of which it knows nothing is
 another one than that of which the channels know. So is one that Kafka gives from a lower offset on than where it was:

@@ -26,7 +26,7 @@ from producer.testing import ManualClock
 
 from ...support.threads import cpu_of
 from ...support.waiting import Call, eventually
-from ..doubles import RecordingSink, memory_channel, opened, taken
+from ..doubles import RecordingSink, ledger_of, memory_channel, opened, taken
 from ..sources.listeners import serving
 
 _TEXT = """
@@ -113,7 +113,9 @@ def test_a_source_rests_behind_each_batch(tmp_path: Path) -> None:
     with opened(memory_channel(tmp_path)) as channel:
         channels, clock = {"c": channel}, SystemClock()
         selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", tmp_path), channels)
-        outlet = SourceOutlet("s", [], selector, channels, Counters(), clock, Asked(0.05, clock))
+        outlet = SourceOutlet(
+            *("s", [], selector, channels, ledger_of("s", channels, selector), Counters(), clock), Asked(0.05, clock)
+        )
         assert outlet.put_until(EventBatch.of_lines(b"x\n"), Stop())
         outlet.put(EventBatch.of_lines(b"x\n"))
     assert asked == [60.0, 5.0]
@@ -248,7 +250,9 @@ def _outlet(channel: BatchChannel, used: list[int], state: Path) -> SourceOutlet
     selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", state), channels)
     memory = Memory(100, ManualClock(), lambda: used[0])
     memory.is_full = lambda: used[0] > 90  # type: ignore[method-assign]
-    return SourceOutlet("s", [], selector, channels, Counters(), clock, memory=memory)
+    return SourceOutlet(
+        *("s", [], selector, channels, ledger_of("s", channels, selector), Counters(), clock), memory=memory
+    )
 
 
 def test_nothing_is_let_in_while_the_process_has_too_much(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""BatchChannel and the positions in it."""
+"""BatchChannel, and what the ledgers of its sources know of it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from producer.runtime.clock import Deadline
 from producer.testing import ManualClock
 
 from ...support.waiting import Call, eventually
-from ..doubles import file_channel, memory_channel, opened, spillable_channel, taken
+from ..doubles import file_channel, is_safe, ledger_in, memory_channel, opened, spillable_channel, taken
 
 
-def _lines(first: int, after: int, end: int | None = None, name: str = "s/f") -> EventBatch:
+def _lines(first: int, after: int, end: int | None = None, name: str = "s/f", start: int = 0) -> EventBatch:
     block = b"".join(b"%d\n" % number for number in range(first, after))
-    return EventBatch.of_lines(block, position=None if end is None else Position(name, end))
+    return EventBatch.of_lines(block, position=None if end is None else Position(name, end, "", start))
 
 
 def test_capacity_counts_the_events_of_the_batches(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_what_is_put_at_that_moment_is_not_taken_to_be_lost(tmp_path: Path, monk
     """A batch was damaged, and nobody knows its events: they are forgotten when the channel is empty; others not."""
     with opened(memory_channel(tmp_path)) as channel:
         channel._unsure = True
-        monkeypatch.setattr(channel.positions, "putting", lambda _position: channel.take(9, 99, 0))
+        monkeypatch.setattr(ledger_in(channel), "putting", lambda *_: channel.take(9, 99, 0))
         channel.put(_lines(0, 2, 4))
         assert channel.held == 2
 
@@ -170,10 +170,9 @@ def test_what_is_put_behind_that_moment_is_not_read_again(tmp_path: Path, monkey
 
         monkeypatch.setattr(channel.losses, "emptied", late)
         assert channel.take(9, 99, 0) is None
-        channel.positions.begin("s/")
-        assert channel.positions.end("s/f") == 4
+        assert ledger_in(channel).ends("s/f") == [4]
         taken(channel)
-        assert channel.positions.is_safe("s/f")
+        assert is_safe(channel, "s/f")
 
 
 @pytest.mark.parametrize("step", ["left", "leave"])
@@ -186,16 +185,16 @@ def test_what_is_delivered_at_that_moment_is_not_taken_to_be_lost(
         taking = channel.take(9, 99, 0)
         assert taking is not None
         channel._unsure = True
-        owner: Any = channel if step == "leave" else channel.positions
+        owner: Any = channel if step == "leave" else ledger_in(channel)
         told = getattr(owner, step)
 
-        def late(what: Any) -> None:
+        def late(*what: Any) -> None:
             assert channel.take(9, 99, 0) is None
-            told(what)
+            told(*what)
 
         monkeypatch.setattr(owner, step, late)
         taking.commit()
-        assert (channel.held, channel.positions.safe_end("s/f")) == (0, 4)
+        assert (channel.held, ledger_in(channel).safe_end("s/f")) == (0, 4)
         assert channel.take(9, 99, 0) is None
         assert not channel._unsure
 
@@ -213,10 +212,10 @@ def test_what_found_no_room_is_not_waited_for(tmp_path: Path) -> None:
     with opened(memory_channel(tmp_path, byte_capacity=100)) as channel:
         channel.put(_lines(0, 60, 2))
         with pytest.raises(ChannelFullError):
-            channel.put(_lines(60, 120, 4), 0)
+            channel.put(_lines(60, 120, 4, start=2), 0)
         taken(channel)
-        assert channel.positions.is_safe("s/f")
-        assert channel.positions.safe_end("s/f") == 2
+        assert is_safe(channel, "s/f")
+        assert ledger_in(channel).safe_end("s/f") == 2
 
 
 def test_a_take_holds_at_most_so_many_events_but_one_batch(tmp_path: Path) -> None:
@@ -265,15 +264,15 @@ def test_a_file_channel_knows_what_was_committed(tmp_path: Path, *, delivered: b
         if delivered:
             taken(channel)
     with opened(file_channel(tmp_path)) as channel:
-        assert channel.positions.end("s/f") == 4
-        assert list(channel.positions.names()) == ["s/f"]
+        assert ledger_in(channel).ends("s/f") == [4]
+        assert ledger_in(channel).names() == {"s/f"}
 
 
 def test_a_position_is_noted_before_its_batch_leaves(tmp_path: Path) -> None:
     """When the take is committed the note is there: no death finds neither."""
     with opened(file_channel(tmp_path)) as channel:
         channel.put(_lines(0, 2, 4))
-        notes = channel.positions._notes  # type: ignore[attr-defined]
+        notes = ledger_in(channel)._notes
         commit = channel.channel.transaction
         noted: list[dict[str, bytes]] = []
 
@@ -285,7 +284,7 @@ def test_a_position_is_noted_before_its_batch_leaves(tmp_path: Path) -> None:
 
         channel.channel.transaction = transaction  # type: ignore[method-assign,assignment]
         taken(channel)
-        assert noted == [{"position:s/f": b"4"}]
+        assert noted == [{"position:0:s/f": b"4"}]
 
 
 def test_a_memory_channel_knows_what_was_delivered(tmp_path: Path) -> None:
@@ -293,43 +292,43 @@ def test_a_memory_channel_knows_what_was_delivered(tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         channel.put(_lines(0, 2, 4))
-        channel.put(_lines(2, 4, 8))
+        channel.put(_lines(2, 4, 8, start=4))
         taking = channel.take(2, 1000, 0)
         assert taking is not None
         taking.commit()
-        assert channel.positions.end("s/f") == 8
+        assert ledger_in(channel).ends("s/f") == [8]
     with opened(memory_channel(tmp_path)) as channel:
-        assert channel.positions.end("s/f") == 4
+        assert ledger_in(channel).ends("s/f") == [4]
 
 
 def test_what_is_delivered_out_of_order_does_not_cover_what_is_not(tmp_path: Path) -> None:
     """With several sinks the position is where everything before was delivered."""
     with opened(memory_channel(tmp_path)) as channel:
         for number in range(3):
-            channel.put(_lines(number, number + 1, 2 * number + 2))
+            channel.put(_lines(number, number + 1, 2 * number + 2, start=2 * number))
         first, second = channel.take(1, 1000, 0), channel.take(1, 1000, 0)
         assert first is not None
         assert second is not None
         second.commit()
-        channel.positions.flush()
-        assert channel.positions.safe_end("s/f") == 0
-        assert channel.positions._notes.items("position:") == {"position:s/f": b"0 2-4"}  # type: ignore[attr-defined]
+        channel.flush()
+        assert ledger_in(channel).safe_end("s/f") == 0
+        assert ledger_in(channel)._notes.items("position:") == {"position:0:s/f": b"0 2-4"}
         first.commit()
-        channel.positions.flush()
-        assert channel.positions._notes.items("position:") == {"position:s/f": b"4"}  # type: ignore[attr-defined]
+        channel.flush()
+        assert ledger_in(channel)._notes.items("position:") == {"position:0:s/f": b"4"}
 
 
 @pytest.mark.parametrize("make", [memory_channel, file_channel])
 def test_what_is_passed_over_is_known_after_a_restart(tmp_path: Path, make: object) -> None:
     """Events that went nowhere are not looked at again; what is gone for good is forgotten."""
     with opened(make(tmp_path)) as channel:  # type: ignore[operator]
-        channel.positions.passed(Position("s/f", 10))
-        channel.positions.passed(Position("s/gone", 10))
-        channel.positions.flush()
-        channel.positions.forget("s/gone")
+        ledger_in(channel).pass_over(Position("s/f", 10))
+        ledger_in(channel).pass_over(Position("s/gone", 10))
+        channel.flush()
+        ledger_in(channel).forget("s/gone")
     with opened(make(tmp_path)) as channel:  # type: ignore[operator]
-        assert channel.positions.end("s/f") == 10
-        assert list(channel.positions.names()) == ["s/f"]
+        assert ledger_in(channel).ends("s/f") == [10]
+        assert ledger_in(channel).names() == {"s/f"}
 
 
 def test_nothing_is_delivered_that_a_power_cut_could_take_from_the_channel(tmp_path: Path) -> None:

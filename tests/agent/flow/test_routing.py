@@ -26,7 +26,7 @@ from producer.runtime.clock import SystemClock
 from producer.testing import ManualClock
 
 from ...support.waiting import Call, eventually
-from ..doubles import context, file_channel, memory_channel, opened, taken
+from ..doubles import context, file_channel, ledger_of, memory_channel, opened, taken
 
 _LINES = EventBatch.of_lines(b"a\nb\n")
 
@@ -54,7 +54,7 @@ def _outlet(
 ) -> SourceOutlet:
     counters = options.pop("counters", None) or Counters()
     made = selector(selector.Options(**options), context(Path("unused"), "s"), channels)
-    return SourceOutlet("s", interceptors, made, channels, counters, SystemClock())
+    return SourceOutlet("s", interceptors, made, channels, ledger_of("s", channels, made), counters, SystemClock())
 
 
 def _all(channels: dict[str, BatchChannel]) -> dict[str, list[bytes]]:
@@ -180,7 +180,9 @@ def test_how_long_interceptors_take_is_counted(channels: dict[str, BatchChannel]
             return batch
 
     selector = ReplicatingSelector(ReplicatingSelector.Options(), context(Path("unused"), "s"), channels)
-    SourceOutlet("s", [Slow(), Slow()], selector, channels, counters, clock).put(_LINES)
+    SourceOutlet("s", [Slow(), Slow()], selector, channels, ledger_of("s", channels, selector), counters, clock).put(
+        _LINES
+    )
     assert counters.get("InterceptionMicroseconds") == 500_000
 
 
@@ -204,7 +206,7 @@ def test_a_channel_that_a_selector_names_twice_gets_a_batch_once(channels: dict[
         def select(self, batch: EventBatch) -> Routes:
             return Routes({"c1": batch}, {"c1": batch, "c2": batch})
 
-    SourceOutlet("s", [], Both(), channels, Counters(), SystemClock()).put(_LINES)
+    SourceOutlet("s", [], Both(), channels, ledger_of("s", channels, Both), Counters(), SystemClock()).put(_LINES)
     assert _all(channels) == {"c1": [b"a", b"b"], "c2": [b"a", b"b"], "c3": []}
 
 
@@ -324,28 +326,14 @@ def _at(end: int) -> EventBatch:
 def test_what_a_channel_had_before_a_death_it_does_not_get_again(tmp_path: Path) -> None:
     """One of two channels had committed a batch when the process died: the source reads it again, for the other one."""
     first = {name: file_channel(tmp_path, name) for name in ("c1", "c2")}
-    full = SourceOutlet(
-        "s",
-        (),
-        ReplicatingSelector(ReplicatingSelector.Options(), context(tmp_path), first),
-        first,
-        Counters(),
-        SystemClock(),
-    )
+    full = _outlet(first)
     full.put(_at(4))
-    first["c1"].put(_LINES.at(Position("s/f", 8)))  # the process dies before c2 has it
+    first["c1"].put(_LINES.at(Position("s/f", 8, "", 4)))  # the process dies before c2 has it
     for channel in first.values():
         channel.close()
 
     again = {name: file_channel(tmp_path, name) for name in ("c1", "c2")}
-    outlet = SourceOutlet(
-        "s",
-        (),
-        ReplicatingSelector(ReplicatingSelector.Options(), context(tmp_path), again),
-        again,
-        Counters(),
-        SystemClock(),
-    )
+    outlet = _outlet(again)
     assert outlet.ends("f") == [4, 8]
     outlet.put(_at(8))
     assert {name: len(taken(channel)) for name, channel in again.items()} == {"c1": 4, "c2": 4}
@@ -393,22 +381,6 @@ def test_what_one_of_several_channels_forgot_is_read_again(tmp_path: Path, kinds
     assert kinds != "ff" or len(found) == 10
 
 
-def test_a_channel_that_delivers_nothing_notes_no_more_for_that(tmp_path: Path) -> None:
-    """What goes to others while its sink is down takes no memory for each batch."""
-    channel = memory_channel(tmp_path)
-    channel.put(_LINES.at(Position("f", 4)))
-    for end in range(5, 2000):
-        channel.positions.passed(Position("f", end))
-    assert list(channel.positions._delivered["f"]) == [(4, 1999)]  # type: ignore[attr-defined]
-    assert list(channel.positions._put["f"]) == [(0, 1999)]  # type: ignore[attr-defined]
-    taken(channel)
-    assert channel.positions.end("f") == 1999
-    channel.close()
-    channel = memory_channel(tmp_path)
-    assert channel.positions.end("f") == 1999
-    channel.close()
-
-
 def test_a_batch_that_is_dropped_moves_the_position_on(channels: dict[str, BatchChannel]) -> None:
     """Or it would be read again after each restart."""
     outlet = _outlet(channels, ReplicatingSelector, _Only(b"none"))
@@ -451,7 +423,6 @@ def test_an_event_that_no_channel_can_take_is_refused_or_dropped_alone(tmp_path:
     counters = Counters()
     with opened(make(tmp_path)) as channel:
         outlet = _outlet({"c": channel}, counters=counters)
-        outlet.begin()
         with pytest.raises(UnfitError, match="at most 65000 fit"):
             outlet.put(batch)
         assert channel.held == 0
@@ -485,7 +456,6 @@ def test_an_event_for_which_an_interceptor_fails_is_dropped_alone(tmp_path: Path
     choosy.error = error
     with opened(memory_channel(tmp_path)) as channel:
         outlet = _outlet({"c": channel}, ReplicatingSelector, choosy, counters=counters)
-        outlet.begin()
         with pytest.raises(type(error)):  # nothing shows yet that it passes any
             outlet.put(EventBatch.of_bodies([b"bad"]))
         assert outlet.put_until(EventBatch.of_lines(b"1\nbad\n2\n").at(Position("f", 9)), Stop())

@@ -22,7 +22,7 @@ from producer.agent.run.agent import _patience
 from producer.testing import ManualClock
 from tests.support.waiting import Call, eventually
 
-from ..doubles import RecordingSink, file_channel, memory_channel, opened, taken
+from ..doubles import RecordingSink, file_channel, ledger_in, memory_channel, opened, taken
 from ..parts import KeepSink, plug_in
 
 
@@ -65,11 +65,11 @@ def test_what_was_delivered_leaves_the_channel(channel: BatchChannel) -> None:
 def test_what_went_nowhere_is_noted_while_nothing_is_there_to_deliver(make: Any, tmp_path: Path) -> None:
     """A channel that gets nothing of what is read: after a death that is not read again from the first byte."""
     with opened(make(tmp_path / "alive")) as channel:
-        channel.positions.passed(Position("s/f", 9))
+        ledger_in(channel).pass_over(Position("s/f", 9))
         assert _runner(channel, RecordingSink()).deliver(0)
         shutil.copytree(tmp_path / "alive", tmp_path / "killed")
     with opened(make(tmp_path / "killed")) as channel:
-        assert channel.positions.end("s/f") == 9
+        assert ledger_in(channel).ends("s/f") == [9]
 
 
 def test_what_failed_stays_in_the_channel(channel: BatchChannel) -> None:

@@ -7,6 +7,7 @@ import pytest
 from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Routes
 from producer.agent.flow.outlet import SourceOutlet
+from producer.agent.ledger.ledger import Ledger
 from producer.model.errors import ChannelError
 from producer.runtime.clock import SystemClock
 from producer.testing import ManualClock
@@ -77,10 +78,10 @@ class _All:
         return Routes({"c": batch})
 
 
-def test_what_was_not_committed_is_not_seen():
+def test_what_was_not_committed_is_not_seen(tmp_path):
     """A sender that repeats what no channel took is heard: nothing is dropped that nobody has."""
-    channel = _Channel()
-    outlet = SourceOutlet("s", [interceptor("dedupe")], _All(), {"c": channel}, Counters(), SystemClock())
+    channel, ledger = _Channel(), Ledger(tmp_path / "s", SystemClock())
+    outlet = SourceOutlet("s", [interceptor("dedupe")], _All(), {"c": channel}, ledger, Counters(), SystemClock())
     with pytest.raises(ChannelError):
         outlet.put(lines("a"))
     channel.fails = False

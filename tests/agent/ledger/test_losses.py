@@ -21,7 +21,7 @@ from producer.channels.file.queue import recent
 from tests.agent.sources.putting import reading
 from tests.support.waiting import eventually
 
-from ..doubles import file_channel, opened, spillable_channel, taken
+from ..doubles import file_channel, ledger_in, opened, spillable_channel, taken
 from ..parts import plug_in
 
 LINES = 1000
@@ -150,7 +150,7 @@ def test_of_a_batch_whose_headers_tell_nothing_the_number_is_said_to_be_unknown(
     """Its headers are damaged: it counts as a batch; once the channel is empty nothing is believed to wait in it."""
     with opened(file_channel(tmp_path)) as channel:
         for number in range(3):
-            channel.put(EventBatch.of_lines(_block(number), position=Position("s/f", number + 1)))
+            channel.put(EventBatch.of_lines(_block(number), position=Position("s/f", number + 1, "", number)))
         _damage(tmp_path, b"2 s/f", offset=-20)
         assert taken(channel) == (_block(0) + _block(2)).splitlines()
         assert channel.held == 0
@@ -252,8 +252,9 @@ def test_a_damaged_batch_of_a_channel_that_forgets_is_read_again_while_the_agent
         lines = b"".join(map(_block, range(4))).splitlines()
         eventually(lambda: set(hub.delivered) == set(lines) and agent.delivered())
         channel = agent.channels["c"]
-        (name,) = channel.positions.names()
-        eventually(lambda: channel.positions.safe_end(name) == path.stat().st_size)
+        ledger = ledger_in(channel)
+        (name,) = ledger.names()
+        eventually(lambda: ledger.safe_end(name) == path.stat().st_size)
         assert sorted(hub.delivered) == sorted(lines)
         assert channel.counters.get("EventLostCount") == 0
         assert agent.counters["sources.s"].get("RestartCount") == 0
@@ -297,12 +298,12 @@ def test_of_a_damaged_batch_that_was_spilled_its_source_is_said_to_read_it_again
     """A channel that forgets notes no position behind it: nothing is lost."""
     with opened(spillable_channel(tmp_path)) as channel:
         for number in range(3):
-            channel.put(EventBatch.of_lines(_block(number), position=Position("s/f", number + 1)))
+            channel.put(EventBatch.of_lines(_block(number), position=Position("s/f", number + 1, "", number)))
         _damage(tmp_path, b"batch 1 line 500")
         assert len(taken(channel)) == 2 * LINES
         assert channel.held == 0
         assert channel.counters.get("EventLostCount") == 0
-        assert channel.positions.safe_end("s/f") == 1
+        assert ledger_in(channel).safe_end("s/f") == 1
     assert "not lost: their sources read them again" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""A channel that has another name in the configuration is the same one; what is left of others is told."""
+"""Channels that come, go and change: what is left in them, and what is read again, is told."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent import AgentConfig
+from producer.agent import Agent, AgentConfig
 from producer.agent.config import parse_toml
 from producer.agent.run.agent import ChannelStartError
 from producer.cli import main
@@ -46,9 +46,9 @@ def _config(tmp_path: Path, *changes: tuple[str, str], kind: str = "file") -> Ag
     return parse_toml(text)
 
 
-def _known(agent: object) -> int:
+def _known(agent: Agent) -> int:
     """Up to where its channels have what the source has read."""
-    return min(channel.positions.end("r/feed") for channel in agent.channels.values())  # type: ignore[attr-defined]
+    return agent._ledgers.of("r").ends("r/feed")[0]
 
 
 def _feed(hub: Hub, config: AgentConfig, *, fails: bool) -> None:
@@ -66,44 +66,21 @@ _RENAMED = ("queue", "spool")
 
 
 @pytest.mark.parametrize("selector", ["replicating", "load_balancing"])
+@pytest.mark.parametrize("kind", ["file", "memory", "spillable"])
 @pytest.mark.parametrize("reload", [False, True])
-def test_a_file_channel_that_is_renamed_keeps_its_events_and_positions(
-    tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture, selector: str, *, reload: bool
+def test_behind_a_channel_that_is_renamed_nothing_is_read_again(
+    tmp_path: Path, hub: Hub, selector: str, kind: str, *, reload: bool
 ) -> None:
-    """Its directory follows its name, while the agent is away or runs: nothing is lost, and nothing is read again."""
-    chosen = ("replicating", selector)
-    before = _config(tmp_path, chosen)
-    _feed(hub, before, fails=True)
-    after = _config(tmp_path, chosen, _RENAMED)
-    hub.failing = True
-    with running(before if reload else after) as agent:
-        if reload:
-            agent.reload(after)
-        assert (_known(agent), agent.channels["spool"].held) == (2, 2)
-        hub.failing = False
-        until(lambda: hub.delivered == [b"1", b"2"])
-    assert [each.name for each in (tmp_path / "channels").iterdir()] == ["spool"]
-    assert "channel spool has what channel queue had, which is no longer configured" in caplog.text
-
-
-def test_events_that_nobody_can_read_again_go_along_with_their_channel(tmp_path: Path, hub: Hub) -> None:
-    """A source without positions, as those that listen: its file channel is renamed."""
-    hub.repeats = False
-    _feed(hub, _config(tmp_path), fails=True)
-    with running(_config(tmp_path, _RENAMED)):
-        until(lambda: hub.delivered == [b"1", b"2"])
-
-
-@pytest.mark.parametrize("selector", ["replicating", "load_balancing"])
-@pytest.mark.parametrize("kind", ["memory", "spillable"])
-def test_a_channel_that_forgets_keeps_its_positions_when_it_is_renamed(
-    tmp_path: Path, hub: Hub, selector: str, kind: str
-) -> None:
-    """It is the only one of its source, and has delivered all."""
+    """The channel has delivered all; its source goes on with the new one, also where that is of another type."""
     chosen = ("replicating", selector)
     _feed(hub, _config(tmp_path, chosen, kind=kind), fails=False)
-    with running(_config(tmp_path, chosen, _RENAMED, kind=kind)) as agent:
+    after = _config(tmp_path, chosen, _RENAMED, kind="memory" if kind == "file" else "file")
+    with running(_config(tmp_path, chosen, kind=kind) if reload else after) as agent:
+        if reload:
+            agent.reload(after)
         until(lambda: _known(agent) == 2)
+        hub.lines.put(b"3\n")
+        until(lambda: hub.delivered == [b"1", b"2", b"3"])
 
 
 def test_a_channel_with_a_directory_of_its_own_is_the_same_one_under_another_name(tmp_path: Path, hub: Hub) -> None:
@@ -117,8 +94,8 @@ def test_a_channel_with_a_directory_of_its_own_is_the_same_one_under_another_nam
         until(lambda: hub.delivered == [b"1", b"2"])
 
 
-def test_a_renamed_channel_that_cannot_be_opened_is_there_under_its_former_name(tmp_path: Path, hub: Hub) -> None:
-    """At a start and at a reload: nothing is changed."""
+def test_a_channel_that_cannot_be_opened_changes_nothing(tmp_path: Path, hub: Hub) -> None:
+    """At a start and at a reload: the former one goes on with its events."""
     _feed(hub, _config(tmp_path), fails=True)
     wrong = _config(tmp_path, _RENAMED, ('type = "file"', f'type = "file"\nkey_file = "{tmp_path}/none.json"'))
     with pytest.raises(ChannelStartError, match=r"channel spool cannot be opened"), running(wrong):
@@ -163,37 +140,51 @@ def test_what_is_left_in_a_channel_that_is_not_configured_is_told(
     assert "no longer configured" not in caplog.text
 
 
-_AGAIN = "source r: queue is no longer configured, and no other channel has what it has read"
+_AGAIN = "source r: its channels, selector or interceptors have changed, and of 1 file or partition not all channels"
 
 
-@pytest.mark.parametrize("reload", [False, True])
-def test_what_is_read_again_is_told(
-    tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture, *, reload: bool
+def test_check_and_the_start_tell_what_a_change_has_read_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Two new channels are in the place of one that is empty: where its source was nobody knows. So it is not where
-    another one is still there.
+    """A file channel had what one in memory had not delivered when the agent ended: with a channel more that comes
+    again, and nothing is lost; with the same channels nothing is told.
     """
-    _feed(hub, _config(tmp_path), fails=False)
-    two, place = _config(tmp_path, *_TWO), tmp_path / "channels"
-    with running(_config(tmp_path) if reload else two) as agent:
-        if reload:
-            assert _AGAIN not in caplog.text
-            agent.reload(two)
-        text = f"{_AGAIN}: what it can read again it reads from the beginning; if it is not to, move the directory of"
-        assert f"{text} one, in {place}, to the place of a new channel's while the agent is stopped" in caplog.text
-        hub.lines.put(b"3\n")
-        until(lambda: hub.delivered == [b"1", b"2", b"3", b"3"])
-    caplog.clear()
-    changed = ('channels = ["a", "b"]', 'channels = ["b", "c", "d"]'), ("[channels.a]", "[channels.c]")
-    more = '[channels.d]\ntype = "memory"\n[sinks.n]\ntype = "keep"\nhub = "a"\nchannel = "d"\n[channels.c]'
-    with running(_config(tmp_path, *_TWO, *changed, ("[channels.c]", more), ('channel = "a"', 'channel = "c"'))):
-        assert "no longer configured" not in caplog.text
+    hub, away = plug_in(monkeypatch, "a", "b")
+    away.failing = True
+    sink = '[sinks.m]\ntype = "keep"\nhub = "b"\nchannel = "m"\n[channels.m]\ntype = "memory"\n'
+    another = sink.replace(".m]", ".n]").replace('"m"', '"n"')
+    both = ('channels = ["queue"]', 'channels = ["queue", "m"]'), ("[channels.queue]", f"{sink}[channels.queue]")
+    more = both[0], ('"m"]', '"m", "n"]'), ("[channels.queue]", sink + another + "[channels.queue]")
+    agent = Agent(_config(tmp_path, *both))
+    agent.start()
+    hub.lines.put(b"1\n")
+    until(lambda: hub.delivered == [b"1"])
+    agent.stop(0.1)
+    path, told = tmp_path / "agent.toml", list[bool]()
+    for changes in (both, more):
+        text = _ONE.format(state=tmp_path, kind="file")
+        for old, new in changes:
+            text = text.replace(old, new)
+        path.write_text(text)
+        assert main(["agent", "check", "--config", str(path)]) == 0
+        told.append(_AGAIN in capsys.readouterr().err)
+    assert told == [False, True]
+    away.failing = False
+    with running(_config(tmp_path, *more)) as agent:
+        assert _AGAIN in caplog.text
+        assert _known(agent) == hub.lines.qsize() == 0
+        hub.number = 0
+        hub.lines.put(b"1\n")
+        until(lambda: hub.delivered == [b"1", b"1"] and away.delivered == [b"1", b"1"])
 
 
-def test_check_tells_what_becomes_of_channels_that_are_not_configured(
+def test_check_tells_what_is_left_in_channels_that_are_not_configured(
     tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything starts: which one goes on with it, or that nobody takes it. Nothing is changed."""
+    """Before anything starts, though the channel only got another name; nothing is changed."""
     _feed(hub, _config(tmp_path), fails=True)
     told = []
     for changes in ((_RENAMED,), _TWO):
@@ -204,6 +195,5 @@ def test_check_tells_what_becomes_of_channels_that_are_not_configured(
         path.write_text(text)
         assert main(["agent", "check", "--config", str(path)]) == 0
         told.append(capsys.readouterr().err)
-    assert "channel spool goes on with what queue has" in told[0]
-    assert "channel queue is no longer configured: 2 events in" in told[1]
+    assert all("channel queue is no longer configured: 2 events in" in each for each in told)
     assert (tmp_path / "channels/queue/events").is_dir()

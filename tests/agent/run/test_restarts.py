@@ -18,13 +18,11 @@ from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Context
 from producer.agent.flow.channel import BatchChannel, Taking
 from producer.agent.flow.outlet import SourceOutlet
-from producer.agent.ledger.delivered_positions import DeliveredPositions
 from producer.agent.selectors.load_balancing import LoadBalancingSelector
-from producer.channels.file.store.notes import FileNotes
 from producer.testing import ManualClock
 from tests.support.waiting import eventually
 
-from ..doubles import memory_channel, opened, spillable_channel, taken
+from ..doubles import ledger_in, ledger_of, memory_channel, opened, spillable_channel, taken
 from ..parts import Hub, plug_in
 
 LINES = 100
@@ -106,8 +104,9 @@ def test_a_restart_brings_nothing_twice_of_what_was_spilled(tmp_path: Path, hub:
     agent.start()
     try:
         eventually(lambda: len(hub.delivered) >= 18 * LINES and agent.delivered())
-        (name,) = agent.channels["c"].positions.names()
-        assert agent.channels["c"].positions.safe_end(name) == path.stat().st_size
+        ledger = ledger_in(agent.channels["c"])
+        (name,) = ledger.names()
+        assert ledger.safe_end(name) == path.stat().st_size
         received = agent.counters["sources.s"].get("EventReceivedCount")
     finally:
         agent.stop(60)
@@ -185,7 +184,7 @@ def test_a_death_has_only_what_memory_held_read_again(tmp_path: Path, hub: Hub) 
 
 def _put(channel: BatchChannel, *ends: int) -> None:
     for end in ends:
-        channel.put(EventBatch.of_lines(b"%d\n" % end, position=Position("s/f", end)))
+        channel.put(EventBatch.of_lines(b"%d\n" % end, position=Position("s/f", end, "", end - 2)))
 
 
 def _take(channel: BatchChannel) -> Taking:
@@ -204,35 +203,12 @@ def test_what_one_of_two_sinks_has_delivered_does_not_come_again(tmp_path: Path)
         second.rollback()
         channel.discard()
     with opened(memory_channel(tmp_path)) as channel:
-        positions = channel.positions
-        assert (positions.ends("s/f"), positions.safe_end("s/f")) == ([2, 4, 6], 2)
+        ledger = ledger_in(channel)
+        assert (ledger.ends("s/f"), ledger.safe_end("s/f")) == ([2, 4, 6], 2)
         _put(channel, 4)
-        assert positions.end("s/f") == 6
-        assert not positions.is_safe("s/f")
+        assert (ledger.ends("s/f"), ledger.safe_end("s/f")) == ([6], 2)
         _take(channel).commit()
-        assert (positions.safe_end("s/f"), positions.is_safe("s/f")) == (6, True)
-
-
-def test_a_source_that_does_not_end_where_a_channel_does_loses_nothing(tmp_path: Path) -> None:
-    """Of two batches with one end the one that is delivered first says nothing of what the other one has besides."""
-    positions = DeliveredPositions(FileNotes(str(tmp_path), "c"), ManualClock())
-    for end in (2, 4, 6):
-        positions.putting(Position("s/f", end))
-        positions.put(Position("s/f", end), None)
-    positions.left([EventBatch.of_lines(b"", position=Position("s/f", 2))])
-    positions.lost(Position("s/f", 4), 2, held=True)
-    positions.begin("s/")
-    assert positions.ends("s/f") == [2, 4, 6]
-    positions.putting(Position("s/f", 6))  # from 2 on
-    positions.failed(Position("s/f", 6))
-    positions.putting(Position("s/f", 6))
-    positions.put(Position("s/f", 6), None)
-    left = EventBatch.of_lines(b"", position=Position("s/f", 6))
-    positions.left([left])
-    assert positions.safe_end("s/f") == 2
-    positions.left([left])
-    assert positions.safe_end("s/f") == 6
-    positions.close()
+        assert ledger.safe_end("s/f") == 6
 
 
 class _Outlet(SourceOutlet):
@@ -240,8 +216,8 @@ class _Outlet(SourceOutlet):
 
     def __init__(self, channels: dict[str, BatchChannel]) -> None:
         selector = LoadBalancingSelector(LoadBalancingSelector.Options(), Context("a", "s", Path()), channels)
-        super().__init__("s", [], selector, channels, Counters(), ManualClock())
-        self.begin()
+        ledger = ledger_of("s", channels, selector)
+        super().__init__("s", [], selector, channels, ledger, Counters(), ManualClock())
 
     def read(self, ends: Sequence[int]) -> None:
         for end in ends:
@@ -257,8 +233,7 @@ def _turns(folder: Path, make: Callable[[Path, str], BatchChannel]) -> Iterator[
 
 def _killed(channels: Mapping[str, BatchChannel], folder: Path) -> Path:
     """As the disk is at that instant, in a folder beside theirs."""
-    for channel in channels.values():
-        channel.positions.flush()
+    ledger_in(channels["a"]).flush()
     shutil.copytree(folder, folder.with_name(f"{folder.name}-killed"))
     for channel in channels.values():
         channel.discard()

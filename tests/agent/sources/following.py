@@ -11,12 +11,13 @@ from producer.agent.events.batch import EventBatch
 from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Context, Stop
 from producer.agent.flow.channel import BatchChannel
-from producer.agent.flow.channels import MemoryChannelBuilder
 from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.agent.sources.taildir import TaildirSource
 from producer.agent.sources.taildir.follower import Follower
 from producer.testing import ManualClock
+
+from ..doubles import ledger_of, memory_channel
 
 
 class Tail:
@@ -41,12 +42,13 @@ class Tail:
         self.outlet = self._outlet()
 
     def _channel(self, name: str) -> BatchChannel:
-        context = Context("a", name, self._state / name, clock=self.clock)
-        return MemoryChannelBuilder(MemoryChannelBuilder.Options(), context).open()
+        return memory_channel(self._state, name, self.clock)
 
     def _outlet(self) -> SourceOutlet:
         selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", self._state), self.channels)
-        return SourceOutlet("t", [], selector, self.channels, Counters(), self.clock)
+        return SourceOutlet(
+            "t", [], selector, self.channels, ledger_of("t", self.channels, selector), Counters(), self.clock
+        )
 
     @property
     def follower(self) -> Follower:
@@ -81,7 +83,7 @@ class Tail:
     def restart(self) -> None:
         """End the source; the next look is that of a new one."""
         self.close()
-        self._follower = None
+        self._follower, self.outlet = None, self._outlet()
 
     def kill(self) -> None:
         """End the source as ``kill -9`` does: what is not on the disk is gone. What channels have committed stays."""

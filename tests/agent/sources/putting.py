@@ -14,6 +14,7 @@ from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.runtime.clock import SystemClock
 from tests.agent.components import made
+from tests.agent.doubles import ledger_of
 from tests.support.waiting import Call
 
 
@@ -21,7 +22,7 @@ from tests.support.waiting import Call
 def reading(name: str, state: Path, channels: Mapping[str, BatchChannel], **options: Any) -> Iterator[Call]:
     """A source of a type at work until the end of the block, which says what was wrong."""
     selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", state), channels)
-    outlet = SourceOutlet("s", [], selector, channels, Counters(), SystemClock())
+    outlet = SourceOutlet("s", [], selector, channels, ledger_of("s", channels, selector), Counters(), SystemClock())
     stop, source = Stop(), made("sources", name, state / "source", **options)
     call = Call(lambda: source.run(outlet, stop))
     try:

@@ -93,7 +93,7 @@ def test_a_journal_may_be_read_from_its_end(tmp_path: Path, journal: Journal) ->
 
 
 def test_a_channel_that_is_behind_another_gets_what_it_lacks(tmp_path: Path, journal: Journal) -> None:
-    """And the other one gets nothing twice; one that is new begins where the one behind is."""
+    """And the other one gets nothing twice."""
     options = {"command": str(journal.program)}
     with opened(file_channel(tmp_path, "a")) as a, opened(file_channel(tmp_path, "b", capacity=1)) as b:
         with reading("journald", tmp_path, {"a": a, "b": b}, **options):
@@ -104,27 +104,10 @@ def test_a_channel_that_is_behind_another_gets_what_it_lacks(tmp_path: Path, jou
         assert taken(b) == [b"1"]
         b.capacity = None
         journal.say("3")
-        with opened(file_channel(tmp_path, "n")) as new:
-            with reading("journald", tmp_path, {"a": a, "b": b, "n": new}, **options):
-                for channel, count in ((a, 3), (b, 2), (new, 2)):
-                    _holds(channel, count)
-            assert [taken(each) for each in (a, b, new)] == [[b"1", b"2", b"3"], [b"2", b"3"], [b"2", b"3"]]
-
-
-def test_a_channel_that_was_new_lacks_nothing_from_then_on(tmp_path: Path, journal: Journal) -> None:
-    """Though nothing came before it was full, or away, and another channel went on: it is known where it began."""
-    options = {"command": str(journal.program)}
-    with opened(file_channel(tmp_path, "a")) as a, opened(file_channel(tmp_path, "n")) as new:
-        for message, channels, count in (("1", {"a": a}, 1), (None, {"a": a, "n": new}, 1), ("2", {"a": a}, 2)):
-            calls = len(journal.called)
-            if message is not None:
-                journal.say(message)
-            with reading("journald", tmp_path, channels, **options):
-                _holds(a, count)
-                eventually(lambda before=calls: len(journal.called) > before)
-        with reading("journald", tmp_path, {"a": a, "n": new}, **options):
-            _holds(new, 1)
-        assert [taken(each) for each in (a, new)] == [[b"1", b"2"], [b"2"]]
+        with reading("journald", tmp_path, {"a": a, "b": b}, **options):
+            for channel, count in ((a, 3), (b, 2)):
+                _holds(channel, count)
+        assert [taken(each) for each in (a, b)] == [[b"1", b"2", b"3"], [b"2", b"3"]]
 
 
 def test_without_its_notes_the_source_begins_again_and_says_so(
@@ -195,7 +178,7 @@ def test_what_memory_held_at_a_death_is_read_again(tmp_path: Path, journal: Jour
                 assert taking is not None
                 assert [body for batch in taking.batches for body in batch.bodies()] == [b"1", b"2"]
                 taking.commit()
-                channel.positions.flush()
+                channel.flush()
             shutil.copytree(state, tmp_path / f"state-{life + 1}")
             if life != 1:
                 assert taken(channel) == [each.encode() for each in found]
@@ -215,7 +198,7 @@ def test_notes_of_a_full_memory_stay_small(tmp_path: Path, journal: Journal, mon
             taking = channel.take(1, 1 << 20, 0)
             assert taking is not None
             taking.commit()
-        channel.positions.flush()
+        channel.flush()
         shutil.copytree(state, tmp_path / "killed")
         channel.discard()
     with closing(sqlite3.connect(tmp_path / "killed/source/notes.db")) as notes:

@@ -22,7 +22,7 @@ from producer.sinks.http.transport import target_of
 from producer.testing import ManualClock
 from producer.wire.cursors import cursor_at
 from tests.agent.components import made
-from tests.agent.doubles import file_channel, memory_channel, opened, taken
+from tests.agent.doubles import file_channel, is_safe, ledger_in, memory_channel, opened, taken
 from tests.agent.sources.putting import reading
 from tests.agent.sources.test_loghub import account_of, send, target_in
 from tests.support.waiting import Call, eventually
@@ -74,10 +74,10 @@ class _Agent:
 def test_members_share_the_shards_and_a_dead_ones_go_to_the_others(tmp_path: Path, server: LogHubServer) -> None:
     """Each log is read by one of two; when one is gone for the group's timeout, the other reads all."""
     send(server, *_logs(39, 1))
-    with _Agent(tmp_path / "a", server, file_channel(tmp_path, "a")) as a:
+    with _Agent(tmp_path / "a", server, file_channel(tmp_path / "a")) as a:
         eventually(lambda: a.count == 40, "all logs")
-        with _Agent(tmp_path / "b", server, file_channel(tmp_path, "b")) as b:
-            eventually(lambda: len(set(b.channel.positions.names())) == 2, "half of the shards for each")
+        with _Agent(tmp_path / "b", server, file_channel(tmp_path / "b")) as b:
+            eventually(lambda: len(ledger_in(b.channel).names()) == 2, "half of the shards for each")
             send(server, *_logs(60, 40))
             eventually(lambda: a.count + b.count >= 100, "the new logs")
             assert a.count > 40 < b.count + 40
@@ -92,10 +92,10 @@ def test_members_share_the_shards_and_a_dead_ones_go_to_the_others(tmp_path: Pat
 
 def test_what_a_group_has_read_is_not_read_by_a_new_member(tmp_path: Path, server: LogHubServer) -> None:
     """Checkpoints are saved once a file channel has the logs, at the latest at the end."""
-    with _Agent(tmp_path / "a", server, file_channel(tmp_path, "a")) as a:
+    with _Agent(tmp_path / "a", server, file_channel(tmp_path / "a")) as a:
         eventually(lambda: a.count == 1, "the log")
     send(server, *_logs(3, 1))
-    with _Agent(tmp_path / "b", server, file_channel(tmp_path, "b")) as b:
+    with _Agent(tmp_path / "b", server, file_channel(tmp_path / "b")) as b:
         eventually(lambda: b.count >= 3, "the other logs")
         assert sorted(taken(b.channel)) == [b"1", b"2", b"3"]
 
@@ -113,7 +113,7 @@ def test_what_is_only_in_memory_is_not_behind_the_checkpoint(
     monkeypatch.setattr(Membership, "save", noted)
     with _Agent(tmp_path, server, memory_channel(tmp_path)) as agent:
         eventually(lambda: agent.count == 1, "the log")
-        (shard,) = {name.removeprefix("s/shard-") for name in agent.channel.positions.names() if _read(agent, name)}
+        (shard,) = {name.removeprefix("s/shard-") for name in ledger_in(agent.channel).names() if _read(agent, name)}
         looks = len(told)
         eventually(lambda: len(told) > looks + 2, "further looks")
         (before,) = {each[shard] for each in told if shard in each}
@@ -122,34 +122,34 @@ def test_what_is_only_in_memory_is_not_behind_the_checkpoint(
 
 
 def _read(agent: _Agent, name: str) -> bool:
-    return not agent.channel.positions.is_safe(name)
+    return not is_safe(agent.channel, name)
 
 
 def test_a_new_group_may_begin_at_the_end(tmp_path: Path, server: LogHubServer, group: ConsumerGroup) -> None:
     """What was there when it was made is passed over by all members; a shard without a checkpoint is read whole."""
     send(server, *_logs(20, 1))
-    with _Agent(tmp_path / "a", server, file_channel(tmp_path, "a"), start="end") as a:
-        eventually(lambda: len(set(a.channel.positions.names())) == 4, "each shard's position")
+    with _Agent(tmp_path / "a", server, file_channel(tmp_path / "a"), start="end") as a:
+        eventually(lambda: len(ledger_in(a.channel).names()) == 4, "each shard's position")
         assert len(group.checkpoints()) == 4
         send(server, {"content": "new"})
         eventually(lambda: a.count, "the new log")
         assert taken(a.channel) == [b"new"]
     group.save("0", "", force=True)  # as of a shard that came of a split
-    with _Agent(tmp_path / "b", server, file_channel(tmp_path, "b"), start="end") as b:
+    with _Agent(tmp_path / "b", server, file_channel(tmp_path / "b"), start="end") as b:
         eventually(lambda: b.count, "the logs of that shard")
 
 
 def test_a_shard_is_given_up_while_its_channel_is_full(tmp_path: Path, server: LogHubServer) -> None:
     """A member whose channel has no room does not keep the others from its shards."""
     send(server, *_logs(40, 1))
-    full = memory_channel(tmp_path, "a", capacity=1, keep_alive=0.05)
+    full = memory_channel(tmp_path / "a", capacity=1, keep_alive=0.05)
     full.put(_one_event())
     with _Agent(tmp_path / "a", server, full) as a:
         eventually(
             lambda: any(each.operation == "PullLogs" for each in server.requests), "the first to have all shards"
         )
-        with _Agent(tmp_path / "b", server, file_channel(tmp_path, "b")) as b:
-            eventually(lambda: len(set(b.channel.positions.names())) >= 2, "shards for the other")
+        with _Agent(tmp_path / "b", server, file_channel(tmp_path / "b")) as b:
+            eventually(lambda: len(ledger_in(b.channel).names()) >= 2, "shards for the other")
             assert b.count
         assert a.channel.held == 1
 
@@ -226,11 +226,11 @@ def test_shards_and_a_group_exclude_each_other() -> None:
 
 def test_up_to_where_nothing_can_be_lost(tmp_path: Path) -> None:
     """A channel that keeps its events has what it was given; one that forgets, what it has delivered."""
-    kept, forgetting = file_channel(tmp_path, "k"), memory_channel(tmp_path, "m")
+    kept, forgetting = file_channel(tmp_path / "k"), memory_channel(tmp_path / "m")
     with opened(kept), opened(forgetting):
         batch = _one_event().at(Position("f", 2))
         for channel in (kept, forgetting):
             channel.put(batch)
-        assert [channel.positions.safe_end("f") for channel in (kept, forgetting)] == [2, 0]
+        assert [ledger_in(channel, "f").safe_end("f") for channel in (kept, forgetting)] == [2, 0]
         taken(forgetting)
-        assert forgetting.positions.safe_end("f") == 2
+        assert ledger_in(forgetting, "f").safe_end("f") == 2

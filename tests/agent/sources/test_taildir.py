@@ -13,7 +13,7 @@ import pytest
 
 from producer.agent import Agent, AgentConfig, AgentConfigError, ComponentConfig, SinkConfig, SourceConfig
 from producer.agent.config.options import from_flume, read_options
-from producer.agent.events.batch import Position
+from producer.agent.events.batch import EventBatch, Position
 from producer.agent.sources.reading.identity import FileName, parse_name
 from producer.agent.sources.reading.reader import FileReader
 from producer.agent.sources.taildir import TaildirSource, follower
@@ -23,6 +23,7 @@ from producer.model.errors import ChannelIOError
 from producer.runtime.file_identity import Key
 from tests.support.waiting import Call, eventually
 
+from ..doubles import taken
 from .following import Tail, Writer
 
 
@@ -249,8 +250,9 @@ def test_channels_that_are_not_equally_far_get_each_line_once(tmp_path: Path) ->
     (name,) = tail.outlet.names()
     done = a.lines(4)
     end = a.path.stat().st_size
-    for call in (tail.channels["c1"].positions.passed,):  # as if c1 had committed a batch of these four
-        call(Position(f"t/{name}", end))
+    batch = EventBatch.of_lines(b"as if c1 had committed a batch of these four\n")
+    tail.channels["c1"].put(batch.at(Position(f"t/{name}", end, "", tail.outlet.ends(name)[0])))
+    taken(tail.channels["c1"])
     rest = a.lines(3)
     tail.look()
 

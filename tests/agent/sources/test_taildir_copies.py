@@ -15,6 +15,7 @@ from producer.agent.sources.taildir.copies import Copies
 from producer.agent.sources.taildir.readers import Readers
 from producer.channels.file.store.notes import FileNotes
 
+from ..doubles import die
 from .following import Tail, Writer
 
 
@@ -214,7 +215,8 @@ def test_a_short_copy_gives_what_a_channel_that_forgets_has_lost(tmp_path: Path)
     tail.look(2)
     tail.kill()
     for channel in tail.channels.values():
-        channel.positions.close()
+        channel.flush()
+    die(*tail.channels.values())
     again = Tail(tmp_path)
 
     assert again.seen() == undelivered

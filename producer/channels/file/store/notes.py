@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
@@ -234,13 +235,20 @@ class FileNotes:
                 os.rename(f"{self._path}{suffix}", quarantine / f"{NOTES_NAME}{suffix}.{unique}")
         _log.error(
             "channel %s: %s cannot be read (%s): it is kept in %s, and idempotent streams go on with new keys, so that "
-            "what they had sent last may be stored twice; sources of an agent read all again from the beginning",
+            "what they had sent last may be stored twice; an agent's source whose notes these are reads all again",
             self._name,
             self._path,
             error,
             quarantine,
         )
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+
+def copy_notes(directory: Path, place: Path) -> None:
+    """Copy a database to another directory: to open one may change it, and may not be possible while it is used."""
+    for suffix in ("", *COMPANIONS):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(directory / f"{NOTES_NAME}{suffix}", place / f"{NOTES_NAME}{suffix}")
 
 
 def _words_of(error: Exception) -> str:

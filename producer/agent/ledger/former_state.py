@@ -1,0 +1,92 @@
+"""Former state: what agents without a ledger have noted of a source, in its directory and in those of its channels.
+
+A channel's notes had a row for each name. Of a file channel it was one number, ``9``: up to where the channel had it.
+Of one in memory it was ranges, ``4 6-9``, of which the first begins at 0: what was delivered, or was not for it. A file
+channel that shared the source's batches with channels in memory had ``9 0 6-9``: it was given 6 to 9. The source noted
+which channels it had, as JSON::
+
+    members         {"channels": ["m1", "m2"], "gone": true, "used": ["f", "m1"], "exclusive": true}
+
+Those of ``channels`` are in memory; what those that were gone had in common was noted there, too.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from ...channels.file.store.notes import FileNotes
+from .lanes import OF_ALL, PREFIX, Lane, rules_of
+from .ranges import intersection, parse_ranges
+
+_Rows = Mapping[str, bytes]
+
+
+def read_former(
+    source: Path, channels: Path, opened: Mapping[str, FileNotes | None], selection: str, *, exclusive: bool
+) -> tuple[bytes, dict[str, Lane]] | None:
+    """The rules and the lanes of a source when it was last at work; None if it never was.
+
+    :param source: its directory.
+    :param channels: the directory below which each channel has its own.
+    :param opened: the source's channels, with the notes of those that keep their events.
+    :param selection: see :func:`~.lanes.rules_of`.
+    """
+    with closing(FileNotes(str(source / "channels"), source.name)) as own:
+        raw, gone = own.read("members"), own.items(PREFIX)
+    members: dict[str, Any] = {"exclusive": exclusive} if raw is None else json.loads(raw)
+    keeping, forgetting = dict[str, _Rows](), dict[str, _Rows]()
+    for name in {*members.get("used", opened), *members.get("channels", ())}:
+        notes, events = opened.get(name), channels / name / "events"
+        if notes is not None:
+            keeping[name] = notes.items(f"{PREFIX}{source.name}/")
+        elif name not in opened and events.is_dir():
+            keeping[name] = _closed(events, source.name)
+        else:
+            forgetting[name] = _closed(channels / name, source.name)
+    if members.get("gone"):
+        forgetting["gone"] = gone
+    if raw is None and not any((*keeping.values(), *forgetting.values())):
+        return None
+    if members.get("exclusive", True):
+        lanes = {OF_ALL: _shared(list(keeping.values()), list(forgetting.values()))}
+    else:
+        lanes = {
+            name: _lane({of: value.partition(b" ")[0] for of, value in rows.items()}) for name, rows in keeping.items()
+        }
+        lanes |= {name: _lane(rows) for name, rows in forgetting.items()}
+    return rules_of({*keeping, *forgetting}, selection, exclusive=OF_ALL in lanes), dict(sorted(lanes.items()))
+
+
+def _closed(directory: Path, source: str) -> _Rows:
+    with closing(FileNotes(str(directory), directory.name)) as notes:
+        return notes.items(f"{PREFIX}{source}/")
+
+
+def _shared(keeping: Collection[_Rows], forgetting: Collection[_Rows]) -> Lane:
+    """The lane of channels of which each batch went to one."""
+    lane = dict[str, bytes]()
+    for name in {name for rows in (*keeping, *forgetting) for name in rows}:
+        kept = [rows[name].partition(b" ") for rows in keeping if name in rows]
+        if not forgetting:
+            lane[name] = b"%d" % max(int(end) for end, _, _ in kept)
+            continue
+        common = intersection(parse_ranges(rows.get(name, b"0")) for rows in forgetting)
+        for start, end in (pair for _, _, given in kept for pair in parse_ranges(given or b"0")):
+            common.add(start, end)
+        lane[name] = common.dump(sys.maxsize)
+    return _lane(lane)
+
+
+def _lane(rows: _Rows) -> Lane:
+    lane = Lane()
+    for name, value in rows.items():
+        ranges = parse_ranges(value)
+        lane.safe[name.removeprefix(PREFIX)] = ranges
+        lane.put[name.removeprefix(PREFIX)] = ranges.copy()
+        lane.due.add(name.removeprefix(PREFIX))
+    return lane

@@ -1,0 +1,369 @@
+"""Ledger: which ranges of the things that a source reads are safe, so that a restart reads again exactly the others.
+
+A batch covers a range of a file or partition, which its :class:`~..events.batch.Position` says. It is safe once each
+channel that is to have it has committed it, if that channel keeps its events, or has delivered it, if that channel
+forgets them. A **lane** has two :class:`~.ranges.Ranges` for each name: ``put``, which it need not get
+again while the process lives, and ``safe``, which it need not get after a death either. *Example.* Three batches were
+put into a channel in memory, and two sinks have delivered the first and the last one::
+
+    put   0 ──────────── 6        safe  0 ── 2    4 ── 6        noted as "2 4-6"
+
+A selector that gives each batch to one channel has one lane for all channels; any other selector has a lane for each
+channel. What all lanes have safely is safe. Notes lie in the directory of the source, a row for each lane and name::
+
+    rules           {"channels": ["a", "b"], "lanes": ["a", "b"], "selection": "57a0…"}
+    position:0:s/f  40 60-90
+
+* A channel that keeps its events has the range beside the batch, in one commit. Before the batch leaves, the range is
+  noted. A channel that is opened tells which ranges it holds. So no death finds a range in neither place.
+* A channel that forgets has delivered a batch before that is noted, within a second.
+
+If channels, selector or interceptors are others at a start, a lane says nothing of the batches that it is to get now.
+Then each lane begins with what all lanes had: the rest is read again, and comes twice to a channel that had it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Container, Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from ...channels.file.store.notes import FileNotes, copy_notes
+from ...model.errors import ChannelError
+from ...runtime.clock import Clock
+from ...runtime.loggers import get_logger
+from ...text.plural import counted
+from ..events.batch import Position
+from .lanes import MOST_NOTED, NOTHING, OF_ALL, PREFIX, Holder, Lane, count_uneven, even, lanes_of
+
+_log = get_logger("producer.agent.source")
+
+_RULES = "rules"
+#: Below the directory of a source.
+_DIRECTORY = "ledger"
+#: Seconds between two notes of what was delivered.
+_NOTE_INTERVAL = 1.0
+#: Where batches begin and end, by the name of what is read.
+Held = dict[str, set[tuple[int, int]]]
+
+
+class Ledger:
+    """The ledger of one source.
+
+    :param directory: the source's.
+    """
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self._directory, self._clock, self.source = directory / _DIRECTORY, clock, directory.name
+        self._notes = FileNotes(str(self._directory), self.source)
+        # Of two threads that note the same name the one that knows less would else write last.
+        self._writing = threading.Lock()  # held from what a note is to say until it is written; before _lock
+        self._lock = threading.Lock()  # guards what follows; not held during I/O
+        #: Batches in channels that forget, by channel.
+        self._held: dict[str, Held] = {}
+        #: Channels and ranges of batches whose commit has not returned.
+        self._putting: set[tuple[str, str, int, int]] = set()
+        #: What channels held when they were opened, as long as there are no lanes.
+        self._found: list[tuple[Holder, Position]] = []
+        self._rules = self._notes.read(_RULES)
+        self._lanes = lanes_of(self._rules, self._notes.items(PREFIX))
+        #: Whether rules are to be noted; and whether before the next batch, as they are not those of the notes.
+        self._rules_due = self._must_note = False
+        self._next_note = clock.monotonic()
+
+    @property
+    def is_new(self) -> bool:
+        """True if no start has noted its rules."""
+        return self._rules is None
+
+    def begin(self, rules: bytes, former: tuple[bytes, dict[str, Lane]] | None = None) -> None:
+        """Begin with a configuration, before the source and the sinks of its channels.
+
+        :param rules: those of the configuration: see :func:`~.lanes.rules_of`.
+        :param former: rules and lanes of a state that has no ledger.
+        """
+        again = 0
+        with self._writing, self._lock:
+            if former is not None:
+                self._rules, self._lanes = former
+            if rules != self._rules or former is not None:
+                self._must_note, self._rules_due = self._rules is not None, True
+            if rules != self._rules:
+                again = count_uneven(self._lanes.values())
+                self._lanes = even(self._lanes.values(), json.loads(rules)["lanes"])
+                self._rules = rules
+            found, self._found = self._found, []
+            for channel, position in found:
+                self._find(channel, position)
+        if again:
+            _log.warning("source %s: %s", self.source, told_again(again))
+
+    def find(self, channel: Holder, position: Position) -> None:
+        """Count a batch that a channel holds when it is opened."""
+        with self._lock:
+            if self._rules is None:
+                self._found.append((channel, position))
+            else:
+                self._find(channel, position)
+
+    def _find(self, channel: Holder, position: Position) -> None:
+        if not channel.keeps:
+            self._hold(channel, position)
+        lane = self._lane_of(channel.name)
+        if lane is not None:
+            lane.add(position, safe=channel.keeps)
+
+    # -- what a source asks
+
+    def ends(self, name: str) -> list[int]:
+        """Up to where all lanes have it, and where what any lane has beyond begins and ends."""
+        with self._lock:
+            known = [lane.put.get(name, NOTHING) for lane in self._lanes.values()]
+            first = min(ranges.first for ranges in known)
+            borders = {number for ranges in known for number in (ranges.first, *ranges.borders)}
+        return [first, *sorted(number for number in borders if number > first)]
+
+    def safe_end(self, name: str) -> int:
+        """Up to where nothing is lost if the process dies now."""
+        with self._lock:
+            return min(lane.safe.get(name, NOTHING).first for lane in self._lanes.values())
+
+    def names(self) -> set[str]:
+        """All names of which anything is known."""
+        with self._lock:
+            return {name for lane in self._lanes.values() for name in lane.put}
+
+    def has(self, channel: str, position: Position) -> bool:
+        """Return True if a channel need not get a batch."""
+        with self._lock:
+            lane = self._lane_of(channel)
+            return lane is not None and lane.covers(position)
+
+    def pass_over(self, position: Position) -> None:
+        """Count a range as safe in each lane that did not get it.
+
+        :raises ChannelIOError: it cannot be noted that the rules have changed.
+        """
+        self._note_change()
+        with self._lock:
+            for lane in self._lanes.values():
+                if not lane.covers(position):
+                    lane.add(position)
+
+    def forget(self, name: str) -> None:
+        """Drop all that is known of a name: what had it is gone."""
+        with self._writing:
+            with self._lock:
+                for lane in self._lanes.values():
+                    lane.forget(name)
+                for held in self._held.values():
+                    held.pop(name, None)
+            for number in range(len(self._lanes)):
+                self._notes.remove(f"{PREFIX}{number}:{name}")
+
+    # -- what a channel tells
+
+    def putting(self, channel: Holder, position: Position) -> None:
+        """Count a batch that is about to be committed.
+
+        :raises ChannelIOError: it cannot be noted that the rules have changed.
+        """
+        self._note_change()
+        with self._lock:
+            self._putting.add(_range(channel, position))
+            if not channel.keeps:
+                self._hold(channel, position)
+
+    def failed(self, channel: Holder, position: Position) -> None:
+        """Drop a batch that could not be committed."""
+        with self._lock:
+            self._putting.discard(_range(channel, position))
+            self._let_go(channel, position)
+
+    def put(self, channel: Holder, position: Position, sequence: int) -> None:
+        """Count a batch that was committed."""
+        with self._lock:
+            self._put(channel, position, sequence)
+
+    def _put(self, channel: Holder, position: Position, sequence: int) -> None:
+        batch, lane = _range(channel, position), self._lane_of(channel.name)
+        if batch not in self._putting:
+            return  # its sink came first, or the name was forgotten
+        self._putting.discard(batch)
+        if lane is not None:
+            lane.add(position, safe=channel.keeps)
+            if channel.keeps:
+                newest = lane.unsynced.get(channel.name, (channel, -1))[1]
+                lane.unsynced[channel.name] = channel, max(sequence, newest)
+
+    def leaving(self, channel: Holder, batches: Iterable[tuple[Position, int]]) -> None:
+        """Note batches of a channel that keeps them, with their numbers: their take is about to be committed.
+
+        :raises ChannelIOError: it cannot be noted.
+        """
+        names = set()
+        with self._lock:
+            for position, sequence in batches:
+                self._put(channel, position, sequence)
+                names.add(position.name)
+        self._note(channel.name, names)
+
+    def left(self, channel: Holder, positions: Iterable[Position]) -> None:
+        """Count batches of a channel that forgets as delivered."""
+        with self._lock:
+            for position in positions:
+                if self._let_go(channel, position):
+                    self._have_delivered(channel, position)
+            is_due = self._clock.monotonic() >= self._next_note
+        if is_due:
+            self.flush()
+
+    def _have_delivered(self, channel: Holder, position: Position) -> None:
+        own, pair = self._lane_of(channel.name), (position.start, position.end)
+        for lane in self._lanes.values() if own is None else (own,):
+            others = (held for name, held in self._held.items() if self._lane_of(name) in (lane, None))
+            if not any(pair in held.get(position.name, ()) for held in others):
+                lane.add(position, put=False)
+
+    def lost(self, channel: Holder, position: Position, *, held: bool) -> bool:
+        """Count a batch that is damaged on the disk; return True if its source reads it again when it begins next.
+
+        :param held: True if it was known to be in the channel; False if it is found when that is opened.
+        """
+        name, end, _, start = position
+        with self._lock:
+            lane = self._lane_of(channel.name)
+            if not channel.keeps:
+                self._let_go(channel, position)
+            elif lane is None or held or lane.put.get(name, NOTHING).last > end:
+                if lane is not None:
+                    lane.add(position)  # what came behind it may have been delivered
+                return False
+            for each in self._lanes.values() if lane is None else (lane,):
+                each.remove(name, start, end)
+        if channel.keeps:
+            self.flush()
+        return True
+
+    def held(self, channel: Holder) -> Held:
+        """What a channel that forgets has."""
+        with self._lock:
+            return {name: pairs.copy() for name, pairs in self._held.get(channel.name, {}).items() if pairs}
+
+    def empty(self, channel: Holder, name: str, believed: set[tuple[int, int]]) -> bool:
+        """Have read again what a channel was believed to hold; return False if it has delivered all of it."""
+        left = believed & self.held(channel).get(name, set())
+        for start, end in left:
+            self.lost(channel, Position(name, end, "", start), held=True)
+        return bool(left)
+
+    # -- notes
+
+    def flush(self) -> None:
+        """Note what is due."""
+        self._note()
+
+    def close(self) -> None:
+        """Note what is due, and close the notes."""
+        try:
+            self.flush()
+        finally:
+            self._notes.close()
+
+    def _note_change(self) -> None:
+        if self._must_note:
+            self.flush()
+
+    def _note(self, channel: str | None = None, names: Container[str] = ()) -> None:
+        """Note what is due: of these names of a channel's lane, or all."""
+        with self._writing:
+            with self._lock:
+                is_all = channel is None or self._rules_due
+                own = None if channel is None else self._lane_of(channel)
+                due = [
+                    _Due(number, lane, name, lane.safe[name].dump(MOST_NOTED))
+                    for number, lane in enumerate(self._lanes.values())
+                    if is_all or lane is own
+                    for name in lane.due
+                    if is_all or name in names
+                ]
+                unsynced = [pair for lane in {each.lane for each in due} for pair in lane.unsynced.values()]
+                rules = self._rules if self._rules_due else None
+                self._next_note = self._clock.monotonic() + _NOTE_INTERVAL
+            if not due and (rules is None or not self._must_note):
+                return
+            for holder, sequence in unsynced:
+                holder.make_synced(sequence)  # or a power cut could take back what the note speaks of
+            rows = [(f"{PREFIX}{each.number}:{each.name}", each.value, -1) for each in due]
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._notes.write_many([*rows, (_RULES, rules, -1)] if rules is not None else rows)
+            if rules is not None:
+                self._remove_stale(len(self._lanes))
+            with self._lock:
+                if rules is not None:
+                    self._rules_due = self._must_note = False
+                for each in due:
+                    each.lane.have_noted(each.name, each.value)
+
+    def _remove_stale(self, lanes: int) -> None:
+        """Remove notes of former lanes, which would speak for a channel that comes back."""
+        for row in self._notes.items(PREFIX):
+            if int(row.split(":")[1]) >= lanes:
+                self._notes.remove(row)
+
+    # -- lanes; under the lock
+
+    def _lane_of(self, channel: str) -> Lane | None:
+        """None for a channel that the source uses no more."""
+        return self._lanes.get(OF_ALL) or self._lanes.get(channel)
+
+    def _hold(self, channel: Holder, position: Position) -> None:
+        held = self._held.setdefault(channel.name, {}).setdefault(position.name, set())
+        held.add((position.start, position.end))
+
+    def _let_go(self, channel: Holder, position: Position) -> bool:
+        """Return False for a batch of which the channel did not know, such as one that was forgotten."""
+        held, pair = self._held.get(channel.name, {}).get(position.name, set()), (position.start, position.end)
+        is_known = pair in held
+        held.discard(pair)
+        return is_known
+
+
+class _Due(NamedTuple):
+    """A note that is to be written."""
+
+    number: int
+    lane: Lane
+    name: str
+    value: bytes
+
+
+def _range(channel: Holder, position: Position) -> tuple[str, str, int, int]:
+    return channel.name, position.name, position.start, position.end
+
+
+def peek(source: Path) -> tuple[bytes | None, Mapping[str, bytes]]:
+    """Read rules and ranges that a source has noted, in a copy: an agent that runs has the notes locked.
+
+    :param source: its directory.
+    """
+    with TemporaryDirectory() as place:
+        try:
+            copy_notes(source / _DIRECTORY, Path(place))
+            with closing(FileNotes(place, source.name)) as notes:
+                return notes.read(_RULES), notes.items(PREFIX)
+        except (ChannelError, OSError):
+            return None, {}
+
+
+def told_again(count: int) -> str:
+    """Say that a change of the configuration has something read again."""
+    things = counted(count, "file or partition", "files or partitions")
+    return (
+        f"its channels, selector or interceptors have changed, and of {things} not all channels have what others have:"
+        " that is read again, and comes twice to these"
+    )

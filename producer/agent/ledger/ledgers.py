@@ -1,0 +1,75 @@
+"""Ledgers: those of all sources of an agent, for channels, which have batches of several."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from ...runtime.clock import Clock
+from ..events.batch import EventBatch, Position
+from .lanes import Holder
+from .ledger import Held, Ledger
+
+
+class Ledgers:
+    """The ledgers of an agent, by the names of its sources.
+
+    :param state: the directory below which each source has its own.
+    """
+
+    def __init__(self, state: Path, clock: Clock) -> None:
+        self._state, self._clock = state, clock
+        self._ledgers: dict[str, Ledger] = {}
+
+    def of(self, source: str) -> Ledger:
+        """The ledger of a source."""
+        if source not in self._ledgers:
+            self._ledgers[source] = Ledger(self._state / source, self._clock)
+        return self._ledgers[source]
+
+    def of_name(self, name: str) -> Ledger:
+        """The ledger of the source that reads under a name, which begins with the source's."""
+        return self.of(name.partition("/")[0])
+
+    def leaving(self, channel: Holder, batches: Iterable[EventBatch]) -> None:
+        """Note batches whose take is about to be committed.
+
+        :raises ChannelIOError: they cannot be noted.
+        """
+        if channel.keeps:
+            for source, some in self._by_source(batches):
+                source.leaving(channel, some)
+
+    def left(self, channel: Holder, batches: Iterable[EventBatch]) -> None:
+        """Count batches as delivered."""
+        if not channel.keeps:
+            for source, some in self._by_source(batches):
+                source.left(channel, [position for position, _ in some])
+
+    def _by_source(self, batches: Iterable[EventBatch]) -> Iterable[tuple[Ledger, list[tuple[Position, int]]]]:
+        found = defaultdict[Ledger, list[tuple[Position, int]]](list)
+        for batch in batches:
+            if batch.position is not None:
+                found[self.of_name(batch.position.name)].append((batch.position, batch.sequence or -1))
+        return found.items()
+
+    def held(self, channel: Holder) -> Held:
+        """What a channel that forgets has."""
+        return {name: pairs for each in tuple(self._ledgers.values()) for name, pairs in each.held(channel).items()}
+
+    def empty(self, channel: Holder, believed: Held) -> set[str]:
+        """Have read again what a channel was believed to hold; the names of what is lost."""
+        return {name for name, pairs in believed.items() if self.of_name(name).empty(channel, name, pairs)}
+
+    def flush(self) -> None:
+        """Note what is due."""
+        for each in tuple(self._ledgers.values()):
+            each.flush()
+
+    def close(self) -> None:
+        """Note what is due, and close all notes."""
+        with ExitStack() as ends:
+            for each in self._ledgers.values():
+                ends.callback(each.close)

@@ -1,0 +1,290 @@
+"""The ledger of a source: what it notes, what that costs, and what becomes of forgotten names."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent.events.batch import EventBatch, Position
+from producer.agent.ledger.lanes import rules_of
+from producer.agent.ledger.ledger import Ledger
+from producer.testing import ManualClock
+
+from ..doubles import file_channel, ledger_in, opened, taken
+
+
+class _Touched(dict[str, Any]):
+    """Counts looks at its entries."""
+
+    looks = 0
+
+    def __getitem__(self, key: str) -> Any:
+        self.looks += 1
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.looks += 1
+        return super().get(key, default)
+
+    def __iter__(self) -> Any:
+        self.looks += len(self)
+        return super().__iter__()
+
+
+class _Channel:
+    """A channel, as a ledger sees it."""
+
+    name = "c"
+
+    def __init__(self, *, keeps: bool, done: list[str] | None = None) -> None:
+        self.keeps, self._done = keeps, [] if done is None else done
+
+    def make_synced(self, _sequence: int) -> None:
+        self._done.append("sync")
+
+
+def _ledger(tmp_path: Path, *channels: str) -> Ledger:
+    ledger = Ledger(tmp_path / "s", ManualClock())
+    ledger.begin(rules_of(channels or ["c"], "", exclusive=False))
+    return ledger
+
+
+def _at(start: int, end: int, name: str = "s/f") -> Position:
+    return Position(name, end, "", start)
+
+
+def _batch(start: int, end: int, name: str = "s/f") -> EventBatch:
+    return EventBatch.of_lines(b"%d\n" % end, position=_at(start, end, name))
+
+
+def _put(ledger: Ledger, channel: _Channel, *positions: Position) -> None:
+    for position in positions:
+        ledger.putting(channel, position)
+        ledger.put(channel, position, 1)
+
+
+def test_a_flush_costs_what_has_changed(tmp_path: Path) -> None:
+    """Of 10,000 names that stand still nothing is looked at, however often what is due is noted."""
+    ledger = _ledger(tmp_path)
+    for number in range(10_000):
+        ledger.pass_over(_at(0, 1, f"s/{number}"))
+    ledger.flush()
+    (lane,) = ledger._lanes.values()
+    lane.safe = counted = _Touched(lane.safe)
+    for end in range(2, 12):
+        ledger.pass_over(_at(end - 1, end, "s/7"))
+        ledger.flush()
+    assert counted.looks < 100
+    assert ledger._notes.read("position:0:s/7") == b"11"
+    ledger.close()
+
+
+def test_a_failed_flush_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be noted is noted the next time."""
+    ledger = _ledger(tmp_path)
+    ledger.pass_over(_at(0, 4))
+    with monkeypatch.context() as broken:
+
+        def fail(_rows: Iterable[object]) -> None:
+            raise OSError("the disk is full")
+
+        broken.setattr(ledger._notes, "write_many", fail)
+        with pytest.raises(OSError, match="full"):
+            ledger.flush()
+    ledger.close()
+    again = _ledger(tmp_path)
+    assert again.ends("s/f") == [4]
+    again.close()
+
+
+def test_a_forgotten_name_does_not_come_back_with_its_last_batch(tmp_path: Path) -> None:
+    """A file was put whole, completed and forgotten while its batches were in the channel: when they leave, its
+    position is noted no more, or there would be a note for each file that ever was.
+    """
+    with opened(file_channel(tmp_path)) as channel:
+        for end in (2, 4):
+            channel.put(_batch(end - 2, end))
+        channel.put(_batch(0, 3, "s/other"))
+        ledger_in(channel).forget("s/f")
+        assert len(taken(channel)) == 3
+        channel.flush()
+        assert ledger_in(channel).names() == {"s/other"}
+    with opened(file_channel(tmp_path)) as channel:
+        assert ledger_in(channel).names() == {"s/other"}
+        channel.put(_batch(0, 6))
+        taken(channel)
+    with opened(file_channel(tmp_path)) as channel:
+        assert ledger_in(channel).ends("s/f") == [6]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_name_that_is_put_again_after_it_was_forgotten_is_known(tmp_path: Path, *, keeps: bool) -> None:
+    """Its new position counts, although a batch from before is still in the channel, and leaves it."""
+    ledger, channel = _ledger(tmp_path), _Channel(keeps=keeps)
+    _put(ledger, channel, _at(0, 8))
+    ledger.forget("s/f")
+    assert ledger.ends("s/f") == [0]
+    _put(ledger, channel, _at(0, 2))
+    ledger.leaving(channel, [(_at(0, 8), 1)]) if keeps else ledger.left(channel, [_at(0, 8)])
+    assert (ledger.ends("s/f"), ledger.safe_end("s/f")) == ([2], 2 if keeps else 0)
+    ledger.close()
+
+
+class _Lock:
+    """Tells when somebody has to wait for it."""
+
+    def __init__(self, waited_for: threading.Event) -> None:
+        self._lock, self._waited_for = threading.Lock(), waited_for
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._waited_for.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def _note(ledger: Ledger, end: int) -> None:
+    ledger.pass_over(_at(0, end))
+    ledger.flush()
+
+
+@pytest.mark.parametrize(
+    ("later", "noted"),
+    [
+        (lambda ledger: _note(ledger, 8), b"8"),
+        (lambda ledger: ledger.lost(_Channel(keeps=True), _at(2, 4), held=False), b"2"),
+        (lambda ledger: ledger.forget("s/f"), None),
+    ],
+    ids=["more", "lost", "forgotten"],
+)
+def test_a_note_of_two_threads_says_what_was_said_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: Callable[[Ledger], None], noted: bytes | None
+) -> None:
+    """Of two sinks of a channel one is slow to write its note: it would have what the other one noted read again."""
+    ledger, on_its_way = _ledger(tmp_path), threading.Event()
+    ledger._writing = _Lock(on_its_way)  # type: ignore[assignment]
+
+    def other() -> None:
+        later(ledger)
+        on_its_way.set()
+
+    thread, write = threading.Thread(target=other), ledger._notes.write_many
+
+    def slow(rows: Iterable[tuple[str, bytes, int]]) -> None:
+        if thread.ident is None:
+            thread.start()
+            assert on_its_way.wait(60)
+        write(rows)
+
+    monkeypatch.setattr(ledger._notes, "write_many", slow)
+    _note(ledger, 4)
+    thread.join()
+    assert ledger._notes.read("position:0:s/f") == noted
+    ledger.close()
+
+
+def test_what_could_not_be_put_is_neither_delivered_nor_waited_for(tmp_path: Path) -> None:
+    """A put that failed leaves nothing behind that would be taken to be in the channel."""
+    ledger, channel = _ledger(tmp_path), _Channel(keeps=False)
+    _put(ledger, channel, _at(0, 2))
+    ledger.putting(channel, _at(2, 4))
+    ledger.failed(channel, _at(2, 4))
+    ledger.left(channel, [_at(0, 2)])
+    assert (ledger.ends("s/f"), ledger.safe_end("s/f"), ledger.held(channel)) == ([2], 2, {})
+    ledger.close()
+
+
+def test_the_newest_that_is_found_lost_is_read_again_and_nothing_before_it(tmp_path: Path) -> None:
+    """Of a channel that is opened: behind what another batch was put none is read again."""
+    ledger, channel = _ledger(tmp_path), _Channel(keeps=True)
+    _put(ledger, channel, _at(0, 2), _at(2, 4), _at(4, 6))
+    assert not ledger.lost(channel, _at(2, 4), held=False)
+    assert ledger.lost(channel, _at(4, 6), held=False)
+    assert (ledger.ends("s/f"), ledger.safe_end("s/f")) == ([4], 4)
+    ledger.close()
+
+
+def test_what_is_lost_is_read_again_from_before_it_and_safe_once_that_is_delivered(tmp_path: Path) -> None:
+    """The second of three is lost: the source begins behind the first, and what came behind is still delivered."""
+    ledger, channel = _ledger(tmp_path), _Channel(keeps=False)
+    _put(ledger, channel, _at(0, 2), _at(2, 4), _at(4, 6))
+    ledger.left(channel, [_at(0, 2)])
+    assert ledger.lost(channel, _at(2, 4), held=True)
+    assert (ledger.ends("s/f"), ledger.safe_end("s/f")) == ([2, 4, 6], 2)
+    _put(ledger, channel, _at(2, 4))
+    ledger.left(channel, [_at(4, 6)])
+    assert (ledger.ends("s/f"), ledger.safe_end("s/f")) == ([6], 2)
+    ledger.left(channel, [_at(2, 4)])
+    assert ledger.safe_end("s/f") == 6
+    ledger.close()
+
+
+def test_what_nobody_can_tell_to_be_lost_is_so_once_the_channel_is_empty(tmp_path: Path) -> None:
+    """Of a batch that is damaged as a whole not even the position is known; what came meanwhile is not lost."""
+    ledger, channel = _ledger(tmp_path), _Channel(keeps=False)
+    _put(ledger, channel, _at(0, 2), _at(2, 4))
+    ledger.left(channel, [_at(0, 2)])
+    believed = ledger.held(channel)
+    _put(ledger, channel, _at(4, 6))
+    assert ledger.empty(channel, "s/f", believed["s/f"])
+    assert ledger.ends("s/f") == [2, 4, 6]
+    _put(ledger, channel, _at(2, 4))
+    ledger.left(channel, [_at(2, 4), _at(4, 6)])
+    assert (ledger.safe_end("s/f"), ledger.empty(channel, "s/f", believed["s/f"])) == (6, False)
+    ledger.close()
+
+
+def test_what_a_note_speaks_of_is_on_the_disk_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a power cut would take the events back, and their source would not read them again."""
+    done = list[str]()
+    ledger, channel = _ledger(tmp_path), _Channel(keeps=True, done=done)
+    monkeypatch.setattr(ledger._notes, "write_many", lambda _rows: done.append("note"))
+    _put(ledger, channel, _at(0, 4))
+    ledger.leaving(channel, [(_at(0, 4), 1)])
+    assert done == ["sync", "note"]
+    ledger.close()
+
+
+def test_a_batch_of_a_channel_that_is_left_is_safe_once_it_was_delivered(tmp_path: Path) -> None:
+    """The source goes on with another channel while the first one, in memory, still has a batch."""
+    ledger, channel = _ledger(tmp_path), _Channel(keeps=False)
+    _put(ledger, channel, _at(0, 2))
+    ledger.begin(rules_of(["d"], "", exclusive=False))
+    assert (ledger.ends("s/f"), ledger.safe_end("s/f")) == ([2], 0)
+    ledger.left(channel, [_at(0, 2)])
+    assert ledger.safe_end("s/f") == 2
+    ledger.close()
+
+
+def test_rules_that_change_are_noted_before_the_next_batch(tmp_path: Path) -> None:
+    """Or what goes by the new ones would be taken to have gone by the former ones after a death."""
+    ledger, channel = _ledger(tmp_path), _Channel(keeps=True)
+    _note(ledger, 2)
+    ledger.begin(rules_of(["c", "d"], "", exclusive=False))
+    _put(ledger, channel, _at(2, 4))
+    ledger._notes.close()
+    again = Ledger(tmp_path / "s", ManualClock())
+    again.find(channel, _at(2, 4))
+    again.begin(rules_of(["c", "d"], "", exclusive=False))
+    assert again.ends("s/f") == [2, 4]
+    again.close()
+
+
+def test_a_channel_that_is_gone_leaves_no_note(tmp_path: Path) -> None:
+    """A name that is forgotten and begun anew is not taken to be in a channel that comes back."""
+    ledger = _ledger(tmp_path, "c", "d")
+    _note(ledger, 8)
+    ledger.begin(rules_of(["c"], "", exclusive=False))
+    ledger.flush()
+    ledger.forget("s/f")
+    ledger.begin(rules_of(["c", "d"], "", exclusive=False))
+    ledger.close()
+    again = _ledger(tmp_path, "c", "d")
+    assert (again.ends("s/f"), again._notes.items("position:")) == ([0], {})
+    again.close()
