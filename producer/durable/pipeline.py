@@ -113,7 +113,7 @@ class DurablePipeline:
             self.acks,
             self._feed,
             instance,
-            recovery=Recovery(intents, self.pipeline.admission.hand_on_formed),
+            recovery=Recovery(intents, self.pipeline.accumulator.seal_formed),
             settled=self._settled,
             resume=self.pipeline.resume,
             block_bytes=block,

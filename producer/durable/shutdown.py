@@ -61,7 +61,7 @@ class DurableCloser:
         phase = retry_phase(pipeline, deadline)
         durable.wait_put(phase)
         durable.feeder.wait_fed(durable.put, phase)
-        pipeline.accumulator.wait_settled(pipeline.submit_open(), phase)
+        pipeline.accumulator.wait_settled(pipeline.seal_open(), phase)
 
     def _end_deliveries(self, deadline: Deadline) -> list[str]:
         """Feed and send nothing new, wait for what is with the server, leave the rest; threads that did not end."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..runtime.forks import Stage, call_in_child
 from ..runtime.loggers import get_logger
-from ..runtime.reentry import may_hold
 from ..text.migration_hints import meant_of_future
 from ..text.printable import described
 from .errors import InvalidArgumentError, ResultFailedError
@@ -170,7 +169,6 @@ class SendFuture(Future[Result]):
         except Exception:  # noqa: BLE001  # whatever a user's code raises
             _log.exception("a done-callback raised; the record is settled all the same")
 
-    @may_hold
     def remove_done_callback(self, fn: _DoneCallback) -> int:
         """Take back what was given to :meth:`add_done_callback` and not called yet; how often it was there."""
         with _watching:
@@ -262,7 +260,6 @@ def _trouble(holder: ResultHolder) -> str:
     return f" (the last attempt: {attempts[-1].error_code}: {attempts[-1].error_message})" if attempts else ""
 
 
-@may_hold
 def _watch_with(future: SendFuture, callback: _DoneCallback) -> bool:
     """Add a callback; False if it is too late."""
     with _watching:
@@ -272,7 +269,6 @@ def _watch_with(future: SendFuture, callback: _DoneCallback) -> bool:
         return not watch.finished
 
 
-@may_hold
 def _watched(future: SendFuture) -> _Watch:
     with _watching:
         if future._watch is None or future._watch.process is not _process:

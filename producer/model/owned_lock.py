@@ -22,7 +22,12 @@ class OwnedLock(RLock):  # type: ignore[misc]  # CPython lets it be a base, and 
         :raises ProducerError: this thread holds it.
         """
         self.refuse_owner()
-        return self.acquire(blocking, timeout)
+        try:
+            return self.acquire(blocking, timeout)
+        except BaseException:  # a signal handler raised, maybe after the lock was taken
+            if self._is_owned():  # type: ignore[attr-defined]
+                self.release()
+            raise
 
     def refuse_owner(self) -> None:
         """Refuse a thread that holds the lock.

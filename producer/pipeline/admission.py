@@ -29,8 +29,9 @@ from .batching.batch import (
     overhead_of_batch,
 )
 from .batching.cut import CutRule
-from .batching.memory import Lease, MemoryBudget, Reservation
+from .batching.memory import MemoryBudget, Reservation
 from .batching.open_records import RECORD_OVERHEAD, OpenRecords
+from .batching.ready_batches import ReadyBatches
 from .batching.unconfirmed import SentBefore
 
 
@@ -62,7 +63,7 @@ class Admission:
     """See the module.
 
     :param tail_size: the size of a batch's body without records; see :class:`~producer.model.interfaces.Sink`.
-    :param submit: takes a sealed batch; nothing if it was given the batch before.
+    :param ready: takes the sealed batches.
     :param threads: what works behind the door.
     :param batch_type: what batches are made of.
     :param ordered: of every stream one batch is on its way at a time, not only of ordered ones.
@@ -74,14 +75,14 @@ class Admission:
         config: ProducerConfig,
         clock: Clock,
         tail_size: Callable[[StreamKey, str | None], int],
-        submit: Callable[[ProducerBatch], None],
+        ready: ReadyBatches,
         threads: Threads,
         *,
         batch_type: type[ProducerBatch] = ProducerBatch,
         ordered: bool = False,
     ) -> None:
         self._tail_size = tail_size
-        self._submit = submit
+        self._ready = ready
         self._threads = threads
         self._max_block = None if config.max_block_ms < 0 else config.max_block_ms / 1000
         self.cut = CutRule.of(config)
@@ -93,7 +94,7 @@ class Admission:
             make_room=self._make_room,
         )
         self.accumulator = LogAccumulator(
-            config, clock, tail_size, self.budget, self.cut, batch_type=batch_type, ordered=ordered
+            config, clock, tail_size, self.budget, self.cut, ready, batch_type=batch_type, ordered=ordered
         )
         #: What owes no more than this, in logs that a batch may hold, needs no closer look.
         self._surely_fits = min(config.total_size_in_bytes - MAX_BATCH_OVERHEAD, MAX_BATCH_SIZE_IN_BYTES // 2)
@@ -152,7 +153,7 @@ class Admission:
         give_way()
         futures: list[SendFuture] = []
         logs = 0
-        with Lease(self.budget, send_timeout.or_else(self._max_block)) as memory:
+        with Reservation(self.budget, send_timeout.or_else(self._max_block)) as memory:
             memory.acquire(estimate + estimate // 16 + BATCH_OVERHEAD)  # the objects of the sends need memory as well
             pieces = encode()
             try:
@@ -183,10 +184,9 @@ class Admission:
             raise stopped  # before any memory is waited for
         placed = self._try_to_place(piece, recipient, None, number, before)
         if not isinstance(placed, SendFuture):
-            with Lease(self.budget, None) as memory:
+            with Reservation(self.budget, None) as memory:
                 self._place_in_time(piece, recipient, memory, placed, number, before)
-        if self.accumulator.has_sealed:
-            self.hand_on()
+        self._ready.wake()
         self._be_watched()
 
     def open_records(self, future: SendFuture) -> OpenRecords | None:
@@ -239,7 +239,7 @@ class Admission:
             return placed
         if memory is not None:
             return self._place_in_time(piece, recipient, memory, placed)
-        with Lease(self.budget, send_timeout.or_else(self._max_block)) as own:
+        with Reservation(self.budget, send_timeout.or_else(self._max_block)) as own:
             return self._place_in_time(piece, recipient, own, placed)
 
     def _try_to_place(
@@ -251,7 +251,6 @@ class Admission:
         before: SentBefore | None = None,
     ) -> SendFuture | int:
         """As :meth:`LogAccumulator.add`, with a draft where one is surely needed."""
-        self.budget.refuse_reentry()
         accumulator = self.accumulator
         draft = None if accumulator.takes(piece.key) else accumulator.draft(piece.key)
         return accumulator.add(piece, recipient, draft, memory, number=number, before=before)
@@ -276,73 +275,34 @@ class Admission:
             missing = placed
 
     def _after(self) -> None:
-        if self.accumulator.has_sealed:
-            self.hand_on()
+        self._ready.wake()
         self._be_watched()
         if self._threads.late:
             self._threads.work()
 
     def _be_watched(self) -> None:
-        """A batch may have been opened. What an interrupt prevents the next sender does; else the mover comes late."""
+        """A batch may have been opened, and the mover may look for it late."""
         if self.accumulator.unwatched:
             self._threads.watch()
-
-    def hand_on(self) -> None:
-        """Submit the sealed batches. One stays among them until that is done: whoever comes next does what an interrupt
-        left undone.
-        """
-        sealed = self.accumulator.sealed()
-        for batch in sealed:
-            self._submit(batch)
-        self.accumulator.handed_on(sealed)
-
-    def hand_on_open(self) -> int:
-        """Seal and submit every batch that takes records; the serial below which all batches are on their way."""
-        self.budget.refuse_reentry()
-        serial = self.accumulator.seal_open()
-        self.hand_on()
-        return serial
-
-    def hand_on_stream(self, key: StreamKey) -> None:
-        """Seal and submit the stream's batch, if it takes records."""
-        self.budget.refuse_reentry()
-        self.accumulator.seal_stream(key)
-        self.hand_on()
-
-    def hand_on_lingered(self, now: float) -> float:
-        """Seal and submit the batches that lingered long enough; the seconds until the next one has."""
-        wait = self.accumulator.seal_expired(now)
-        self.hand_on()
-        return wait
-
-    def hand_on_formed(self, key: StreamKey) -> None:
-        """The stream's batch of before the restart has all its records."""
-        self.accumulator.seal_formed(key)
-        self.hand_on()
 
     def _make_room(self, wanted: int) -> None:
         """Before somebody waits: batches that take records go at once, if what they hold is needed. So many streams
         need no more memory than a few.
         """
-        if self.accumulator.has_sealed:  # an interrupt kept somebody from handing it on
-            self.hand_on()
         if not self.budget.needs_open_batches(wanted):
             return
         all_open = self.accumulator.all_open
         self._threads.hurry()
         if all_open:  # nothing else will ever give memory back
             self.accumulator.give_up_forming()
-            self.hand_on()
 
     def _oldest_age(self) -> float | None:
         return self.accumulator.oldest_age()
 
     def close(self) -> None:
         """Refuse records from now on, and those that wait for memory; submit all batches."""
-        self.budget.refuse_reentry()
         self.budget.close()
         self.accumulator.close()
-        self.hand_on()
 
 
 def say_how_far(error: BaseException, futures: Sequence[SendFuture], logs: int) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 from collections.abc import Callable, Iterable
 
 from ..model.config import ProducerConfig
 from ..model.errors import DeliveryAbandonedError, FlushTimeoutError, ProducerError, StreamStoppedError
 from ..model.interfaces import Sink
 from ..model.metrics import Counters, Stats
+from ..model.owned_lock import OwnedLock
 from ..model.records import StreamKey
 from ..model.results import Attempt
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch
@@ -23,7 +23,7 @@ from ..runtime.loggers import get_logger
 from ..text.plural import counted
 from .admission import Admission
 from .batching.batch import BatchState, ProducerBatch
-from .reentry import refuse_reentry
+from .batching.ready_batches import ReadyBatches
 from .sending.fair_queue import fair_queue_of
 from .sending.io_pool import IOThreadPool
 from .sending.mover import Mover
@@ -75,11 +75,12 @@ class Pipeline:
         self.counters = Counters() if counters is None else counters
         backing = backing or Backing()
         self._backing, keeps = backing, backing.listener.keeps
+        ready = ReadyBatches(clock)
         self.admission = Admission(
             config,
             clock,
             sink.tail_size,
-            self.submit,
+            ready,
             self,
             batch_type=backing.batch_type,
             ordered=keeps,
@@ -87,14 +88,14 @@ class Pipeline:
         self.budget, self.accumulator = self.admission.budget, self.admission.accumulator
         self.accept, self.open_records = self.admission.accept, self.admission.open_records
         self.accept_pieces, self.accept_encoded = self.admission.accept_pieces, self.admission.accept_encoded
-        self.check_size, self.submit_open = self.admission.check_size, self.admission.hand_on_open
+        self.check_size, self.seal_open = self.admission.check_size, self.accumulator.seal_open
         self.retry_queue = RetryQueue(clock)
         self.settlement = Settlement(
             name,
             self.budget,
             self.accumulator,
             self.counters,
-            go=self._go,
+            go=self._submit,
             listener=backing.listener,
         )
         rules = RetryRules(config, clock, endless=keeps)
@@ -107,13 +108,14 @@ class Pipeline:
             accumulator=self.accumulator,
             settlement=self.settlement,
             counters=self.counters,
-            submit=self.submit,
+            submit=self.submit_half,
             keep=self.abandon if keeps else None,
         )
         self._task = task
         self.io_pool = IOThreadPool(
             name,
             config.io_thread_count,
+            ready,
             fair_queue_of(config, rules.last_chance),
             destination=sink.destination,
             run=task.run,
@@ -123,12 +125,10 @@ class Pipeline:
         )
         self.mover = Mover(
             name,
-            hand_on_lingered=self.admission.hand_on_lingered,
-            hand_on_open=self.admission.hand_on_open,
-            retry_queue=self.retry_queue,
-            resubmit=self._put_back,
-            open_gates=self.io_pool.wake,
-            clock=clock,
+            self.accumulator,
+            self.retry_queue,
+            self.io_pool,
+            clock,
             orphaned=orphaned,
             abandon=abandon,
             report=self._report,
@@ -137,7 +137,7 @@ class Pipeline:
         #: What is logged every ``stats_interval_ms``: who stands above the pipeline knows more.
         self.all_stats: Callable[[], Stats] = self.stats
         self._on_start = on_start
-        self._starting = threading.Lock()  # guards the start of the threads
+        self._starting = OwnedLock()  # guards the start of the threads
         self._started = False
         #: The threads were to start, and could not.
         self.late = False
@@ -150,9 +150,9 @@ class Pipeline:
         self.threadless = threadless
 
     def hurry(self) -> None:
-        """Seal and hand on all batches that take records, soon: on the mover's thread, which no signal interrupts."""
+        """Seal all batches that take records, soon, on the mover's thread."""
         if self.threadless:
-            self.admission.hand_on_open()
+            self.seal_open()
         else:
             self.mover.hurry()
 
@@ -188,36 +188,26 @@ class Pipeline:
 
     def hand_on_stream(self, key: StreamKey) -> None:
         """Send at once what the stream's batch holds, and do not let it linger."""
-        self.admission.hand_on_stream(key)
+        self.accumulator.seal_stream(key)
         if self.late:
             self.work()
 
-    def submit(self, batch: ProducerBatch) -> None:
-        """Queue a new batch for its first attempt. Nothing if that was done; what an interrupt left undone is done now,
-        whoever calls.
-        """
-        batch.claim()
-        if batch.state is BatchState.QUEUED:
-            self._go_in_turn(batch)
-
-    def _go_in_turn(self, batch: ProducerBatch) -> None:
-        if self.accumulator.may_go(batch):
-            self._go(batch)
+    def submit_half(self, half: ProducerBatch) -> None:
+        """Queue a half of a batch that was cut for its first attempt."""
+        if not half.move(BatchState.QUEUED):
+            return
+        if self.accumulator.may_go(half):
+            self._submit(half)
         elif self._leaving:
-            self.abandon(batch)
+            self.abandon(half)
 
-    def _go(self, batch: ProducerBatch) -> None:
-        self.io_pool.enter(batch)
+    def _submit(self, batch: ProducerBatch) -> None:
+        self.io_pool.submit(batch)
 
     def resubmit(self, batch: ProducerBatch) -> None:
         """Queue a batch out of the retry queue for another attempt."""
         if batch.move(BatchState.QUEUED):
             self.io_pool.submit(batch)
-
-    def _put_back(self, batch: ProducerBatch) -> None:
-        """As :meth:`resubmit`, by the mover, which looks at the gates next: behind a closed one no thread has to."""
-        if batch.move(BatchState.QUEUED):
-            self.io_pool.submit(batch, wake=False)
 
     def abandon(self, batch: ProducerBatch) -> bool:
         """Fail or leave ``batch`` because the producer closed; False if it was settled before."""
@@ -304,7 +294,7 @@ class Pipeline:
 
         :param timeout: seconds; None waits for ever.
         :raises FlushTimeoutError: it took longer; the deliveries go on.
-        :raises ProducerError: whoever calls has interrupted a call on this thread that holds what is waited for.
+        :raises ProducerError: a signal handler calls it that interrupted a call of the producer on this thread.
         """
         self.flush_until(Deadline.after(self.clock, timeout), timeout)
 
@@ -312,8 +302,7 @@ class Pipeline:
         """As :meth:`flush`, until ``deadline``; ``timeout`` is what is said then."""
         self.must_not_be_a_callback("flush")
         self.must_not_work("flush")
-        refuse_reentry()
-        serial = self.submit_open()
+        serial = self.seal_open()
         if self.threadless:
             self.work_inline(deadline)
         remaining = self.accumulator.wait_settled(serial, deadline)

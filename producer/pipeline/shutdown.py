@@ -15,11 +15,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..model.errors import CloseTimeoutError
-from ..runtime.clock import Clock, Deadline, WaitingRoom
+from ..model.owned_lock import OwnedLock
+from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
+from .batching.batch import BatchState
 from .pipeline import Pipeline
-from .threads import StageThread, undisturbed
+from .threads import StageThread
 
 _log = get_logger("producer.shutdown")
 
@@ -103,8 +105,8 @@ class Shutdown:
         self._threads = threads
         self._closer = closer or PlainCloser(pipeline)
         self._at_end = at_end
-        self._room = WaitingRoom(pipeline.clock)
-        self._lock = threading.Lock()  # guards everything below
+        self._room = WaitingRoom(pipeline.clock, LOOK_AGAIN)
+        self._lock = OwnedLock()  # guards everything below
         self._begun = False
         self._performer: object | None = None  # who closes at this moment
         self._thread = 0  # on which thread
@@ -221,13 +223,13 @@ def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[s
     begin(pipeline)
     _retry_for_a_while(pipeline, deadline)
     pipeline.io_pool.ignore_gates()
-    undisturbed(lambda: _end_waiting(pipeline))
+    _end_waiting(pipeline)
     pipeline.mover.stop()
     if pipeline.threadless:
         pipeline.work_inline(deadline)
-    serial = pipeline.submit_open()
+    serial = pipeline.seal_open()
     _wait_delivered(pipeline, serial, deadline, begun)
-    abandoned = undisturbed(lambda: _abandon_rest(pipeline))
+    abandoned = _abandon_rest(pipeline)
     pipeline.io_pool.stop()
     pipeline.cut_off(Deadline.after(pipeline.clock, 0.0))
     return abandoned, _join(pipeline, deadline)
@@ -259,16 +261,18 @@ def _wait_delivered(pipeline: Pipeline, serial: int, deadline: Deadline, begun: 
 
 def _retry_for_a_while(pipeline: Pipeline, deadline: Deadline) -> None:
     phase = retry_phase(pipeline, deadline)
-    serial = pipeline.submit_open()
+    serial = pipeline.seal_open()
     if pipeline.threadless:
         pipeline.work_inline(phase)
     pipeline.accumulator.wait_settled(serial, phase)
 
 
 def _end_waiting(pipeline: Pipeline) -> None:
-    """Give all that waits for a retry its last attempt; the queue knows nothing of it any more."""
-    for batch in pipeline.retry_queue.close():
-        pipeline.resubmit(batch)
+    """Give each batch that waits for a retry its last attempt; called again, those that are left."""
+    pipeline.retry_queue.close()
+    for batch in pipeline.accumulator.incomplete():
+        if batch.state is BatchState.WAITING:
+            pipeline.resubmit(batch)
 
 
 def _abandon_rest(pipeline: Pipeline) -> int:

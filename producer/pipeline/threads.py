@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import queue
-import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import Never, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ..runtime.clock import Clock, Deadline
 from ..runtime.compiled import compiled
@@ -51,8 +48,7 @@ def stand_back(lock: Acquirable) -> None:
 
     Who waits for a lock in the ordinary way owns it before the interpreter lets it run, so that everybody who comes
     meanwhile waits as well, and so on for good: each use of the lock is then a switch of threads. Who stands back until
-    it is free takes it while it runs. Without what is compiled only the threads below do so: an interrupt could make an
-    application's thread leave the lock behind.
+    it is free takes it while it runs. Without what is compiled only the threads below do so.
     """
     if _compiled is not None:
         _compiled.wait_until_free(lock, _STAND_BACK)
@@ -65,30 +61,8 @@ def stand_back(lock: Acquirable) -> None:
 
 
 def undisturbed(call: Callable[[], T]) -> T:
-    """Make a call of many steps that an interrupt must not come between: handlers of signals run on the main thread, so
-    another one makes it, and goes on should the wait for it be interrupted. Where no thread can be started, as at the
-    interpreter's exit, this one makes it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return call()
-    outcome: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            result = call()
-            outcome.put(lambda: result)
-        except BaseException as error:  # noqa: BLE001  # raised where it was asked for
-            outcome.put(partial(_raise, error))
-
-    try:
-        threading.Thread(target=run, name="producer-close", daemon=True).start()
-    except RuntimeError:
-        return call()
-    return outcome.get()()
-
-
-def _raise(error: BaseException) -> Never:
-    raise error
+    """Make a call."""
+    return call()
 
 
 class StageThread:
@@ -106,28 +80,16 @@ class StageThread:
         self._begun.acquire()
 
     def start(self) -> None:
-        """Start the thread; a second time only if the first was interrupted before that.
+        """Start the thread; a second call changes nothing.
 
         :raises RuntimeError: the interpreter is shutting down, or the system has no more threads.
         """
         if not self.started:
-            # One that was interrupted may have started a thread or not, which a `Thread` does not tell.
-            self._start(threading.Thread(target=self._run, name=self.name, daemon=True))
+            threading.Thread(target=self._run, name=self.name, daemon=True).start()
             self._begun.acquire()
 
-    @staticmethod
-    def _start(thread: threading.Thread) -> None:
-        handled = sys.exc_info()[1]
-        try:
-            thread.start()
-        except RuntimeError as error:
-            # An interrupt in the midst of it may have it fail at a lock: that is no news of what the system can.
-            if error.__context__ is not None and error.__context__ is not handled:
-                raise error.__context__ from None
-            raise
-
     def _run(self) -> None:
-        if not self._claim.acquire(blocking=False):
+        if not self._claim.acquire(blocking=False):  # a start that was interrupted had started one, too
             return
         self._thread = threading.current_thread()
         self._begun.release()

@@ -29,12 +29,8 @@ from producer import (
 )
 from producer.channels import MemoryChannel, ProcessFileChannel, SpillableChannel
 from producer.durable.event_format import read_event
-from producer.durable.shutdown import DurableCloser
-from producer.model.results import Callback
-from producer.pipeline.shutdown import Shutdown
 from producer.testing import RecordingSink, ScriptedSink
-from tests.durable.kit import LOG, KeptChannel, by_hand, crashed, durable, file_channel, pipeline_of, values
-from tests.support.closing import each_is_told_once, sent
+from tests.durable.kit import LOG, KeptChannel, crashed, durable, file_channel, pipeline_of, values
 from tests.support.pipelines import config
 from tests.support.sinks import DeadSink, GatedSink
 from tests.support.waiting import PATIENCE, Call, eventually, passed
@@ -698,19 +694,3 @@ def test_who_interrupts_a_send_on_its_own_thread_is_refused_what_would_wait(call
     sending.result().result(PATIENCE)
     assert "let another thread do it" in str(refused[0])
     producer.close(PATIENCE)
-
-
-@pytest.mark.parametrize("fed", [False, True])
-def test_wherever_a_close_is_interrupted_each_record_that_stays_is_told_of_once(
-    fed: bool, without_coverage: None
-) -> None:
-    """Whether a batch holds it or not: nobody waits for ever for what this close has left in the channel."""
-
-    def opened(callback: Callback) -> tuple[Shutdown, list[SendFuture]]:
-        one = by_hand(RecordingSink(), KeptChannel())
-        futures = sent(one.pipeline, one.accept, callback)
-        if fed:
-            one.feeder.run_once(0)
-        return Shutdown(one.pipeline, DurableCloser(one)), futures
-
-    each_is_told_once(opened, at_least=60)

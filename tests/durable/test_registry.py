@@ -6,10 +6,7 @@ import concurrent.futures
 import gc
 import threading
 import tracemalloc
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,8 +15,7 @@ from producer.channels import MemoryChannel
 from producer.durable.registry import Registry, StoredFuture
 from producer.model.interfaces import Stored
 from producer.testing import RecordingSink
-from tests.channels.interrupts import interrupted_everywhere
-from tests.durable.kit import KeptChannel, by_hand, drive, file_channel
+from tests.durable.kit import KeptChannel, by_hand, drive
 from tests.support.pipelines import KEY, record
 from tests.support.waiting import PATIENCE, Call, eventually
 
@@ -198,27 +194,3 @@ def test_stored_becomes_true_when_the_channel_has_synced_it() -> None:
 class _Synced:
     def __init__(self, synced: int) -> None:
         self.synced_sequence = synced
-
-
-@pytest.mark.parametrize("kind", ["memory", "file"])
-def test_an_interrupted_send_leaves_no_future_behind(kind: str, tmp_path: Path, without_coverage: None) -> None:
-    """With a callback it would be kept for as long as the producer lives, although its sender never got it."""
-    runs = 0
-
-    def scenario() -> tuple[Callable[[], Any], Callable[[bool], None]]:
-        nonlocal runs
-        runs += 1
-        channel = KeptChannel() if kind == "memory" else file_channel(tmp_path / str(runs), fsync="os")
-        durable, told = by_hand(RecordingSink(), channel), list[Result]()
-
-        def check(interrupted: bool) -> None:
-            drive(durable)
-            durable.pipeline.admission.hand_on_open()
-            drive(durable)
-            assert len(durable.registry) == 0
-            assert interrupted or len(told) == 1
-            channel.close()
-
-        return lambda: durable.accept(KEY, record(), 1, told.append), check
-
-    interrupted_everywhere(scenario, at_least=30)

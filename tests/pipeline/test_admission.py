@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable
-from queue import SimpleQueue
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from producer import ProducerError, SendTimeoutError, SequenceKey
-from producer.model.sequence import Numbering
+from producer import ProducerError, SendTimeoutError
 from producer.pipeline.batching.accumulator import Piece
 from producer.pipeline.batching.batch import BATCH_OVERHEAD
 from producer.pipeline.batching.memory import Reservation
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.pipeline import Pipeline
-from producer.runtime.clock import Deadline
-from producer.testing import ManualClock, RecordingSink
-from tests.channels.interrupts import interrupted_everywhere
-from tests.support.clocks import JumpingClock
+from producer.testing import ManualClock
 from tests.support.garbage import uncollected
 from tests.support.pipelines import KEY, record, settle, threadless
 from tests.support.short_way import by_hand, known, open_batch
@@ -107,7 +101,7 @@ def test_callbacks_hold_what_settled_records_occupy_until_their_handler_takes_th
     pipeline = threadless()
     seen: list[dict[str, int]] = []
     pipeline.accept(KEY, record("x" * 500), 1, lambda _r: seen.append(dict(pipeline.stats().memory_by_stage)))
-    pipeline.submit_open()
+    pipeline.seal_open()
     pipeline.io_pool.run_next()
     assert pipeline.stats().memory_by_stage["callbacks"] == pipeline.budget.used == BATCH_OVERHEAD + RECORD_OVERHEAD
     settle(pipeline)
@@ -178,133 +172,11 @@ def test_the_sums_of_memory_are_those_of_the_batches() -> None:
         look()
     pipeline.accept_encoded(10, lambda: look() or [Piece(KEY, record(), 1), Piece(OTHER, record(), 1)], None)  # type: ignore[func-returns-value]
     look()
-    pipeline.submit_open()
+    pipeline.seal_open()
     look()
     settle(pipeline)
     look()
     assert (budget.used, budget.sealed, budget.reserved) == (0, 0, 0)
-
-
-# Interrupts.
-
-
-class _GivingClock(JumpingClock):
-    """A clock whose waits end because the pipeline delivers meanwhile, as its threads would."""
-
-    pipeline: Pipeline
-
-    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
-        tracer = sys.gettrace()
-        sys.settrace(None)  # on other threads nothing is interrupted
-        try:
-            settle(self.pipeline)
-        finally:
-            sys.settrace(tracer)
-
-
-# Made before, so that their making is not interrupted.
-_SMALL, _LARGE, _HUGE = record("0"), record("x" * 3000), record("x" * (8 * 2**20 - 200))
-_BIG = {"batch_size_threshold_in_bytes": 8 * 2**20, "total_size_in_bytes": 10**8}
-
-_WAYS: dict[str, tuple[dict[str, Any], Callable[[Pipeline], object]]] = {
-    "into an open batch": ({}, lambda p: p.accept(KEY, _SMALL, 1, None)),
-    "a new stream": ({}, lambda p: p.accept(OTHER, _SMALL, 1, None)),
-    "a batch that it fills": ({"batch_count_threshold": 2}, lambda p: p.accept(KEY, _SMALL, 1, None)),
-    "a batch of its own": ({"batch_count_threshold": 1}, lambda p: p.accept(OTHER, _SMALL, 1, None)),
-    "a batch without room": (_BIG, lambda p: p.accept(KEY, _HUGE, 1, None)),
-    "a piece of many": ({}, lambda p: p.accept_pieces([Piece(KEY, _SMALL, 1)], None)),
-    "an encoded piece": (
-        {"batch_count_threshold": 2},
-        lambda p: p.accept_encoded(2000, lambda: [Piece(KEY, _SMALL, 1)], None),
-    ),
-    "an encoded piece beyond the estimate": (
-        {"batch_count_threshold": 1, "total_size_in_bytes": 9000},
-        lambda p: p.accept_encoded(1, lambda: [Piece(OTHER, _LARGE, 1)], None),
-    ),
-    "after a wait for memory": (
-        {"batch_count_threshold": 1, "total_size_in_bytes": 9000},
-        lambda p: p.accept(OTHER, _LARGE, 1, None),
-    ),
-}
-
-
-@pytest.mark.parametrize("way", _WAYS)
-def test_an_interrupted_send_returns_its_memory_once_and_leaves_no_batch_behind(
-    way: str, without_coverage: None
-) -> None:
-    """Wherever a signal handler raises: no lock is held, nobody in line, the memory that is taken is that of batches,
-    whatever was accepted is delivered once by the next turn of the mover, and at the end nothing is taken.
-    """
-    options, send = _WAYS[way]
-    before = record("before")
-
-    def scenario() -> Any:
-        clock = _GivingClock()
-        pipeline = clock.pipeline = threadless(clock=clock, **({"max_block_ms": -1} | options))
-        pipeline.accept(KEY, before, 1, None)
-
-        def check(_interrupted: bool) -> None:
-            assert not pipeline.budget.lock._is_owned()  # type: ignore[attr-defined]
-            assert pipeline.budget.waiting == 0
-            assert (pipeline.budget.used, pipeline.budget.reserved) == (_held(pipeline), 0)
-            for batch in pipeline.accumulator.incomplete():
-                assert batch.log_count
-                assert batch.sends == batch.log_count
-            accepted = pipeline.stats().accepted
-            clock.advance(2.0)
-            settle(pipeline)
-            stats = pipeline.stats()
-            assert (stats.delivered, stats.pending, stats.memory_used) == (accepted, 0, 0)
-            assert pipeline.budget.sealed == 0
-            assert isinstance(pipeline.sink, RecordingSink)
-            assert len(pipeline.sink.records()) == accepted
-            assert max(Counter(pipeline.sink.records()).values()) == 1
-
-        return lambda: send(pipeline), check
-
-    interrupted_everywhere(scenario, 20)
-
-
-def test_an_interrupted_piece_spends_its_number_only_if_it_was_accepted(without_coverage: None) -> None:
-    """Of a stream with a SequenceKey the pieces that arrive have all numbers, without a gap."""
-
-    def scenario() -> Any:
-        pipeline = threadless(clock=JumpingClock())
-        key = KEY._replace(order=Numbering(SequenceKey("0" * 32)))
-        pipeline.accept(key, record("before"), 1, None)
-
-        def check(_interrupted: bool) -> None:
-            pipeline.accept(key, record("after"), 1, None)
-            pipeline.flush(100)
-            assert isinstance(pipeline.sink, RecordingSink)
-            numbers = [delivery.sequence.number for delivery in pipeline.sink.deliveries if delivery.sequence]
-            assert numbers == list(range(1, len(numbers) + 1))
-            assert len(numbers) == pipeline.stats().accepted
-
-        return lambda: pipeline.accept(key, _SMALL, 1, None), check
-
-    interrupted_everywhere(scenario, 30)
-
-
-def test_an_interrupted_flush_leaves_its_batches_to_the_next_turn(without_coverage: None) -> None:
-    """Batches that were sealed and not handed on are handed on by the mover."""
-
-    def scenario() -> Any:
-        clock = JumpingClock()
-        pipeline = threadless(clock=clock)
-        for number in range(3):
-            pipeline.accept(KEY._replace(topic=f"{number}"), record(), 1, None)
-
-        def check(_interrupted: bool) -> None:
-            clock.advance(2.0)
-            settle(pipeline)
-            assert isinstance(pipeline.sink, RecordingSink)
-            assert len(pipeline.sink.records()) == 3
-            assert pipeline.budget.used == pipeline.budget.sealed == 0
-
-        return pipeline.submit_open, check
-
-    interrupted_everywhere(scenario, 10)
 
 
 @pytest.mark.parametrize("call", ["send", "send_list", "send_many", "flush"])

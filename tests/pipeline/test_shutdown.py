@@ -21,17 +21,14 @@ from producer import (
     ProducerError,
     RejectedError,
     Result,
-    SendFuture,
     SendTimeoutError,
 )
 from producer.model.interfaces import Delivery
-from producer.model.results import Callback
 from producer.pipeline.batching.batch import BatchState
 from producer.pipeline.shutdown import Shutdown
 from producer.runtime.clock import Deadline
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock
-from tests.support.closing import each_is_told_once, sent
 from tests.support.pipelines import KEY, config, record, threadless
 from tests.support.sinks import DeadSink, GatedSink
 from tests.support.waiting import PATIENCE, Call, eventually, passed
@@ -150,7 +147,7 @@ def test_a_batch_abandoned_before_its_body_was_made_is_not_sent() -> None:
     sink = RecordingSink()
     pipeline = threadless(sink)
     future = pipeline.accept(KEY, record(), 1, None)
-    pipeline.submit_open()
+    pipeline.seal_open()
     batch = pipeline.accumulator.incomplete()[0]
     encode = sink.encode
 
@@ -169,7 +166,7 @@ def test_a_batch_that_leaves_for_the_server_while_it_is_abandoned_is_in_doubt() 
     """An IO thread takes it between the decision and the end: nobody says that it is not stored."""
     pipeline = threadless(RecordingSink())
     future = pipeline.accept(KEY, record(), 1, None)
-    pipeline.submit_open()
+    pipeline.seal_open()
     (batch,) = pipeline.accumulator.incomplete()
     attempt_of = pipeline.abandoned
 
@@ -433,16 +430,6 @@ def test_a_close_that_is_interrupted_can_be_resumed() -> None:
     assert sink.closed
     assert shutdown not in at_exit._draining
     eventually(lambda: _alive("ctrl") == [])
-
-
-def test_wherever_a_close_is_interrupted_each_record_is_told_of_once(without_coverage: None) -> None:
-    """What it gives up is settled whole: the next close waits for nothing, no callback and no memory is left."""
-
-    def opened(callback: Callback) -> tuple[Shutdown, list[SendFuture]]:
-        pipeline = threadless(RecordingSink())
-        return Shutdown(pipeline), sent(pipeline, pipeline.accept, callback)
-
-    each_is_told_once(opened, at_least=100)
 
 
 def test_one_who_waits_for_a_close_takes_over_when_it_is_interrupted() -> None:

@@ -245,9 +245,9 @@ class PipelineMachine(RuleBasedStateMachine):
         self.pipeline.settlement.handlers[which].run_next()
 
     @rule()
-    def submit_open(self) -> None:
+    def seal_open(self) -> None:
         """The beginning of a flush, without the wait."""
-        self.pipeline.submit_open()
+        self.pipeline.seal_open()
 
     @rule(timeout=st.sampled_from([0.0, 0.3, 30.0, None]))
     def flush(self, timeout: float | None) -> None:
@@ -422,12 +422,12 @@ def test_the_machine_reaches_every_fault(machine: PipelineMachine, fault: str) -
     machine.order_faults([fault])
     machine.send_list(0, [10, 10, 10], "counts")
     machine.send(0, 5, "raises")
-    machine.submit_open()
+    machine.seal_open()
     _drain(machine)
     machine.order_faults([fault] * 40)
     machine.send_list(1, [10, 10, 10], "sends")
     machine.send(1, 5, "counts")
-    machine.submit_open()
+    machine.seal_open()
     _drain(machine)
     assert machine.sink.met[fault] >= 2
     assert machine.seen["failed"]
@@ -439,7 +439,7 @@ def test_the_machine_reaches_splits_inside_and_between_sends(machine: PipelineMa
     machine.order_faults(["too large"] * 3)
     machine.send_list(0, [10, 10], "counts")
     machine.send_list(0, [10, 10], "counts")
-    machine.submit_open()
+    machine.seal_open()
     _drain(machine)
     assert machine.seen["split"] == 3
     assert machine.seen["succeeded"] == 4
@@ -449,10 +449,10 @@ def test_the_machine_reaches_quota_holds(machine: PipelineMachine) -> None:
     """A batch of a logstore that is held back waits without an attempt."""
     machine.order_faults(["quota"])
     machine.send(0, 10, "counts")
-    machine.submit_open()
+    machine.seal_open()
     machine.attempt(1)
     machine.send(0, 10, "counts")
-    machine.submit_open()
+    machine.seal_open()
     machine.attempt(1)
     machine.check()
     assert machine.seen["waiting"] == 1

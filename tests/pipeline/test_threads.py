@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from queue import SimpleQueue
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 
 from producer.pipeline import threads
 from producer.pipeline.batching import accumulator, memory
 from producer.pipeline.batching.accumulator import Piece
-from producer.pipeline.threads import StageThread, stand_back, undisturbed
-from producer.runtime.clock import NO_DEADLINE, Deadline, SystemClock
-from tests.channels.interrupts import interrupted_everywhere
+from producer.pipeline.threads import StageThread, stand_back
+from producer.runtime.clock import Deadline, SystemClock
 from tests.support.pipelines import KEY, record, threadless
 from tests.support.waiting import PATIENCE
 
@@ -84,102 +81,3 @@ def test_who_stands_back_takes_no_place_in_the_line_for_a_lock(monkeypatch: pyte
     assert thread.join(SystemClock(), Deadline.after(SystemClock(), PATIENCE))
     assert lock.asked == [False] * 3
     assert lock.released == 1
-
-
-def test_a_start_that_was_interrupted_is_made_up_for_by_the_next_one(without_coverage: None) -> None:
-    """Wherever the interrupt came; one thread runs the loop, once."""
-    clock = SystemClock()
-
-    def scenario() -> tuple[Callable[[], None], Callable[[bool], None]]:
-        runs = list[int]()
-        thread = StageThread("t", lambda: runs.append(1))
-
-        def check(_interrupted: bool) -> None:
-            thread.start()
-            thread.start()
-            assert thread.started
-            assert thread.join(clock, Deadline.after(clock, PATIENCE))
-            assert runs == [1]
-
-        return thread.start, check
-
-    interrupted_everywhere(scenario, 2)
-
-
-def test_an_interrupt_of_a_start_is_not_taken_for_a_lack_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it made the start fail at a lock, it is what comes out; and the next start is as good as a first one."""
-    thread, start = StageThread("t", lambda: None), threading.Thread.start
-
-    def interrupted(self: threading.Thread) -> None:
-        start(self)
-        try:
-            raise KeyboardInterrupt
-        finally:
-            threading.Lock().release()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            thread.start()
-    thread.start()
-    assert thread.join(SystemClock(), NO_DEADLINE)
-
-
-def test_a_lack_of_threads_is_told_also_by_who_handles_another_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not taken for an interrupt."""
-
-    def full(_self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", full)
-    thread = StageThread("t", lambda: None)
-    try:
-        raise ValueError
-    except ValueError:
-        with pytest.raises(RuntimeError, match="can't start"):
-            thread.start()
-    assert not thread.started
-
-
-def test_a_call_that_is_undisturbed_goes_on_when_the_wait_for_it_is_interrupted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It is made beside the main thread, and its result or error is that of the call."""
-    begun, gate, ended = threading.Event(), threading.Event(), threading.Event()
-
-    class Interrupted(SimpleQueue[object]):
-        def get(self, *_: object) -> object:
-            raise KeyboardInterrupt
-
-    def call() -> int:
-        begun.set()
-        assert gate.wait(PATIENCE)
-        ended.set()
-        return 5
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threads, "queue", SimpleNamespace(SimpleQueue=Interrupted))
-        with pytest.raises(KeyboardInterrupt):
-            undisturbed(call)
-    assert begun.wait(PATIENCE)
-    assert not ended.is_set()
-    gate.set()
-    assert ended.wait(PATIENCE)
-    assert undisturbed(call) == 5
-    with pytest.raises(ZeroDivisionError):
-        undisturbed(lambda: 1 // 0)
-
-
-def test_where_no_thread_can_be_started_the_caller_makes_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So does whoever is not the main thread, which alone is interrupted."""
-    other: list[int] = []
-    thread = threading.Thread(target=lambda: other.append(undisturbed(threading.get_ident)))
-    thread.start()
-    thread.join()
-    assert other == [thread.ident]
-
-    def full(_self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", full)
-    assert undisturbed(threading.get_ident) == threading.get_ident()

@@ -1,13 +1,9 @@
 """LogAccumulator: the batches of every stream that are not settled, and which of them take records.
 
 Records are added to the open batch of their stream. A batch that is full, or has lingered, is sealed: it takes no more
-records, and stands among the sealed ones until somebody has handed it on. A stream is remembered only while it has a
-batch under way, and a little longer for its context (pack id) and its counters. The file is long because whatever one
-lock guards stands in one place.
-
-A signal handler may raise at any call. So what belongs together changes in statements that have no call between them,
-and a new batch, which takes many calls to make, is drafted before anybody knows of it: what an interrupt leaves is as
-it was before, or complete.
+records, and goes to the IO threads, or waits behind another batch of its ordered stream. A stream is remembered only
+while it has a batch under way, and a little longer for its context (pack id) and its counters. The file is long because
+whatever one lock guards stands in one place.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -35,6 +31,7 @@ from .cut import CutRule
 from .memory import MemoryBudget, Reservation
 from .open_records import RECORD_OVERHEAD
 from .open_records import OpenRecords as PureOpenRecords
+from .ready_batches import ReadyBatches
 from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
 from .stream_state import StreamState
@@ -91,6 +88,7 @@ class LogAccumulator:
     :param budget: what batches owe their memory to; its lock guards everything here as well, since the most frequent
         step touches both.
     :param cut: says when a batch is full.
+    :param ready: takes the sealed batches.
     :param batch_type: what batches are made of.
     :param ordered: of every stream one batch is on its way at a time, not only of ordered ones; see
         :class:`StreamOrder`.
@@ -103,6 +101,7 @@ class LogAccumulator:
         tail_size: Callable[[StreamKey, str | None], int],
         budget: MemoryBudget,
         cut: CutRule,
+        ready: ReadyBatches,
         *,
         batch_type: type[ProducerBatch] = ProducerBatch,
         ordered: bool = False,
@@ -113,6 +112,7 @@ class LogAccumulator:
         self._tail_size = tail_size
         self._budget = budget
         self._cut = cut
+        self._ready = ready
         self._batch_type = batch_type
         self._fallback = fallback_of(config.default, config.on_unencodable)
         self._settled = WaitingRoom(clock, LOOK_AGAIN)
@@ -121,11 +121,8 @@ class LogAccumulator:
         self._open: OrderedDict[StreamKey, ProducerBatch] = OrderedDict()  # in the order of creation: of expiry, too
         self._forming: dict[StreamKey, ProducerBatch] = {}
         self._given_up: set[str] = set()
-        self._sealed: dict[ProducerBatch, None] = {}  # and not handed on
-        self._draft: ProducerBatch | None = None  # what is being opened; or was, when an interrupt came
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
-        #: The serials below which somebody waits for all to be settled. An interrupt may leave one here for good, which
-        #: costs whoever waits some looks in vain.
+        #: The serials below which a thread waits for all to be settled.
         self._awaited: list[int] = []
         self._streams: dict[StreamKey, StreamState] = {}
         self._contexts: list[str] = []  # of streams to come
@@ -203,7 +200,6 @@ class LogAccumulator:
         key, record, logs = piece
         stand_back(self._lock)
         with self._lock:
-            self._withdraw()
             self._must_accept(key)
             # Of a batch that was given up others were sent under a new key: the old one must not be used again.
             forms = before is not None and before.sequence.key not in self._given_up
@@ -251,22 +247,17 @@ class LogAccumulator:
         """Let a batch have a piece, and the memory that it owes; None if there was no room after all. The caller holds
         the lock.
         """
-        records, budget = batch.open, self._budget
-        if records is None:
-            return None
-        before = records.granted
-        try:
-            return batch.add(piece.record, piece.logs, recipient, charge)
-        finally:
-            # No calls from here on: all of this happens.
-            granted = records.granted - before
-            if memory is None:
-                budget.used += granted
-            else:
-                reserved = granted if granted < memory.held else memory.held
-                memory.held -= reserved
-                budget.reserved -= reserved
-                budget.used += granted - reserved
+        budget = self._budget
+        budget.used += charge
+        if memory is not None:
+            reserved = charge if charge < memory.held else memory.held
+            memory.held -= reserved
+            budget.reserved -= reserved
+            budget.used -= reserved
+        future = batch.add(piece.record, piece.logs, recipient, charge)
+        if future is None:
+            budget.used -= charge
+        return future
 
     def _open_with(
         self,
@@ -283,65 +274,55 @@ class LogAccumulator:
         :param number: of the piece, if its sender owns the numbers.
         :param formed: what the batch was sent under before a restart.
         """
-        key, stream = draft.key, draft.stream
-        numbering = key.order if isinstance(key.order, Numbering) else None
-        self._draft = draft
+        key = draft.key
+        future = self._append(draft, piece, recipient, charge, memory)
+        if future is None:
+            raise RuntimeError("a draft takes no records")  # a bug
+        if isinstance(key.order, Numbering) and number is not None:
+            key.order.next = number + 1
+        draft.sequence = _sequence_of(key, number, formed)
+        draft.doubt = None if formed is None else Doubt(draft, shorter=formed.shorter)
+        if formed is None and key in self._open:
+            self._seal(self._open[key])
         try:
-            doubt = None if formed is None else Doubt(draft, shorter=formed.shorter)
-            sequence = _sequence_of(key, number, formed)
-            future = self._append(draft, piece, recipient, charge, memory)
-            if future is None:
-                raise RuntimeError("a draft takes no records")  # a bug
-            created_at = max(draft.created_at, self._youngest)  # which another thread may have overtaken
-            # One with a number of its own takes no other record, and does not linger.
-            full = number is not None or self._cut.is_full(draft.size, draft.log_count)
-            if formed is None and key in self._open:
-                self._seal(self._open[key])
-            if self._in_line(draft):
-                self._order.opened(draft)
-            if full and formed is None:
-                draft.seal()
-            held, logs = draft.held, draft.log_count
-        except BaseException:
-            self._withdraw()
+            self._register(draft, forms=formed is not None)
+        except BaseException:  # a signal handler raised
+            self._unregister(draft)
             raise
-        # No calls from here on: all of this happens.
-        self._draft = None
-        draft.serial, draft.sequence = self._next_serial, sequence
-        self._next_serial += 1
-        if numbering is not None and number is not None:
-            numbering.next = number + 1
-        draft.created_at = self._youngest = created_at
-        self._streams[key] = stream  # a new one, or one that was forgotten since
-        stream.next_number += 1
-        stream.alive += 1
-        if key in self._idle:
-            del self._idle[key]
-        self._incomplete[draft] = None
-        if formed is not None:
-            stream.sequence, draft.doubt = sequence, doubt
-            draft.forming = draft.noted = True
-            self._forming[key] = draft
-        elif full:
-            self._sealed[draft] = None
-            self._budget.sealed += held
-            stream.accepted += logs
-            self._accepted += logs
-        else:
-            self._open[key] = draft
+        # One with a number of its own takes no other record, and does not linger.
+        if formed is None and (number is not None or self._cut.is_full(draft.size, draft.log_count)):
+            self._seal(draft)
         return future
 
-    def _withdraw(self) -> None:
-        """Let a draft that could not be opened never have been; if one more interrupt prevents it, whoever comes next
-        does it. The caller holds the lock.
-        """
-        if self._draft is None:
-            return
-        self._order.gone(self._draft)
-        held = self._draft.held
-        # No calls from here on: all of this happens.
-        self._draft = None
-        self._budget.used -= held
+    def _register(self, draft: ProducerBatch, *, forms: bool) -> None:
+        """Let a batch that has its first record be known. The caller holds the lock."""
+        key, stream = draft.key, draft.stream
+        draft.serial = self._next_serial
+        draft.created_at = max(draft.created_at, self._youngest)  # which another thread may have overtaken
+        if self._in_line(draft):
+            self._order.opened(draft)
+        self._idle.pop(key, None)
+        self._streams[key] = stream  # a new one, or one that was forgotten since
+        self._incomplete[draft] = None
+        if forms:
+            stream.sequence = draft.sequence
+            draft.forming = draft.noted = True
+            self._forming[key] = draft
+        else:
+            self._open[key] = draft
+        self._youngest = draft.created_at
+        self._next_serial += 1
+        stream.next_number += 1
+        stream.alive += 1
+
+    def _unregister(self, draft: ProducerBatch) -> None:
+        """Undo what :meth:`_register` has done of its work. The caller holds the lock."""
+        self._order.gone(draft)
+        self._incomplete.pop(draft, None)
+        for taking in (self._open, self._forming):
+            if taking.get(draft.key) is draft:
+                del taking[draft.key]
+        self._budget.used -= draft.held
 
     def _in_line(self, batch: ProducerBatch) -> bool:
         return self._all_ordered or batch.key.order != ""
@@ -370,21 +351,21 @@ class LogAccumulator:
         records, taking = batch.open, self._forming if batch.forming else self._open
         if records is not None:
             before = records.granted
-            try:
-                batch.seal()
-            finally:
-                # No calls from here on: all of this happens.
-                self._budget.used -= before - records.granted
+            batch.seal()
+            self._budget.used -= before - records.granted
             self._budget.has_spent(records)
         held, logs = batch.held, batch.log_count
-        # No calls from here on: all of this happens.
+        may_go = not self._in_line(batch) or self._order.is_turn_of(batch)
         del taking[batch.key]
         batch.forming = False
-        self._sealed[batch] = None
         self._budget.sealed += held
         batch.stream.accepted += logs
         self._accepted += logs
         self._linger = self._config.linger_ms / 1000
+        if may_go:
+            self._ready.batches.append(batch)
+        else:
+            self._order.waiting.add(batch)
 
     def seal_formed(self, key: StreamKey) -> None:
         """The stream's batch of before the restart, if there is one, has all its records."""
@@ -392,6 +373,7 @@ class LogAccumulator:
             batch = self._forming.get(key)
             if batch is not None:
                 self._seal(batch)
+        self._ready.wake()
 
     def give_up_forming(self, before: float = math.inf) -> None:
         """Seal the batches of before the restart that were begun before that monotonic time, to be sent under a new
@@ -400,10 +382,11 @@ class LogAccumulator:
         with self._lock:
             given_up = [batch for batch in self._forming.values() if batch.created_at < before]
             for batch in given_up:
-                self._seal(batch)
                 self._given_up.add(batch.sequence.key if batch.sequence is not None else "")
                 batch.sequence = batch.stream.sequence = None
                 batch.noted, batch.doubt = False, None
+                self._seal(batch)
+        self._ready.wake()
         for batch in given_up:
             _log.warning(
                 "%s/%s: a batch that was in flight before the restart cannot be formed again (its other records do not "
@@ -419,7 +402,6 @@ class LogAccumulator:
         with self._lock:
             wait = self._linger
             along = min(ALONG_SHARE * self._linger, ALONG_SECONDS)
-            self._withdraw()
             expired: list[ProducerBatch] = []
             for batch in self._open.values():
                 left = batch.created_at + self._linger - now
@@ -433,6 +415,7 @@ class LogAccumulator:
             self.unwatched = not (self._open or self._forming) and now - self._youngest >= QUIET_SECONDS
             if self.unwatched:
                 wait = max(wait, QUIET_SECONDS)
+        self._ready.wake()
         if self._forming:
             self.give_up_forming(now - _FORMING_SECONDS)
         return wait
@@ -443,35 +426,21 @@ class LogAccumulator:
             batch = self._open.get(key)
             if batch is not None:
                 self._seal(batch)
+        self._ready.wake()
 
     def seal_open(self) -> int:
         """Seal every open batch; the serial that the next new batch will have."""
         with self._lock:
             for batch in list(self._open.values()):
                 self._seal(batch)
-            return self._next_serial
-
-    @property
-    def has_sealed(self) -> bool:
-        """Whether there may be sealed batches that nobody has handed on: a guess."""
-        return bool(self._sealed)
-
-    def sealed(self) -> list[ProducerBatch]:
-        """The sealed batches that are to be handed on, oldest first; they stay among them until :meth:`handed_on`."""
-        with self._lock:
-            return list(self._sealed)
-
-    def handed_on(self, batches: Iterable[ProducerBatch]) -> None:
-        """``batches`` are on their way."""
-        with self._lock:
-            for batch in batches:
-                self._sealed.pop(batch, None)
+            serial = self._next_serial
+        self._ready.wake()
+        return serial
 
     def close(self) -> None:
         """Refuse records from now on, and seal every batch."""
         with self._lock:
             self._closed = True
-            self._withdraw()
             for batch in list(self._forming.values()):
                 self._seal(batch)
         self.seal_open()
@@ -497,7 +466,7 @@ class LogAccumulator:
             self._stopped.add(batch.key.line, error)
             behind = self._order.stop(batch)
             for waiting in behind:
-                if self._open.get(waiting.key) is waiting:
+                if waiting.open is not None:
                     self._seal(waiting)
         return behind
 
@@ -531,7 +500,6 @@ class LogAccumulator:
             if memory:
                 self._budget.give_back(memory)
             self._incomplete.pop(batch, None)
-            self._sealed.pop(batch, None)
             successor = self._order.gone(batch) if self._in_line(batch) else None
             stream = batch.stream
             if delivered:

@@ -27,7 +27,6 @@ from ...model.interfaces import Payload, Record, SequenceId
 from ...model.records import SEQUENCED, StreamKey
 from ...model.results import Attempt, Callback, Result
 from ...runtime.clock import Latch
-from ...runtime.reentry import may_hold
 from .open_records import ONE_LOG_EACH, OpenRecords, Sealed
 from .stream_state import StreamState
 from .unconfirmed import Doubt
@@ -122,17 +121,16 @@ class ProducerBatch:
 
     __slots__ = (
         "_attempts_kept",
-        "_event",
         "_held",
         "_lock",
         "_sealed",
+        "_settled",
         "_watched",
         "attempt_count",
         "attempts",
         "callbacks",
         "created_at",
         "doubt",
-        "entered",
         "excused",
         "excused_at",
         "first_attempt_at",
@@ -183,13 +181,11 @@ class ProducerBatch:
         self.payload: Payload | None = None
         self._lock = threading.Lock()  # guards state, result, parts and the futures that are watched
         self.state = BatchState.OPEN
-        #: It was queued for its first attempt.
-        self.entered = False
         self.result: Result | None = None
         #: Who holds its sends once it was cut.
         self.parts: Parts | None = None
         self._watched: dict[int, SendFuture] | None = None
-        self._event: Latch | None = None
+        self._settled: Latch | None = None  # made for the first who waits
         # Touched by the owner only.
         self.attempts: tuple[Attempt, ...] = ()
         self.attempt_count = 0
@@ -258,11 +254,15 @@ class ProducerBatch:
         return self.open.append(record, logs, recipient, charge)  # type: ignore[arg-type]  # origins: another kind
 
     def seal(self) -> None:
-        """Take no more records; a second time changes nothing."""
+        """Take no more records; a second time changes nothing.
+
+        Called by the owner of an open batch, which nobody settles.
+        """
         records = self.open
         if records is None:
             return
         self.fill(records.seal())
+        self.state = BatchState.QUEUED
         self.open = None
         records.forget()
 
@@ -286,15 +286,6 @@ class ProducerBatch:
         """
         with self._lock:
             return self._move(to)
-
-    @may_hold
-    def claim(self) -> bool:
-        """Go from ``OPEN`` to ``QUEUED``; False if another thread did so before.
-
-        A batch that left the accumulator may be found by ``flush`` before its sender hands it on.
-        """
-        with self._lock:
-            return self.state is BatchState.OPEN and self._move(BatchState.QUEUED)
 
     def settle(self, to: BatchState, result: Result, *, unless: BatchState | None = None) -> bool:
         """Go to a final state with its result; False if somebody settled the batch before.
@@ -326,7 +317,6 @@ class ProducerBatch:
         """See :class:`~producer.model.futures.ResultHolder`."""
         return None if self.parts is None else self.parts.find(position)
 
-    @may_hold
     def heed(self, position: int, future: SendFuture) -> None:
         """See :class:`~producer.model.futures.ResultHolder`."""
         if self.result is not None:  # after a fork there may be nobody left to give the lock back
@@ -353,22 +343,15 @@ class ProducerBatch:
 
     def wait(self, timeout: float | None) -> None:
         """See :class:`~producer.model.futures.ResultHolder`."""
-        event = self._awaited()
+        with self._lock:
+            settled = self._settled = self._settled or Latch()
         if not self.state.final:
-            event.wait(timeout)
-
-    @may_hold
-    def _awaited(self) -> Latch:
-        with self._lock:  # two threads that wait at the same time share one event
-            if self._event is None:
-                self._event = Latch()
-            return self._event
+            settled.wait(timeout)
 
     def wake(self) -> None:
         """Let those go on who wait for the result: it is there, or is another batch's to give."""
-        event = self._event
-        if event is not None:
-            event.set()
+        if self._settled is not None:
+            self._settled.set()
 
     def note_attempt(self, attempt: Attempt, error: AttemptError | None) -> None:
         """Remember an attempt, and how often its kind of error came in a row."""
@@ -400,7 +383,7 @@ class ProducerBatch:
         """
         if self.result is None:
             self.state, self.result = BatchState.FAILED, result
-            self._event = None
+            self._settled = None
             if self.open is not None:
                 self.open.forget()
             # It may have been cut a moment before the fork, and nobody else know of its halves yet.

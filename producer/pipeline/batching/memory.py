@@ -1,28 +1,21 @@
 """MemoryBudget: the bound on the bytes of everything accepted and not yet settled, and Reservation, a part of it.
 
 First come, first served: a request waits behind those that came before it, also when it would fit, so that a large
-one is never starved by small ones. Every byte taken is given back once. The file is long because budget, reservation
-and lease share one lock.
-
-An exception that a signal handler raises may fall on any call. It must leave no lock held and nobody in line, and
-what was taken must be somebody's to give back: bytes go to a reservation, and from there to a batch, in statements that
-have no call between them. Whoever holds a reservation can be kept from giving it back, by one exception more; so the
-budget knows the reservations that hold something, and takes back what is left of those whose :class:`Lease` is gone.
+one is never starved by small ones. Every byte taken is given back once. The file is long because budget and reservation
+share one lock.
 """
 
 from __future__ import annotations
 
 import queue
-import threading
-import weakref
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
+from typing import Self
 
 from ...model.errors import ProducerClosedError, SendTimeoutError
-from ...runtime.clock import Clock, Deadline
+from ...model.owned_lock import OwnedLock
+from ...runtime.clock import LOOK_AGAIN, Clock, Deadline
 from ...runtime.compiled import either
-from ..reentry import reentered
 from ..threads import stand_back
 from .open_records import FIRST_QUANTUM, MAX_QUANTUM, OpenRecords
 
@@ -75,12 +68,9 @@ class MemoryBudget:
         self.may_wait = may_wait
         self.oldest_age = oldest_age
         self.make_room = make_room
-        # It could be taken twice, so that who should not is told, rather than wait for himself: see `refuse_reentry`.
-        self.lock = threading.RLock()
+        self.lock = OwnedLock()
         self.used = self.reserved = self.sealed = 0
         self.waiters: deque[Reservation] = deque()
-        #: Reservations that may hold something, or wait for it.
-        self._lent: dict[Reservation, None] = {}
         #: Open batches that may have been granted more than they have spent.
         self._creditors: dict[OpenRecords, None] = {}
         #: How many these were when it was last taken back: when memory is short it is shared by so many, evenly, or the
@@ -110,7 +100,6 @@ class MemoryBudget:
         """
         if self.has(amount):
             return True
-        self._take_back_left()
         if self.waiters or self.closed:
             return False
         self._reclaim()
@@ -122,29 +111,17 @@ class MemoryBudget:
         while self._creditors:
             records, _ = self._creditors.popitem()
             before = records.granted
-            try:
-                records.reclaim()
-            finally:
-                # No calls from here on: all of this happens.
-                self.used -= before - records.granted
-
-    def refuse_reentry(self) -> None:
-        """Refuse a finalizer, or a signal handler, that has interrupted this thread in the middle of a change.
-
-        :raises ProducerError: it has.
-        """
-        if self.lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition asks
-            raise reentered()
+            records.reclaim()
+            self.used -= before - records.granted
 
     def grant(self, open_records: OpenRecords, charge: int) -> bool:
         """Let an open batch spend ``charge`` bytes more, and some bytes in advance where there are enough; whether it
         may. Refused if it is closed, if there are too few, and while others wait for some.
 
-        :raises ProducerError: see :meth:`refuse_reentry`.
+        :raises ProducerError: a finalizer or signal handler interrupted this thread while it held the lock.
         """
         if _grant_at_once(self, open_records, charge):
             return True
-        self.refuse_reentry()
         with self.lock:
             if open_records.closed:
                 return False
@@ -159,11 +136,10 @@ class MemoryBudget:
                 quantum = max(quantum, 0)
                 if not self.has(quantum):
                     return False
-            # No calls from here on: all of this happens.
+            self._creditors[open_records] = None
             self.used += quantum
             open_records.granted += quantum
             open_records.quantum = largest
-            self._creditors[open_records] = None
             return True
 
     def advance(self, open_records: OpenRecords) -> None:
@@ -178,11 +154,10 @@ class MemoryBudget:
                 return
             if self._share() < FIRST_QUANTUM:
                 return
-            # No calls from here on: all of this happens.
+            self._creditors[open_records] = None
             self.used += FIRST_QUANTUM
             open_records.granted += FIRST_QUANTUM
             open_records.quantum = FIRST_QUANTUM
-            self._creditors[open_records] = None
 
     def _share(self) -> int:
         """What one of those who hold memory in advance may have of what is free, bytes. The caller holds the lock."""
@@ -211,8 +186,6 @@ class MemoryBudget:
                 raise ProducerClosedError("the producer is closed")
             if not self.make_free(amount):
                 return False
-            # No calls from here on: all of this happens.
-            self._lent[reservation] = None
             self.used += amount
             self.reserved += amount
             reservation.held += amount
@@ -221,7 +194,6 @@ class MemoryBudget:
     def line_up(self, reservation: Reservation) -> None:
         """Let ``reservation`` have what it wants in its turn; to be followed by :meth:`leave`."""
         with self.lock:
-            self._lent[reservation] = None
             self.waiters.append(reservation)
             self._reclaim()
             self._grant()  # what there was too little of may have been given back since
@@ -259,37 +231,22 @@ class MemoryBudget:
     def end(self, reservation: Reservation) -> None:
         """``reservation`` is used no more."""
         with self.lock:
-            self._end(reservation)
+            if reservation in self.waiters:  # a signal handler that raised kept it from leaving
+                self.waiters.remove(reservation)
+            self.used -= reservation.held
+            self.reserved -= reservation.held
+            reservation.held = reservation.wanted = 0
             self._grant()
-
-    def _end(self, reservation: Reservation) -> None:
-        if reservation in self.waiters:  # an interrupt kept it from leaving
-            self.waiters.remove(reservation)
-        # No calls from here on: all of this happens.
-        self.used -= reservation.held
-        self.reserved -= reservation.held
-        reservation.held = reservation.wanted = 0
-        if reservation in self._lent:
-            del self._lent[reservation]
 
     def usage(self) -> tuple[int, int]:
         """Bytes taken, and those of them that senders hold for records that are in no batch yet."""
         with self.lock:
-            self._take_back_left()
             return self.used, self.reserved
-
-    def _take_back_left(self) -> None:
-        """Take what reservations hold whose owners are gone. The caller holds the lock."""
-        for reservation in [one for one in self._lent if one.lease is not None and one.lease() is None]:
-            self._end(reservation)
 
     def _grant(self) -> None:
         """Serve the waiters in order, as far as the bytes reach. The caller holds the lock."""
-        if self._lent:
-            self._take_back_left()
         while self.waiters and not self.closed and self.used + self.waiters[0].wanted <= self.limit:
             first = self.waiters[0]
-            # No calls from here on: all of this happens.
             self.used += first.wanted
             self.reserved += first.wanted
             first.held += first.wanted
@@ -301,14 +258,12 @@ class MemoryBudget:
         """Refuse every request from now on, also those that wait."""
         with self.lock:
             self.closed = True
-            self._take_back_left()
             for waiter in self.waiters:
                 waiter.wake.put(None)
 
 
 class Reservation:
-    """Bytes that a sender holds for records that are in no batch yet; used by one thread, which has it as a
-    :class:`Lease`.
+    """Bytes that a sender holds for records that are in no batch yet; used by one thread, in ``with``.
 
     All its waits together have one deadline. It never waits while it holds anything: two that did could wait for each
     other.
@@ -318,10 +273,9 @@ class Reservation:
     :ivar held: bytes; guarded by the budget's lock, as is the next.
     :ivar wanted: bytes that it stands in line for.
     :ivar wake: gets something when they are granted, or the producer closes.
-    :ivar lease: its owner, which is gone when nobody uses it any more; None if its user gives all back by himself.
     """
 
-    __slots__ = ("_budget", "_deadline", "_max_block", "_started", "held", "lease", "wake", "wanted")
+    __slots__ = ("_budget", "_deadline", "_max_block", "_started", "held", "wake", "wanted")
 
     def __init__(self, budget: MemoryBudget, max_block: float | None) -> None:
         self._budget = budget
@@ -329,7 +283,6 @@ class Reservation:
         self._started = 0.0
         self._deadline: Deadline | None = None
         self.held = self.wanted = 0
-        self.lease: Callable[[], Lease | None] | None = None
         self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def acquire(self, amount: int) -> None:
@@ -339,7 +292,6 @@ class Reservation:
         :raises ProducerClosedError: the producer closes.
         """
         budget = self._budget
-        budget.refuse_reentry()
         amount = min(amount, budget.limit)
         budget.take_back(self, 0)
         if budget.take(self, amount):
@@ -365,8 +317,6 @@ class Reservation:
     def _wait(self, amount: int, deadline: Deadline, began: float) -> bool:
         """Stand in line for ``amount`` bytes; whether they were granted.
 
-        The waiting is one call into a queue written in C, which an interrupt leaves in order.
-
         :param began: when the wait did, monotonic seconds, so that one that lasts to its deadline counts as a whole.
         """
         budget, clock = self._budget, self._budget.clock
@@ -374,31 +324,19 @@ class Reservation:
         try:
             budget.line_up(self)
             while self.wanted and not budget.closed and not deadline.expired(clock):
-                clock.wait_for(self.wake, deadline)
+                clock.wait_for(self.wake, deadline.within(clock, LOOK_AGAIN))
         finally:
             budget.leave(self, clock.monotonic() - began)
         if self.wanted and budget.closed:
             raise ProducerClosedError("the producer was closed while send waited for memory")
         return not self.wanted
 
-    def give_back(self) -> None:
-        """Hold nothing any more, and want nothing."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._budget.end(self)
 
-
-class Lease:
-    """A reservation for as long as a ``with`` statement; see the module."""
-
-    __slots__ = ("__weakref__", "_memory")
-
-    def __init__(self, budget: MemoryBudget, max_block: float | None) -> None:
-        self._memory = Reservation(budget, max_block)
-        self._memory.lease = weakref.ref(self)
-
-    def __enter__(self) -> Reservation:
-        return self._memory
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._memory.give_back()
+    def __del__(self) -> None:
+        if self.held:  # a signal handler raised at the end of ``with``
+            self._budget.end(self)

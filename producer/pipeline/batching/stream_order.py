@@ -25,24 +25,29 @@ class StreamOrder:
 
     def __init__(self) -> None:
         self._lines: dict[StreamKey | str, deque[ProducerBatch]] = {}
-        self._ready: set[ProducerBatch] = set()
+        #: Sealed batches that wait behind another one.
+        self.waiting: set[ProducerBatch] = set()
         self._frozen = False
 
     def opened(self, batch: ProducerBatch) -> None:
         """``batch`` is the newest of its stream."""
         self._lines.setdefault(batch.key.line, deque()).append(batch)
 
-    def ready(self, batch: ProducerBatch) -> bool:
-        """``batch`` takes no more records; whether it is its turn to be sent."""
-        if batch.state.final:  # it was failed together with the one before it
-            return False
-        self._ready.add(batch)
+    def is_turn_of(self, batch: ProducerBatch) -> bool:
+        """Return True if ``batch`` is the first of its stream, and may be sent once it is sealed."""
         line = self._lines.get(batch.key.line)
         return not self._frozen and line is not None and line[0] is batch
 
+    def ready(self, batch: ProducerBatch) -> bool:
+        """Return whether it is the turn of a sealed batch; else it waits for it."""
+        if self.is_turn_of(batch):
+            return True
+        self.waiting.add(batch)
+        return False
+
     def gone(self, batch: ProducerBatch) -> ProducerBatch | None:
         """``batch`` is settled; the batch whose turn it is now, if one was waiting."""
-        self._ready.discard(batch)
+        self.waiting.discard(batch)
         line = self._lines.get(batch.key.line)
         if line is None or batch not in line:
             return None
@@ -51,11 +56,11 @@ class StreamOrder:
         if not line:
             del self._lines[batch.key.line]
             return None
-        return line[0] if first and line[0] in self._ready and not self._frozen else None
+        return line[0] if first and line[0] in self.waiting and not self._frozen else None
 
     def cut(self, batch: ProducerBatch, halves: Iterable[ProducerBatch]) -> None:
         """``halves`` stand where ``batch`` stood."""
-        self._ready.discard(batch)
+        self.waiting.discard(batch)
         line = self._lines[batch.key.line]
         place = line.index(batch)
         line.remove(batch)
@@ -68,7 +73,7 @@ class StreamOrder:
         if line is None or line[0] is not batch:
             return []
         del self._lines[batch.key.line]
-        self._ready.difference_update(line)
+        self.waiting.difference_update(line)
         line.popleft()
         return list(line)
 

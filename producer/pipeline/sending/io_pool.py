@@ -13,10 +13,10 @@ from contextlib import contextmanager
 
 from ...model.metrics import DestinationStats
 from ...model.records import StreamKey
-from ...runtime.clock import NO_DEADLINE, Clock, Deadline, WaitingRoom
+from ...runtime.clock import NO_DEADLINE, Clock, Deadline
 from ...runtime.loggers import get_logger
-from ...runtime.reentry import may_hold
 from ..batching.batch import ProducerBatch
+from ..batching.ready_batches import ReadyBatches
 from ..threads import StageThread
 from .fair_queue import FairQueue, Report, Turn
 from .gates import Verdict
@@ -27,6 +27,7 @@ _log = get_logger("producer.io_pool")
 class IOThreadPool:
     """The IO threads and their queue.
 
+    :param ready: brings the batches.
     :param queue: nobody else's.
     :param destination: says where a stream's batches go; see :meth:`~producer.model.interfaces.Sink.destination`.
     :param run: makes one attempt, and reports of it.
@@ -38,6 +39,7 @@ class IOThreadPool:
         self,
         name: str,
         thread_count: int,
+        ready: ReadyBatches,
         queue: FairQueue,
         *,
         destination: Callable[[StreamKey], Hashable],
@@ -52,11 +54,9 @@ class IOThreadPool:
         self._set_alarm = set_alarm
         self._clock = clock
         self.threads = tuple(StageThread(f"{name}-io-{i}", self._loop) for i in range(thread_count))
-        self._idle = WaitingRoom(clock)
-        # What the queue does takes many steps, which an interrupt must not come between, and the sink's code is asked
-        # for it: senders, which a signal may interrupt, only leave their batches here. The newest stand at the end; who
-        # has the lock takes from the front.
-        self._inbox: deque[ProducerBatch] = deque()
+        # A sender only leaves its batches here: the queue takes many steps, and asks the sink. The thread that has the
+        # lock takes from the front.
+        self._ready, self._inbox, self._idle = ready, ready.batches, ready.idle
         #: Attempts that are over, and when; likewise.
         self._reports: deque[tuple[Turn, Report, float]] = deque()
         # Guards everything below. A thread that finds it taken does not wait for it: what waited for a lock owns it
@@ -67,30 +67,17 @@ class IOThreadPool:
         self._running = 0
         self._stopped = False
 
-    def enter(self, batch: ProducerBatch) -> None:
-        """Queue ``batch`` for its first attempt, once, however often this is called; never blocks."""
-        if not batch.entered:
-            self._add(batch)
-            self._idle.wake_one()
-
     def submit(self, batch: ProducerBatch, *, wake: bool = True) -> None:
-        """Queue ``batch`` for another attempt; never blocks.
+        """Queue ``batch`` for its next attempt; never blocks. After a stop it is refused.
 
         :param wake: False if :meth:`wake` follows, which wakes a thread only where the batch may go.
         """
-        batch.entered = False
-        self._add(batch)
+        if self._stopped:
+            self._refuse(batch)
+            return
+        self._inbox.append(batch)
         if wake:
-            self._idle.wake_one()
-
-    def _add(self, batch: ProducerBatch) -> None:
-        if not self._stopped:
-            self._inbox.append(batch)  # a second time it is passed over
-        if self._stopped:  # a stop behind the look above may have left nobody to take it
-            with self._lock:
-                late, batch.entered = not batch.entered, True
-            if late:
-                self._refuse(batch)
+            self._ready.wake()
 
     def _destination_of(self, key: StreamKey) -> Hashable:
         try:
@@ -119,7 +106,6 @@ class IOThreadPool:
         finally:
             self._wake_next()
 
-    @may_hold
     def stats(self) -> tuple[DestinationStats, ...]:
         """See :attr:`~producer.model.metrics.Stats.destinations`."""
         now = self._clock.monotonic()
@@ -180,7 +166,7 @@ class IOThreadPool:
         if wait:
             with self._lock:
                 turn, alarm = self._next_turn(asked)
-        elif self._lock.acquire(blocking=False):  # on an IO thread, which no interrupt can make leave it behind
+        elif self._lock.acquire(blocking=False):
             try:
                 turn, alarm = self._next_turn(asked)
             finally:
@@ -234,9 +220,7 @@ class IOThreadPool:
         for batch, destination in asked:
             if not self._inbox or self._inbox[0] is not batch:  # another thread was quicker
                 return
-            if not batch.entered:
-                batch.entered = True
-                self._queue.put(batch, destination, now)
+            self._queue.put(batch, destination, now)
             self._inbox.popleft()
 
     def _attempt(self, turn: Turn) -> None:

@@ -1,4 +1,4 @@
-"""Mover: the one thread that watches the time. It hands on batches that lingered and retries that are due."""
+"""Mover: the one thread that watches the time. It seals batches that lingered, and queues retries that are due."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable
 
 from ...runtime.clock import Clock
-from ..batching.batch import ProducerBatch
+from ..batching.accumulator import LogAccumulator
+from ..batching.batch import BatchState
 from ..threads import StageThread
+from .io_pool import IOThreadPool
 from .retry_queue import RetryQueue
 
 
@@ -18,11 +20,9 @@ class Mover:
     senders need not wake anybody. Only when no batch was opened for two seconds the waits are as long as that, should
     ``linger_ms`` be less, and who opens the next one calls :meth:`watch`.
 
-    :param hand_on_lingered: hands on the batches that lingered long enough by that time; the seconds until the next one
-        has.
-    :param hand_on_open: hands on all that take records.
-    :param resubmit: takes batches that were to be retried.
-    :param open_gates: lets those go that a gate kept back until now.
+    :param accumulator: seals the batches that lingered.
+    :param retry_queue: gives the batches whose retry is due.
+    :param io_pool: takes them; its gates are opened in time.
     :param orphaned: asked at each turn; when it is True nobody can close the producer any more, and ``abandon``
         is called.
     :param report: says how things are; must not raise.
@@ -32,23 +32,19 @@ class Mover:
     def __init__(
         self,
         name: str,
-        *,
-        hand_on_lingered: Callable[[float], float],
-        hand_on_open: Callable[[], object],
+        accumulator: LogAccumulator,
         retry_queue: RetryQueue,
-        resubmit: Callable[[ProducerBatch], None],
-        open_gates: Callable[[], object],
+        io_pool: IOThreadPool,
         clock: Clock,
+        *,
         orphaned: Callable[[], bool],
         abandon: Callable[[], None],
         report: Callable[[], None] = lambda: None,
         report_every: float = math.inf,
     ) -> None:
-        self._hand_on_lingered = hand_on_lingered
-        self._hand_on_open = hand_on_open
+        self._accumulator = accumulator
         self._retry_queue = retry_queue
-        self._resubmit = resubmit
-        self._open_gates = open_gates
+        self._io_pool = io_pool
         self._hurried = False
         self._clock = clock
         self._orphaned = orphaned
@@ -59,14 +55,15 @@ class Mover:
         self.thread = StageThread(f"{name}-mover", self._loop)
 
     def run_once(self) -> float:
-        """Hand on what is due now; returns the seconds until something may be due again."""
+        """Do what is due now; returns the seconds until something may be due again."""
         if self._hurried:
             self._hurried = False
-            self._hand_on_open()
-        wait = self._hand_on_lingered(self._clock.monotonic())
+            self._accumulator.seal_open()
+        wait = self._accumulator.seal_expired(self._clock.monotonic())
         for batch in self._retry_queue.take_due(self._clock.monotonic()):
-            self._resubmit(batch)
-        self._open_gates()
+            if batch.move(BatchState.QUEUED):
+                self._io_pool.submit(batch, wake=False)
+        self._io_pool.wake()
         return min(wait, self._until_report())
 
     def _until_report(self) -> float:
@@ -83,7 +80,7 @@ class Mover:
         self._retry_queue.wake()
 
     def hurry(self) -> None:
-        """Hand on all batches that take records, on the mover's thread, which no signal handler interrupts."""
+        """Seal all batches that take records, on the mover's thread."""
         self._hurried = True
         self._retry_queue.wake()
 

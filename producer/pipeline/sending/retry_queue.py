@@ -17,7 +17,7 @@ class RetryQueue:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._room = WaitingRoom(clock)
+        self._room = WaitingRoom(clock, look_again=math.inf)
         self._lock = threading.Lock()  # guards everything below
         self._heap: list[tuple[float, int, ProducerBatch]] = []
         self._alarm = math.inf
@@ -84,9 +84,8 @@ class RetryQueue:
             self._end = -math.inf  # whoever waits next looks at everything
 
     def wake(self) -> None:
-        """End the current or the next :meth:`wait`."""
-        with self._lock:
-            self._woken = True
+        """End the current or the next :meth:`wait`; takes no lock."""
+        self._woken = True
         self._room.wake_all()
 
     def refuse(self) -> None:

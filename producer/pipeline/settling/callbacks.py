@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from ...model.futures import SendFuture, settle_future
+from ...model.owned_lock import OwnedLock
 from ...model.results import Callback, Result
 from ...runtime.clock import Latch
 from ...runtime.internal_threads import in_callback
 from ...runtime.loggers import get_logger
-from ...runtime.reentry import may_hold
 from ..batching.batch import ProducerBatch
 from ..threads import StageThread
 
@@ -68,7 +68,7 @@ class BatchHandler:
 
     def __init__(self, name: str, release: Callable[[int], None]) -> None:
         self._release = release
-        self._lock = threading.Lock()  # guards _ended, and what is put while it may change
+        self._lock = OwnedLock()  # guards _ended, and what is put while it may change
         self._ended = False
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._hurry = threading.Lock()  # guards nothing: whoever cannot wait until enough has gathered releases it
@@ -103,7 +103,6 @@ class BatchHandler:
             while self.run_next():
                 pass
 
-    @may_hold
     def barrier(self) -> Latch:
         """What is set once everything handed over so far is done."""
         passed = Latch()

@@ -52,21 +52,6 @@ def test_of_many_threads_that_settle_a_batch_one_succeeds() -> None:
         assert one.result is results[outcomes.index(True)]
 
 
-def test_of_many_threads_that_claim_a_batch_one_succeeds() -> None:
-    """An open batch is claimed once; one that is not open never."""
-    for _ in range(100):
-        one, barrier = batch(), threading.Barrier(4)
-
-        def claim(one: object = one, barrier: threading.Barrier = barrier) -> bool:
-            barrier.wait()
-            return one.claim()  # type: ignore[attr-defined,no-any-return]
-
-        assert sorted(call.result() for call in [Call(claim) for _ in range(4)]) == [False, False, False, True]
-    waiting = batch()
-    waiting.state = BatchState.WAITING
-    assert not waiting.claim()
-
-
 def test_the_newest_attempts_are_kept_and_all_are_counted() -> None:
     """A result holds at most max_reserved_attempts, oldest dropped; what may have been stored is never forgotten."""
     one = batch()
@@ -89,7 +74,7 @@ def test_a_wait_returns_in_time_and_at_the_result() -> None:
     one = batch()
     one.wait(0.0)
     waiter = Call(lambda: one.wait(1e12))
-    while one._event is None:
+    while one._settled is None:
         pass
     one.state = BatchState.SENDING
     assert one.settle(BatchState.SUCCEEDED, RESULT)

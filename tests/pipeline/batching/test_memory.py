@@ -10,16 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer import ProducerClosedError, SendTimeoutError
-from producer.pipeline.batching.memory import Lease, MemoryBudget, Reservation
+from producer.pipeline.batching.memory import MemoryBudget, Reservation
 from producer.runtime.clock import Deadline, SystemClock
 from producer.testing import ManualClock
 from tests.support.clocks import JumpingClock
 from tests.support.waiting import Call, eventually
 
+_kept: list[Reservation] = []
+
 
 def _acquire(budget: MemoryBudget, amount: int, max_block: float | None) -> Reservation:
     """Bytes that stay taken."""
     memory = Reservation(budget, max_block)
+    _kept.append(memory)
     memory.acquire(amount)
     return memory
 
@@ -163,60 +166,24 @@ def test_an_interrupted_sender_gives_back_what_it_was_granted() -> None:
     clock = _Interrupt()
     budget = MemoryBudget(10, clock)
     _acquire(budget, 10, 0)
-    with pytest.raises(KeyboardInterrupt), Lease(budget, None) as memory:
+    with pytest.raises(KeyboardInterrupt), Reservation(budget, None) as memory:
         memory.acquire(5)
     assert (budget.used, budget.waiting) == (10, 0)
 
     clock.before = lambda: _release(budget, 10)
-    with pytest.raises(KeyboardInterrupt), Lease(budget, None) as memory:
+    with pytest.raises(KeyboardInterrupt), Reservation(budget, None) as memory:
         memory.acquire(5)
     assert (budget.used, budget.reserved, budget.waiting) == (0, 0, 0)
 
 
-def test_what_a_second_interrupt_keeps_from_its_reservation_goes_back_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One that falls on the way out, before the first step of giving back: whoever asks next finds the bytes free, and
-    no dead sender before him in the line.
-    """
+def test_a_reservation_gives_back_what_it_holds_when_an_interrupt_kept_it_from_its_end() -> None:
+    """A signal handler raises before the ``with`` statement has ended: the bytes go back with the reservation."""
     budget = MemoryBudget(10, SystemClock())
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    def acquire(amount: int) -> None:
-        with Lease(budget, None) as memory:
-            memory.acquire(amount)
-
-    monkeypatch.setattr(Reservation, "give_back", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        acquire(5)
-    taken = _acquire(budget, 10, 0)
-    assert (taken.held, budget.usage()) == (10, (10, 10))
-
-    monkeypatch.setattr(budget, "leave", interrupted)
-    monkeypatch.setattr(SystemClock, "wait_for", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        acquire(5)
-    _release(budget, 10)
-    assert (budget.usage(), budget.waiting) == ((0, 0), 0)
-
-
-def test_who_waits_has_what_was_left_behind_as_soon_as_anybody_gives_something_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Not only who comes later: he would be behind him in the line."""
-    budget = MemoryBudget(10, SystemClock())
-    _acquire(budget, 1, 0)
-    monkeypatch.setattr(Lease, "__exit__", lambda *_: None)  # as an interrupt on the way out
-    lease = Lease(budget, None)
-    with lease as memory:
-        memory.acquire(5)
-    waiting = Call(lambda: _acquire(budget, 9, None))
-    eventually(lambda: budget.waiting)
-    del lease, memory
-    _release(budget, 1)
-    assert waiting.result().held == 9
+    memory = Reservation(budget, None)
+    memory.acquire(5)
+    assert budget.usage() == (5, 5)
+    del memory
+    assert budget.usage() == (0, 0)
 
 
 def test_close_wakes_all_who_wait_and_refuses_all_who_come() -> None:

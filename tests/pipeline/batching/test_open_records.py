@@ -36,13 +36,11 @@ from producer.pipeline.batching.batch import (
 )
 from producer.pipeline.batching.memory import FIRST_QUANTUM, MAX_QUANTUM, MemoryBudget, Reservation
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD, OpenRecords
-from producer.pipeline.pipeline import Pipeline
 from producer.runtime.clock import SystemClock
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from producer.wire.compression import compress_joined, decompress
 from producer.wire.log_group import encode_log
 from producer.wire.text import moment_of
-from tests.channels.interrupts import interrupted_everywhere
 from tests.pipeline.sending.test_split import TOO_LARGE, LimitedSink
 from tests.support.clocks import JumpingClock
 from tests.support.living import living
@@ -328,7 +326,7 @@ def test_a_log_does_not_overtake_those_that_wait_for_memory() -> None:
     second = Call(lambda: stream.send(LOG))
     eventually(lambda: pipeline.budget.waiting == 2 or second.done)
     assert not second.done
-    settled = pipeline.submit_open()
+    settled = pipeline.seal_open()
     settle(pipeline)
     first.result()
     assert settled
@@ -448,7 +446,7 @@ def test_no_memory_is_granted_in_advance_while_others_wait_for_some() -> None:
     assert batch.unspent == 0
     assert batch.open is not None
     assert batch.open.add(LOG, None) is None
-    pipeline.submit_open()
+    pipeline.seal_open()
     settle(pipeline)
     waiter.result()
     pipeline.budget.take_back(memory, 0)
@@ -673,7 +671,7 @@ def test_what_a_collection_sends_while_a_log_is_added_has_its_own_place() -> Non
             send(f"first {turn}")
             gc.set_threshold(*usual)
             gc.collect()
-            pipeline.submit_open()
+            pipeline.seal_open()
             settle(pipeline)
     finally:
         gc.set_threshold(*usual)
@@ -716,7 +714,7 @@ def test_a_process_that_is_forked_while_a_batch_is_sealed_adds_nothing_to_it(mon
         seal(batch)
 
     monkeypatch.setattr(ProducerBatch, "seal", fork_and_seal)
-    pipeline.submit_open()
+    pipeline.seal_open()
     assert forked == [False]
     assert stream._open is not None
     assert stream._open.add(LOG, None) is None
@@ -728,7 +726,7 @@ def test_a_stream_that_stopped_refuses_logs_of_the_short_way_until_it_is_resumed
     producer, pipeline = by_hand(sink)
     stream = _stream(producer, ordered=True)
     first = known(stream, LOG)
-    pipeline.submit_open()
+    pipeline.seal_open()
     second = [stream.send(LOG) for _ in range(5)]
     assert takes_short_way(stream)
     settle(pipeline)
@@ -777,7 +775,7 @@ def test_a_value_that_sends_while_it_becomes_text_stands_behind_what_it_sent() -
     stream = _stream(producer)
     known(stream, LOG)
     value = Sending(1)
-    value.send = lambda: (stream.send([{"m": "early"}]), pipeline.submit_open())
+    value.send = lambda: (stream.send([{"m": "early"}]), pipeline.seal_open())
     stream.send({"m": value})
     pipeline.flush(10)
     texts = _texts(pipeline.sink)  # type: ignore[arg-type]
@@ -835,179 +833,6 @@ def test_a_half_of_a_cut_batch_settles_the_futures_of_its_logs_alone() -> None:
     holders = {holder_of(future._holder, future._position) for future in futures}
     assert {holder.state for holder in holders} == {BatchState.FAILED, BatchState.SUCCEEDED}  # type: ignore[attr-defined]
     assert {future._holder.state for future in futures} == {BatchState.SPLIT}  # type: ignore[attr-defined]
-
-
-# Interrupts.
-
-
-def _consistent(producer: CountingProducer, pipeline: Pipeline) -> list[str]:
-    """What is delivered in the end, after all that must hold was looked at."""
-    assert not pipeline.accumulator._lock._is_owned()  # type: ignore[attr-defined]
-    for batch in pipeline.accumulator.incomplete():
-        assert batch.size == len(body_of(pipeline, batch))
-        assert batch.log_count == len(contents_of(body_of(pipeline, batch))) == batch.sends
-    assert pipeline.budget.used == sum(batch.held for batch in pipeline.accumulator.incomplete())
-    pipeline.flush(10)
-    settle(pipeline)
-    assert pipeline.budget.used == 0
-    assert pipeline.stats().accepted == pipeline.stats().delivered
-    return _texts(pipeline.sink)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("closed", [False, True], ids=["own run", "next run"])
-@pytest.mark.parametrize("value", ["y", None, "é", 5], ids=["ascii", "null", "other", "number"])
-def test_an_interrupted_send_by_the_short_way_is_complete_or_has_not_happened(
-    value: Any, closed: bool, without_coverage: None
-) -> None:
-    """Wherever a signal handler raises, no lock is held, the log is whole or not there, and so are its future, its
-    callback and its memory; what is sent before and after it is not touched.
-    """
-
-    def scenario() -> Any:
-        producer, pipeline = by_hand()
-        stream, other = _stream(producer), _stream(producer)
-        known(stream, LOG)
-        if closed:
-            pipeline.submit_open()
-            other.send([LOG])
-            assert not takes_short_way(stream)
-        before, general = open_batch(pipeline).sends, producer.general
-        told: list[Result] = []
-
-        def check(interrupted: bool) -> None:
-            assert producer.general <= general + closed  # what another handle opened is found by the general way
-            there = open_batch(pipeline).sends - before
-            assert there in ((0, 1) if interrupted else (1,))
-            for handle in (stream, other):
-                handle.send({"m": "after"})
-            texts = _consistent(producer, pipeline)
-            assert len(texts) == before + there + 2 + (12 if closed else 0)
-            assert texts[-2:] == ["after", "after"]
-            assert len(told) == there
-
-        return lambda: stream.send({"m": value}, callback=told.append), check
-
-    # Where the batch takes the log, compiled code lets no interrupt in.
-    interrupted_everywhere(scenario, places(5, 4) if closed else places(3, -1))
-
-
-def test_an_interrupted_take_leaves_nobody_who_adds_to_a_batch_that_is_out(without_coverage: None) -> None:
-    """Wherever the interrupt falls while the mover, flush or a full batch ends the run, every log is delivered once."""
-
-    def scenario() -> Any:
-        producer, pipeline = by_hand()
-        stream = _stream(producer)
-        known(stream, LOG)
-
-        def check(interrupted: bool) -> None:
-            for _ in range(3):
-                stream.send({"m": "after"})
-            texts = _consistent(producer, pipeline)
-            assert Counter(texts) == {"x": 12, "after": 3}
-
-        return pipeline.accumulator.seal_open, check
-
-    interrupted_everywhere(scenario, 3)
-
-
-def test_an_interrupted_first_log_of_a_handle_loses_nothing(without_coverage: None) -> None:
-    """Wherever it falls, it is whole or not there, and logs go on to be sent, each once."""
-
-    def scenario() -> Any:
-        producer, pipeline = by_hand()
-        stream, other = _stream(producer), _stream(producer)
-        known(stream, LOG)
-        stream.send([LOG])
-
-        def check(interrupted: bool) -> None:
-            for _ in range(3):
-                stream.send(LOG)
-                other.send({"b": "y"})
-            found = Counter(_consistent(producer, pipeline))
-            assert found.pop("z", 0) in ((0, 1) if interrupted else (1,))
-            assert found == {"x": 16, "y": 3}
-
-        return lambda: other.send({"b": "z"}), check
-
-    interrupted_everywhere(scenario, 30)
-
-
-@pytest.mark.parametrize("short", [False, True], ids=["enough", "short"])
-def test_an_interrupted_grant_is_the_batchs_or_nobodys(short: bool, without_coverage: None) -> None:
-    """Wherever the interrupt falls while memory is granted in advance, or taken back from others, what is used is what
-    batches have, and the log is whole or not there.
-    """
-
-    def scenario() -> Any:
-        producer, pipeline = by_hand(total_size_in_bytes=60_000, max_block_ms=0)
-        stream, other = _stream(producer), _stream(producer, topic="other")
-        log = {"m": "x" * 600}
-        known(other, log, 9)
-        known(stream, log, 3)  # what was granted with the first is spent
-        memory = Reservation(pipeline.budget, 0)
-        if short:
-            memory.acquire(60_000 - pipeline.budget.used)
-            assert sum(batch.unspent for batch in pipeline.accumulator.incomplete()) > 1000
-
-        def check(interrupted: bool) -> None:
-            batches = pipeline.accumulator.incomplete()
-            assert pipeline.budget.used == sum(batch.held for batch in batches) + pipeline.budget.reserved
-            assert all(batch.open is not None and batch.open.spent <= batch.held for batch in batches)
-            sends = sum(batch.sends for batch in batches)
-            assert sends in ((12, 13) if interrupted else (13,))
-            pipeline.budget.take_back(memory, 0)
-            assert len(_consistent(producer, pipeline)) == sends
-
-        return lambda: stream.send(log), check
-
-    interrupted_everywhere(scenario, places(8, 4 if short else 1))  # what is there is granted by one call
-
-
-def test_an_interrupted_first_log_is_whole_or_not_there_and_so_is_what_is_granted_with_it(
-    without_coverage: None,
-) -> None:
-    """Wherever the interrupt falls while a handle opens a batch, what is used is what the batch has."""
-
-    def scenario() -> Any:
-        producer, pipeline = by_hand()
-        stream = _stream(producer)
-
-        def check(interrupted: bool) -> None:
-            pipeline.accumulator.close()
-            batches = pipeline.accumulator.incomplete()
-            assert len(batches) in ((0, 1) if interrupted else (1,))
-            assert pipeline.budget.used == sum(batch.held for batch in batches)
-            assert not pipeline.budget._creditors
-
-        return lambda: stream.send(LOG), check
-
-    interrupted_everywhere(scenario, places(60, 50))
-
-
-@pytest.mark.parametrize("log", [LOG, [LOG, LOG]], ids=["log", "list"])
-def test_an_interrupted_send_by_the_general_way_leaves_the_batch_whole(log: Any, without_coverage: None) -> None:
-    """Its bytes, its logs and its futures are those of the same sends, wherever the interrupt falls."""
-
-    def scenario() -> Any:
-        producer, pipeline = by_hand()
-        stream = _stream(producer)
-        known(stream, LOG)
-
-        def check(interrupted: bool) -> None:
-            stream.send(LOG)
-            batch = open_batch(pipeline)
-            logs = len(contents_of(body_of(pipeline, batch)))
-            assert logs == batch.log_count
-            assert logs in ((13, 12 + 1 + len(log)) if interrupted else (12 + 1 + len(log),))
-            assert batch.size == len(body_of(pipeline, batch))
-            owed = BATCH_OVERHEAD + batch.size - batch.tail_size + RECORD_OVERHEAD * batch.sends
-            assert batch.held - batch.unspent == owed
-            pipeline.accumulator.seal_open()
-            assert (batch.held, sum(batch.logs_of_sends)) == (owed, logs)
-
-        return lambda: producer.send("p", "l", log), check
-
-    interrupted_everywhere(scenario, places(30, 25))
 
 
 def test_nobody_else_settles_a_future() -> None:
@@ -1124,6 +949,6 @@ def test_a_method_that_is_given_for_many_logs_is_kept_once_and_called_for_each()
         *(True, False, False, False, False),
         *(True, False, False),
     ]
-    pipeline.submit_open()
+    pipeline.seal_open()
     settle(pipeline)
     assert [len(told) for told in (one.good, one.bad, equal.good, equal.bad, *queues)] == [2, 1, 1, 1, 2, 2]

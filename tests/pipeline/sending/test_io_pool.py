@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
-from typing import Any
 
 import pytest
 
 from producer.model.records import StreamKey
 from producer.pipeline.batching.batch import ProducerBatch
+from producer.pipeline.batching.ready_batches import ReadyBatches
 from producer.pipeline.batching.stream_state import StreamState
 from producer.pipeline.sending.fair_queue import Report, fair_queue_of
 from producer.pipeline.sending.gates import Verdict
 from producer.pipeline.sending.io_pool import IOThreadPool
 from producer.runtime.clock import Deadline, SystemClock
-from tests.channels.interrupts import interrupted_everywhere
 from tests.support.pipelines import KEY, config
 from tests.support.waiting import (
     PATIENCE,
@@ -45,6 +43,7 @@ def _pool(
     return IOThreadPool(
         "test",
         threads,
+        ReadyBatches(SystemClock()),
         fair_queue_of(config(io_thread_count=threads), lambda _batch, _since, *, over_quota: math.inf),
         destination=lambda key: key.project,
         run=lambda turn: Report(run(turn.batch)),
@@ -87,51 +86,9 @@ def test_nobody_waits_while_another_thread_has_the_queue() -> None:
     _end(pool)
 
 
-def test_an_interrupt_leaves_the_queue_free(without_coverage: None) -> None:
-    """Wherever it falls while a thread of somebody else's takes a turn, or looks, the next one finds the queue free."""
-
-    def scenario() -> Any:
-        pool = _pool(lambda _batch: Verdict.ACCEPTED)
-        pool.submit(_batch("p"))
-        pool.submit(_batch("q"))
-        pool._idle._signals.append(SimpleQueue())  # a thread that waits
-
-        def work() -> None:
-            assert pool.queued == 2
-            pool._take(wait=True)
-
-        return work, lambda _interrupted: free(pool)
-
-    def free(pool: IOThreadPool) -> None:
-        assert not pool._lock.locked()
-
-    interrupted_everywhere(scenario, 5)
-
-
 def _end(pool: IOThreadPool) -> None:
     pool.stop()
     assert pool.join(Deadline.after(SystemClock(), PATIENCE)) == []
-
-
-def test_a_thread_that_comes_from_an_attempt_takes_what_is_due_without_entering_the_waiting_room() -> None:
-    """It enters, which takes a lock twice, once nothing is due any more."""
-    done = threading.Event()
-    pool = _pool(lambda batch: (batch.key.project == "last" and done.set()) or Verdict.ACCEPTED, threads=1)
-    for project in ("first", "next", "last"):
-        pool.submit(_batch(project))
-    still_queued: list[int] = []
-    enter = pool._idle._enter
-
-    def entering(signal: SimpleQueue[None]) -> bool:
-        still_queued.append(pool.queued)
-        return enter(signal)
-
-    pool._idle._enter = entering  # type: ignore[method-assign]
-    pool.start()
-    passed(done)
-    eventually(lambda: len(pool._idle) == 1)
-    assert still_queued == [0]
-    _end(pool)
 
 
 def test_projects_take_turns_however_busy_one_of_them_is() -> None:

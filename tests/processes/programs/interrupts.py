@@ -1,57 +1,105 @@
-"""A timer interrupts every send of the main thread, often several times; what was accepted is counted at the end.
+"""Interrupt calls of the main thread at random points, some thousand times; then close, and count what arrived.
 
-On a busy machine it goes on until there were enough of them, for 20 seconds at most.
+Arguments: least number of interrupts, the memory's bytes, the twin, the channel (none, memory or file). Every log has a
+number of its own; what the last line prints is counted by those.
 """
 
 from __future__ import annotations
 
+import faulthandler
+import importlib.util
 import os
+import random
+import re
 import signal
 import sys
+import tempfile
 import time
+from collections import Counter
 from types import FrameType
 
-seconds, memory, twin, interval = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+least, memory, twin, channel = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 os.environ["PRODUCER_PURE"] = "1" if twin == "pure" else ""
 
-from common import LOGSTORE, PROJECT, new_producer
-
-from producer import Stream
-
-
-class Interrupt(Exception):  # noqa: N818
-    pass
+from producer import Producer, ProducerConfig
+from producer.channels import FileChannel, MemoryChannel
+from producer.testing import RecordingSink
 
 
-# Where `send` itself is compiled, it begins in Python with what is not done there.
-SENDS = {Stream.send.__code__, Stream._send_otherwise.__code__}
+class Interrupt(BaseException):
+    """What the signal handler raises, as ``KeyboardInterrupt``."""
+
+
+calling = False
 
 
 def interrupt(_number: int, frame: FrameType | None) -> None:
-    while frame is not None:
-        if frame.f_code in SENDS:
+    while calling and frame is not None:
+        if "/producer/" in frame.f_code.co_filename:
             raise Interrupt
         frame = frame.f_back
 
 
-producer = new_producer(linger_ms=100, batch_count_threshold=200, total_size_in_bytes=memory)
-streams = [producer.stream(PROJECT, LOGSTORE, topic=str(number)) for number in range(2)]
-streams[0].send({"n": "first"}).result(timeout=60)  # threads run from now on
-returned, interrupts = 1, 0
+sink = RecordingSink()
+channels = {"none": lambda: None, "memory": MemoryChannel, "file": lambda: FileChannel(tempfile.mkdtemp())}
+options = {"linger_ms": 5, "batch_count_threshold": 50, "total_size_in_bytes": memory, "max_block_ms": 20_000}
+producer = Producer(sink=sink, channel=channels[channel](), config=ProducerConfig(**options))
+streams = [producer.stream("p", "l", topic="a"), producer.stream("p", "l", topic="b", ordered=True)]
+chance = random.Random(5)
+calls = {
+    "send": lambda stream, numbers: [stream.send({"n": str(number)}) for number in numbers],
+    "list": lambda stream, numbers: numbers and stream.send([{"n": str(number)} for number in numbers]),
+    "many": lambda stream, numbers: stream.send_many([{"n": str(number)} for number in numbers]),
+    "result": lambda stream, numbers: [stream.send({"n": str(number)}).result(20) for number in numbers],
+    "flush": lambda _stream, _numbers: producer.flush(20),
+    "stats": lambda _stream, _numbers: producer.stats(),
+}
+if importlib.util.find_spec("pyarrow"):
+    import pyarrow as pa
+
+    calls["arrow"] = lambda stream, numbers: stream.send_arrow(
+        pa.table({"n": pa.array(map(str, numbers), pa.string())})
+    )
+sizes = {"send": 20, "list": 3, "many": 5, "arrow": 5, "result": 1, "flush": 0, "stats": 0}
+names = ["send"] * 15 + ["list", "many", "arrow"] * 5 + ["result", "flush", "stats"]
+names = [name for name in names if name in calls]
+for call in calls.values():  # what is imported late is there
+    call(streams[0], [])
+producer.flush(20)
+
+faulthandler.dump_traceback_later(40, exit=True)  # a hang shows where
+must, may, interrupts, following = set[int](), set[int](), Counter[str](), 0
 signal.signal(signal.SIGALRM, interrupt)
-signal.setitimer(signal.ITIMER_REAL, interval, interval)
-end = time.monotonic() + seconds
-while time.monotonic() < end or (interrupts <= 300 and time.monotonic() < end + 20):
+end = time.monotonic() + 60
+while interrupts.total() < least and time.monotonic() < end:
+    name = chance.choice(names)
+    numbers = list(range(following, following + sizes[name]))
+    following += len(numbers)
     try:
-        log = {"n": str(returned)}
-        streams[returned % 2].send(log if returned % 3 else [log])
-        returned += 1
+        signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.00001, 0.0004))
+        calling = True
+        calls[name](chance.choice(streams), numbers)
+        calling = False
+        must.update(numbers)
     except Interrupt:
-        interrupts += 1
-signal.setitimer(signal.ITIMER_REAL, 0)
-producer.close(20)
-stats = producer.stats()
+        calling = False
+        interrupts[name] += 1
+        may.update(numbers)
+begun, closed = time.monotonic(), False
+while not closed:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.00001, 0.0004) * (interrupts["close"] < 20))
+        calling = True
+        producer.close(60)
+        calling, closed = False, True
+    except Interrupt:
+        calling = False
+        interrupts["close"] += 1
+seconds = time.monotonic() - begun
+arrived = Counter(int(number) for record in sink.records() for number in re.findall(rb"\n\x01n\x12.(\d+)", record))
+print(dict(interrupts), file=sys.stderr)
 print(
-    f"interrupts={interrupts} returned={returned} accepted={stats.accepted} delivered={stats.delivered} "
-    f"pending={stats.pending} leaked={stats.memory_used} native={int(stats.twin == 'native')}"
+    f"interrupts={interrupts.total()} closes={interrupts['close']} seconds={seconds:.0f} "
+    f"lost={len(must - arrived.keys())} twice={sum(count > 1 for count in arrived.values())} "
+    f"unknown={len(arrived.keys() - must - may)} native={int(producer.stats().twin == 'native')}"
 )
