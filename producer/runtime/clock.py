@@ -170,14 +170,19 @@ class WaitingRoom:
     def wake_one(self) -> None:
         """Let the thread that has waited longest look again."""
         for signal in tuple(self._signals):
-            if self._signals.pop(signal, False):
-                signal.put(None)
+            if self._wake(signal):
                 return
 
     def wake_all(self) -> None:
         """Let all threads look again."""
         for signal in tuple(self._signals):
-            if self._signals.pop(signal, False):
-                signal.put(None)
+            self._wake(signal)
+
+    def _wake(self, signal: queue.SimpleQueue[None]) -> bool:
+        """Wake the owner of a signal; return False if another thread has woken it, which makes it look once more."""
+        try:
+            return self._signals.pop(signal, False)
+        finally:
+            signal.put(None)
 
     nudge = wake_all

@@ -141,6 +141,7 @@ class ProducerBatch:
         "noted",
         "open",
         "pack_id",
+        "part",
         "parts",
         "payload",
         "records",
@@ -168,6 +169,8 @@ class ProducerBatch:
         self.key = key
         self.stream = stream
         self.serial = serial
+        #: Of a batch that was cut: 0 for the first half, 1 for the second one, at each cut.
+        self.part: tuple[int, ...] = ()
         self.pack_id = pack_id
         self.created_at = created_at
         self.tail_size = tail_size

@@ -22,26 +22,26 @@ class StreamQueue:
 
     def __init__(self, stream: StreamState) -> None:
         self.stream = stream
-        self._heap: list[tuple[int, int, ProducerBatch]] = []
+        self._heap: list[tuple[int, tuple[int, ...], int, ProducerBatch]] = []
 
     def __len__(self) -> int:
         return len(self._heap)
 
     def __iter__(self) -> Iterator[ProducerBatch]:
-        return (entry[2] for entry in self._heap)
+        return (entry[-1] for entry in self._heap)
 
     def put(self, batch: ProducerBatch) -> None:
-        """Add a batch; the halves of one that was cut have its serial."""
-        heapq.heappush(self._heap, (batch.serial, next(self._count), batch))
+        """Add a batch; the halves of one that was cut have its serial, and stay in order."""
+        heapq.heappush(self._heap, (batch.serial, batch.part, next(self._count), batch))
 
     @property
     def oldest(self) -> ProducerBatch:
         """The batch that goes next; there is one."""
-        return self._heap[0][2]
+        return self._heap[0][-1]
 
     def pop(self) -> ProducerBatch:
         """Take out the oldest."""
-        return heapq.heappop(self._heap)[2]
+        return heapq.heappop(self._heap)[-1]
 
 
 class ThreadShare:

@@ -186,6 +186,7 @@ def _sharing(batch: ProducerBatch, left: ProducerBatch, right: ProducerBatch) ->
     tail = batch.tail_size
     left.held = batch.held * (left.size - tail) // max(left.size + right.size - 2 * tail, 1)
     right.held = batch.held - left.held
+    left.part, right.part = (*batch.part, 0), (*batch.part, 1)
     # The number stays with the first half. If nothing was stored under it the other one gets the next; if that is not
     # known it waits for the answer to the first.
     left.sequence = batch.sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from producer import (
@@ -54,6 +54,7 @@ class LimitedSink(ScriptedSink):
     st.lists(st.lists(st.tuples(st.integers(0, 300), st.booleans()), min_size=1, max_size=9), min_size=1, max_size=8),
     st.integers(0, 6),
 )
+@example([[(0, False)] * 3], 1)
 def test_any_batch_is_cut_down_until_it_fits(sends: list[list[tuple[int, bool]]], most: int) -> None:
     """Whatever sends a batch holds and whatever the server takes: each settles once, by its own logs alone, held bytes
     always sum to what is used, and what succeeded is on the server in order, unchanged.
