@@ -380,7 +380,7 @@ class LogAccumulator:
         key: they do not become complete.
         """
         with self._lock:
-            given_up = [batch for batch in self._forming.values() if batch.created_at < before]
+            given_up = list(filter(lambda batch: batch.created_at < before, self._forming.values()))
             for batch in given_up:
                 self._given_up.add(batch.sequence.key if batch.sequence is not None else "")
                 batch.sequence = batch.stream.sequence = None
@@ -578,14 +578,13 @@ class LogAccumulator:
     def stream_counts(self) -> dict[StreamKey, StreamCounts]:
         """Counters of every stream that is remembered."""
         with self._lock:
-            return {
-                key: StreamCounts(
-                    stream.accepted + (self._open[key].log_count if key in self._open else 0),
-                    stream.delivered,
-                    stream.failed,
-                )
-                for key, stream in self._streams.items()
-            }
+            streams, open_ = list(self._streams.items()), dict(self._open)
+        return {
+            key: StreamCounts(
+                stream.accepted + (open_[key].log_count if key in open_ else 0), stream.delivered, stream.failed
+            )
+            for key, stream in streams
+        }
 
 
 def _sequence_of(key: StreamKey, number: int | None, formed: SentBefore | None) -> SequenceId | None:

@@ -208,18 +208,19 @@ class OpenRecords:
         """
         with self._lock:
             self._holder = None
-            sends = self._sends
-            # Counted anew: a signal handler that raises may have prevented the count of a send.
-            self.size, self.logs, self.sends, self.spent = self._tail_size, 0, 0, 0
-            for send in sends:
-                self._count(len(send.record), send.logs, send.charge)
-            self.granted = self.spent
-            callbacks = [send.callback for send in sends]
-            while callbacks and callbacks[-1] is None:
-                callbacks.pop()
-            logs_of_send = {place: send.logs for place, send in enumerate(sends) if send.logs != 1} or ONE_LOG_EACH
-            records = [send.record for send in sends]
-            return Sealed(records, self.size, self.logs, self.sends, self.spent, callbacks or (), logs_of_send)
+            return self._sealed()
+
+    def _sealed(self) -> Sealed:
+        """Return what was added, counted anew: a signal handler that raises may have prevented the count of a send."""
+        self.size, self.logs, self.sends, self.spent = self._tail_size, 0, 0, 0
+        for send in self._sends:
+            self._count(len(send.record), send.logs, send.charge)
+        self.granted = self.spent
+        callbacks = [send.callback for send in self._sends]
+        while callbacks and callbacks[-1] is None:
+            callbacks.pop()
+        logs_of_send = {place: send.logs for place, send in enumerate(self._sends) if send.logs != 1} or ONE_LOG_EACH
+        return Sealed(self._records, self.size, self.logs, self.sends, self.spent, callbacks or (), logs_of_send)
 
     def reclaim(self) -> None:
         """Let ``granted`` be what was spent; the caller gives back the difference."""
