@@ -23,7 +23,6 @@ from ..events.batch import EventBatch, Position
 from ..events.counters import Counters
 from ..events.event_format import UnreadableBatchError, count_of, position_of, read_batch, write_batch
 from ..events.interfaces import Stop
-from ..ledger.ledger import Held
 from ..ledger.ledgers import Ledgers
 from ..ledger.lost_batches import Losses
 from ..ledger.number_epochs import Origins
@@ -381,16 +380,12 @@ class BatchChannel:
         """What was lost, and could not be counted, is in no channel that is empty."""
         with self._lock:
             puts, busy = self._puts, self._putting + self._taking
-        believed: Held = self._ledgers.held(self) if self._ledgers else {}  # what is put from now on is not lost
         stats = self.channel.stats()
         if busy or stats.size or stats.taken:
             return
         with self._lock:
-            is_empty = self._puts == puts
-            if is_empty:
+            if self._puts == puts:
                 self._held, self._unsure = 0, False
-        if is_empty:
-            self.losses.emptied(believed)
         self._room.wake_all()
 
     def leaving(self, batches: Sequence[EventBatch]) -> None:

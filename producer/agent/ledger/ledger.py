@@ -47,8 +47,6 @@ _RULES = "rules"
 _DIRECTORY = "ledger"
 #: Seconds between two notes of what was delivered.
 _NOTE_INTERVAL = 1.0
-#: Where batches begin and end, by the name of what is read.
-Held = dict[str, set[tuple[int, int]]]
 
 
 class Ledger:
@@ -63,8 +61,8 @@ class Ledger:
         # Of two threads that note the same name the one that knows less would else write last.
         self._writing = threading.Lock()  # held from what a note is to say until it is written; before _lock
         self._lock = threading.Lock()  # guards what follows; not held during I/O
-        #: Batches in channels that forget, by channel.
-        self._held: dict[str, Held] = {}
+        #: Where batches in channels that forget begin and end, by channel and name.
+        self._held: dict[str, dict[str, set[tuple[int, int]]]] = {}
         #: Channels and ranges of batches whose commit has not returned.
         self._putting: set[tuple[str, str, int, int]] = set()
         #: What channels held when they were opened, as long as there are no lanes.
@@ -248,18 +246,6 @@ class Ledger:
         if channel.keeps:
             self.flush()
         return True
-
-    def held(self, channel: Holder) -> Held:
-        """What a channel that forgets has."""
-        with self._lock:
-            return {name: pairs.copy() for name, pairs in self._held.get(channel.name, {}).items() if pairs}
-
-    def empty(self, channel: Holder, name: str, believed: set[tuple[int, int]]) -> bool:
-        """Have read again what a channel was believed to hold; return False if it has delivered all of it."""
-        left = believed & self.held(channel).get(name, set())
-        for start, end in left:
-            self.lost(channel, Position(name, end, "", start), held=True)
-        return bool(left)
 
     # -- notes
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ...runtime.clock import Clock
 from ..events.batch import EventBatch, Position
 from .lanes import Holder
-from .ledger import Held, Ledger
+from .ledger import Ledger
 
 
 class Ledgers:
@@ -54,14 +54,6 @@ class Ledgers:
             if batch.position is not None:
                 found[self.of_name(batch.position.name)].append((batch.position, batch.sequence or -1))
         return found.items()
-
-    def held(self, channel: Holder) -> Held:
-        """What a channel that forgets has."""
-        return {name: pairs for each in tuple(self._ledgers.values()) for name, pairs in each.held(channel).items()}
-
-    def empty(self, channel: Holder, believed: Held) -> set[str]:
-        """Have read again what a channel was believed to hold; the names of what is lost."""
-        return {name for name, pairs in believed.items() if self.of_name(name).empty(channel, name, pairs)}
 
     def flush(self) -> None:
         """Note what is due."""

@@ -22,7 +22,6 @@ from ..events.batch import Position
 from ..events.counters import Counters
 from ..events.event_format import count_of, is_batch, position_of
 from .lanes import Holder
-from .ledger import Held
 from .ledgers import Ledgers
 
 _log = get_logger("producer.agent.channel")
@@ -104,14 +103,6 @@ class Losses:
         if position is None or self._ledgers is None:
             return False
         return self._ledgers.of_name(position.name).lost(self._channel, position, held=held)
-
-    def emptied(self, believed: Held) -> None:
-        """Have read again what the channel was believed to hold, though it is empty.
-
-        :param believed: that, from before it was looked at.
-        """
-        if self._ledgers is not None and (names := self._ledgers.empty(self._channel, believed)):
-            self._read_again(names)
 
 
 def lost_batch(lost: LostEvent) -> LostBatch:

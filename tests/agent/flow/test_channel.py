@@ -159,22 +159,6 @@ def test_what_is_put_at_that_moment_is_not_taken_to_be_lost(tmp_path: Path, monk
         assert channel.held == 2
 
 
-def test_what_is_put_behind_that_moment_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes between the look at the empty channel and the word that all is lost: it is there, and is delivered."""
-    with opened(memory_channel(tmp_path)) as channel:
-        channel._unsure, emptied = True, channel.losses.emptied
-
-        def late(*believed: Any) -> None:
-            channel.put(_lines(0, 2, 4).at(Position("s/f", 4)))
-            emptied(*believed)
-
-        monkeypatch.setattr(channel.losses, "emptied", late)
-        assert channel.take(9, 99, 0) is None
-        assert ledger_in(channel).ends("s/f") == [4]
-        taken(channel)
-        assert is_safe(channel, "s/f")
-
-
 @pytest.mark.parametrize("step", ["left", "leave"])
 def test_what_is_delivered_at_that_moment_is_not_taken_to_be_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
