@@ -5,17 +5,15 @@ changes that count.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 
 from ...channels import SpillableChannel
 from ...channels.file.store.lost import LostEvent
-from ...channels.limits import first_within
 from ...channels.spillable import MEMORY_NUMBERS
-from ...model.errors import ChannelFullError, DiskFullError, InvalidArgumentError, TransactionStateError
+from ...model.errors import ChannelFullError, DiskFullError, InvalidArgumentError
 from ...model.interfaces import Channel, ChannelStats, Event, Transaction
 from ...runtime.clock import Clock, Deadline, WaitingRoom
 from ...runtime.loggers import get_logger
@@ -26,146 +24,12 @@ from ..events.interfaces import Stop
 from ..ledger.ledgers import Ledgers
 from ..ledger.lost_batches import Losses
 from ..ledger.number_epochs import Origins
+from .delivery import MOST_BATCHES, Delivery
 
 _log = get_logger("producer.agent.channel")
 
-#: Batches of one take, at most.
-_MOST_BATCHES = 1000
 #: Seconds: who waits for events looks so often whether the channel itself has brought any back.
 _LOOK = 0.5
-
-
-class Taking:
-    """Batches on their way to a sink.
-
-    :ivar batches: in the channel's order; at least one.
-    :ivar count: events in all batches.
-    :ivar size: their bytes.
-    :ivar full: whether the next batch would be too much.
-    """
-
-    def __init__(self, channel: BatchChannel, transaction: Transaction, most_events: int, most_bytes: int) -> None:
-        self._channel, self._transaction = channel, transaction
-        self._most_events, self._most_bytes = most_events, most_bytes
-        self._events: list[Event] = []
-        self.batches: list[EventBatch] = []
-        self.count = self.size = 0
-        self.full = False
-
-    def more(self, timeout: float) -> bool:
-        """Take further batches; whether any came in time, and fitted.
-
-        :param timeout: seconds; 0 for what is there.
-        """
-        events_left, bytes_left = self._most_events - self.count, self._most_bytes - self.size
-        if events_left <= 0 or bytes_left <= 0:
-            self.full = True
-        if self.full:
-            return False
-        events = _take(self._transaction, events_left, bytes_left, timeout)
-        fitting = first_within(map(count_of, events), events_left) if events else 0
-        if self.batches and events and count_of(events[0]) > events_left:
-            fitting = 0
-        if fitting < len(events):
-            self._transaction.give_back(events[fitting:])
-            self.full = True
-        if fitting:
-            self._events += events[:fitting]
-            batches = self._channel.read(events[:fitting])
-            self.batches += batches
-            self.count += sum(batch.count for batch in batches)
-            self.size += sum(batch.size for batch in batches)
-        return fitting > 0
-
-    def commit(self, later: Sequence[EventBatch] = ()) -> None:
-        """They were delivered: they leave the channel.
-
-        :param later: those of them that were not, and go back to their places.
-        :raises ChannelError: the disk failed; they may come again.
-        """
-        behind = {id(batch) for batch in later}
-        gone = [batch for batch in self.batches if id(batch) not in behind]
-        try:
-            self._channel.leaving(gone)
-            if behind:
-                events = zip(self._events, self.batches, strict=True)
-                self._transaction.acknowledge([event for event, batch in events if id(batch) not in behind])
-                self._transaction.rollback()
-                self._channel.came_back()
-            else:
-                self._transaction.commit()
-        except BaseException:
-            self.rollback()
-            raise
-        self._transaction.close()
-        try:
-            self._channel.leave(gone)
-        finally:
-            self._channel.ended()
-
-    def keep(self, kept: Sequence[EventBatch], later: Sequence[EventBatch], *, numbered: bool) -> None:
-        """As :meth:`commit`, but some stay taken, without their bytes, until they, too, are delivered or go back.
-
-        :param kept: what of them.
-        :param later: see :meth:`commit`.
-        :param numbered: whether they are known again by their numbers, though others were delivered before them.
-        :raises ChannelError: the disk failed; they may come again.
-        """
-        events, staying, behind = dict(zip(map(id, self.batches), self._events, strict=True)), *_ids(kept, later)
-        gone = [batch for batch in self.batches if id(batch) not in staying | behind]
-        try:
-            if not numbered:
-                self._channel.pass_over(max(batch.sequence or 0 for batch in kept))
-            self._leave(gone, [events[id(batch)] for batch in gone])
-            if behind:
-                self._transaction.give_back([events[id(batch)] for batch in later])
-                self._channel.came_back()
-        except BaseException:
-            self.rollback()
-            raise
-        self._events = [Event(sequence=batch.sequence) for batch in kept]
-        self.batches = [batch.without_bytes() for batch in kept]
-
-    def commit_one(self, sequence: int | None) -> None:
-        """One of those that stayed taken was delivered.
-
-        :raises ChannelError: the disk failed; it may come again.
-        """
-        place = next(number for number, batch in enumerate(self.batches) if batch.sequence == sequence)
-        self._leave([self.batches[place]], [self._events[place]])
-        del self.batches[place], self._events[place]
-        if not self.batches:
-            self.rollback()  # of nothing
-
-    def shorten(self, sequence: int | None, parts: Sequence[EventBatch]) -> None:
-        """Of one that stayed taken only this is left: it becomes a batch of its own, behind all others, if the channel
-        keeps its events. Of one that forgets the source may have to read the whole again.
-
-        :param parts: fewer events than it has; or all, then nothing happens.
-        :raises ChannelError: there is no room for it, or the disk failed.
-        """
-        whole = next(batch for batch in self.batches if batch.sequence == sequence)
-        if not self._channel.keeps or sum(part.count for part in parts) == whole.count:
-            return
-        for part in parts:
-            self._channel.put(part.at(None), 0)
-        self.commit_one(sequence)
-
-    def _leave(self, gone: Sequence[EventBatch], events: Sequence[Event]) -> None:
-        """Some were delivered, and the transaction stays open with the rest."""
-        if not gone:
-            return
-        self._channel.leaving(gone)
-        self._transaction.acknowledge(events)
-        self._channel.leave(gone)
-
-    def rollback(self) -> None:
-        """They were not: they go back to their places."""
-        with contextlib.suppress(TransactionStateError):  # of one that had ended before its end was told
-            self._transaction.rollback()
-        self._transaction.close()
-        self._channel.ended()
-        self._channel.came_back()
 
 
 def can_never_take(error: BaseException) -> bool:
@@ -308,7 +172,7 @@ class BatchChannel:
         if checkpoint is not None:
             checkpoint()
 
-    def take(self, most_events: int, most_bytes: int, timeout: float, stop: Stop | None = None) -> Taking | None:
+    def take(self, most_events: int, most_bytes: int, timeout: float, stop: Stop | None = None) -> Delivery | None:
         """Batches for one delivery; None if none came in time.
 
         :param most_events: of all batches together, though at least one batch is taken.
@@ -319,7 +183,7 @@ class BatchChannel:
         self.counters.add(EventTakeAttemptCount=1)
         if stop is None:
             return self._take(most_events, most_bytes, timeout)
-        found: list[Taking | None] = []
+        found: list[Delivery | None] = []
 
         def is_over() -> bool:
             if not found or self._held > 0:  # an empty channel is asked once: it costs a transaction
@@ -346,15 +210,15 @@ class BatchChannel:
         """Events that were taken are there again."""
         self._takers.wake_all()
 
-    def _take(self, most_events: int, most_bytes: int, timeout: float) -> Taking | None:
+    def _take(self, most_events: int, most_bytes: int, timeout: float) -> Delivery | None:
         transaction = self.channel.transaction()
         transaction.begin()
         try:
-            taking = Taking(self, transaction, most_events, most_bytes)
-            if taking.more(timeout):
+            delivery = Delivery(self, transaction, most_events, most_bytes)
+            if delivery.more(timeout):
                 with self._lock:
                     self._taking += 1
-                return taking
+                return delivery
             transaction.rollback()
             transaction.close()
             if self._unsure:
@@ -418,7 +282,7 @@ class BatchChannel:
             while True:
                 transaction = ends.enter_context(closing(self.channel.transaction()))
                 transaction.begin()
-                events = transaction.take(_MOST_BATCHES, timeout=0)
+                events = transaction.take(MOST_BATCHES, timeout=0)
                 if not events:
                     transaction.rollback()
                     return lost
@@ -569,22 +433,3 @@ class BatchChannel:
             self._unsure = True
             headers = {name: value for name, value in event.headers.items() if value is not None}
             return EventBatch.of_bodies([event.body], headers).numbered(event.sequence).encodable()
-
-
-def _ids(*several: Sequence[EventBatch]) -> Iterator[set[int]]:
-    return ({id(batch) for batch in batches} for batches in several)
-
-
-def _take(transaction: Transaction, most_events: int, most_bytes: int, timeout: float) -> list[Event]:
-    """Take as many batches as are likely to fit: what is taken too much has been read for nothing."""
-    events = transaction.take(1, max_bytes=most_bytes, timeout=timeout)
-    while events and len(events) < _MOST_BATCHES:
-        held, size = sum(map(count_of, events)), sum(len(event.body) for event in events)
-        if held >= most_events or size >= most_bytes:
-            break
-        likely = max(1, (most_events - held) * len(events) // max(held, 1))
-        more = transaction.take(min(likely, _MOST_BATCHES - len(events)), max_bytes=most_bytes - size, timeout=0)
-        if not more:
-            break
-        events += more
-    return events

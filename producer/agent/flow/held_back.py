@@ -15,7 +15,7 @@ from ...model.errors import ChannelClosedError, ChannelError
 from ...runtime.clock import Clock
 from ..events.batch import EventBatch
 from ..events.interfaces import left_of
-from .channel import Taking
+from .delivery import Outgoing
 from .letters import Letter
 
 #: Bytes of refused events, of one batch at least; and batches that these are of.
@@ -29,7 +29,7 @@ class Aside:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: deque[_Refused] = deque()
+        self._waiting: deque[Outgoing] = deque()
         self._size = 0
         self._pause, self._next = _FIRST_PAUSE, clock.monotonic()
 
@@ -37,7 +37,7 @@ class Aside:
         return bool(self._waiting)
 
     def __len__(self) -> int:
-        return sum(one.count for one in self._waiting)
+        return sum(part.count for one in self._waiting for part in one.parts)
 
     def has_room(self, parts: Sequence[EventBatch]) -> bool:
         """Whether these, too, may wait."""
@@ -45,19 +45,18 @@ class Aside:
             return len(parts) <= _ASIDE_BATCHES and (len(parts) == 1 or _bytes(parts) <= ASIDE_BYTES)
         return len(self._waiting) + len(parts) <= _ASIDE_BATCHES and self._size + _bytes(parts) <= ASIDE_BYTES
 
-    def add(self, taking: Taking, letters: Sequence[Letter]) -> None:
-        """Have these wait.
+    def add(self, held: Sequence[Outgoing], letters: Sequence[Letter]) -> None:
+        """Have letters wait.
 
-        :param taking: what they are of, and nothing else.
+        :param held: the batches that they are of.
         """
         if not self._waiting:
             self._pause, self._next = _FIRST_PAUSE, self._clock.monotonic() + _FIRST_PAUSE
-        of_batches: dict[int | None, list[Letter]] = {}
+        of_batches = {one.batch.sequence: one for one in held}
         for part, marks in letters:  # without their numbers, which say whole batches, of which the rest was delivered
-            of_batches.setdefault(part.sequence, []).append(Letter(part.numbered(None), marks))
-        added = [_Refused(taking, sequence, some) for sequence, some in of_batches.items()]
-        self._waiting += added
-        self._size += sum(map(_size, added))
+            of_batches[part.sequence].letters.append(Letter(part.numbered(None), marks))
+        self._waiting += held
+        self._size += sum(one.size for one in held)
 
     def is_due(self) -> bool:
         """Whether some are to be tried again."""
@@ -78,15 +77,15 @@ class Aside:
                 if left := left_of(error, one.parts):
                     self._wait_longer(one, left)
                     raise
-            one.taking.commit_one(one.sequence)
+            one.delivery.commit_one(one)
             self._waiting.popleft()
-            self._size -= _size(one)
+            self._size -= one.size
             self._pause = _FIRST_PAUSE
 
-    def _wait_longer(self, one: _Refused, left: Sequence[EventBatch]) -> None:
-        marks, before = {id(part): marks for part, marks in one.letters}, _size(one)
+    def _wait_longer(self, one: Outgoing, left: Sequence[EventBatch]) -> None:
+        marks, before = {id(part): marks for part, marks in one.letters}, one.size
         one.letters = [Letter(part, marks.get(id(part), one.letters[0].marks)) for part in left]
-        self._size -= before - _size(one)
+        self._size -= before - one.size
         self._waiting.rotate(-1)
         self._next = self._clock.monotonic() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -97,39 +96,14 @@ class Aside:
         """
         for one in self._waiting:
             with contextlib.suppress(ChannelError):  # the whole batch goes back
-                one.taking.shorten(one.sequence, one.parts)
-        takings = {id(one.taking): one.taking for one in self._waiting}
+                one.delivery.shorten(one)
+        deliveries = {id(one.delivery): one.delivery for one in self._waiting}
         self._waiting.clear()
         self._size = 0
-        for taking in takings.values():
-            if taking.batches:
+        for delivery in deliveries.values():
+            if delivery.is_open:
                 with contextlib.suppress(ChannelClosedError):
-                    taking.rollback()
-
-
-class _Refused:
-    """
-    :ivar taking: what it is of.
-    :ivar sequence: its batch there.
-    :ivar letters: what of the batch is to go.
-    """
-
-    def __init__(self, taking: Taking, sequence: int | None, letters: Sequence[Letter]) -> None:
-        self.taking, self.sequence, self.letters = taking, sequence, letters
-
-    @property
-    def parts(self) -> list[EventBatch]:
-        """The events of the letters."""
-        return [part for part, _ in self.letters]
-
-    @property
-    def count(self) -> int:
-        """How many these are."""
-        return sum(part.count for part in self.parts)
-
-
-def _size(one: _Refused) -> int:
-    return _bytes(one.parts)
+                    delivery.rollback()
 
 
 def _bytes(parts: Sequence[EventBatch]) -> int:

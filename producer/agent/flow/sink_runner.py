@@ -2,7 +2,7 @@
 
 What fails goes back to the channel, in its place, and is tried again after a pause, which grows as long as nothing at
 all is delivered. Events that a destination refuses permanently go to the sink's dead letters, if it has any with room;
-else they wait aside (:mod:`.aside`). Events that no destination could take are dropped and counted where the sink has
+else they wait (:mod:`.held_back`). Events that no destination could take are dropped and counted where the sink has
 no dead letters. A sink that fails for an event, and does not say for which, is asked part by part (:mod:`.isolation`).
 """
 
@@ -23,7 +23,8 @@ from ..events.batch import EventBatch
 from ..events.counters import Counters, timed
 from ..events.interfaces import Patience, Refusal, RefusedError, SinkError, SinkProcessor, Stop, left_of, tick
 from ..recoveries import recoveries
-from .channel import BatchChannel, Taking, can_never_take
+from .channel import BatchChannel, can_never_take
+from .delivery import Delivery
 from .health import Health
 from .held_back import Aside
 from .isolation import is_of_event, write_apart
@@ -111,37 +112,37 @@ class SinkRunner:
         """
         if self._aside.is_due() or (self._aside and self._channel.hurried):
             self._settle()
-        taking = self._take(timeout, stop)
-        if taking is None:
+        delivery = self._take(timeout, stop)
+        if delivery is None:
             self._counters.add(BatchEmptyCount=1)
             self._channel.flush()
             return True
         try:
-            self._collect(taking, stop)
+            self._collect(delivery, stop)
         except BaseException:
-            taking.rollback()
+            delivery.rollback()
             raise
-        self._count(taking)
+        self._count(delivery)
         self._health.begun()
         try:
             with timed(self._counters, "DeliveryMicroseconds", self._clock):
-                self._write(taking)
+                self._write(delivery)
         except RefusedError as error:
-            return self._bury(taking, error, stop)
+            return self._bury(delivery, error, stop)
         except Exception as error:  # noqa: BLE001  # a sink of anybody's; nothing is lost, and it is told
-            self._fail(taking, error)
+            self._fail(delivery, error)
             return False
         except BaseException:
-            taking.rollback()
+            delivery.rollback()
             raise
-        taking.commit()
+        delivery.commit()
         self._health.worked()
-        self._counters.add(EventDrainSuccessCount=taking.count)
+        self._counters.add(EventDrainSuccessCount=delivery.count)
         if self._repeated.ended():
             recoveries.info("sink %s delivers again", self._name)
         return True
 
-    def _take(self, timeout: float, stop: Stop | None) -> Taking | None:
+    def _take(self, timeout: float, stop: Stop | None) -> Delivery | None:
         """Take for one delivery. Behind an event that failed alone something more: whether that can be written says
         whether the event is to blame.
         """
@@ -149,30 +150,30 @@ class SinkRunner:
             return self._channel.take(self._most_events, self._most_bytes, timeout, stop)
         return self._channel.take(sys.maxsize, self._most_bytes + self._alone.size + 1, timeout, stop)
 
-    def _write(self, taking: Taking) -> None:
+    def _write(self, delivery: Delivery) -> None:
         """Have the sink write what was taken; without the events for which it fails, if it says of others."""
         before, self._alone = self._alone, None
         try:
-            if before is not None and taking.count > 1:
+            if before is not None and delivery.count > 1:
                 raise before.error
-            self._processor.write(taking.batches)
+            self._processor.write(delivery.batches)
         except Exception as error:
             if not is_of_event(error):
                 raise
-            if taking.count == 1:
-                self._alone = _Alone(error, taking.size)
+            if delivery.count == 1:
+                self._alone = _Alone(error, delivery.size)
                 raise
-            write_apart(self._processor.write, taking.batches, error)
+            write_apart(self._processor.write, delivery.batches, error)
 
-    def _collect(self, taking: Taking, stop: Stop | None) -> None:
+    def _collect(self, delivery: Delivery, stop: Stop | None) -> None:
         """Take more, until it is enough or was long enough. What is there already is always taken: so what failed is
         taken again as it was, or with more behind it.
         """
         if self._patience is None:
             return
         begun = last = self._clock.monotonic()
-        while not taking.full:
-            if taking.more(0):
+        while not delivery.full:
+            if delivery.more(0):
                 last = self._clock.monotonic()
                 continue
             now = self._clock.monotonic()
@@ -180,36 +181,35 @@ class SinkRunner:
             ended = stop is not None and stop.is_set()
             if left <= 0 or ended or self._hurried() or self._channel.hurried or self._channel.fill >= _FILL:
                 return
-            if taking.more(min(left, _LOOK)):
+            if delivery.more(min(left, _LOOK)):
                 last = self._clock.monotonic()
 
-    def _count(self, taking: Taking) -> None:
-        full = taking.count >= self._most_events or taking.size >= self._most_bytes
-        self._counters.add(EventDrainAttemptCount=taking.count)
+    def _count(self, delivery: Delivery) -> None:
+        full = delivery.count >= self._most_events or delivery.size >= self._most_bytes
+        self._counters.add(EventDrainAttemptCount=delivery.count)
         self._counters.add(**{"BatchCompleteCount" if full else "BatchUnderflowCount": 1})
 
-    def _bury(self, taking: Taking, error: RefusedError, stop: Stop | None) -> bool:
+    def _bury(self, delivery: Delivery, error: RefusedError, stop: Stop | None) -> bool:
         """Put what was refused into the dead letters, or aside; the rest was delivered."""
         refusals = error.refusals
         if self._dead_letters is None:  # those that are dropped do not wait behind others
             refusals = sorted(refusals, key=lambda refusal: not refusal.undeliverable)
-        known = known_of([refusal.batch for refusal in refusals], error.later, taking.batches)
+        known = known_of([refusal.batch for refusal in refusals], error.later, delivery.batches)
         may_wait = known is not None and not error.in_order
         try:
             buried = self._put_all_dead(refusals, 0.0 if may_wait else None, stop)
         except BaseException:
-            taking.rollback()
+            delivery.rollback()
             raise
         done, waiting = refusals[: buried.done], refusals[buried.done :]
-        if buried.why is None:
-            self._have_buried(taking, error, buried)
-        elif known is not None and may_wait and self._aside.has_room([refusal.batch for refusal in waiting]):
-            self._set_aside(taking, error, known, buried, waiting)
+        may_end = known is not None and may_wait and self._aside.has_room([refusal.batch for refusal in waiting])
+        if buried.why is None or may_end:
+            self._end(delivery, error, known, buried, [self._letter(refusal) for refusal in waiting])
         else:
-            left = taking.batches if known is None else known.left(buried.done)
+            left = delivery.batches if known is None else known.left(buried.done)
             coming = {batch.sequence for batch in left}
             gone = [refusal for refusal in done if known is not None and refusal.batch.sequence not in coming]
-            self._fail(taking, buried.why, left, events_of(refusal.batch for refusal in gone), count_of(buried.dead))
+            self._fail(delivery, buried.why, left, events_of(refusal.batch for refusal in gone), count_of(buried.dead))
             self._tell_of(gone, [])
             return False
         self._tell_of(done, buried.dead)
@@ -251,11 +251,22 @@ class SinkRunner:
             return False
         return True
 
-    def _have_buried(self, taking: Taking, error: RefusedError, buried: Buried) -> None:
-        taking.commit(error.later)
-        self._health.worked()
-        done = taking.count - events_of(error.batches) - events_of(error.later)
+    def _end(
+        self, delivery: Delivery, error: RefusedError, known: Known | None, buried: Buried, waiting: Sequence[Letter]
+    ) -> None:
+        """End a delivery of which all but what was refused, and what comes behind, was delivered.
+
+        :param waiting: refused events that the dead letters do not have.
+        """
+        later = error.later if known is None else known.later
+        refused = known._replace(later=()).left(buried.done) if known is not None else ()
+        done = delivery.count - events_of(error.batches) - events_of(error.later)
+        self._aside.add(delivery.commit(later, refused, numbered=error.numbered), waiting)
         self._counters.add(EventDrainSuccessCount=done, EventRefusedCount=count_of(buried.dead))
+        if buried.why is not None:
+            self._have_waiting(buried.why)
+        if buried.why is None or done or buried.done:
+            self._health.worked()
 
     def _tell_of(self, done: Sequence[Refusal], dead: Sequence[Refusal]) -> None:
         """Log what became of refused events, a line for each reason."""
@@ -276,18 +287,6 @@ class SinkRunner:
         more = self._of_dropped.due(SinkError(reason))
         if more is not None:
             _log.error("sink %s: %s dropped: %s%s", self._name, counted(dropped, "event"), reason, more)
-
-    def _set_aside(
-        self, taking: Taking, error: RefusedError, known: Known, buried: Buried, waiting: Sequence[Refusal]
-    ) -> None:
-        done, dead = taking.count - events_of(error.batches) - events_of(error.later), count_of(buried.dead)
-        taking.keep(known._replace(later=()).left(buried.done), known.later, numbered=error.numbered)
-        self._aside.add(taking, [self._letter(refusal) for refusal in waiting])
-        self._counters.add(EventDrainSuccessCount=done, EventRefusedCount=dead)
-        if buried.why is not None:
-            self._have_waiting(buried.why)
-        if done or buried.done:
-            self._health.worked()
 
     def _have_waiting(self, why: Exception) -> None:
         self._health.failed(why)
@@ -342,7 +341,7 @@ class SinkRunner:
 
     def _fail(
         self,
-        taking: Taking,
+        delivery: Delivery,
         error: Exception,
         later: Sequence[EventBatch] | None = None,
         buried: int = 0,
@@ -354,7 +353,7 @@ class SinkRunner:
         :param dead: so many of these are dead letters.
         """
         if later is None:
-            later = left_of(error, taking.batches)
+            later = left_of(error, delivery.batches)
         self._health.failed(error)
         self._counters.add(EventWriteFail=1)
         more = self._repeated.due(error)
@@ -363,15 +362,15 @@ class SinkRunner:
                 "sink %s: %d events go back to %s: %s%s",
                 *(self._name, events_of(later), self._channel.name, words_of(error), more),
             )
-        done = taking.count - events_of(later)
+        done = delivery.count - events_of(later)
         try:
             if done:
-                taking.commit(later)
+                delivery.commit(later)
                 self._pause = _FIRST_PAUSE
                 self._health.worked()
                 self._counters.add(EventDrainSuccessCount=done - buried, EventRefusedCount=dead)
             else:
-                taking.rollback()
+                delivery.rollback()
         except ChannelClosedError:
             _log.info("sink %s: %s was closed meanwhile", self._name, self._channel.name)
 

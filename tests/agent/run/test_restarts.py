@@ -16,7 +16,8 @@ from producer.agent.config import parse_toml
 from producer.agent.events.batch import EventBatch, Position
 from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Context
-from producer.agent.flow.channel import BatchChannel, Taking
+from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.delivery import Delivery
 from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.selectors.load_balancing import LoadBalancingSelector
 from producer.testing import ManualClock
@@ -187,7 +188,7 @@ def _put(channel: BatchChannel, *ends: int) -> None:
         channel.put(EventBatch.of_lines(b"%d\n" % end, position=Position("s/f", end, "", end - 2)))
 
 
-def _take(channel: BatchChannel) -> Taking:
+def _take(channel: BatchChannel) -> Delivery:
     taking = channel.take(1, 1 << 20, 0)
     assert taking is not None
     return taking

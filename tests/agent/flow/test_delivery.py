@@ -1,0 +1,60 @@
+"""Batches on their way out of a channel."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.agent.events.batch import EventBatch
+from producer.agent.flow.delivery import Delivery, Outgoing, State
+from producer.agent.flow.letters import Letter
+from producer.channels import Event
+
+from ..doubles import file_channel, memory_channel, opened, taken
+
+_TAKEN, _HELD, _DELIVERED, _RETURNED = State
+
+
+def test_a_batch_that_has_ended_stays_so() -> None:
+    """Of all changes of its state these are the ones: one that was delivered never goes back to its channel."""
+    changed = set()
+    for before, after in product(State, State):
+        one = Outgoing(None, Event({}, b""), EventBatch.of_bodies([b"a"]))  # type: ignore[arg-type]
+        one.state = before
+        try:
+            one.become(after)
+        except AssertionError:
+            continue
+        changed.add((before, after))
+    assert changed == {(_TAKEN, state) for state in (_HELD, _DELIVERED, _RETURNED)} | {
+        (_HELD, state) for state in (_DELIVERED, _RETURNED)
+    }
+
+
+@pytest.mark.parametrize("make", [file_channel, memory_channel])
+def test_each_batch_of_a_delivery_ends_by_itself(tmp_path: Path, make: Any) -> None:
+    """One is delivered, one goes back to its place, and one waits, without its bytes, until it is delivered."""
+    with opened(make(tmp_path)) as channel:
+        for body in (b"a", b"b", b"c"):
+            channel.put(EventBatch.of_bodies([body]))
+        delivery = channel.take(9, 99, 0)
+        assert isinstance(delivery, Delivery)
+        held = delivery.commit(delivery.batches[1:2], delivery.batches[2:])
+        assert [(one.state, one.batch.size) for one in held] == [(_HELD, 0)]
+        assert (channel.held, taken(channel), delivery.is_open) == (2, [b"b"], True)
+        delivery.commit_one(held[0])
+        assert (channel.held, held[0].state, delivery.is_open) == (0, _DELIVERED, False)
+
+
+def test_what_is_left_of_a_batch_is_a_batch_of_its_own(tmp_path: Path) -> None:
+    """Of two events one was delivered, and the other one waits when the sink ends: only that is there then."""
+    with opened(file_channel(tmp_path)) as channel:
+        channel.put(EventBatch.of_lines(b"a\nb\n"))
+        delivery = channel.take(9, 99, 0)
+        (one,) = delivery.commit((), delivery.batches)  # type: ignore[union-attr]
+        one.letters.append(Letter(EventBatch.of_bodies([b"b"]), {}))
+        one.delivery.shorten(one)
+        assert (taken(channel), channel.held, one.delivery.is_open) == ([b"b"], 0, False)
