@@ -222,9 +222,9 @@ class Ledger:
 
     def _have_delivered(self, channel: Holder, position: Position) -> None:
         own, pair = self._lane_of(channel.name), (position.start, position.end)
+        holders = [name for name, held in self._held.items() if pair in held.get(position.name, ())]
         for lane in self._lanes.values() if own is None else (own,):
-            others = (held for name, held in self._held.items() if self._lane_of(name) in (lane, None))
-            if not any(pair in held.get(position.name, ()) for held in others):
+            if not any(self._lane_of(name) in (lane, None) for name in holders):
                 lane.add(position, put=False)
 
     def lost(self, channel: Holder, position: Position, *, held: bool) -> bool:
