@@ -125,6 +125,9 @@ class Agent:
             undo.callback(self._ledgers.close)
             self._open_ledgers(blueprint.sources)
             self.channels = self._open(blueprint.channels)
+            for channel in self.channels.values():
+                undo.callback(_close, channel)
+            self._begin_ledgers(blueprint, blueprint.sources)
             undo.pop_all()
         self._begin(blueprint, blueprint.sinks, blueprint.sources)
         for line in told_left(blueprint):
@@ -156,6 +159,7 @@ class Agent:
         self.blueprint = new
         self._pace.share = config.limits.max_cpu
         self._memory.limit = config.limits.max_memory_bytes
+        self._begin_ledgers(new, changes.sources_begun)
         self._begin(new, changes.sinks_begun, changes.sources_begun)
         return changes
 
@@ -287,6 +291,7 @@ class Agent:
             [name for name, part in parts.items() if part.stopping and part.state is not State.FINISHED]
             for parts in (self.sinks, self.sources)
         )
+        self._begin_ledgers(self.blueprint, sources)
         self._begin(self.blueprint, sinks, sources)
 
     def _forget(self, changes: Changes) -> None:
@@ -341,10 +346,6 @@ class Agent:
         for name, channel in self.channels.items():
             if takers.count(name) != 1:  # what is taken by several is not delivered in the order of its numbers
                 channel.origins = None
-            channel.attach(self._ledgers)
-        for name in sources:
-            self._begin_ledger(blueprint.sources[name])
-        for channel in self.channels.values():
             channel.losses.begin(self._ledgers, self._read_again)
         # They are known before they run: whoever has one begin anew does so by its name.
         begun = {name: self._sink(part) for name, part in blueprint.sinks.items() if name in sinks}
@@ -353,6 +354,16 @@ class Agent:
         begun = {name: self._source(part) for name, part in blueprint.sources.items() if name in sources}
         self.sources = self.sources | begun
         _start(begun)
+
+    def _begin_ledgers(self, blueprint: Blueprint, sources: Collection[str]) -> None:
+        """Have ledgers know what their channels hold, and the configuration of sources that are to begin.
+
+        :raises ChannelIOError: former notes cannot be read.
+        """
+        for channel in self.channels.values():
+            channel.attach(self._ledgers)
+        for name in sources:
+            self._begin_ledger(blueprint.sources[name])
 
     def _begin_ledger(self, part: SourcePart) -> None:
         name, exclusive, selection = part.source.name, part.selector.kind.exclusive, selection_of(part)

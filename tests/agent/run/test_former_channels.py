@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -162,16 +163,18 @@ def test_check_and_the_start_tell_what_a_change_has_read_again(
     agent.start()
     hub.lines.put(b"1\n")
     until(lambda: hub.delivered == [b"1"])
-    agent.stop(0.1)
-    path, told = tmp_path / "agent.toml", list[bool]()
-    for changes in (both, more):
-        text = _ONE.format(state=tmp_path, kind="file")
+
+    def tells(changes: Iterable[tuple[str, str]]) -> bool:
+        text, path = _ONE.format(state=tmp_path, kind="file"), tmp_path / "agent.toml"
         for old, new in changes:
             text = text.replace(old, new)
         path.write_text(text)
         assert main(["agent", "check", "--config", str(path)]) == 0
-        told.append(_AGAIN in capsys.readouterr().err)
-    assert told == [False, True]
+        return _AGAIN in capsys.readouterr().err
+
+    assert (tells(both), tells(more)) == (False, True)  # beside the agent that runs
+    agent.stop(0.1)
+    assert (tells(both), tells(more)) == (False, True)
     away.failing = False
     with running(_config(tmp_path, *more)) as agent:
         assert _AGAIN in caplog.text
