@@ -87,7 +87,6 @@ CHANNEL_LINES: dict[int, tuple[str, ...]] = {
     33: (
         MEMORY + "test_a_full_channel_refuses_a_commit_whole",
         MEMORY + "test_the_queue_is_in_the_order_of_commits",
-        "channels/test_memory_interrupts.py::test_a_put_and_its_commit",
     ),
     34: (MEMORY + "test_a_commit_after_acknowledgements_commits_the_rest", MACHINE),
     35: (MEMORY + "test_bytes_come_back_when_takes_are_committed",),

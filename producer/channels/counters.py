@@ -50,22 +50,18 @@ class ChannelCounters:
         self.put_rate, self.take_rate = Rate(clock), Rate(clock)
         self._last_take: float | None = None
 
-    def committed(self, puts: int, takes: int) -> None:
-        """A commit of so many events succeeded."""
-        self.put_successes += puts
-        self.take_successes += takes
-        self.rated(puts, takes)
+    def committed(self, puts: int, takes: int, now: float | None = None) -> None:
+        """Count a commit of so many events.
 
-    def rated(self, puts: int, takes: int, now: float | None = None) -> None:
-        """As :meth:`committed`, for one who has counted the successes together with the change itself.
-
-        :param now: monotonic, where it is known.
+        :param now: monotonic seconds; None to ask the clock.
         """
         if now is None:
             now = self._clock.monotonic()
         if puts:
+            self.put_successes += puts
             self.put_rate.add(puts, now)
         if takes:
+            self.take_successes += takes
             self.take_rate.add(takes, now)
             self._last_take = now
 

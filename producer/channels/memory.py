@@ -8,8 +8,7 @@ order.
 events in use are those queued and those taken, so that this number cannot drift; the bytes change in the same breath.
 What an event counts for is said in :mod:`.limits`; it gives back what it counted for at its put.
 
-**Waiting** is described in :mod:`.turns`, and so is why an interrupt leaves the channel whole: all that a change needs
-is computed first, and the change, which only sets what is to be, may be made again.
+**Waiting** is described in :mod:`.turns`.
 
 **Fork.** In a child the channel is empty and works; the parent's events, and its transactions, stay the parent's.
 
@@ -22,7 +21,7 @@ import itertools
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -34,6 +33,7 @@ from ..model.errors import (
     TransactionStateError,
 )
 from ..model.interfaces import ChannelStats, Event, Stored
+from ..model.owned_lock import OwnedLock
 from ..runtime.clock import Clock, SystemClock
 from ..runtime.forks import Stage, watch_fork
 from ..runtime.loggers import get_logger
@@ -41,7 +41,7 @@ from ..text.plural import counted
 from .counters import ChannelCounters
 from .limits import Limits, check_integer, event_size, event_sizes, first_within
 from .transaction import CLOSED, COMPLETED, OPEN, BaseTransaction, TransactionState
-from .turns import Redo, Turn, Turns
+from .turns import Turns
 
 _log = get_logger("producer.channels.memory")
 
@@ -67,31 +67,35 @@ class MemoryTransaction(BaseTransaction):
 
     :ivar epoch: how many forks the channel had seen at its beginning.
     :ivar ended: it was committed or rolled back; guarded, like what follows, by the channel's lock.
-    :ivar committer: the thread that has committed it.
+    :ivar committed: it was committed.
     """
 
-    ended = True  # what a finalizer finds where the beginning was interrupted
-    committer: int | None = None
-    taken_bytes = 0
+    ended = True  # for a finalizer, if the constructor was interrupted
 
     def __init__(self, channel: MemoryChannel, epoch: int) -> None:
         self._channel_name, self._state_lock = channel._name, threading.Lock()  # as its base does, without the call
         self._channel = channel
         self.epoch = epoch
-        self.ended = False
         self.puts: list[Event] = []
-        self.sizes: list[int] = []  # what each of the puts counts for; more than these after an interrupt
+        self.sizes: list[int] = []  # what each of the puts counts for
         self.taken: dict[int, _Entry] = {}
+        self.taken_bytes = 0
+        self.ended = self.committed = False
 
-    def empty(self) -> None:
-        """It has ended, and holds nothing; may be called again."""
-        self.puts, self.sizes, self.taken, self.taken_bytes = [], [], {}, 0
+    def end(self) -> None:
+        """End it, and let go of what it holds."""
         self.ended = True
+        self.puts, self.sizes, self.taken, self.taken_bytes = [], [], {}, 0
 
     @property
     def put_bytes(self) -> int:
         """What its puts count for."""
-        return sum(self.sizes[: len(self.puts)])
+        return sum(self.sizes)
+
+    @property
+    def balance(self) -> tuple[int, int]:
+        """Events, and bytes, that its commit adds to the channel: puts less takes."""
+        return len(self.puts) - len(self.taken), self.put_bytes - self.taken_bytes
 
     def put(self, event: Event) -> None:
         """See :class:`~producer.model.interfaces.Transaction`."""
@@ -124,29 +128,25 @@ class MemoryTransaction(BaseTransaction):
 
     def commit(self, timeout: float | None = None) -> Stored:
         """See :class:`~producer.model.interfaces.Transaction`."""
-        # Its state is changed afterwards: after an interrupt the commit may be called again, and says that it happened.
-        at_once = self._ending is None and self.state is OPEN
-        if at_once and self._channel._commit_at_once(self, OPEN):
-            self._have_committed()
+        if self._channel._commit_at_once(self, COMPLETED):
             return Stored.MEMORY
         return super().commit(timeout)
 
     def _commit_at_end(self) -> None:
-        if self._ending is not None or not self._channel._commit_at_once(self, CLOSED):
+        if not self._channel._commit_at_once(self, CLOSED):
             self.commit()
 
     def _do_commit(self, timeout: float | None) -> Stored:
-        return self._channel._commit(self, timeout)
+        self._channel._commit(self, timeout)
+        return Stored.MEMORY
 
     def rollback(self) -> None:
         """See :class:`~producer.model.interfaces.Transaction`; it ends a commit that waits in another thread.
 
-        :raises TransactionStateError: another thread was faster, and has committed.
+        :raises TransactionStateError: it was committed, as by another thread that was faster.
         """
         self._move(COMPLETED, "rollback")
         self._do_rollback()
-        if self.committer not in (None, threading.get_ident()):  # of this thread it was one that was interrupted
-            raise TransactionStateError(self._channel_name, "rollback() after another thread committed the transaction")
 
     def _do_rollback(self) -> None:
         self._channel._rollback(self)
@@ -205,9 +205,8 @@ class MemoryChannel:
         watch_fork(self, Stage.CHANNELS)
 
     def _start_empty(self) -> None:
-        # Guards all that changes, here and in the transactions; not held while anybody waits.
-        self._lock = threading.Lock()
-        self._redo = Redo()
+        # Guards all that changes, here and in the transactions; not held while a thread waits.
+        self._lock = OwnedLock()
         self._queue: list[Any] = []  # of _Entry; the places before _head are empty
         self._head = 0
         self._taken = 0
@@ -216,7 +215,6 @@ class MemoryChannel:
         self._counters = ChannelCounters(self._clock)
         self._turns = Turns(self._clock, self._lock, self._tidy)
         self._rooms, self._takers = self._turns.rooms, self._turns.takers
-        self._own = Turn(lambda _turn: None)  # of whoever does at once what he wants; it is in no line
         self._orphans: deque[MemoryTransaction] = deque()  # appended to without the lock
 
     @property
@@ -258,7 +256,6 @@ class MemoryChannel:
     def number_from(self, first: int) -> None:
         """Give the next put the sequence number ``first``, or the one that it would have had if that is higher."""
         with self._lock:
-            self._redo.finish()
             self._first = first
             self._next = max(self._next, first)
 
@@ -289,13 +286,22 @@ class MemoryChannel:
             old.keep_alive if keep_alive is None else keep_alive,
             old.admit_larger,
         )
-        held: list[int] = []
-        turn = Turn(lambda turn: self._attempt_resize(turn, limits, held), queues=False)
-        self._turns.perform(turn, self._turns.rooms, limits.keep_alive, self._must_be_open)
-        if not turn.done:
+        with self._lock:
+            self._must_be_open()
+        resized, held = False, (0, 0)
+
+        def attempt() -> bool:
+            nonlocal resized, held
+            held = self._used, self._bytes
+            if not self._closed and limits.hold(*held):
+                self._limits, resized = limits, True
+            return resized
+
+        self._turns.perform(attempt, self._rooms, limits.keep_alive, queues=False)
+        if not resized:
             self._must_be_open()
             self._say_not_resized(limits, *held)
-        return turn.done
+        return resized
 
     def stats(self) -> ChannelStats:
         """What the channel holds and has done; in a child, since the fork."""
@@ -321,7 +327,7 @@ class MemoryChannel:
                 take_rate=counters.take_rate.per_second(),
                 oldest_event_age=self._clock.monotonic() - self._queue[self._head][3] if size else None,
                 last_take_age=counters.last_take_age,
-                waiting=len(self._turns.rooms),
+                waiting=self._turns.waiting,
             )
 
     def __enter__(self) -> Self:
@@ -339,16 +345,10 @@ class MemoryChannel:
         logged, once.
         """
         with self._lock:
-            self._turns.serve()
-            lost, garbage = self._used, self._queue
-
-            def change() -> None:
-                self._closed = True
-                self._queue, self._head, self._taken, self._bytes = [], 0, 0, 0
-
-            self._redo.do(change)
+            lost = self._used
+            self._closed = True
+            self._queue, self._head, self._taken, self._bytes = [], 0, 0, 0
             self._turns.dismiss()
-        del garbage
         if lost:
             what = counted(lost, "event that was not taken: it is", "events that were not taken: they are")
             _log.warning("channel %s: closed with %s lost", self._name, what)
@@ -371,118 +371,87 @@ class MemoryChannel:
     def _put(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
         sizes = event_sizes(events, self._buffer_percentage)
         with self._lock:
-            self._redo.finish()
             self._must_be_usable(transaction, "put")
             self._counters.put_attempts += len(sizes)
-            before = len(transaction.puts)
-            if before + len(sizes) > self._limits.transaction_capacity:
+            if len(transaction.puts) + len(sizes) > self._limits.transaction_capacity:
                 raise TransactionFullError(self._name, "puts", self._limits.transaction_capacity)
-            transaction.sizes[before:] = sizes
+            transaction.sizes += sizes
             transaction.puts += events
 
     def _put_one(self, transaction: MemoryTransaction, event: Event) -> None:
+        """As :meth:`_put`, faster."""
         size = event_size(event, self._buffer_percentage)
         with self._lock:
-            if self._redo.noted is not None:
-                self._redo.finish()
             puts = transaction.puts
             if self._closed or transaction.ended or transaction.epoch != self._epoch:
                 self._must_be_usable(transaction, "put")
             self._counters.put_attempts += 1
-            before = len(puts)
-            if before >= self._limits.transaction_capacity:
+            if len(puts) >= self._limits.transaction_capacity:
                 raise TransactionFullError(self._name, "puts", self._limits.transaction_capacity)
-            transaction.sizes[before:] = (size,)
+            transaction.sizes.append(size)
             puts.append(event)
 
     def _take(
         self, transaction: MemoryTransaction, count: int, max_bytes: int | None, timeout: float | None
     ) -> list[Event]:
-        entries: list[_Entry] = []
         with self._lock:
-            if self._redo.noted is not None or self._orphans:
-                self._tidy()
-            if not self._rooms and not self._takers and self._head < len(self._queue):  # nobody waits, or has to
-                if self._closed or transaction.ended or transaction.epoch != self._epoch or transaction.taken:
-                    self._must_hold_another(transaction)
-                else:
-                    self._counters.take_attempts += 1
-                self._attempt_take(self._own, transaction, count, max_bytes, entries)
+            if self._orphans:
+                self._turns.serve()
+            if self._closed or transaction.ended or transaction.epoch != self._epoch:
+                self._must_be_usable(transaction, "take")
+            self._counters.take_attempts += 1
+            self._must_hold_another(transaction)
+            entries = [] if self._takers else self._take_now(transaction, count, max_bytes)
         if not entries:
-            self._take_in_turn(transaction, count, max_bytes, timeout, entries)
+            entries = self._take_in_turn(transaction, count, max_bytes, timeout)
         if len(entries) == 1:
             sequence, _, event, _ = entries[0]
             return [Event(event.headers, event.body, sequence)]
         return [Event(event.headers, event.body, sequence) for sequence, _, event, _ in entries]
 
     def _take_in_turn(
-        self,
-        transaction: MemoryTransaction,
-        count: int,
-        max_bytes: int | None,
-        timeout: float | None,
-        entries: list[_Entry],
-    ) -> None:
-        turn = Turn(lambda turn: self._attempt_take(turn, transaction, count, max_bytes, entries))
-        wait = self._limits.keep_alive if timeout is None else timeout
-        self._turns.perform(turn, self._turns.takers, wait, lambda: self._must_hold_another(transaction))
-        if turn.over and not turn.done:  # closed, or ended or filled by another thread
+        self, transaction: MemoryTransaction, count: int, max_bytes: int | None, timeout: float | None
+    ) -> list[_Entry]:
+        entries: list[_Entry] = []
+
+        def attempt() -> bool:
+            nonlocal entries
+            entries = entries or self._take_now(transaction, count, max_bytes)
+            return bool(entries) or transaction.ended or self._is_full(transaction)
+
+        self._turns.perform(attempt, self._takers, self._limits.keep_alive if timeout is None else timeout)
+        if not entries:  # perhaps closed, or ended or filled by another thread
             with self._lock:
-                self._redo.finish()
+                self._must_be_usable(transaction, "take")
                 self._must_hold_another(transaction)
+        return entries
 
     def _must_hold_another(self, transaction: MemoryTransaction) -> None:
-        if self._closed or transaction.ended or transaction.epoch != self._epoch:
-            self._must_be_usable(transaction, "take")
-        self._counters.take_attempts += 1
-        if len(transaction.taken) >= self._limits.transaction_capacity:
+        if self._is_full(transaction):
             raise TransactionFullError(self._name, "takes", self._limits.transaction_capacity)
+
+    def _is_full(self, transaction: MemoryTransaction) -> bool:
+        return len(transaction.taken) >= self._limits.transaction_capacity
 
     def _acknowledge(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
         with self._lock:
-            self._redo.finish()
             self._must_be_usable(transaction, "acknowledge")
-            counters = self._counters
             entries = self._find(transaction.taken, events)
-            number, size = len(entries), sum(entry[1] for entry in entries)
-            try:
-                taken, used, taken_bytes = self._taken - number, self._bytes - size, transaction.taken_bytes - size
-                successes = counters.take_successes + number
-
-                def change() -> None:
-                    for entry in entries:
-                        transaction.taken.pop(entry[0], None)
-                    transaction.taken_bytes = taken_bytes
-                    self._taken, self._bytes = taken, used
-                    counters.take_successes = successes
-
-                self._redo.do(change)
-                counters.rated(0, number)
-            finally:
-                self._turns.serve()
+            size = self._let_go(transaction, entries)
+            self._taken -= len(entries)
+            self._bytes -= size
+            self._counters.committed(0, len(entries))
+            self._turns.serve()
 
     def _give_back(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
         with self._lock:
-            self._redo.finish()
             self._must_be_usable(transaction, "give_back")
-            known = {event.sequence for event in events if event.sequence in transaction.taken}
-            back = sorted(entry for sequence, entry in transaction.taken.items() if sequence in known)
-            left = {sequence: entry for sequence, entry in transaction.taken.items() if sequence not in known}
-            number, size = len(back), sum(entry[1] for entry in back)
-            try:
-                merge, taken, taken_bytes = self._merging(back), self._taken - number, transaction.taken_bytes - size
-
-                def change() -> None:
-                    merge()
-                    self._taken = taken
-                    transaction.taken, transaction.taken_bytes = left, taken_bytes
-
-                self._redo.do(change)
-            finally:
-                self._turns.serve()
+            known = {event.sequence for event in events}
+            self._put_back(transaction, [entry for sequence, entry in transaction.taken.items() if sequence in known])
+            self._turns.serve()
 
     def _find(self, taken: dict[int, _Entry], events: Sequence[Event]) -> list[_Entry]:
-        """What was taken for ``events``; each must be there, and be named once."""
+        """The entries of ``events``, each of which must be among ``taken`` and be named once."""
         entries = [taken.get(event.sequence, _NOTHING) for event in events if event.sequence is not None]
         if len({entry[0] for entry in entries}) < len(events) or _NOTHING in entries:
             message = (
@@ -493,66 +462,54 @@ class MemoryChannel:
         return entries
 
     def _commit_at_once(self, transaction: MemoryTransaction, state: TransactionState) -> bool:
-        """Commit if nobody waits for what it changes; whether it did. The transaction is in ``state`` then."""
-        garbage: list[object] = []
+        """Commit if no other call waits for what it changes; True if it did. The transaction is in ``state`` then."""
         with self._lock:
-            if self._redo.noted is not None or self._orphans:
-                self._tidy()
-            if transaction.ended or self._rooms or self._takers or self._closed or transaction.epoch != self._epoch:
+            if self._orphans:
+                self._turns.serve()
+            if self._rooms or self._takers or self._closed or transaction.epoch != self._epoch:
                 return False
-            self._attempt_commit(self._own, transaction, garbage, state)
-            return transaction.ended
+            return transaction._ending is None and self._commit_now(transaction, state)
 
-    def _commit(self, transaction: MemoryTransaction, timeout: float | None) -> Stored:
+    def _commit(self, transaction: MemoryTransaction, timeout: float | None) -> None:
+        def attempt() -> bool:
+            done = self._commit_now(transaction, COMPLETED)
+            return done or transaction.state is not OPEN or not self._limits.could_hold(*transaction.balance)
+
         with self._lock:
-            self._redo.finish()
-            if transaction.committer is not None:  # it had happened when an interrupt ended the call
-                return Stored.MEMORY
-        garbage: list[object] = []
-        turn = Turn(lambda turn: self._attempt_commit(turn, transaction, garbage))
-        wait = self._limits.keep_alive if timeout is None else timeout
+            self._must_be_of_now(transaction)
+            events, size = transaction.balance
         started = self._clock.monotonic()
-        self._turns.perform(turn, self._turns.rooms, wait, lambda: self._begin_commit(turn, transaction))
-        if not turn.done:
+        wait = self._limits.keep_alive if timeout is None else timeout
+        self._turns.perform(attempt, self._rooms, wait, queues=events > 0 or size > 0)
+        if not transaction.committed:
             self._must_be_open()
             raise self._why_not(transaction, self._clock.monotonic() - started)
-        return Stored.MEMORY
-
-    def _begin_commit(self, turn: Turn, transaction: MemoryTransaction) -> None:
-        self._must_be_of_now(transaction)
-        more = len(transaction.puts) > len(transaction.taken)
-        turn.queues = more or transaction.put_bytes > transaction.taken_bytes
 
     def _why_not(self, transaction: MemoryTransaction, waited: float) -> ChannelError:
         with self._lock:
-            self._redo.finish()
             if transaction.ended or transaction.state is not OPEN:  # by another thread, meanwhile
                 return transaction.wrong_order("commit")
             self._counters.put_errors += 1
-            wanted = max(0, len(transaction.puts) - len(transaction.taken))
-            wanted_bytes = max(0, transaction.put_bytes - transaction.taken_bytes)
+            wanted, wanted_bytes = transaction.balance
             return ChannelFullError(
                 self._name,
                 size=self._used,
                 capacity=self._limits.capacity,
                 used_bytes=self._bytes,
                 byte_capacity=self._limits.byte_capacity,
-                wanted=wanted,
-                wanted_bytes=wanted_bytes,
+                wanted=max(0, wanted),
+                wanted_bytes=max(0, wanted_bytes),
                 last_take_age=self._counters.last_take_age,
                 waited=waited,
                 never=not self._limits.could_hold(wanted, wanted_bytes),
             )
 
     def _rollback(self, transaction: MemoryTransaction) -> None:
-        garbage = transaction.puts
         with self._lock:
-            self._redo.finish()
-            try:
-                self._roll_back(transaction)
-            finally:
-                self._turns.serve()
-        del garbage
+            if transaction.ended:
+                raise transaction.wrong_order("rollback")
+            self._roll_back(transaction)
+            self._turns.serve()
 
     def _orphan(self, transaction: MemoryTransaction) -> None:
         """Have it rolled back soon. Garbage is collected anywhere, also where this thread holds the lock."""
@@ -561,164 +518,81 @@ class MemoryChannel:
 
     # What changes the channel; all with the lock.
 
-    def _attempt_take(
-        self,
-        turn: Turn,
-        transaction: MemoryTransaction,
-        count: int,
-        max_bytes: int | None,
-        result: list[_Entry],
-    ) -> None:
-        head, room = self._head, self._limits.transaction_capacity - len(transaction.taken)
-        if transaction.ended or room <= 0:
-            turn.over = True
-            return
-        entries = self._queue[head : head + min(count, room)]
-        if not entries:
-            return
-        number, size = len(entries), entries[0][1]
-        if number > 1:
-            if max_bytes is not None:
-                del entries[first_within((len(entry[2].body) for entry in entries), max_bytes) :]
-            number, size = len(entries), sum([entry[1] for entry in entries])
-        attempts = self._counters.take_attempts + number - 1
-        sums = head + number, self._taken + number, transaction.taken_bytes + size, attempts
-        values = turn, transaction, head, entries, result, sums
-        self._redo.noted = self._set_take, values  # as Redo.do, without the call
-        self._set_take(*values)
-        self._redo.noted = None
+    def _take_now(self, transaction: MemoryTransaction, count: int, max_bytes: int | None) -> list[_Entry]:
         if self._head >= _EMPTY_PLACES and 2 * self._head >= len(self._queue):
-            self._remove_empty_places()
-
-    def _set_take(
-        self,
-        turn: Turn,
-        transaction: MemoryTransaction,
-        head: int,
-        entries: list[_Entry],
-        result: list[_Entry],
-        sums: tuple[int, int, int, int],
-    ) -> None:
-        """What a take changes; values, as of a commit."""
-        if len(entries) == 1:
-            transaction.taken[entries[0][0]] = entries[0]
+            self._queue, self._head = self._queue[self._head :], 0
+        head, room = self._head, self._limits.transaction_capacity - len(transaction.taken)
+        entries: list[_Entry] = self._queue[head : head + min(count, room)]
+        if not entries or transaction.ended or self._closed:
+            return []
+        if max_bytes is not None and len(entries) > 1:
+            del entries[first_within((len(entry[2].body) for entry in entries), max_bytes) :]
+        number = len(entries)
+        if number == 1:
+            taken, size = {entries[0][0]: entries[0]}, entries[0][1]
         else:
-            transaction.taken |= {entry[0]: entry for entry in entries}
-        self._queue[head : sums[0]] = [None] * len(entries)
-        self._head, self._taken, transaction.taken_bytes, self._counters.take_attempts = sums
-        result[:] = entries
-        turn.done = turn.over = True
+            taken, size = {entry[0]: entry for entry in entries}, sum([entry[1] for entry in entries])
+        transaction.taken |= taken
+        transaction.taken_bytes += size
+        self._queue[head : head + number] = [None] * number
+        self._head = head + number
+        self._taken += number
+        self._counters.take_attempts += number - 1
+        return entries
 
-    def _remove_empty_places(self) -> None:
-        rest = self._queue[self._head :]
-
-        def change() -> None:
-            self._queue, self._head = rest, 0
-
-        self._redo.do(change)
-
-    def _attempt_commit(
-        self,
-        turn: Turn,
-        transaction: MemoryTransaction,
-        garbage: list[object],
-        state: TransactionState = OPEN,
-    ) -> None:
-        puts, takes = len(transaction.puts), len(transaction.taken)
+    def _commit_now(self, transaction: MemoryTransaction, state: TransactionState) -> bool:
+        """Commit if there is room; True if it did."""
         if transaction.ended or transaction.state is not OPEN:  # another thread rolls it back
-            turn.over = True
-            return
-        first, after, now = self._next, self._next + puts, self._clock.monotonic()
-        if puts == 1:
-            size = transaction.sizes[0]
-            entries: list[_Entry] = [(first, size, transaction.puts[0], now)]
-        elif not puts:
-            size, entries = 0, []
-        else:
-            size = transaction.put_bytes
-            entries = list(zip(range(first, after), transaction.sizes, transaction.puts, itertools.repeat(now)))
-        size -= transaction.taken_bytes
-        end, limits, counters = len(self._queue), self._limits, self._counters
-        if puts and not limits.allow(end - self._head + self._taken, puts - takes, self._bytes, size):
-            turn.over = not limits.could_hold(puts - takes, size)
-            return
-        # What goes is kept in the garbage until the lock is free: to destroy it may run anybody's code.
-        garbage += (transaction.puts, transaction.taken)
-        successes = counters.put_successes + puts, counters.take_successes + takes
-        sums = after, self._taken - takes, self._bytes + size, *successes
-        committer = transaction._ending or threading.get_ident()  # a turn may be done by any thread
-        values = turn, transaction, state, committer, end, entries, sums
-        self._redo.noted = self._set_commit, values  # as Redo.do, without the call
-        self._set_commit(*values)
-        self._redo.noted = None
-        counters.rated(puts, takes, now)
-
-    def _set_commit(
-        self,
-        turn: Turn,
-        transaction: MemoryTransaction,
-        state: TransactionState,
-        committer: int,
-        end: int,
-        entries: list[_Entry],
-        sums: tuple[int, int, int, int, int],
-    ) -> None:
-        """What a commit changes; values instead of a closure, which would cost as much as the change."""
-        self._queue[end:] = entries
-        counters = self._counters
-        self._next, self._taken, self._bytes, counters.put_successes, counters.take_successes = sums
-        transaction.puts, transaction.sizes, transaction.taken, transaction.taken_bytes = [], [], {}, 0  # as empty()
-        transaction.ended, transaction.committer = True, committer
-        if entries:
-            transaction._last_sequence = sums[0] - 1
-        if state is CLOSED:
-            transaction.state = state
-        turn.done = turn.over = True
+            return False
+        puts, takes, limits = len(transaction.puts), len(transaction.taken), self._limits
+        size = transaction.put_bytes - transaction.taken_bytes
+        if puts and not limits.allow(self._used, puts - takes, self._bytes, size):
+            return False
+        now, numbers = self._clock.monotonic(), range(self._next, self._next + puts)
+        entries = zip(numbers, transaction.sizes, transaction.puts, itertools.repeat(now))
+        transaction.end()
+        self._queue += entries
+        self._next += puts
+        self._taken -= takes
+        self._bytes += size
+        if puts:
+            transaction._last_sequence = self._next - 1
+        transaction.state, transaction.committed = state, True
+        self._counters.committed(puts, takes, now)
+        return True
 
     def _roll_back(self, transaction: MemoryTransaction) -> None:
-        """Put its takes back, once. Those of before a close or a fork are gone."""
-        of_now = transaction.epoch == self._epoch and not self._closed
-        back = sorted(transaction.taken.values()) if of_now and not transaction.ended else []
-        merge, taken = self._merging(back), self._taken - len(back)
+        """Put its takes back. Those of before a close or a fork are gone."""
+        if transaction.epoch == self._epoch and not self._closed:
+            self._put_back(transaction, list(transaction.taken.values()))
+        transaction.end()
 
-        def change() -> None:
-            merge()
-            self._taken = taken
-            transaction.empty()
-
-        self._redo.do(change)
-
-    def _merging(self, back: list[_Entry]) -> Callable[[], None]:
-        """The change after which ``back``, which is sorted, is in the queue again."""
+    def _put_back(self, transaction: MemoryTransaction, back: list[_Entry]) -> None:
+        """Put some of what it has taken back to where their numbers belong."""
+        if not back:
+            return
         head, queue = self._head, self._queue
-        end = bisect_left(queue, back[-1], head) if back else head
-        start, merged = max(0, head - len(back)), sorted(back + queue[head:end])
-        if len(merged) != end - start:  # too few empty places: the rest moves, and is given anew
-            merged += queue[end:]
-            end = max(len(queue), start + len(merged))
+        end = bisect_left(queue, max(back), head)
+        queue = [*sorted(back + queue[head:end]), *queue[end:]]
+        self._let_go(transaction, back)
+        self._queue, self._head = queue, 0
+        self._taken -= len(back)
 
-        def change() -> None:
-            queue[start:end] = merged
-            self._head = start
-
-        return change
+    @staticmethod
+    def _let_go(transaction: MemoryTransaction, entries: list[_Entry]) -> int:
+        """Take entries from what a transaction has taken; their bytes."""
+        gone, size = {entry[0] for entry in entries}, sum([entry[1] for entry in entries])
+        left = {sequence: entry for sequence, entry in transaction.taken.items() if sequence not in gone}
+        transaction.taken = left
+        transaction.taken_bytes -= size
+        return size
 
     def _tidy(self) -> None:
-        """Finish what was interrupted, and roll back what nobody can."""
-        self._redo.finish()
+        """Roll back the transactions that were dropped while they were open."""
         while self._orphans:
-            self._roll_back(self._orphans[0])
-            del self._orphans[0]
-
-    def _attempt_resize(self, turn: Turn, limits: Limits, held: list[int]) -> None:
-        held[:] = self._used, self._bytes
-        if limits.hold(self._used, self._bytes):
-
-            def change() -> None:
-                self._limits = limits
-                turn.done = turn.over = True
-
-            self._redo.do(change)
+            transaction = self._orphans.popleft()
+            if not transaction.ended:
+                self._roll_back(transaction)
 
     def _say_not_resized(self, limits: Limits, events: int, size: int) -> None:
         _log.warning(

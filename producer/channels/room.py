@@ -1,37 +1,28 @@
 """Room: how many events, and how many bytes, may be in a channel; first come, first served.
 
-What is in use is not counted up and down, since an exception that a signal handler raises could come between two
-counts: it is what the channel says that it holds, and the claims of those who are about to store something. A claim has
-its room, or its place in the line, until it is dropped; if an interrupt kept its owner from doing so, until the claim
-is gone with whatever held it.
-
 It has no lock of its own: a channel guards it by the lock that guards its queue, so that room and content change
-together. Waiting happens outside that lock, in a :class:`~producer.runtime.clock.WaitingRoom`. What can never fit
-would hold up
-the line until its owner leaves: callers refuse it before.
+together. Waiting happens outside that lock, in a :class:`~producer.runtime.clock.WaitingRoom`. A claim that can never
+fit would hold up the line until its owner drops it: callers refuse it before.
 """
 
 from __future__ import annotations
 
-import itertools
+from collections import deque
 from collections.abc import Callable
-from weakref import ref
-
-_numbers = itertools.count()
 
 
 class Claim:
-    """What somebody wants room for.
+    """A request for room.
 
-    :ivar granted: whether the room is his.
+    :ivar granted: True if its owner has the room.
+    :ivar over: True if its owner needs neither room nor place any more, and may not have dropped it yet.
     """
 
-    __slots__ = ("__weakref__", "events", "granted", "number", "size")
+    __slots__ = ("events", "granted", "over", "size")
 
     def __init__(self, events: int, size: int) -> None:
         self.events, self.size = events, size
-        self.granted = False
-        self.number = next(_numbers)
+        self.granted = self.over = False
 
 
 class Room:
@@ -53,31 +44,19 @@ class Room:
     ) -> None:
         self.capacity, self.byte_capacity, self._admit_larger = capacity, byte_capacity, admit_larger
         self._stored = stored
-        self._claims: dict[int, ref[Claim]] = {}  # by number
+        self._granted = self._granted_bytes = 0
+        self._line: deque[Claim] = deque()
 
     @property
     def used(self) -> tuple[int, int]:
-        """Events and bytes in use."""
+        """Events and bytes in use: stored, or granted."""
         events, size = self._stored()
-        for claim in self._living():
-            if claim.granted:
-                events += claim.events
-                size += claim.size
-        return events, size
+        return events + self._granted, size + self._granted_bytes
 
     @property
     def waiting(self) -> int:
-        """How many stand in line."""
-        return sum(not claim.granted for claim in self._living())
-
-    def _living(self) -> list[Claim]:
-        """The claims that somebody has; the others are forgotten."""
-        if not self._claims:
-            return []
-        claims = [claim for each in self._claims.values() if (claim := each()) is not None]
-        if len(claims) < len(self._claims):
-            self._claims = {claim.number: ref(claim) for claim in claims}
-        return claims
+        """Claims in line."""
+        return sum(not claim.over for claim in self._line)
 
     def could_hold(self, claim: Claim) -> bool:
         """Whether it would fit if nothing else were there."""
@@ -85,20 +64,33 @@ class Room:
         return claim.events <= self.capacity and (most is None or claim.size <= most or self._admit_larger)
 
     def grant(self, claim: Claim) -> bool:
-        """Let it have its room, if nobody came before it who still waits, and there is enough; else it is in line."""
+        """Grant a claim, unless others are before it in line or there is too little room; True if it is granted."""
+        line = self._line
+        while line and line[0].over:
+            line.popleft()
         if claim.granted:
             return True
-        alone = not self._claims
-        self._claims[claim.number] = ref(claim)
-        if alone:
-            claim.granted = self._fits(claim, *self._stored())
-        elif all(other.granted or other.number >= claim.number for other in self._living()):
-            claim.granted = self._fits(claim, *self.used)
-        return claim.granted
+        events, size = self._stored()
+        if (line and line[0] is not claim) or not self._fits(claim, events + self._granted, size + self._granted_bytes):
+            if claim not in line:
+                line.append(claim)
+            return False
+        claim.granted = True
+        self._granted += claim.events
+        self._granted_bytes += claim.size
+        if line:
+            line.popleft()
+        return True
 
     def drop(self, claim: Claim) -> None:
-        """It needs its room, or its place in the line, no more; may be called again."""
-        self._claims.pop(claim.number, None)
+        """Give up its room, or its place in the line; may be called again."""
+        claim.over = True
+        if claim.granted:
+            claim.granted = False
+            self._granted -= claim.events
+            self._granted_bytes -= claim.size
+        elif claim in self._line:
+            self._line.remove(claim)
 
     def _fits(self, claim: Claim, events: int, size: int) -> bool:
         """Whether there is enough beside what is in use."""

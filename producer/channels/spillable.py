@@ -7,10 +7,8 @@ commits that overlap in time either may come first.
 
 **Guarantee.** It is that of the place where the puts went, and ``commit`` says which: :attr:`Stored.MEMORY
 <producer.model.interfaces.Stored.MEMORY>` for what is lost with the process, also by ``close``; what the overflow
-says for
-what went there. (A commit that is called again after an interrupt, though it had happened, says the weaker.) So an
-event is either fast or safe, and only a load that memory cannot hold is safe: who needs every event to survive uses a
-file channel alone.
+says for what went there. So an event is either fast or safe, and only a load that memory cannot hold is safe: who needs
+every event to survive uses a file channel alone.
 
 **Sequence numbers** of events in memory begin at :data:`MEMORY_NUMBERS`, those of events in the overflow are its own;
 each of the two increases. ``synced_sequence`` is the overflow's and never covers an event in memory.
@@ -23,12 +21,10 @@ The file is long because the rule that keeps the order concerns every call, and 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
-from weakref import WeakSet
 
 from ..model.errors import (
     ChannelClosedError,
@@ -39,6 +35,7 @@ from ..model.errors import (
     TransactionStateError,
 )
 from ..model.interfaces import Channel, ChannelStats, Event, Stored, Transaction
+from ..model.owned_lock import OwnedLock
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, SystemClock, WaitingRoom
 from ..runtime.forks import Stage, watch_fork
 from .counters import ChannelCounters
@@ -49,12 +46,6 @@ from .transaction import BaseTransaction
 #: The sequence numbers of events in memory begin here, above those of any other channel; LogHub takes numbers up to
 #: 2**63, and the agent needs 4096 of them for each event.
 MEMORY_NUMBERS = 2**50
-
-
-class _Spill:
-    """One commit to the overflow that has not ended."""
-
-    __slots__ = ("__weakref__",)
 
 
 class SpillableTransaction(BaseTransaction):
@@ -132,12 +123,12 @@ class SpillableChannel:
 
     def _start(self) -> None:
         # Guards all that follows, and the transactions; not held while one of the two channels is called.
-        self._lock = threading.Lock()
+        self._lock = OwnedLock()
         self._counters = ChannelCounters(self._clock)
         self._takers = WaitingRoom(self._clock, LOOK_AGAIN)  # of those who wait for events
         self._spilling = True  # whether the overflow may hold anything; looked up when it matters
         self._spills = 0  # commits to the overflow that were begun
-        self._spills_open: WeakSet[_Spill] = WeakSet()  # those of them that have not ended
+        self._spills_open = 0  # those of them that have not ended
 
     @property
     def name(self) -> str:
@@ -252,8 +243,6 @@ class SpillableChannel:
 
     def _commit_puts(self, transaction: SpillableTransaction, timeout: float | None) -> Stored:
         self._must_be_of_now(transaction)
-        if transaction.last_sequence is not None:  # a commit that had happened when an interrupt ended the call
-            return Stored.MEMORY
         try:
             stored = self._put_somewhere(transaction, timeout)
         except ChannelError:
@@ -284,16 +273,15 @@ class SpillableChannel:
             return self._spilling
 
     def _spill(self, transaction: SpillableTransaction, timeout: float | None) -> Stored:
-        spill = _Spill()
+        with self._lock:
+            self._spilling = True
+            self._spills += 1
+            self._spills_open += 1
         try:
-            with self._lock:
-                self._spilling = True
-                self._spills += 1
-                self._spills_open.add(spill)
             return self._put_through(transaction, self._overflow, timeout)
         finally:
             with self._lock:
-                self._spills_open.discard(spill)
+                self._spills_open -= 1
 
     @staticmethod
     def _put_through(transaction: SpillableTransaction, channel: Channel, timeout: float | None) -> Stored:
@@ -387,11 +375,9 @@ class SpillableChannel:
         for channel in (self._overflow, self._memory):
             part = transaction.parts.get(channel)
             if part is not None:
-                with suppress(TransactionStateError):  # it had happened when an interrupt ended the call
-                    stored = part.commit()
-                transaction.parts.pop(channel, None)
-                with suppress(TransactionStateError):
-                    part.close()
+                stored = part.commit()
+                part.close()
+                del transaction.parts[channel]
         return stored
 
     def _rollback(self, transaction: SpillableTransaction) -> None:
@@ -404,12 +390,10 @@ class SpillableChannel:
 
     @staticmethod
     def _roll_back_part(transaction: SpillableTransaction, channel: Channel) -> None:
-        part = transaction.parts.get(channel)
+        part = transaction.parts.pop(channel, None)
         if part is not None:
-            with suppress(TransactionStateError):  # as above
+            with suppress(TransactionStateError):  # committed after all, by a commit that raised
                 part.rollback()
-            transaction.parts.pop(channel, None)
-            with suppress(TransactionStateError):
                 part.close()
 
     # Who may.

@@ -16,6 +16,7 @@ import enum
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -168,7 +169,8 @@ class BaseTransaction(ABC):
         finally:
             try:
                 if self.state is OPEN:
-                    self.rollback()
+                    with suppress(TransactionStateError):  # committed after all, by a commit that raised
+                        self.rollback()
             finally:
                 if self.state is COMPLETED:
                     self.close()

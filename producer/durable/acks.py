@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from ..model.errors import ChannelClosedError, ChannelIOError
 from ..model.interfaces import Event
 from ..model.metrics import Counters
+from ..model.owned_lock import OwnedLock
 from ..model.records import SEQUENCED, StreamKey
 from ..model.results import Result
 from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.settling.outcomes import Abandonment
 from ..pipeline.threads import StageThread
-from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
+from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ..runtime.loggers import get_logger
 from ..runtime.rate_limited_log import ThinnedLog
-from ..runtime.reentry import may_hold
 from ..text.plural import counted
 from .dead_letters import DeadLetters
 from .event_format import write_event
@@ -62,7 +62,7 @@ class _Unreadable:
 class _Barrier:
     """Somebody waits for all that came before."""
 
-    passed: Latch
+    passed: threading.Event
     acknowledged: bool
 
 
@@ -104,9 +104,9 @@ class Acks:
         # Touched by the thread alone: what the channel would not acknowledge.
         self._owed: dict[Taking, list[int]] = {}
         #: Likewise: to be set when it owes nothing any more.
-        self._barriers: list[Latch] = []
+        self._barriers: list[threading.Event] = []
         self._room = WaitingRoom(clock, LOOK_AGAIN)
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = OwnedLock()  # guards everything below
         self._items: list[_Item] = []
         self._stopped = self._ended = False
         self.thread = StageThread(f"{name}-acks", self._loop)
@@ -151,20 +151,19 @@ class Acks:
         """``event`` holds no record."""
         self._put(_Unreadable(taking, event, reason))
 
-    def barrier(self) -> Latch:
+    def barrier(self) -> threading.Event:
         """What is set once everything settled so far is acknowledged, or kept back; an acknowledgement that
         the channel refuses is waited for.
         """
-        return self._put_barrier(_Barrier(Latch(), acknowledged=True))
+        return self._put_barrier(_Barrier(threading.Event(), acknowledged=True))
 
-    def handled(self) -> Latch:
+    def handled(self) -> threading.Event:
         """As :meth:`barrier`, but waits for no acknowledgement that the channel refused: what could not be delivered
         is a dead letter by then, or parked.
         """
-        return self._put_barrier(_Barrier(Latch(), acknowledged=False))
+        return self._put_barrier(_Barrier(threading.Event(), acknowledged=False))
 
-    @may_hold
-    def _put_barrier(self, barrier: _Barrier) -> Latch:
+    def _put_barrier(self, barrier: _Barrier) -> threading.Event:
         with self._lock:
             if self._ended:
                 barrier.passed.set()

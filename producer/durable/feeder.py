@@ -19,16 +19,16 @@ from ..model.errors import (
     TransactionFullError,
 )
 from ..model.interfaces import Channel, Event
+from ..model.owned_lock import OwnedLock
 from ..model.records import IDEMPOTENT, StreamKey
 from ..model.results import Attempt, Result
 from ..pipeline.batching.stopped_streams import Line
 from ..pipeline.batching.unconfirmed import SentBefore
 from ..pipeline.settling.settlement import attempt_of
 from ..pipeline.threads import StageThread
-from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
+from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ..runtime.loggers import get_logger
 from ..runtime.rate_limited_log import ThinnedLog
-from ..runtime.reentry import may_hold
 from .acks import Acks
 from .event_format import INSTANCE_SIZE, StoredRecord, UnreadableEventError, number_of, read_event
 from .event_ref import Ticket
@@ -98,12 +98,12 @@ class Feeder:
         self.takings = [Taking(channel)]
         self._room = WaitingRoom(clock, LOOK_AGAIN)
         self._pause = WaitingRoom(clock)  # of the thread, while events gather
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = OwnedLock()  # guards everything below
         self._fed = 0
         self._idle = 0
-        self._hurries = 0  # calls that wait until all is fed; one too many, after an interrupt, only costs speed
+        self._hurries = 0  # calls that wait until all is fed
         #: Streams that are to go on; and what says that all that was settled of them is done with, once it is settled.
-        self._resuming: dict[Line, tuple[StreamKey, Latch | None]] = {}
+        self._resuming: dict[Line, tuple[StreamKey, threading.Event | None]] = {}
         self._stopping = False
         self._ended = False
         self.thread = StageThread(f"{name}-feeder", self._loop)
@@ -269,7 +269,7 @@ class Feeder:
             "the channel was closed before the record could be delivered: what it keeps is delivered by the next "
             "producer on it"
         )
-        self._registry.leave(self._registry.close(), self._unfed("LeftInChannel", message))
+        self._registry.leave_all(lambda: self._unfed("LeftInChannel", message))
 
     def _unfed(self, code: str, message: str) -> Result:
         now = int(self._clock.time() * 1000)
@@ -298,7 +298,7 @@ class Feeder:
                 self._resume(key)
                 self._end_resuming(key)
 
-    def _set_resuming(self, key: StreamKey, barrier: Latch) -> None:
+    def _set_resuming(self, key: StreamKey, barrier: threading.Event) -> None:
         with self._lock:
             self._resuming[key.line] = key, barrier
 
@@ -351,14 +351,12 @@ class Feeder:
         finally:
             self._hurry(-1)
 
-    @may_hold
     def _hurry(self, calls: int) -> int:
         """So many more calls wait until all is fed; how often the channel had nothing."""
         with self._lock:
             self._hurries += calls
             return self._idle
 
-    @may_hold
     def _is_fed(self, target: int, idle: int) -> bool:
         with self._lock:
             return self._ended or (not self._resuming and (self._fed >= target or self._idle >= idle))

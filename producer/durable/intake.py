@@ -27,7 +27,6 @@ from ..pipeline.batching.open_records import RECORD_OVERHEAD
 from ..pipeline.pipeline import Pipeline
 from ..runtime import send_timeout
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
-from ..runtime.reentry import may_hold, stands_on
 from ..text.plural import counted
 from .event_format import ident_of, numbered, write_event
 from .known_stats import KnownStats
@@ -89,7 +88,6 @@ class Intake:
             all_of_them.append(piece)
         return all_of_them
 
-    @may_hold
     def store(self, pieces: Sequence[Piece], callback: Callback | None) -> list[SendFuture]:
         """Store all of these, or none; their futures.
 
@@ -108,9 +106,8 @@ class Intake:
             if (stopped := self._stopped(key)) is not None:
                 raise stopped
         self._start()
-        futures = list[StoredFuture]()
+        futures = self._registry.open(len(pieces), callback)
         try:
-            self._registry.open(len(pieces), callback, futures)
             if self.refusing:  # whoever closes has looked for sends, and this one was not there
                 raise ProducerClosedError("the producer is closed")
             self._store(pieces, futures)
@@ -124,12 +121,7 @@ class Intake:
         return list(futures)
 
     def wait_ended(self, deadline: Deadline) -> None:
-        """After :attr:`refusing` was set: wait until every send that began before has stored its records, or failed.
-
-        It does not wait in a handler of a signal that has interrupted one, which goes on only after the handler.
-        """
-        if stands_on(Intake.store):
-            return
+        """After :attr:`refusing` was set: wait until every send that began before has stored its records, or failed."""
         begun = self._registry.begun()
         self._ends.wait_until(lambda: not self._registry.any_begun(begun), deadline)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..model.errors import ChannelClosedError
+from ..model.errors import ChannelClosedError, ProducerError
 from ..model.interfaces import Channel, ChannelStats
 from ..runtime.clock import Clock
 from ..runtime.loggers import get_logger
 from ..runtime.rate_limited_log import ThinnedLog
-from ..runtime.reentry import may_hold
 
 _log = get_logger("producer.durable")
 
@@ -42,7 +41,6 @@ class KnownStats:
         if self._last is None:
             self._last = dataclasses.replace(self.now(), open=False)
 
-    @may_hold
     def now(self) -> ChannelStats:
         """All of them."""
         if self._last is not None:
@@ -51,7 +49,9 @@ class KnownStats:
             self._known = self._channel.stats()
         except ChannelClosedError:  # somebody closed it under the producer
             self._known = ChannelStats(name=self._channel.name, open=False)
-        except Exception as error:  # noqa: BLE001  # a channel is somebody else's class; without it nothing would close
+        except Exception as error:  # a channel is somebody else's class; without it nothing would close
+            if type(error) is ProducerError:  # this call has interrupted one of the channel
+                raise
             if self._errors.due(type(error).__name__, 1) is not None:
                 _log.exception("%s: channel %s does not say what it holds", self._name, self._channel.name)
         return self._known

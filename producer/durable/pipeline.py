@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from ..model.config import ProducerConfig
@@ -18,19 +17,18 @@ from ..model.errors import ChannelError, FlushTimeoutError, StreamStoppedError
 from ..model.futures import SendFuture
 from ..model.interfaces import Channel, Notes, Record, Sink
 from ..model.metrics import Counters, Stats
+from ..model.owned_lock import OwnedLock
 from ..model.records import StreamKey, plain
-from ..model.results import Callback
+from ..model.results import Callback, Result
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.batching.open_records import OpenRecords
 from ..pipeline.batching.unconfirmed import SentBefore
 from ..pipeline.pipeline import Pipeline
-from ..pipeline.reentry import refuse_reentry
 from ..pipeline.storage_hooks import Backing
 from ..pipeline.threads import StageThread
 from ..runtime.clock import Clock, Deadline
 from ..runtime.loggers import get_logger
-from ..runtime.reentry import may_hold
 from ..text.plural import counted
 from .acks import Acks
 from .channel_owners import claim, give_up
@@ -131,7 +129,7 @@ class DurablePipeline:
             stopped=self.stopped,
             leave=self._leave,
         )
-        self._starting = threading.Lock()  # guards the start of the threads
+        self._starting = OwnedLock()  # guards the start of the threads
         self._started = False
         events = counted(self._channel_stats.recovered, "event")
         _log.info("%s: %s recovered from channel %s", name, events, channel.name)
@@ -203,7 +201,6 @@ class DurablePipeline:
         error = self.pipeline.stopped(key)
         return None if error is None or self.feeder.is_resuming(key) else error
 
-    @may_hold
     def resume(self, key: StreamKey) -> None:
         """Let a stopped stream go on, with what of it waits in the channel.
 
@@ -248,7 +245,6 @@ class DurablePipeline:
 
         :param timeout: seconds; None waits for ever.
         :raises FlushTimeoutError: it took longer; the deliveries go on.
-        :raises ProducerError: whoever calls has interrupted a call on this thread that holds what is waited for.
         """
         self.flush_until(Deadline.after(self.clock, timeout), timeout)
 
@@ -259,7 +255,6 @@ class DurablePipeline:
         try:
             self.pipeline.must_not_be_a_callback("flush")
             self.pipeline.must_not_work("flush", self.working_threads)
-            refuse_reentry()
             fed = self.feeder.wait_fed(self.put, deadline)
             self.pipeline.flush_until(deadline, timeout)
         except FlushTimeoutError as error:
@@ -287,7 +282,6 @@ class DurablePipeline:
         """Events in the channel, taken ones included."""
         return self._channel_stats.stored
 
-    @may_hold
     def stats(self) -> Stats:
         """See :class:`~producer.model.metrics.Stats`."""
         stats, channel = self.pipeline.stats(), self._channel_stats.now()
@@ -306,10 +300,13 @@ class DurablePipeline:
 
     def leave_futures(self) -> None:
         """Settle every future whose record is in the channel, where it stays; also those of sends still to come."""
-        self._leave(self.registry.close())
+        self.registry.leave_all(self._staying)
 
     def _leave(self, futures: Sequence[StoredFuture]) -> None:
-        self.registry.leave(futures, staying(self.pipeline.abandoned()))
+        self.registry.leave(futures, self._staying())
+
+    def _staying(self) -> Result:
+        return staying(self.pipeline.abandoned())
 
     def give_back(self) -> int:
         """Close the sink, roll back what is taken, and close the channels; how many events stay.

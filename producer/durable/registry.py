@@ -15,9 +15,8 @@ from functools import partial
 
 from ..model.futures import SendFuture
 from ..model.interfaces import Channel, Stored
+from ..model.owned_lock import OwnedLock
 from ..model.results import Attempt, Callback, Result
-from ..runtime.clock import Latch
-from ..runtime.reentry import may_hold
 
 
 class Waiting:
@@ -31,7 +30,7 @@ class Waiting:
 
     def __init__(self, registry: Registry, number: int) -> None:
         self._registry = registry
-        self._event: Latch | None = None  # guarded by the registry's lock, as is the next
+        self._event: threading.Event | None = None  # guarded by the registry's lock, as is the next
         self._over = False
         self.number = number
         self.committed = False
@@ -43,12 +42,11 @@ class Waiting:
         if event is not None:
             event.wait(timeout)
 
-    @may_hold
-    def _awaited(self) -> Latch | None:
+    def _awaited(self) -> threading.Event | None:
         """What is set when it ends; None if it has."""
         with self._registry.lock:
             if self._event is None and not self._over:
-                self._event = Latch()
+                self._event = threading.Event()
             return None if self._over else self._event
 
     def wake(self) -> None:
@@ -58,7 +56,7 @@ class Waiting:
         if event is not None:
             event.set()
 
-    def end(self) -> Latch | None:
+    def end(self) -> threading.Event | None:
         """As :meth:`wake`, with the registry's lock held: what the caller is to set without it."""
         self._over = True
         return self._event
@@ -147,7 +145,7 @@ class Registry:
         self._channel = channel
         self._tell = tell
         #: Guards everything below, and who waits.
-        self.lock = threading.Lock()
+        self.lock = OwnedLock()
         # Without a lock entries go, wherever futures are collected.
         self._held: dict[int, _Held] = {}
         self._gone = partial(_forget_held, self._held)
@@ -155,38 +153,31 @@ class Registry:
         self._claimed: StoredFuture | None = None
         self._next = 0
         self._closed = False
+        self._leaving = OwnedLock()  # of leave_all
 
     def __len__(self) -> int:
         """Futures that are known at this moment."""
         return len(self._held) + len(self._heeded)
 
-    def open(self, count: int, callback: Callback | None, into: list[StoredFuture] | None = None) -> list[StoredFuture]:
-        """The futures of so many records, which are about to be put; their numbers follow each other.
-
-        :param into: an empty list, which has them before they are known here: so whoever is interrupted in this call,
-            or as it returns, can withdraw them.
-        """
-        futures = [] if into is None else into
+    def open(self, count: int, callback: Callback | None) -> list[StoredFuture]:
+        """The futures of so many records, which are about to be put; their numbers follow each other."""
         with self.lock:
             first = self._next
             self._next += count
-            futures += [StoredFuture(Waiting(self, first + i), callback, self._channel) for i in range(count)]
+            futures = [StoredFuture(Waiting(self, first + i), callback, self._channel) for i in range(count)]
             for number, future in enumerate(futures, first):
                 if callback is None:
-                    held = _Held(future, self._gone)
-                    held.number = number  # first: what is known can be forgotten, wherever an interrupt comes
-                    self._held[number] = held
+                    self._held[number] = held = _Held(future, self._gone)
+                    held.number = number
                 else:
                     self._heeded[number] = future
         return futures
 
-    @may_hold
     def begun(self) -> list[StoredFuture]:
         """Those whose puts have begun, and have not ended."""
         with self.lock:
             return [future for future in (*self._held_futures(), *self._heeded.values()) if self._is_begun(future)]
 
-    @may_hold
     def any_begun(self, futures: Sequence[StoredFuture]) -> bool:
         """Whether the put of one of these has not ended yet."""
         with self.lock:
@@ -210,6 +201,8 @@ class Registry:
         To be followed by :meth:`adopted` or :meth:`restore`; the feeder has one at a time.
         """
         with self.lock:
+            if self._closed:
+                return None
             held = self._held.pop(number, None)
             self._claimed = self._heeded.pop(number, None) if held is None else held()
             return self._claimed
@@ -236,7 +229,6 @@ class Registry:
             if isinstance(holder, Waiting):
                 self._heeded[holder.number] = future
 
-    @may_hold
     def heed(self, number: int, future: SendFuture) -> None:
         """Somebody is to be told of the result: keep the future."""
         with self.lock:
@@ -245,7 +237,7 @@ class Registry:
                 self._heeded[number] = future
 
     def committed(self, futures: Sequence[StoredFuture], stored: Stored, sequence: int | None) -> list[StoredFuture]:
-        """The puts of these are committed; returns those that nobody will claim, since :meth:`close` came first."""
+        """The puts of these are committed; returns those that no batch will claim, as :meth:`leave_all` came first."""
         late = []
         with self.lock:
             for future in futures:
@@ -272,15 +264,21 @@ class Registry:
             self._heeded.pop(holder.number, None)
             self._held.pop(holder.number, None)
 
-    def close(self) -> list[StoredFuture]:
-        """Nothing is claimed any more: returns every future that is left; not those whose put is not committed."""
+    def leave_all(self, result: Callable[[], Result]) -> None:
+        """Leave every future that is left, but for those whose put is not committed; nothing is claimed any more.
+
+        Those of a call that a signal handler's exception ended are left by the next call.
+        """
+        with self._leaving:
+            left = self._left()
+            self.leave(left, result())
+            self.withdraw(left)
+
+    def _left(self) -> list[StoredFuture]:
         with self.lock:
             self._closed = True
             futures = [*self._held_futures(), *self._heeded.values()]
-            left = [future for future in futures if isinstance(future._holder, Waiting) and future._holder.committed]
-            for future in left:
-                self._forget(future)
-        return left
+            return [future for future in futures if isinstance(future._holder, Waiting) and future._holder.committed]
 
     def left_in_child(self) -> list[StoredFuture]:
         """Every future, after a fork; takes no lock, which a thread of the parent may have held."""

@@ -9,9 +9,7 @@ sink → channels.
 
 from __future__ import annotations
 
-from ..pipeline.reentry import refuse_reentry
 from ..pipeline.shutdown import CUT_GRACE, GRACE, graceful, join_handlers, network_deadline, retry_phase
-from ..pipeline.threads import undisturbed
 from ..runtime.clock import Deadline
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
@@ -37,7 +35,6 @@ class DurableCloser:
     def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
         """See :class:`~producer.pipeline.shutdown.Closer`; nothing is ever failed because of the deadline."""
         durable = self._durable
-        refuse_reentry()
         self.begin()
         network = network_deadline(durable.pipeline, deadline)
         if durable.running:
@@ -46,7 +43,7 @@ class DurableCloser:
         durable.acks.stop()
         if not durable.acks.thread.join(durable.clock, graceful(durable.clock, deadline)):
             stuck.append(durable.acks.thread.name)
-        undisturbed(durable.leave_futures)
+        durable.leave_futures()
         stuck += join_handlers(durable.pipeline, deadline)
         self._say(durable.give_back())
         return 0, tuple(stuck)
@@ -72,9 +69,9 @@ class DurableCloser:
         # It may have begun to wait for an event a moment ago.
         patient = graceful(clock, deadline, PATIENCE + GRACE)
         stuck = [] if durable.feeder.thread.join(clock, patient) else [durable.feeder.thread.name]
-        undisturbed(durable.leave_futures)  # of what was not fed: what is with the server may take all of the time
-        pipeline.accumulator.wait_settled(undisturbed(pipeline.leave_unsent), deadline)
-        undisturbed(self._abandon_rest)
+        durable.leave_futures()  # of what was not fed: what is with the server may take all of the time
+        pipeline.accumulator.wait_settled(pipeline.leave_unsent(), deadline)
+        self._abandon_rest()
         pipeline.cut_off(Deadline.after(clock, 0.0))
         if not pipeline.mover.thread.join(clock, graceful(clock, deadline)):
             stuck.append(pipeline.mover.thread.name)

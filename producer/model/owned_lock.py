@@ -16,14 +16,15 @@ class OwnedLock(RLock):  # type: ignore[misc]  # CPython lets it be a base, and 
 
     __slots__ = ()
 
-    def __enter__(self, blocking: bool = True, timeout: float = -1) -> bool:
+    def __enter__(self) -> bool:  # type: ignore[override]
         """Wait for the lock.
 
         :raises ProducerError: this thread holds it.
         """
-        self.refuse_owner()
+        if self._is_owned():  # type: ignore[attr-defined]  # as threading.Condition asks
+            self.refuse_owner()
         try:
-            return self.acquire(blocking, timeout)
+            return self.acquire()
         except BaseException:  # a signal handler raised, maybe after the lock was taken
             if self._is_owned():  # type: ignore[attr-defined]
                 self.release()
@@ -34,7 +35,7 @@ class OwnedLock(RLock):  # type: ignore[misc]  # CPython lets it be a base, and 
 
         :raises ProducerError: this thread holds it.
         """
-        if self._is_owned():  # type: ignore[attr-defined]  # as threading.Condition asks
+        if self._is_owned():  # type: ignore[attr-defined]
             raise ProducerError(
                 "a finalizer or a signal handler interrupted a call of the producer and called it again on the same "
                 "thread; let another thread do it"

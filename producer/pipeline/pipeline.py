@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Callable, Iterable
 
 from ..model.config import ProducerConfig
@@ -333,7 +334,7 @@ class Pipeline:
                     "another thread, and do not wait for that"
                 )
 
-    def passed(self, barrier: Latch, deadline: Deadline) -> bool:
+    def passed(self, barrier: Latch | threading.Event, deadline: Deadline) -> bool:
         """Wait for ``barrier``; whether it was set in time."""
         left = deadline.remaining(self.clock)
         while not barrier.wait(LOOK_AGAIN if left is None else min(left, LOOK_AGAIN)):

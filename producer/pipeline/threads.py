@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from ..runtime.clock import Clock, Deadline
 from ..runtime.compiled import compiled
@@ -14,8 +14,6 @@ from ..runtime.internal_threads import at_work
 from ..runtime.loggers import get_logger
 
 _log = get_logger("producer.worker")
-
-T = TypeVar("T")
 
 # Between an unexpected error and the next turn: one that came back at once would fill the log and a core, seconds.
 _PAUSE = 0.1
@@ -58,11 +56,6 @@ def stand_back(lock: Acquirable) -> None:
     while not lock.acquire(blocking=False):
         time.sleep(_STAND_BACK)
     lock.release()
-
-
-def undisturbed(call: Callable[[], T]) -> T:
-    """Make a call."""
-    return call()
 
 
 class StageThread:

@@ -31,17 +31,6 @@ def test_the_last_take_is_aged_by_committed_takes_alone() -> None:
     assert counters.last_take_age == 7.5
 
 
-def test_rated_counts_no_successes() -> None:
-    """It is for a channel that has counted them in the same breath as its change."""
-    clock = ManualClock()
-    counters = ChannelCounters(clock)
-    counters.rated(20, 10)
-    clock.advance(10)
-    assert (counters.put_successes, counters.take_successes) == (0, 0)
-    assert (counters.put_rate.per_second(), counters.take_rate.per_second()) == (2.0, 1.0)
-    assert counters.last_take_age == 10
-
-
 def test_a_young_rate_is_over_its_whole_life_but_at_least_a_second() -> None:
     """Ten events in the first instant are not a million a second."""
     clock = ManualClock()

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from producer.channels import Event, MemoryChannel
-from producer.model.errors import ChannelFullError, TransactionStateError
+from producer.model.errors import ChannelFullError, ProducerError, TransactionStateError
 from producer.model.interfaces import Stored
 from tests.support.waiting import Call, eventually, passed
 
@@ -197,7 +197,7 @@ def test_a_rollback_that_comes_after_a_commit_is_refused_and_the_commit_returns(
     transaction.put(Event({}, b"kept"))
     commit = Call(transaction.commit)
     passed(held.here)
-    with pytest.raises(TransactionStateError, match="another thread committed"):
+    with pytest.raises(TransactionStateError, match="it was committed"):
         transaction.rollback()
     held.go.set()
     assert commit.result() is Stored.MEMORY
@@ -223,19 +223,20 @@ def test_a_commit_that_comes_after_a_rollback_is_refused(monkeypatch: pytest.Mon
     assert drained(channel) == []
 
 
-def test_what_leaves_is_destroyed_when_the_lock_is_free() -> None:
-    """A finalizer of what somebody put in may call the channel."""
+def test_a_finalizer_that_interrupts_a_call_of_the_channel_is_refused() -> None:
+    """It would wait for the lock that its own thread holds: ProducerError instead, and the channel goes on."""
 
     class Asking(dict[str, str | None]):
         def __del__(self) -> None:
-            sizes.append(channel.stats().size)
+            with pytest.raises(ProducerError, match="let another thread do it"):
+                channel.stats()
+            refused.append(True)
 
-    sizes: list[int] = []
+    refused: list[bool] = []
     channel = MemoryChannel(keep_alive=0)
-    with channel.transaction() as transaction:
-        transaction.put(Event(Asking(), b"a"))
-    transaction = channel.transaction()
-    transaction.begin()
-    assert len(transaction.take(1)) == 1
-    Call(transaction.commit).result()
-    assert sizes == [0]
+    transaction = opened(channel)
+    transaction.put(Event(Asking(), b"a"))
+    transaction.rollback()
+    assert refused == [True]
+    put(channel, "b")
+    assert drained(channel) == ["b"]

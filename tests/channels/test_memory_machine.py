@@ -207,7 +207,7 @@ class MemoryChannelMachine(RuleBasedStateMachine):
         assert stats.take_attempts >= stats.take_successes
         assert (stats.oldest_event_age is None) == (not self.queue)
         assert stats.waiting == 0
-        assert not self.channel._lock.locked()
+        assert not self.channel._lock._is_owned()
 
     @invariant()
     def the_queue_agrees(self) -> None:

@@ -93,13 +93,15 @@ def test_room_that_is_dropped_is_free_once() -> None:
     assert room.used == (0, 0)
 
 
-def test_a_claim_that_is_gone_has_no_room_and_no_place() -> None:
-    """Nobody dropped it, since an interrupt came: with the last reference its room is free, and the line moves on."""
+def test_a_claim_that_is_over_holds_up_no_other() -> None:
+    """An interrupt kept its owner from dropping it: the line moves on without it."""
     room, claim, waiting = Room(3, None, Stored()), Claim(3, 0), Claim(3, 0)
     room.grant(claim)
     assert not room.grant(waiting)
+    waiting.over = True
     last = Claim(1, 0)
-    del claim, waiting
+    assert not room.grant(last)
+    room.drop(claim)
     assert room.grant(last)
     assert (room.used, room.waiting) == ((1, 0), 0)
 

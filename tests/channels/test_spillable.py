@@ -436,7 +436,7 @@ def test_an_interrupted_wait_leaves_the_line(make: Make) -> None:
     channel, _, _ = make(_Interrupt())
     with pytest.raises(KeyboardInterrupt):
         take(channel, timeout=math.inf)
-    assert (len(channel._takers), channel._lock.locked()) == (0, False)
+    assert (len(channel._takers), channel._lock._is_owned()) == (0, False)
     put(channel, "a")
     assert drained(channel) == ["a"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,15 +14,12 @@ from producer import (
     NetworkError,
     RejectedError,
 )
-from producer.durable.acks import Acks
 from producer.durable.event_format import read_event
 from producer.durable.pipeline import DurablePipeline
 from producer.durable.take_lease import Taking
 from producer.model.interfaces import Event
-from producer.runtime.clock import SystemClock
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.channels.file.opening import open_channel
-from tests.channels.interrupts import interrupted_everywhere
 from tests.durable.kit import (
     KeptChannel,
     by_hand,
@@ -68,24 +65,6 @@ def test_all_that_was_settled_is_acknowledged_in_one_call(monkeypatch: pytest.Mo
     one.acks.run_once()
     assert calls == [200]
     assert one.stored == 0
-
-
-def test_an_interrupted_stop_of_the_thread_ends_it() -> None:
-    """An interrupt between what is noted and the wake-up: the thread looks by itself."""
-
-    def scenario() -> tuple[Callable[[], Any], Callable[[bool], None]]:
-        acks = Acks("acks", SystemClock(), "channel", None)
-        acks.thread.start()
-        eventually(lambda: len(acks._room))
-
-        def check(_interrupted: bool) -> None:
-            if not acks._stopped:
-                acks.stop()
-            eventually(lambda: acks._ended)
-
-        return acks.stop, check
-
-    interrupted_everywhere(scenario, at_least=2)
 
 
 def test_nothing_is_acknowledged_before_it_is_delivered() -> None:

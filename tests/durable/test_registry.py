@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 
-from producer import Result
+from producer import Attempt, Result, SendFuture
 from producer.channels import MemoryChannel
-from producer.durable.registry import Registry, StoredFuture
+from producer.durable.registry import Registry, StoredFuture, staying
 from producer.model.interfaces import Stored
 from producer.testing import RecordingSink
 from tests.durable.kit import KeptChannel, by_hand, drive
@@ -161,10 +161,13 @@ class _Holder:
 
 def test_close_returns_the_committed_and_their_senders_settle_the_others() -> None:
     """A put that is committed only after close began is told to its sender; none is forgotten, none told twice."""
-    registry = _registry()
+    told = list[SendFuture]()
+    registry = Registry(KeptChannel(), lambda futures, _result: told.extend(futures))
     early, late, never = registry.open(3, print)
     assert registry.committed([early], Stored.DISK, 1) == []
-    assert registry.close() == [early]
+    for _ in range(2):
+        registry.leave_all(lambda: staying(Attempt(success=False)))
+    assert told == [early]
     assert registry.committed([late], Stored.DISK, 2) == [late]
     registry.withdraw([never])
     assert len(registry) == 0

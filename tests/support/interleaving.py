@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from producer.model.owned_lock import OwnedLock
 from producer.runtime.clock import Deadline
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE
@@ -179,10 +180,12 @@ def locks_that_take_turns() -> Iterator[None]:
     """Whatever makes a lock meanwhile, makes a :class:`TurnLock`."""
     real = threading.Lock
     threading.Lock = TurnLock  # type: ignore[misc,assignment]
+    OwnedLock.__new__ = lambda _class: TurnLock()  # type: ignore[assignment,method-assign,misc]
     try:
         yield
     finally:
         threading.Lock = real  # type: ignore[misc]
+        del OwnedLock.__new__
 
 
 class TurnClock(ManualClock):

@@ -251,7 +251,7 @@ class FileChannel:
 
     def close(self) -> None:
         """Write a checkpoint and give the directory up; what is in the channel stays there. May be called again, also
-        after a call that was interrupted.
+        after a call that a signal handler's exception ended.
         """
         self._close(keep_empty=True)
 

@@ -6,14 +6,11 @@ import contextlib
 import errno
 import gc
 import os
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -21,7 +18,6 @@ import pytest
 from producer import ConfigError, Producer
 from producer.channels import Event, FileChannel, ProcessFileChannel
 from producer.channels.file.store.disk import Disk
-from producer.channels.file.store.segment import SegmentState, SegmentWriter
 from producer.model.errors import (
     ChannelClosedError,
     ChannelError,
@@ -102,27 +98,6 @@ def test_an_interrupt_while_a_commit_is_written_costs_no_later_commit(tmp_path: 
         assert bodies(channel) == [b"first", b"second", b"third"]
         assert channel.stats().file is not None
         assert channel.stats().file.lost_events == 0
-
-
-def test_an_interrupt_as_a_sync_begins_hangs_nobody(tmp_path: Path) -> None:
-    """The one who was to sync for all is interrupted before the first line of it: another one does."""
-    channel = FileChannel(tmp_path, **SMALL)
-
-    def trace(frame: FrameType, event: str, argument: object) -> None:
-        if frame.f_code.co_name == "_sync_for_all":
-            sys.settrace(before)
-            raise KeyboardInterrupt
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            put(channel, b"interrupted")
-    finally:
-        sys.settrace(before)
-    Call(lambda: put(channel, b"other")).result()
-    assert bodies(channel)[-1] == b"other"
-    channel.close()
 
 
 @pytest.mark.parametrize("cut", [41, 82, 123, 130, 150])
@@ -357,80 +332,3 @@ def test_one_channel_cannot_serve_two_producers(tmp_path: Path) -> None:
             channel=ProcessFileChannel(base),
             dead_letter=ProcessFileChannel(base),
         )
-
-
-def test_an_interrupt_when_a_segment_is_let_go_of_does_not_spoil_the_close(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its file has been given back, and whoever keeps the list of those that are written has not heard of it."""
-    channel = FileChannel(tmp_path, fsync="os", segment_size=1 << 20, **SMALL)
-    moved = SegmentWriter.move
-
-    def interrupted(writer: SegmentWriter, state: SegmentState) -> None:
-        moved(writer, state)
-        if state is SegmentState.DONE:
-            monkeypatch.setattr(SegmentWriter, "move", moved)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(SegmentWriter, "move", interrupted)
-    with contextlib.suppress(KeyboardInterrupt):
-        for _ in range(8):
-            with channel.transaction() as transaction:
-                transaction.put(Event({}, b"x" * 300_000))
-            channel.sync()
-    assert SegmentWriter.move is moved
-    channel.close()
-
-
-# In a process of its own, unmeasured: the alarm may ring inside whatever measures coverage, and leave that in disorder.
-_ALARMS = """
-import signal, sys
-from producer.channels import Event, FileChannel
-
-class Alarm(Exception):
-    pass
-
-def ring(*_):
-    raise Alarm
-
-signal.signal(signal.SIGALRM, ring)
-committed = 0
-def commit():
-    global committed
-    with channel.transaction() as transaction:
-        transaction.put(Event({}, b"%d" % committed))
-    committed += 1
-
-channel = FileChannel(sys.argv[1], fsync="os", minimum_free_space=0, reserve=0, checkpoint_interval=None)
-for turn in range(100):
-    if turn % 2:  # what was interrupted may have to begin a segment, longer than until the next alarm
-        commit()
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.0002 + turn * 0.00001)
-        for _ in range(200):
-            commit()
-    except Alarm:
-        pass
-    signal.setitimer(signal.ITIMER_REAL, 0)
-channel.close()
-print(committed)
-"""
-
-
-def test_signal_handler_that_raises_anywhere_in_a_commit_loses_nothing(tmp_path: Path) -> None:
-    """An alarm at a random instant, a hundred times: every commit that returned is there after a restart."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE", "COV_"))}
-    done = subprocess.run(
-        [sys.executable, "-c", _ALARMS, str(tmp_path)],
-        env=plain,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    committed = int(done.stdout)
-    assert committed >= 50
-    with FileChannel(tmp_path, **SMALL) as channel:
-        found = set(bodies(channel))
-    assert not {b"%d" % number for number in range(committed)} - found

@@ -200,9 +200,7 @@ class Appender:
         return done
 
     def undo(self, run: Run) -> None:
-        """Cut off a run that an interrupt has cut short, or kept from being known; nobody has heard of it. If another
-        one cuts this short, to be called again.
-        """
+        """Cut off a run that was written, or a part of it, by a call that raised."""
         if self._mark is None or self._mark[0] != run.transaction:
             return
         _, writer, size = self._mark
@@ -253,8 +251,8 @@ class Appender:
             self.active.trim()
             self.active.move(SegmentState.FULL)
             self.rolls += 1
+        self._segments.add(segment)  # a writer whose segment is not known would make events that cannot be read
         self._writers.append(writer)
-        self._segments.add(segment)
         self.owed, self._void_from, self._piecemeal = [], 0, False
         if owed:
             self._moved(owed)
@@ -277,7 +275,6 @@ class Appender:
         for writer in self._writers:
             if writer.state is SegmentState.FULL and writer.synced >= writer.size:
                 writer.move(SegmentState.DONE)
-        # Those included that an interrupt had let go of, and not left out.
         self._writers = [writer for writer in self._writers if not writer.ended]
 
     def give_up(self) -> None:

@@ -9,8 +9,8 @@ A *run* is what one transaction writes, in one piece. Runs are numbered as they 
 his run is on the disk; the first to wait syncs for all that were written by then (group commit), and their outcomes are
 published in the order of the log.
 
-A sync that fails, or that an interrupt has broken off, gives its segments up: the kernel may have dropped what it could
-not write, and would not say so twice. What is not known to be on the disk of them is written to a new segment, which
+A sync that fails gives its segments up: the kernel may have dropped what it could not write, and would not say so
+twice. What is not known to be on the disk of them is written to a new segment, which
 says of the old ones that it does not count there. If that fails too, those who wait for it are told, and what nobody
 waits for, since its commit has returned, is *owed*: no other run is written before it.
 
@@ -24,9 +24,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from weakref import ref
 
 from ....model.errors import ChannelIOError
+from ....model.owned_lock import OwnedLock
 from ....runtime.clock import LOOK_AGAIN, NO_DEADLINE, Clock, Deadline, WaitingRoom
 from ....runtime.loggers import get_logger
 from ..store.disk import Disk
@@ -47,26 +47,12 @@ class _Goal:
     """What a sync brings to the disk: everything up to this run, transaction and sequence number.
 
     :ivar writers: what it syncs, and up to which size.
-    :ivar in_doubt: a sync before it was broken off, and may have failed.
     """
 
     run: int
     transaction: int
     sequence: int
     writers: Sequence[tuple[SegmentWriter, int]] = ()
-    in_doubt: bool = False
-
-
-class _Lead:
-    """A call that syncs for all; gone with it, whatever ends it.
-
-    :ivar thread: whose call it is.
-    """
-
-    __slots__ = ("__weakref__", "thread")
-
-    def __init__(self) -> None:
-        self.thread = threading.get_ident()
 
 
 class Log:
@@ -95,7 +81,7 @@ class Log:
         keeps: bool,
         space: Space,
         clock: Clock,
-        lock: threading.Lock,
+        lock: OwnedLock,
         publish: Callable[[Run], None],
         published: Callable[[], None],
         repoint: Callable[[dict[int, int]], None],
@@ -105,10 +91,9 @@ class Log:
         self._publish, self._published, self._repoint = publish, published, repoint
         self.syncs = self.poisoned = 0
         # Guards: _end, _last_run, _unsynced, behind.
-        self._writing = threading.Lock()
+        self._writing = OwnedLock()
         self._end = Appender(disk, name, segments, space, segment_size, waits=waits, moved=self._moved)
         self._last_run = 0
-        self._current: Run | None = None  # what is being written; until _last_run is its number, nobody knows it
         self._unsynced: deque[Run] = deque()
         self._unsynced_bytes = 0
         #: About how many bytes were written since a sync began.
@@ -121,8 +106,8 @@ class Log:
         self.synced_sequence = -1
         self._failures = 0
         self._failure: ChannelIOError | None = None  # the last of them
-        self._leader: ref[_Lead] | None = None  # who syncs now
-        self._room = WaitingRoom(clock, LOOK_AGAIN)  # of those for whom he does
+        self._leader: int | None = None  # the thread that syncs now
+        self._room = WaitingRoom(clock, LOOK_AGAIN)  # of the threads for which it does
         self._clock = clock
 
     def resume(self, segments: Iterable[Segment], *, next_sequence: int, next_transaction: int) -> None:
@@ -177,11 +162,7 @@ class Log:
         while not self._write_in_order(run):
             self.sync()
         if self._waits:
-            try:
-                self._wait_synced(run.number)
-            except BaseException:  # an interrupt: the outcome has to be known all the same
-                self._wait_synced(run.number)
-                raise
+            self._wait_synced(run.number)
         else:
             self._publish_through(run.number)
             if self._unsynced_bytes > MAX_UNSYNCED:
@@ -199,14 +180,13 @@ class Log:
     def _write_in_order(self, run: Run) -> bool:
         """Write a run; False if the segments before have to be synced first."""
         with self._writing:
-            if self._current is not None:
-                self._undo_interrupted()
             if not self._end.goes_on(run.size) and self._must_sync_before(run.size):
                 return False
             try:
                 return self._write(run)
             except BaseException:
-                self._undo_interrupted()
+                if not run.number:
+                    self._end.undo(run)
                 raise
 
     def _must_sync_before(self, size: int) -> bool:
@@ -214,43 +194,22 @@ class Log:
         while an earlier one is not on the disk, and nothing is written before what is owed.
         """
         end = self._end
-        if end.owed and end.active is not None:  # an interrupt came when it had been written
-            return True
         unsynced = end.unsynced
         for writer in unsynced:
-            if writer.failed:
+            if writer.failed:  # the kernel would not say so again
                 return True
         return not self._waits and bool(unsynced) and end.is_new_due(size)
 
     def _write(self, run: Run) -> bool:
-        self._current = run
         if not self._end.write(run, self.synced_transaction):
-            self._current = None
             return False
-        run.number = self._last_run + 1
+        run.number = self._last_run = self._last_run + 1
+        self.behind += run.size
         self._pending.append(run)
         if self._keeps:
-            self._unsynced.append(run)
             self._unsynced_bytes += run.size
-        self._last_run = run.number
-        self.behind += run.size
-        self._current = None
+            self._unsynced.append(run)
         return True
-
-    def _undo_interrupted(self) -> None:
-        """An interrupt may have come between a write and what is known of it: the write did not happen then."""
-        run = self._current
-        if run is None:
-            return
-        if not run.number or run.number > self._last_run:
-            if self._pending and self._pending[-1] is run:
-                self._pending.pop()
-            if self._unsynced and self._unsynced[-1] is run:
-                self._unsynced.pop()
-                self._unsynced_bytes = sum(other.size for other in self._unsynced)
-            self._end.undo(run)
-            run.number = 0
-        self._current = None
 
     def sync(self, timeout: float | None = None) -> bool:
         """Wait until all that was written before is on the disk, or has failed; False if the time is over.
@@ -276,49 +235,26 @@ class Log:
         return self._room.wait_until(lambda: self._is_settled(number, failures), deadline)
 
     def _is_settled(self, number: int, failures: int | None) -> bool:
-        """Whether there is nothing to wait for any more; finds out itself if nobody else does."""
-        lead = _Lead()
-        me = ref(lead)
+        """True if there is nothing to wait for any more. Syncs itself if no other thread does."""
+        me = threading.get_ident()
         while True:
             try:
                 with self._state:
-                    led = self._is_led()
                     failed = failures is not None and self._failures > failures
                     if self._synced_run >= number or failed:
                         return True
-                    if led:
+                    if self._leader not in (None, me):
                         return False
                     self._leader = me
                 self._sync_for_all()
             finally:
-                if self._leader is me:  # also if an interrupt came before anything was synced: another one leads then
-                    self._let_others_lead(me)
-
-    def _is_led(self) -> bool:
-        """Whether somebody else syncs. An interrupt may have kept one who does not any more from saying so: his call is
-        gone then, or he asks himself.
-        """
-        lead = None if self._leader is None else self._leader()
-        if lead is None or lead.thread == threading.get_ident():
-            self._leader = None
-        return self._leader is not None
-
-    def _let_others_lead(self, me: ref[_Lead]) -> None:
-        try:
-            self._leader = None
-            self._room.wake_all()
-        except BaseException:  # an interrupt leaves nobody waiting
-            if self._leader is me:
-                self._leader = None
-            self._room.wake_all()
-            raise
+                if self._leader == me:
+                    self._leader = None
+                    self._room.wake_all()
 
     def _sync_for_all(self) -> None:
         with self._writing:
-            self._undo_interrupted()
             goal = self._goal()
-            for writer, _ in goal.writers:
-                writer.syncing = True
             self.behind = 0
         error = self._bring_to_disk(goal)
         with self._writing:
@@ -330,24 +266,24 @@ class Log:
 
     def _goal(self) -> _Goal:
         writers = [(writer, writer.size) for writer in self._end.unsynced]
-        in_doubt = any(writer.syncing for writer, _ in writers)
-        return _Goal(self._last_run, self.next_transaction - 1, self.next_sequence - 1, writers, in_doubt)
+        return _Goal(self._last_run, self.next_transaction - 1, self.next_sequence - 1, writers)
 
     def _bring_to_disk(self, goal: _Goal) -> OSError | None:
         """Sync; why it failed. No lock is held: others write meanwhile."""
-        if goal.in_doubt:
-            return OSError(errno.EIO, "a sync was interrupted, and may have failed")
-        try:
-            for writer, _ in goal.writers:
+        for writer, _ in goal.writers:
+            if writer.failed:  # the kernel would not say so again
+                return OSError(errno.EIO, "a sync failed before")
+            try:
                 self.syncs += 1
                 writer.sync()
-        except OSError as error:
-            return error
+            except OSError as error:
+                writer.failed = True
+                return error
         return None
 
     def _note_synced(self, goal: _Goal) -> None:
         for writer, size in goal.writers:
-            writer.synced, writer.syncing = max(writer.synced, size), False
+            writer.synced = max(writer.synced, size)
         while self._unsynced and self._unsynced[0].number <= goal.run:
             self._unsynced_bytes -= self._unsynced.popleft().size
         self._end.settle()
@@ -366,7 +302,7 @@ class Log:
                 while self._pending and self._pending[0].number <= number:
                     run = self._pending[0]
                     if run.error is None:
-                        self._publish(run)  # once more, if an interrupt comes here
+                        self._publish(run)
                     self._pending.popleft()
         finally:
             self._published()
@@ -380,8 +316,6 @@ class Log:
         try:
             self._end.owed = list(self._unsynced) if self._keeps else [*self._end.owed, *self._read_back(unsynced)]
         except OSError as unread:
-            for writer in unsynced:
-                writer.failed = True
             self._fail(unread)
             return False
         self._end.give_up()
@@ -396,11 +330,8 @@ class Log:
         try:
             self.syncs += 1
             self._end.begin(self.synced_transaction, essential=True)
-        except BaseException as second:
-            # Whatever it is, a key provider's own error or an interrupt: these runs are not on the disk.
+        except Exception as second:  # noqa: BLE001  # a key provider's own error: these runs are not on the disk
             self._fail(second)
-            if not isinstance(second, Exception):
-                raise
             return False
         return True
 
@@ -474,7 +405,6 @@ class Log:
     def _mark(self) -> Mark | None:
         """None if the segments before have to be synced first."""
         with self._writing:
-            self._undo_interrupted()
             if self._must_sync_before(0):
                 return None
             active = self._end.active or self._end.begin(self.synced_transaction, essential=True)
@@ -511,6 +441,6 @@ class Log:
 
     def close_in_child(self) -> None:
         """As :meth:`close`, in a forked child, where a thread of the parent may hold any lock: they are made anew."""
-        self._writing, self._state = threading.Lock(), threading.Lock()
+        self._writing, self._state = OwnedLock(), OwnedLock()
         self._end.close()
         self._segments.close_in_child()

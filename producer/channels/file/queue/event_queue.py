@@ -5,7 +5,6 @@ Columns of numbers, 28 bytes an event. It has no lock of its own: the channel gu
 
 from __future__ import annotations
 
-import heapq
 import sys
 from array import array
 from bisect import bisect_right
@@ -44,11 +43,16 @@ class Columns:
     def extend(
         self, sequences: Iterable[int], pointers: Iterable[int], lengths: Iterable[int], times: Iterable[float]
     ) -> None:
-        """Add many."""
-        self.sequences.extend(sequences)
-        self.pointers.extend(pointers)
-        self.lengths.extend(lengths)
-        self.times.extend(times)
+        """Add many; all or none, if an interrupt comes."""
+        count = len(self)
+        try:
+            self.sequences.extend(sequences)
+            self.pointers.extend(pointers)
+            self.lengths.extend(lengths)
+            self.times.extend(times)
+        except BaseException:
+            self.keep(count)
+            raise
 
     def entries(self, start: int, stop: int) -> list[Entry]:
         """Those at positions ``start`` to ``stop``."""
@@ -56,12 +60,6 @@ class Columns:
             return [Entry(self.sequences[start], self.pointers[start], self.lengths[start], self.times[start])]
         columns = (self.sequences, self.pointers, self.lengths, self.times)
         return list(map(Entry._make, zip(*[column[start:stop] for column in columns], strict=True)))
-
-    def even(self) -> None:
-        """Forget what an interrupt has added to some of the columns only."""
-        count = len(self.times)
-        if not len(self.sequences) == len(self.pointers) == len(self.lengths) == count:
-            self.keep(min(len(self.sequences), len(self.pointers), len(self.lengths), count))
 
     def segments(self) -> set[int]:
         """The numbers of the segments in which these events stand."""
@@ -76,16 +74,6 @@ class Columns:
             ranges.append((numbers[start], numbers[start + stop - 1]))
             start += stop
         return ranges
-
-    def cut_from(self, sequence: int) -> bool:
-        """Remove what has this sequence number or a later one, at the end; whether there was any."""
-        self.even()
-        count = before = len(self.sequences)
-        while count and self.sequences[count - 1] >= sequence:
-            count -= 1
-        if count < before:
-            self.keep(count)
-        return count < before
 
     def keep(self, count: int) -> None:
         """Remove all but the first ``count``."""
@@ -104,120 +92,74 @@ class EventQueue:
     """The events of one channel, by sequence number: those that wait, and those that are taken.
 
     :ivar taken: events in open transactions, by sequence number.
-    :ivar handing: events of a :meth:`take` whose caller has not said yet, by emptying it, that he has them.
     """
 
     def __init__(self) -> None:
         self._columns = Columns()
         self._head = 0
-        self._returned: list[Entry] = []  # a heap: what was taken and given back
-        self._returning: int | None = None  # what is being given back, or was when an interrupt came
+        self._returned: list[Entry] = []  # what was taken and given back, in order
         self.taken: dict[int, Entry] = {}
-        self.handing: Sequence[Entry] = ()
         self._last = 0  # the newest that was ever appended
-        self._total: tuple[int, int] | None = (0, 0)  # None while it changes, and if an interrupt came meanwhile
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._columns) - self._head + len(self._returned)
 
     def sums(self) -> tuple[int, int]:
         """How many events there are, taken ones included, and the sum of their lengths."""
-        if self._total is None:
-            self._total = self._counted()
-        return self._total
-
-    def _counted(self) -> tuple[int, int]:
-        """An interrupt may have left an event in two places."""
-        self._columns.even()
-        rest = self._columns.after(self._head)
-        lengths = dict(zip(rest.sequences, rest.lengths, strict=True))
-        lengths.update({entry.sequence: entry.length for entry in (*self._returned, *self.taken.values())})
-        return len(lengths), sum(lengths.values())
+        return len(self) + len(self.taken), self._bytes
 
     def restore(self, columns: Columns) -> None:
         """Begin with these."""
         self._columns = columns
         self._last = columns.sequences[-1] if columns.sequences else 0
-        self._total = len(columns), sum(columns.lengths)
+        self._bytes = sum(columns.lengths)
 
     def append(self, first: int, segment: int, offsets: Sequence[int], lengths: Sequence[int], time: float) -> None:
-        """Add one transaction's events at the tail, with consecutive sequence numbers from ``first`` on.
-
-        May be called again with the same events, after a call that was interrupted.
+        """Add one transaction's events at the tail, with consecutive sequence numbers from ``first`` on; those that are
+        there already are left out.
         """
         count, base = len(offsets), segment << OFFSET_BITS
         last = first + count - 1
         if last <= self._last:
             return
-        total, self._total = self._total, None
-        columns = self._columns
-        if total is None or (columns.sequences and columns.sequences[-1] >= first):  # an interrupt came before
-            columns.cut_from(first)
-            total = None
+        size = sum(lengths)
         pointers = [base | offset for offset in offsets]
-        columns.extend(range(first, first + count), pointers, lengths, [time] * count)
+        self._columns.extend(range(first, first + count), pointers, lengths, [time] * count)
         self._last = last
-        if total is not None:
-            self._total = total[0] + count, total[1] + sum(lengths)
+        self._bytes += size
 
-    def take(self, count: int, max_bytes: int | None) -> list[Entry]:
-        """Up to ``count`` events from the head, at least one if there are any; they are taken from now on.
+    def take(self, count: int, max_bytes: int | None, into: dict[int, Entry]) -> list[Entry]:
+        """Take up to ``count`` events from the head, at least one if there are any.
 
-        An interrupt may come anywhere: an event is among the taken ones before it leaves the others, lest a checkpoint
-        misses it.
+        :param into: what the transaction has taken; they are added to it.
         """
-        self._columns.even()
-        self._end_interrupted_return()
-        early = heapq.nsmallest(count, self._returned) if self._returned else []
+        returned = sorted(self._returned) if self._returned else []
+        early = returned[:count]
         entries = early + self._columns.entries(self._head, self._head + count - len(early))
         if max_bytes is not None:
             del entries[_within(entries, max_bytes) :]
-        self.handing = entries
-        self.taken.update({entry.sequence: entry for entry in entries})
-        for _ in entries[: len(early)]:
-            heapq.heappop(self._returned)
-        self._head += max(0, len(entries) - len(early))
+        new = {entry.sequence: entry for entry in entries}
+        returned, later = returned[len(entries) :], max(0, len(entries) - len(early))
+        into |= new
+        self.taken |= new
+        self._returned = returned
+        self._head += later
         if self._head >= _CUT and self._head * 2 >= len(self._columns):
             self._columns, self._head = self._columns.after(self._head), 0
         return entries
 
-    def take_back(self) -> list[int]:
-        """What a :meth:`take` was handing out when it was interrupted waits again; the sequence numbers."""
-        columns, handed = self._columns, [entry.sequence for entry in self.handing]
-        waiting = {entry.sequence for entry in self._returned}
-        first = columns.sequences[self._head] if self._head < len(columns) else self._last + 1
-        for sequence in handed:
-            if sequence in self.taken and (sequence >= first or sequence in waiting):
-                del self.taken[sequence]
-            elif sequence in self.taken:
-                self.put_back((self.taken[sequence],))
-        self.handing = ()
-        return handed
-
     def put_back(self, entries: Iterable[Entry]) -> None:
-        """Events, if they are taken, return to where they were: before all that has a greater sequence number."""
-        self._end_interrupted_return()
-        for entry in entries:
-            if entry.sequence in self.taken:
-                self._returning = entry.sequence
-                # Another segment may hold it by now, if a sync failed meanwhile.
-                heapq.heappush(self._returned, self.taken[entry.sequence])
-                del self.taken[entry.sequence]
-        self._returning = None
-
-    def _end_interrupted_return(self) -> None:
-        """What has returned already is not taken any more, or it would return once more."""
-        sequence = self._returning
-        if sequence in self.taken and any(entry.sequence == sequence for entry in self._returned):
-            del self.taken[sequence]
-        self._returning = None
+        """Return events, if they are taken, to where they were: before all that has a greater sequence number."""
+        gone = {entry.sequence for entry in entries}
+        # Another segment may hold one by now, if a sync failed meanwhile.
+        back = [self.taken[sequence] for sequence in gone if sequence in self.taken]
+        taken = {sequence: entry for sequence, entry in self.taken.items() if sequence not in gone}
+        self._returned, self.taken = sorted([*self._returned, *back]), taken
 
     def remove(self, sequences: Sequence[int]) -> None:
-        """Taken events are gone for good."""
-        total, self._total = self._total, None
-        size = sum(map(_LENGTH, map(self.taken.pop, sequences)))
-        if total is not None:
-            self._total = total[0] - len(sequences), total[1] - size
+        """Forget taken events."""
+        self._bytes -= sum(map(_LENGTH, map(self.taken.pop, sequences)))
 
     def repoint(self, pointers: Mapping[int, int]) -> None:
         """These sequence numbers stand somewhere else now."""
@@ -228,7 +170,6 @@ class EventQueue:
                 columns.pointers[position] = pointer
         for sequence in self.taken.keys() & pointers.keys():
             self.taken[sequence] = self.taken[sequence]._replace(pointer=pointers[sequence])
-        # The order stays: still a heap.
         self._returned = [
             entry._replace(pointer=pointers.get(entry.sequence, entry.pointer)) for entry in self._returned
         ]
@@ -236,12 +177,9 @@ class EventQueue:
     def snapshot(self, before: int) -> Columns:
         """Every event, taken ones included, whose pointer is below ``before``, by sequence number."""
         columns = Columns()
-        self._columns.even()
-        # What was taken was ahead of all that was not, also where it was given back since. An interrupt may have left
-        # an event in two places.
-        early = {entry.sequence: entry for entry in (*self.taken.values(), *self._returned)}
-        for sequence in sorted(early):
-            columns.append(early[sequence])
+        # What was taken was ahead of all that was not, also where it was given back since.
+        for entry in sorted([*self.taken.values(), *self._returned]):
+            columns.append(entry)
         rest = self._columns.after(self._head)
         columns.extend(rest.sequences, rest.pointers, rest.lengths, rest.times)
         late = len(columns)

@@ -6,12 +6,12 @@ is seen at once and in the order of the log.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ....model.errors import ChannelClosedError, ChannelFullError, TransactionFullError
 from ....model.interfaces import Event
+from ....model.owned_lock import OwnedLock
 from ....runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ...counters import ChannelCounters
 from ...room import Claim, Room
@@ -38,7 +38,7 @@ class Ledger:
 
     def __init__(self, name: str, options: FileChannelOptions, clock: Clock) -> None:
         self.name, self._options, self._clock = name, options, clock
-        self.lock = threading.Lock()
+        self.lock = OwnedLock()
         self.queue = EventQueue()
         self.changes = 0
         self._room = Room(options.capacity, options.byte_capacity, self.queue.sums, admit_larger=options.admit_larger)
@@ -46,10 +46,7 @@ class Ledger:
         self._putters, self._takers = WaitingRoom(clock, LOOK_AGAIN), WaitingRoom(clock, LOOK_AGAIN)
         self._aside: list[int] = []  # taken by nobody, until the next checkpoint
         self.recent = Recent()
-        self._taker: Taken = {}  # who took last
         self._orphans: list[Taken] = []  # of dropped transactions; added to without the lock
-        self._returning: Taken = {}  # what is being given back, or was when an interrupt came, by whom
-        self._returned: Sequence[int] = ()
         self._closed: str | None = None
         self._sums: dict[str, int] = {}
 
@@ -92,7 +89,7 @@ class Ledger:
         """As :meth:`close`, in a forked child, where a thread of the parent may hold the lock."""
         self._closed = self._closed or reason
         self.recent = Recent()
-        self.lock = threading.Lock()
+        self.lock = OwnedLock()
         self._putters, self._takers = WaitingRoom(self._clock, LOOK_AGAIN), WaitingRoom(self._clock, LOOK_AGAIN)
 
     def wake(self) -> None:
@@ -134,6 +131,7 @@ class Ledger:
     def settle(self, run: Run) -> None:
         """Nobody waits for this run any more, and it will not be published: its room is free."""
         if run.claim is not None:
+            run.claim.over = True  # the lock may be refused, or the wait for it interrupted: the next grant sees it
             with self.lock:
                 self._room.drop(run.claim)
             self.wake()
@@ -165,7 +163,7 @@ class Ledger:
                 self._room.drop(run.claim)
             self._counters.committed(len(run.puts), 0)
         if run.takes:
-            # One that an interrupted commit has given back already is delivered again.
+            # One that was given back, as its commit was interrupted, is delivered again.
             gone = [sequence for sequence in run.takes if sequence in self.queue.taken]
             self.queue.remove(gone)
             self._counters.committed(0, len(gone))
@@ -195,11 +193,7 @@ class Ledger:
             if len(taken) >= capacity:
                 self._counters.take_attempts += 1
                 raise TransactionFullError(self.name, "takes", capacity)
-            self._taker = taken
-            entries = self.queue.take(min(count, capacity - len(taken)), max_bytes)
-            taken.update({entry.sequence: entry for entry in entries})
-            self.queue.handing = ()
-        return entries
+            return self.queue.take(min(count, capacity - len(taken)), max_bytes, taken)
 
     def recent_events(self, entries: Sequence[Entry]) -> list[Event] | None:
         """The events of entries that were just taken, if all of them are still in memory; they are no longer, then."""
@@ -211,42 +205,22 @@ class Ledger:
     def put_back(self, taken: Taken, sequences: Iterable[int]) -> None:
         """Give these of ``taken`` back to the head."""
         with self.lock:
-            self._end_interrupted()
             self._return(taken, tuple(sequences))
         self.wake()
 
     def _return(self, taken: Taken, sequences: Sequence[int]) -> None:
-        """An interrupt may come anywhere: whoever has the lock next goes on with it, before anybody can take them."""
-        self._returning, self._returned = taken, sequences
-        self._end_interrupted_return()
-
-    def _end_interrupted_return(self) -> None:
-        taken = self._returning
-        for sequence in self._returned:
-            if sequence in taken:
-                self.queue.put_back((taken[sequence],))
+        self.queue.put_back([taken[sequence] for sequence in sequences if sequence in taken])
+        for sequence in sequences:
             taken.pop(sequence, None)
-        self._returning, self._returned = {}, ()
 
     def orphan(self, taken: Taken) -> None:
         """The transaction that had these is gone: they can be taken again. No lock: whoever collects may hold it."""
         self._orphans.append(taken)
 
-    def _end_interrupted_take(self) -> None:
-        """An interrupt between the queue and the transaction must not leave events in neither."""
-        if self.queue.handing:
-            for sequence in self.queue.take_back():
-                self._taker.pop(sequence, None)
-
-    def _end_interrupted(self) -> None:
-        self._end_interrupted_return()
-        self._end_interrupted_take()
-
     def _return_orphans(self) -> None:
-        self._end_interrupted()
         while self._orphans:
-            self._return(self._orphans[0], tuple(self._orphans[0]))
-            del self._orphans[0]
+            taken = self._orphans.pop()
+            self._return(taken, tuple(taken))
 
     def lose(self, taken: Taken, entries: Sequence[Entry]) -> None:
         """These of ``taken`` are gone: they are damaged."""

@@ -29,8 +29,6 @@ class Recent:
 
         :param first: sequence number of the first.
         """
-        if not self._payloads:
-            self._size = 0  # an interrupt may have come between what is kept and the sum of it
         size = sum(map(len, payloads)) + EVENT_OVERHEAD * len(payloads)
         if self._size + size <= MOST:
             self._size += size
@@ -45,4 +43,4 @@ class Recent:
     @property
     def size(self) -> int:
         """The memory that is kept, bytes."""
-        return self._size if self._payloads else 0
+        return self._size

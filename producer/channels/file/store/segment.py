@@ -87,9 +87,8 @@ class SegmentWriter:
     :ivar size: bytes of what is in it.
     :ivar room: up to where zeros are laid out behind that, if it is more.
     :ivar synced: bytes of it that are known to be on the disk.
-    :ivar syncing: a sync has begun of which nobody has said how it ended.
     :ivar named: it may have its name, also after a crash.
-    :ivar failed: a sync has failed, and what is not on the disk could not be read back as yet: nothing may be appended.
+    :ivar failed: a sync has failed: nothing may be appended.
     :ivar spoiled: something was written at its end that does not count. Nothing may be written in its place: a crash
         could leave sectors of the one among those of the other, which would pass for damage.
     :ivar broken: it could not be cut off, and still stands there.
@@ -100,12 +99,11 @@ class SegmentWriter:
         self.segment = segment
         self.state = SegmentState.BEGUN
         self.size = self.synced = self.room = 0
-        self.syncing = self.failed = self.spoiled = self.broken = self.named = False
-        self._appending = False  # an append has begun, and not ended: it may have been interrupted
+        self.failed = self.spoiled = self.broken = self.named = False
         self._begun_as = segment.path + BEGUN
         if disk.exists(segment.path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), segment.path)
-        if disk.exists(self._begun_as):  # a crash, or an interrupt, has left it
+        if disk.exists(self._begun_as):  # a crash has left it
             disk.unlink(self._begun_as)
         self.file = disk.create(self._begun_as)
 
@@ -118,12 +116,9 @@ class SegmentWriter:
         :returns: False if only a part could be written at once: the segment is :attr:`spoiled`.
         :raises OSError: it could not be written. The segment ends where it ended before, unless :attr:`broken`.
         """
-        if self._appending:
-            self.cut(self.size)
         if self.spoiled:
             return False
         start, left = self.size, memoryview(data)
-        self._appending = True
         try:
             while left:
                 end = start + len(data) - len(left)
@@ -131,12 +126,11 @@ class SegmentWriter:
                 if left and self.state is not SegmentState.BEGUN:
                     self.cut(start)
                     return False
-        except OSError:
+        except BaseException:
             with contextlib.suppress(OSError):
                 self.cut(start)
             raise
         self.size = start + len(data)
-        self._appending = False
         return True
 
     def cut(self, size: int) -> None:
@@ -152,7 +146,6 @@ class SegmentWriter:
             self.spoiled = self.broken = True
             raise
         self.size, self.synced, self.room = size, min(self.synced, size), 0
-        self._appending = False
 
     def _holds_more(self, size: int) -> bool:
         """Whether anything but room stands behind ``size``."""
@@ -166,7 +159,7 @@ class SegmentWriter:
         """
         start = max(self.size, self.room)
         if start < end:
-            self.room = end  # before an interrupt comes: what is laid out of it is zeros in any case
+            self.room = end  # also if only a part of it can be laid out: that is zeros
             self._disk.lay_out(self.file, start, end)
 
     def trim(self) -> None:

@@ -9,11 +9,10 @@ import errno
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
-from producer.channels import Event, FileChannel, Stored
+from producer.channels import FileChannel, Stored
 from producer.channels.file.log import log as log_module
 from producer.channels.file.log.run import Run
 from producer.channels.file.store.format import FIRST_RECORD, Kind
@@ -418,105 +417,6 @@ def test_what_is_not_synced_may_be_lost_with_the_machine_and_is_counted_before_w
         seen.add((len(found), lost))
         assert contents(crashed.kill()) == []
     assert len({lost for _, lost in seen}) > 3
-
-
-def test_an_interrupt_after_a_sync_leaves_nobody_waiting_for_a_leader_who_is_gone() -> None:
-    """Before the one who synced could say that he does no more: he, and others, commit as ever."""
-    with opened_channel(SimFS()) as channel:
-        let_others_lead, interrupts = channel._log._let_others_lead, iter([KeyboardInterrupt()])
-
-        def leaving(*arguments: Any) -> None:
-            for error in interrupts:
-                raise error
-            let_others_lead(*arguments)
-
-        channel._log._let_others_lead = leaving  # type: ignore[method-assign]
-        with pytest.raises(KeyboardInterrupt):
-            put(channel, "a")
-        Call(lambda: put(channel, "b")).result()
-        put(channel, "c")
-        assert drained(channel) == ["a", "b", "c"]
-
-
-def test_an_interrupt_while_waiting_for_the_disk_leaves_the_outcome_known() -> None:
-    """The commit's wait is broken off: the events are there exactly if they were published, and none is twice."""
-    disk = SimFS()
-    with opened_channel(disk) as channel:
-        put(channel, "a")
-        wait_synced, interrupts = channel._log._wait_synced, iter([KeyboardInterrupt()])
-
-        def waiting(*arguments: object) -> object:
-            for error in interrupts:
-                raise error
-            return wait_synced(*arguments)  # type: ignore[arg-type]
-
-        channel._log._wait_synced = waiting  # type: ignore[method-assign,assignment]
-        transaction = opened(channel)
-        transaction.put(Event({}, b"b"))
-        with pytest.raises(KeyboardInterrupt):
-            transaction.commit()
-        assert channel.stats().size == 2
-        assert channel.stats().bytes == 10
-        assert drained(channel) == ["a", "b"]
-        assert (channel.stats().size, channel.stats().bytes) == (0, 0)
-
-
-def test_after_an_interrupted_sync_what_was_written_is_not_taken_to_be_on_the_disk() -> None:
-    """It may have failed, which the kernel tells once: a later sync of the same segment would find nothing to do."""
-    disk = SimFS()
-    with opened_channel(disk, fsync="os") as channel:
-        put(channel, "a")
-        sync, interrupts = disk.sync, iter([KeyboardInterrupt()])
-
-        def interrupted(file: int) -> None:
-            for error in interrupts:
-                disk.fail("sync")
-                with pytest.raises(OSError, match="log-"):
-                    sync(file)
-                raise error
-            sync(file)
-
-        disk.sync = interrupted  # type: ignore[method-assign]
-        with pytest.raises(KeyboardInterrupt):
-            channel.sync()
-        channel.sync()
-        for seed in range(10):
-            assert contents(disk.after_crash(seed)) == ["a"]
-
-
-@pytest.mark.parametrize("following", ["put", "sync"])
-def test_a_commit_that_was_interrupted_twice_does_not_appear(following: str) -> None:
-    """Once it was written, and once more before that was undone: whoever writes, or syncs, next undoes it."""
-    disk = SimFS()
-    with opened_channel(disk, fsync="os") as channel:
-        put(channel, "0")
-        write, undo = channel._log._end.write, channel._log._undo_interrupted
-        interrupts = [KeyboardInterrupt(), KeyboardInterrupt()]
-
-        def written(*arguments: Any) -> bool:
-            done = write(*arguments)
-            if len(interrupts) == 2:
-                raise interrupts.pop()
-            return done
-
-        def undone() -> None:
-            if len(interrupts) == 1:
-                raise interrupts.pop()
-            undo()
-
-        channel._log._end.write = written  # type: ignore[method-assign]
-        channel._log._undo_interrupted = undone  # type: ignore[method-assign]
-        transaction = opened(channel)
-        transaction.put(Event({}, b"a"))
-        with pytest.raises(KeyboardInterrupt):
-            transaction.commit()
-        transaction.rollback()
-        if following == "put":
-            put(channel, "b")
-        channel.sync()
-        expected = ["0", "b"] if following == "put" else ["0"]
-        assert contents(disk.after_crash(0)) == expected
-        assert drained(channel) == expected
 
 
 def test_nothing_is_written_behind_what_may_be_lost_unread() -> None:

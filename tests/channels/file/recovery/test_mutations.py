@@ -85,7 +85,7 @@ def _take_without_writing(patch: pytest.MonkeyPatch) -> None:
 def _append_to_what_was_given_up(patch: pytest.MonkeyPatch) -> None:
     def shrug(log: Log, error: OSError | None) -> bool:
         for writer in log._end.unsynced:
-            writer.synced, writer.syncing = writer.size, False
+            writer.synced = writer.size
         return True
 
     patch.setattr(Log, "_replace_segments", shrug)

@@ -198,7 +198,7 @@ def test_a_record_is_read_wherever_it_stands() -> None:
     disk = SimFS()
     with opened_channel(disk, segment_size=20_000) as channel:
         expected = dict(enumerate(fill(channel, 1000, each=50), 1))
-        entries = channel._ledger.queue.take(1000, None)
+        entries = channel._ledger.queue.take(1000, None, {})
 
         def read(start: int) -> None:
             for step in range(1000):
