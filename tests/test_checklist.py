@@ -533,7 +533,7 @@ def test_146_with_nothing_due_the_mover_sleeps_linger_ms_also_while_the_network_
     for sink in (RecordingSink(), DeadSink()):
         pipeline = threadless(sink, ManualClock(), base_retry_backoff_ms=50_000, linger_ms=700)
         pipeline.accept(KEY, record(), 1, None)
-        pipeline.seal_open()
+        pipeline.accumulator.seal_open()
         settle(pipeline)
         assert [pipeline.mover.run_once() for _ in range(5)] == [0.7] * 5
 
@@ -542,7 +542,7 @@ def test_147_failures_that_are_permanent_or_retried_enough_or_late_fail_and_noth
     """Permanent: one attempt. Retries used up: failed, however many failures are not told yet. Queue closed: failed."""
     pipeline = threadless(ScriptedSink([RejectedError("C", "x")]))
     pipeline.accept(KEY, record(), 1, None)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     pipeline.io_pool.run_next()
     assert pipeline.stats().failed == 1
 
@@ -622,7 +622,7 @@ def test_151_a_handler_returns_memory_sets_futures_and_survives_callbacks_that_r
 
     futures = [pipeline.accept(KEY, record(), 1, first)]
     futures.append(pipeline.accept(KEY, record(), 1, lambda _r: seen.append((futures[1].done(), pipeline.budget.used))))
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     assert seen == [(True, 0), (True, 0)]
 
@@ -733,7 +733,7 @@ def test_158_close_follows_the_data_and_gives_waiting_batches_a_last_attempt() -
     sink = ScriptedSink([DOWN, DOWN, None])
     pipeline = threadless(sink, clock, base_retry_backoff_ms=50_000, linger_ms=10**6)
     pipeline.accept(KEY, record(), 1, told.append)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     assert len(pipeline.retry_queue) == 1
     pipeline.accept(KEY._replace(topic="open"), record(), 1, told.append)

@@ -126,14 +126,14 @@ def test_3_3_a_batch_in_a_final_state_never_changes() -> None:
     """Settling a settled batch, from the owner or from close, changes nothing and tells nobody again."""
     pipeline, told = threadless(), []
     pipeline.accept(KEY, record(), 1, told.append)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     batch = pipeline.accumulator.incomplete()[0]
     settle(pipeline)
     result = batch.result
-    assert not pipeline.abandon(batch)
+    assert not pipeline.settlement.abandon(batch)
     pipeline.settlement.fail(batch)
     pipeline.settlement.succeed(batch)
-    pipeline.submit_half(batch)
+    pipeline.resubmit(batch)
     for state in BatchState:
         assert not batch.move(state)
     settle(pipeline)

@@ -514,7 +514,6 @@ class Producer:
         durable = DurablePipeline(
             *parts, *channels, orphaned=orphaned, abandon=abandon, on_start=on_start, counters=counters
         )
-        durable.pipeline.all_stats = durable.stats
         shutdown = Shutdown(
             durable.pipeline, DurableCloser(durable), threads=durable.working_threads, at_end=say_losses
         )

@@ -7,7 +7,6 @@ memory of failed records is given back when they are stored, or refused.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ from ..model.results import Result
 from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.settling.outcomes import Abandonment
 from ..pipeline.threads import StageThread
-from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
+from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
 from ..runtime.loggers import get_logger
 from ..runtime.rate_limited_log import ThinnedLog
 from ..text.plural import counted
@@ -62,7 +61,7 @@ class _Unreadable:
 class _Barrier:
     """Somebody waits for all that came before."""
 
-    passed: threading.Event
+    passed: Latch
     acknowledged: bool
 
 
@@ -104,7 +103,7 @@ class Acks:
         # Touched by the thread alone: what the channel would not acknowledge.
         self._owed: dict[Taking, list[int]] = {}
         #: Likewise: to be set when it owes nothing any more.
-        self._barriers: list[threading.Event] = []
+        self._barriers: list[Latch] = []
         self._room = WaitingRoom(clock, LOOK_AGAIN)
         self._lock = OwnedLock()  # guards everything below
         self._items: list[_Item] = []
@@ -151,19 +150,19 @@ class Acks:
         """``event`` holds no record."""
         self._put(_Unreadable(taking, event, reason))
 
-    def barrier(self) -> threading.Event:
+    def barrier(self) -> Latch:
         """What is set once everything settled so far is acknowledged, or kept back; an acknowledgement that
         the channel refuses is waited for.
         """
-        return self._put_barrier(_Barrier(threading.Event(), acknowledged=True))
+        return self._put_barrier(_Barrier(Latch(), acknowledged=True))
 
-    def handled(self) -> threading.Event:
+    def handled(self) -> Latch:
         """As :meth:`barrier`, but waits for no acknowledgement that the channel refused: what could not be delivered
         is a dead letter by then, or parked.
         """
-        return self._put_barrier(_Barrier(threading.Event(), acknowledged=False))
+        return self._put_barrier(_Barrier(Latch(), acknowledged=False))
 
-    def _put_barrier(self, barrier: _Barrier) -> threading.Event:
+    def _put_barrier(self, barrier: _Barrier) -> Latch:
         with self._lock:
             if self._ended:
                 barrier.passed.set()

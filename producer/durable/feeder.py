@@ -7,7 +7,6 @@ everything: so the records of one project that cannot be delivered may fill the 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
@@ -26,7 +25,7 @@ from ..pipeline.batching.stopped_streams import Line
 from ..pipeline.batching.unconfirmed import SentBefore
 from ..pipeline.settling.settlement import attempt_of
 from ..pipeline.threads import StageThread
-from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
+from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
 from ..runtime.loggers import get_logger
 from ..runtime.rate_limited_log import ThinnedLog
 from .acks import Acks
@@ -103,7 +102,7 @@ class Feeder:
         self._idle = 0
         self._hurries = 0  # calls that wait until all is fed
         #: Streams that are to go on; and what says that all that was settled of them is done with, once it is settled.
-        self._resuming: dict[Line, tuple[StreamKey, threading.Event | None]] = {}
+        self._resuming: dict[Line, tuple[StreamKey, Latch | None]] = {}
         self._stopping = False
         self._ended = False
         self.thread = StageThread(f"{name}-feeder", self._loop)
@@ -298,7 +297,7 @@ class Feeder:
                 self._resume(key)
                 self._end_resuming(key)
 
-    def _set_resuming(self, key: StreamKey, barrier: threading.Event) -> None:
+    def _set_resuming(self, key: StreamKey, barrier: Latch) -> None:
         with self._lock:
             self._resuming[key.line] = key, barrier
 

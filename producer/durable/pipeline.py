@@ -91,6 +91,7 @@ class DurablePipeline:
             on_start=on_start,
             threadless=threadless,
             counters=counters,
+            all_stats=self.stats,
             backing=Backing(
                 listener=self.acks,
                 journal=intents,
@@ -306,7 +307,7 @@ class DurablePipeline:
         self.registry.leave(futures, self._staying())
 
     def _staying(self) -> Result:
-        return staying(self.pipeline.abandoned())
+        return staying(self.pipeline.settlement.abandoned())
 
     def give_back(self) -> int:
         """Close the sink, roll back what is taken, and close the channels; how many events stay.
@@ -337,7 +338,7 @@ class DurablePipeline:
         """After a fork: the records are the parent's, which sends them; nobody in this process shall wait for them."""
         give_up(self.channel, self.dead_letter)
         self.pipeline.abandon_in_child()
-        result = staying(self.pipeline.forked_away())
+        result = staying(self.pipeline.settlement.forked_away())
         for future in self.registry.left_in_child():
             if isinstance(future._holder, Waiting):
                 future._holder.settle_in_child(result)

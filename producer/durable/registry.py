@@ -8,7 +8,6 @@ CPython 3.11).
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -30,7 +29,7 @@ class Waiting:
 
     def __init__(self, registry: Registry, number: int) -> None:
         self._registry = registry
-        self._event: threading.Event | None = None  # guarded by the registry's lock, as is the next
+        self._event: Latch | None = None  # guarded by the registry's lock, as is the next
         self._over = False
         self.number = number
         self.committed = False
@@ -42,11 +41,11 @@ class Waiting:
         if event is not None:
             event.wait(timeout)
 
-    def _awaited(self) -> threading.Event | None:
+    def _awaited(self) -> Latch | None:
         """What is set when it ends; None if it has."""
         with self._registry.lock:
             if self._event is None and not self._over:
-                self._event = threading.Event()
+                self._event = Latch()
             return None if self._over else self._event
 
     def wake(self) -> None:
@@ -56,7 +55,7 @@ class Waiting:
         if event is not None:
             event.set()
 
-    def end(self) -> threading.Event | None:
+    def end(self) -> Latch | None:
         """As :meth:`wake`, with the registry's lock held: what the caller is to set without it."""
         self._over = True
         return self._event

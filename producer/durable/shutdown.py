@@ -58,7 +58,7 @@ class DurableCloser:
         phase = retry_phase(pipeline, deadline)
         durable.wait_put(phase)
         durable.feeder.wait_fed(durable.put, phase)
-        pipeline.accumulator.wait_settled(pipeline.seal_open(), phase)
+        pipeline.accumulator.wait_settled(pipeline.accumulator.seal_open(), phase)
 
     def _end_deliveries(self, deadline: Deadline) -> list[str]:
         """Feed and send nothing new, wait for what is with the server, leave the rest; threads that did not end."""
@@ -80,7 +80,7 @@ class DurableCloser:
     def _abandon_rest(self) -> None:
         pipeline = self._durable.pipeline
         for batch in pipeline.accumulator.incomplete():
-            pipeline.abandon(batch)
+            pipeline.settlement.abandon(batch)
 
     def _say(self, left: int) -> None:
         durable = self._durable

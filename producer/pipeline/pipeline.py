@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import json
 import math
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ..model.config import ProducerConfig
-from ..model.errors import DeliveryAbandonedError, FlushTimeoutError, ProducerError, StreamStoppedError
-from ..model.interfaces import Sink
+from ..model.errors import FlushTimeoutError, ProducerError, StreamStoppedError
+from ..model.futures import SendFuture
+from ..model.interfaces import Record, Sink
 from ..model.metrics import Counters, Stats
 from ..model.owned_lock import OwnedLock
 from ..model.records import StreamKey
-from ..model.results import Attempt
+from ..model.results import Callback
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch
 from ..runtime.internal_threads import at_work
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
 from .admission import Admission
+from .batching.accumulator import Piece
 from .batching.batch import BatchState, ProducerBatch
+from .batching.open_records import OpenRecords
 from .batching.ready_batches import ReadyBatches
 from .sending.fair_queue import fair_queue_of
 from .sending.io_pool import IOThreadPool
@@ -54,6 +56,7 @@ class Pipeline:
         because the process is past that.
     :param threadless: start no threads: whoever flushes or closes does the work (see :meth:`work_inline`).
     :param backing: where the records are kept besides.
+    :param all_stats: returns what is logged every ``stats_interval_ms``; None for :meth:`stats`.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Pipeline:
         threadless: bool = False,
         backing: Backing | None = None,
         counters: Counters | None = None,
+        all_stats: Callable[[], Stats] | None = None,
     ) -> None:
         self.clock = clock
         self.sink = sink
@@ -87,17 +91,15 @@ class Pipeline:
             ordered=keeps,
         )
         self.budget, self.accumulator = self.admission.budget, self.admission.accumulator
-        self.accept, self.open_records = self.admission.accept, self.admission.open_records
-        self.accept_pieces, self.accept_encoded = self.admission.accept_pieces, self.admission.accept_encoded
-        self.check_size, self.seal_open = self.admission.check_size, self.accumulator.seal_open
         self.retry_queue = RetryQueue(clock)
         self.settlement = Settlement(
             name,
             self.budget,
             self.accumulator,
             self.counters,
-            go=self._submit,
-            listener=backing.listener,
+            ready,
+            clock,
+            backing.listener,
         )
         rules = RetryRules(config, clock, endless=keeps)
         task = SendTask(
@@ -109,8 +111,7 @@ class Pipeline:
             accumulator=self.accumulator,
             settlement=self.settlement,
             counters=self.counters,
-            submit=self.submit_half,
-            keep=self.abandon if keeps else None,
+            ready=ready,
         )
         self._task = task
         self.io_pool = IOThreadPool(
@@ -120,7 +121,7 @@ class Pipeline:
             fair_queue_of(config, rules.last_chance),
             destination=sink.destination,
             run=task.run,
-            refuse=self.abandon,
+            refuse=self.settlement.abandon,
             set_alarm=self.retry_queue.set_alarm,
             clock=clock,
         )
@@ -135,25 +136,45 @@ class Pipeline:
             report=self._report,
             report_every=config.stats_interval_ms / 1000 or math.inf,
         )
-        #: What is logged every ``stats_interval_ms``: who stands above the pipeline knows more.
-        self.all_stats: Callable[[], Stats] = self.stats
+        self._all_stats = all_stats or self.stats
         self._on_start = on_start
         self._starting = OwnedLock()  # guards the start of the threads
         self._started = False
         #: The threads were to start, and could not.
         self.late = False
         self._last = False  # nobody will close this pipeline: each send is complete when it returns
-        self._leaving = False  # what waits behind another batch of its stream will not be sent any more
         self.drain_timeout = config.drain_timeout_ms / 1000
         #: How long ``close`` without a timeout waits without an acknowledgement, seconds.
         self.patience = max(self.drain_timeout, LEAST_PATIENCE)
         #: Asked for, or the interpreter would not start threads any more: whoever waits does the work itself.
         self.threadless = threadless
 
+    def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
+        """Take over one send; see :meth:`Admission.accept`."""
+        return self.admission.accept(key, record, logs, callback)
+
+    def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
+        """Take over many; see :meth:`Admission.accept_pieces`."""
+        return self.admission.accept_pieces(pieces, callback)
+
+    def accept_encoded(
+        self, estimate: int, encode: Callable[[], Sequence[Piece]], callback: Callback | None
+    ) -> list[SendFuture]:
+        """Take over what is encoded when there is memory; see :meth:`Admission.accept_encoded`."""
+        return self.admission.accept_encoded(estimate, encode, callback)
+
+    def check_size(self, piece: Piece) -> None:
+        """Raise if a piece could never be accepted; see :meth:`Admission.check_size`."""
+        self.admission.check_size(piece)
+
+    def open_records(self, future: SendFuture) -> OpenRecords | None:
+        """Return where the next logs of a send's stream go; see :meth:`Admission.open_records`."""
+        return self.admission.open_records(future)
+
     def hurry(self) -> None:
         """Seal all batches that take records, soon, on the mover's thread."""
         if self.threadless:
-            self.seal_open()
+            self.accumulator.seal_open()
         else:
             self.mover.hurry()
 
@@ -193,36 +214,10 @@ class Pipeline:
         if self.late:
             self.work()
 
-    def submit_half(self, half: ProducerBatch) -> None:
-        """Queue a half of a batch that was cut for its first attempt."""
-        if not half.move(BatchState.QUEUED):
-            return
-        if self.accumulator.may_go(half):
-            self._submit(half)
-        elif self._leaving:
-            self.abandon(half)
-
-    def _submit(self, batch: ProducerBatch) -> None:
-        self.io_pool.submit(batch)
-
     def resubmit(self, batch: ProducerBatch) -> None:
         """Queue a batch out of the retry queue for another attempt."""
         if batch.move(BatchState.QUEUED):
             self.io_pool.submit(batch)
-
-    def abandon(self, batch: ProducerBatch) -> bool:
-        """Fail or leave ``batch`` because the producer closed; False if it was settled before."""
-        # Not by a look at its state before: an IO thread may take it to the server in between.
-        if self.settlement.abandon(batch, self.abandoned(), unless=BatchState.SENDING):
-            return True
-        return self.settlement.abandon(batch, self.abandoned(may_have_been_stored=True))
-
-    def abandoned(self, *, may_have_been_stored: bool = False) -> Attempt:
-        """What stands at the end of the attempts of a record that was not delivered when the producer closed."""
-        said = self._backing.listener.abandonment
-        return self._attempt_of(
-            DeliveryAbandonedError(said.code, said.message, may_have_been_stored=may_have_been_stored)
-        )
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
         """Why an ordered stream is stopped; None if it is not."""
@@ -241,7 +236,6 @@ class Pipeline:
 
     def freeze(self) -> None:
         """Let no batch go any more that waits behind another one of its stream: the one before it will be failed."""
-        self._leaving = True
         self.accumulator.freeze()
 
     def leave_unsent(self) -> int:
@@ -255,30 +249,15 @@ class Pipeline:
         self.io_pool.stop_at_once()
         self.retry_queue.close()
         # Whose attempt has just failed may still be on its thread: nobody would settle what waits for another one now.
-        attempt = self.abandoned()
         for batch in self.accumulator.incomplete():
-            self.settlement.abandon(batch, attempt, unless=BatchState.SENDING)
+            self.settlement.abandon_unsent(batch)
         return self.accumulator.seal_open()
-
-    def forked_away(self) -> Attempt:
-        """What stands at the end of the attempts of a record that belongs to the parent of this process."""
-        message = "the record belongs to the parent process, which delivers it"
-        return self._attempt_of(DeliveryAbandonedError("ForkedAway", message))
 
     def abandon_in_child(self) -> None:
         """After a fork: the records are the parent's, which sends them; nobody in this process shall wait for them."""
-        attempt = self.forked_away()
+        attempt = self.settlement.forked_away()
         for batch in self.accumulator.incomplete_in_child():
             batch.abandon_in_child(batch.outcome(successful=False, last=attempt))
-
-    def _attempt_of(self, error: DeliveryAbandonedError) -> Attempt:
-        return Attempt(
-            success=False,
-            error_code=error.code,
-            error_message=error.message,
-            timestamp_ms=int(self.clock.time() * 1000),
-            may_have_been_stored=error.may_have_been_stored,
-        )
 
     @property
     def accepted_at(self) -> float:
@@ -303,7 +282,7 @@ class Pipeline:
         """As :meth:`flush`, until ``deadline``; ``timeout`` is what is said then."""
         self.must_not_be_a_callback("flush")
         self.must_not_work("flush")
-        serial = self.seal_open()
+        serial = self.accumulator.seal_open()
         if self.threadless:
             self.work_inline(deadline)
         remaining = self.accumulator.wait_settled(serial, deadline)
@@ -334,7 +313,7 @@ class Pipeline:
                     "another thread, and do not wait for that"
                 )
 
-    def passed(self, barrier: Latch | threading.Event, deadline: Deadline) -> bool:
+    def passed(self, barrier: Latch, deadline: Deadline) -> bool:
         """Wait for ``barrier``; whether it was set in time."""
         left = deadline.remaining(self.clock)
         while not barrier.wait(LOOK_AGAIN if left is None else min(left, LOOK_AGAIN)):
@@ -382,7 +361,7 @@ class Pipeline:
 
     def _report(self) -> None:
         try:
-            _stats_log.info("%s: %s", self.name, json.dumps(self.all_stats().to_dict()))
+            _stats_log.info("%s: %s", self.name, json.dumps(self._all_stats().to_dict()))
         except Exception:  # noqa: BLE001  # a channel is somebody else's class, and the mover must go on
             _log.exception("%s: the statistics could not be logged", self.name)
 

@@ -227,7 +227,7 @@ def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[s
     pipeline.mover.stop()
     if pipeline.threadless:
         pipeline.work_inline(deadline)
-    serial = pipeline.seal_open()
+    serial = pipeline.accumulator.seal_open()
     _wait_delivered(pipeline, serial, deadline, begun)
     abandoned = _abandon_rest(pipeline)
     pipeline.io_pool.stop()
@@ -261,7 +261,7 @@ def _wait_delivered(pipeline: Pipeline, serial: int, deadline: Deadline, begun: 
 
 def _retry_for_a_while(pipeline: Pipeline, deadline: Deadline) -> None:
     phase = retry_phase(pipeline, deadline)
-    serial = pipeline.seal_open()
+    serial = pipeline.accumulator.seal_open()
     if pipeline.threadless:
         pipeline.work_inline(phase)
     pipeline.accumulator.wait_settled(serial, phase)
@@ -279,7 +279,7 @@ def _abandon_rest(pipeline: Pipeline) -> int:
     """Fail what is not settled; halves of a batch that is cut at this moment are refused by the pool a moment later."""
     pipeline.freeze()
     rest = pipeline.accumulator.incomplete()
-    records = sum(batch.log_count for batch in rest if pipeline.abandon(batch))
+    records = sum(batch.log_count for batch in rest if pipeline.settlement.abandon(batch))
     if records:
         failed = counted(records, "record was not delivered and failed", "records were not delivered and failed")
         _log.error("%s: closed at its deadline: %s", pipeline.name, failed)

@@ -301,7 +301,7 @@ def test_behind_a_channel_what_waits_stays_there_until_resume() -> None:
     pipeline.resume(ORDERED)
     last = pipeline.accept(ORDERED, record("4"), 1, None)
     drive(pipeline)
-    pipeline.pipeline.seal_open()
+    pipeline.pipeline.accumulator.seal_open()
     drive(pipeline)
     assert values(sink) == ["0", "other", "2", "3", "4"]
     assert last.result(0).successful
@@ -360,7 +360,7 @@ def test_with_dead_letters_the_record_is_moved_and_the_stream_stops_as_well() ->
     assert pipeline.stored == 2
     pipeline.resume(ORDERED)
     drive(pipeline)
-    pipeline.pipeline.seal_open()
+    pipeline.pipeline.accumulator.seal_open()
     drive(pipeline)
     assert values(sink) == ["1", "2"]
 
@@ -376,7 +376,7 @@ def test_what_the_dead_letters_refuse_comes_first_after_resume() -> None:
     assert pipeline.stored == 3
     pipeline.resume(ORDERED)
     drive(pipeline)
-    pipeline.pipeline.seal_open()
+    pipeline.pipeline.accumulator.seal_open()
     drive(pipeline)
     assert values(sink) == ["0", "1", "2"]
 

@@ -66,7 +66,7 @@ def test_logs_take_the_short_way_from_the_second_of_a_batch_on() -> None:
     for number in range(1000):
         stream.send({"m": f"{number}"})
     assert producer.general == 1
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     for number in range(1000):
         stream.send({"m": number})
     assert producer.general == 2
@@ -108,7 +108,7 @@ def test_logs_with_a_time_of_their_own_take_the_short_way() -> None:
     for number in range(1000):
         stream.send(LogItem({"m": f"{number}"}, 1_700_000_000 + number, number))
     assert producer.general == 1
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     [delivery] = pipeline.sink.deliveries  # type: ignore[attr-defined]
     logs = LogGroup.FromString(delivery.payload.body).Logs
@@ -209,7 +209,7 @@ def _sent(delivered: bool) -> tuple[list[SendFuture], Callable[[], None]]:
 
     def end() -> None:
         assert producer is not None
-        pipeline.seal_open()
+        pipeline.accumulator.seal_open()
         settle(pipeline)
 
     return futures, end

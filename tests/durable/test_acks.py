@@ -41,7 +41,7 @@ def _accept(one: DurablePipeline, *texts: str, key: Any = KEY) -> list[Any]:
 
 def _settled(one: DurablePipeline) -> None:
     drive(one)
-    one.pipeline.seal_open()
+    one.pipeline.accumulator.seal_open()
     drive(one)
 
 
@@ -59,7 +59,7 @@ def test_all_that_was_settled_is_acknowledged_in_one_call(monkeypatch: pytest.Mo
     for i in range(100):
         _accept(one, "a", "b", key=KEY._replace(topic=str(i)))
     one.feeder.run_once(0)
-    one.pipeline.seal_open()
+    one.pipeline.accumulator.seal_open()
     while one.pipeline.io_pool.run_next():
         pass
     one.acks.run_once()
@@ -245,7 +245,7 @@ def test_the_memory_of_a_failed_record_is_in_use_until_it_is_buried() -> None:
     one = by_hand(ScriptedSink([REJECTED]), KeptChannel(), KeptChannel())
     _accept(one, "x" * 5000)
     one.feeder.run_once(0)
-    one.pipeline.seal_open()
+    one.pipeline.accumulator.seal_open()
     one.pipeline.io_pool.run_next()
     one.pipeline.settlement.failure.run_next()
     assert one.pipeline.budget.used > 5000

@@ -203,7 +203,7 @@ def test_no_later_batch_of_a_stream_overtakes_one_that_is_left() -> None:
             producer.send("p", "l", {"i": str(i)})
         assert gated.entered.acquire(timeout=PATIENCE)
         closing = Call(producer.close)
-        eventually(lambda producer=producer: pipeline_of(producer).pipeline._leaving)
+        eventually(lambda producer=producer: pipeline_of(producer).pipeline.accumulator.frozen)
         gated.gate.set()
         closing.result()
         with durable(sink, channel) as second:
@@ -231,7 +231,7 @@ def test_a_batch_that_is_cut_while_the_producer_closes_is_left_in_the_channel() 
     futures = [producer.send("p", "l", {"i": str(i)}) for i in range(4)]
     assert sink.entered.acquire(timeout=PATIENCE)
     closing = Call(producer.close)
-    eventually(lambda: pipeline_of(producer).pipeline._leaving)
+    eventually(lambda: pipeline_of(producer).pipeline.accumulator.frozen)
     sink.gate.set()
     closing.result()
     assert {future.exception(0).result.error_code for future in futures} == {"LeftInChannel"}  # type: ignore[union-attr]
@@ -245,7 +245,7 @@ def test_a_permanent_failure_while_closing_still_reaches_the_dead_letters() -> N
     producer.send("p", "l", LOG)
     assert sink.entered.acquire(timeout=PATIENCE)
     closing = Call(producer.close)
-    eventually(lambda: pipeline_of(producer).pipeline._leaving)
+    eventually(lambda: pipeline_of(producer).pipeline.accumulator.frozen)
     sink.gate.set()
     closing.result()
     assert (len(channel.events()), len(dead.events())) == (0, 1)

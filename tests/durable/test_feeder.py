@@ -51,7 +51,7 @@ def test_a_transaction_that_is_full_is_no_limit() -> None:
     assert channel.stats().taken == 10
     assert len(one.feeder.takings) == 4
     sink.gate.set()
-    one.pipeline.seal_open()
+    one.pipeline.accumulator.seal_open()
     drive(one)
     assert one.stored == 0
     assert [taking.ended for taking in one.feeder.takings] == [True, True, True, False]
@@ -64,7 +64,7 @@ def test_a_transaction_smaller_than_a_block_makes_blocks_smaller() -> None:
         one.accept(KEY, record(str(i)), 1, None)
     for _ in range(20):
         drive(one)
-    one.pipeline.seal_open()
+    one.pipeline.accumulator.seal_open()
     drive(one)
     assert one.stored == 0
 
@@ -101,7 +101,7 @@ def test_a_transaction_that_counts_what_was_acknowledged_makes_blocks_no_smaller
         one.accept(KEY, record(str(i)), 1, None)
         while one.feeder.fed <= i:
             one.feeder.run_once(0)
-        one.pipeline.seal_open()
+        one.pipeline.accumulator.seal_open()
         while one.stored:
             step(one.pipeline)
             one.acks.run_once()
@@ -119,7 +119,7 @@ def test_an_event_that_is_none_of_a_producers_stops_nothing(
     one = by_hand(sink, channel, dead if with_dead_letters else None)
     one.accept(KEY, record("behind"), 1, None)
     drive(one)
-    one.pipeline.seal_open()
+    one.pipeline.accumulator.seal_open()
     drive(one)
     assert sink.records() == [record("behind")]
     assert "none of a producer's" in caplog.text
@@ -160,7 +160,7 @@ def test_a_bug_with_one_event_stops_no_other(caplog: pytest.LogCaptureFixture) -
     drive(one)
     assert [result.error_code for result in told] == ["InternalError"]
     assert isinstance(futures[1].exception(0), ResultFailedError)
-    one.pipeline.seal_open()
+    one.pipeline.accumulator.seal_open()
     drive(one)
     assert (one.stats().delivered, one.stored, one.stats().kept_back) == (2, 1, 1)
     assert len(told) == 3
@@ -191,12 +191,12 @@ def test_records_of_an_earlier_producer_have_no_future_here() -> None:
     assert one.stats().recovered == 1
     one.feeder._block = 1
     one.feeder.run_once(0)
-    one.pipeline.seal_open()
+    one.pipeline.accumulator.seal_open()
     drive_one_batch(one)
     assert sink.records() == [record("old")]
     assert not future.done()
     drive(one)
-    one.pipeline.seal_open()
+    one.pipeline.accumulator.seal_open()
     drive(one)
     assert future.result(0).successful
 

@@ -75,7 +75,7 @@ class Life:
             drive(self.pipeline)
             if not self.pipeline.stored:
                 return
-            self.pipeline.pipeline.seal_open()
+            self.pipeline.pipeline.accumulator.seal_open()
             self.pipeline.clock.advance(1)  # type: ignore[attr-defined]
         raise AssertionError(f"{self.pipeline.stored} events are left")
 
@@ -85,7 +85,7 @@ class Life:
             drive(self.pipeline)
             if not self.pipeline.pipeline.accumulator.incomplete() and not self.pipeline.feeder.run_once(0):
                 break
-            self.pipeline.pipeline.seal_open()
+            self.pipeline.pipeline.accumulator.seal_open()
             self.pipeline.clock.advance(1)  # type: ignore[attr-defined]
         return self.pipeline.stored
 
@@ -112,7 +112,7 @@ def test_a_death_between_the_answer_and_the_commit_stores_nothing_twice(tmp_path
     life = Life(tmp_path, Server())
     life.send("0", "1")
     life.feed()
-    life.pipeline.pipeline.seal_open()
+    life.pipeline.pipeline.accumulator.seal_open()
     life.attempt()
     assert values(life.sink) == ["0", "1"]
     life.send("2", "3")
@@ -173,7 +173,7 @@ def test_events_of_other_streams_between_them_change_nothing(tmp_path: Path) -> 
     life.send("b")
     life.send("x", key=PLAIN)
     life.feed()
-    life.pipeline.pipeline.seal_open()
+    life.pipeline.pipeline.accumulator.seal_open()
     for _ in range(3):
         life.attempt()
     life.send("c", "d")
@@ -196,7 +196,7 @@ def test_a_batch_that_lingers_is_not_cut_by_a_flush_while_it_is_formed(tmp_path:
     life.pipeline = by_hand(life.sink, life.channel, **life.options)
     life.pipeline.feeder._block = 1
     life.pipeline.feeder.run_once(0)
-    life.pipeline.pipeline.seal_open()
+    life.pipeline.pipeline.accumulator.seal_open()
     life.pipeline.pipeline.mover.run_once()
     assert not life.pipeline.pipeline.io_pool.run_next()
     life.deliver()
@@ -463,7 +463,7 @@ def test_a_batch_in_flight_goes_on_its_way_with_its_last_event(tmp_path: Path) -
     life = Life(tmp_path, Server(DOWN))
     life.send("0", "1")
     life.feed()
-    life.pipeline.pipeline.seal_open()
+    life.pipeline.pipeline.accumulator.seal_open()
     life.attempt()
     life.send("x", key=PLAIN)
     life.die()

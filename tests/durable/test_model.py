@@ -172,7 +172,7 @@ class _History:
             self.letters.healthy = True
         for _ in range(200):
             drive(self.one)
-            self.one.pipeline.seal_open()
+            self.one.pipeline.accumulator.seal_open()
             for key in ORDERED:
                 self.one.resume(key)
             self.one.clock.advance(1)  # type: ignore[attr-defined]

@@ -29,7 +29,7 @@ def _accept(pipeline: Pipeline, count: int = 1) -> list[SendFuture]:
 
 
 def _attempt_all(pipeline: Pipeline) -> None:
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     while pipeline.io_pool.run_next():
         pass
 
@@ -94,7 +94,7 @@ def test_wait_of_concurrent_futures_returns_what_it_promises(when: str, settled_
         return
     waiter = Call(lambda: concurrent.futures.wait(futures, None, when))
     eventually(lambda: all(future._watch is not None and future._watch.waiters for future in futures))
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     expected = {"ALL_COMPLETED": 3, "FIRST_COMPLETED": 1, "FIRST_EXCEPTION": 2}[when]
     for _ in range(expected):
         assert not waiter.done
@@ -110,7 +110,7 @@ def test_wait_for_all_counts_a_future_settled_but_not_yet_told_once() -> None:
     """One future has its result while its handler is busy elsewhere: wait() for all still waits for the other."""
     pipeline = threadless()
     settled, pending = _accept(pipeline, 2)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     pipeline.io_pool.run_next()
     assert settled.done()
     assert not pending.done()
@@ -127,7 +127,7 @@ def test_as_completed_yields_each_future_once_also_one_settled_but_not_yet_told(
     """as_completed() gives every future once, in the order of their settlement."""
     pipeline = threadless()
     futures = _accept(pipeline, 5)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     for _ in range(2):
         pipeline.io_pool.run_next()
     order = Call(lambda: list(concurrent.futures.as_completed(futures, PATIENCE)))
@@ -169,7 +169,7 @@ def test_done_callbacks_that_race_with_settlement_run_exactly_once() -> None:
     pipeline = threadless()
     for round_ in range(rounds):
         future = _accept(pipeline)[0]
-        pipeline.seal_open()
+        pipeline.accumulator.seal_open()
         barrier = threading.Barrier(5)
 
         def add(future: SendFuture = future, barrier: threading.Barrier = barrier) -> None:
@@ -191,7 +191,7 @@ def test_waits_that_race_with_settlement_always_end() -> None:
     pipeline = threadless()
     for _ in range(150):
         futures = _accept(pipeline, 2)
-        pipeline.seal_open()
+        pipeline.accumulator.seal_open()
         barrier = threading.Barrier(4)
 
         def at(function: object, barrier: threading.Barrier = barrier) -> Call:

@@ -101,7 +101,7 @@ def test_callbacks_hold_what_settled_records_occupy_until_their_handler_takes_th
     pipeline = threadless()
     seen: list[dict[str, int]] = []
     pipeline.accept(KEY, record("x" * 500), 1, lambda _r: seen.append(dict(pipeline.stats().memory_by_stage)))
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     pipeline.io_pool.run_next()
     assert pipeline.stats().memory_by_stage["callbacks"] == pipeline.budget.used == BATCH_OVERHEAD + RECORD_OVERHEAD
     settle(pipeline)
@@ -172,7 +172,7 @@ def test_the_sums_of_memory_are_those_of_the_batches() -> None:
         look()
     pipeline.accept_encoded(10, lambda: look() or [Piece(KEY, record(), 1), Piece(OTHER, record(), 1)], None)  # type: ignore[func-returns-value]
     look()
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     look()
     settle(pipeline)
     look()

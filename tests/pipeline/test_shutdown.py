@@ -147,12 +147,12 @@ def test_a_batch_abandoned_before_its_body_was_made_is_not_sent() -> None:
     sink = RecordingSink()
     pipeline = threadless(sink)
     future = pipeline.accept(KEY, record(), 1, None)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     batch = pipeline.accumulator.incomplete()[0]
     encode = sink.encode
 
     def abandoned_meanwhile(*args: object) -> object:
-        pipeline.abandon(batch)
+        pipeline.settlement.abandon(batch)
         return encode(*args)  # type: ignore[arg-type]
 
     sink.encode = abandoned_meanwhile  # type: ignore[method-assign,assignment]
@@ -166,17 +166,17 @@ def test_a_batch_that_leaves_for_the_server_while_it_is_abandoned_is_in_doubt() 
     """An IO thread takes it between the decision and the end: nobody says that it is not stored."""
     pipeline = threadless(RecordingSink())
     future = pipeline.accept(KEY, record(), 1, None)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     (batch,) = pipeline.accumulator.incomplete()
-    attempt_of = pipeline.abandoned
+    attempt_of = pipeline.settlement.abandoned
 
     def leaving(*, may_have_been_stored: bool = False) -> Attempt:
         if batch.state is BatchState.QUEUED:
             batch.move(BatchState.SENDING)
         return attempt_of(may_have_been_stored=may_have_been_stored)
 
-    pipeline.abandoned = leaving  # type: ignore[method-assign]
-    assert pipeline.abandon(batch)
+    pipeline.settlement.abandoned = leaving  # type: ignore[method-assign]
+    assert pipeline.settlement.abandon(batch)
     error = future.exception(0)
     assert isinstance(error, ProducerError)
     assert error.result.may_have_been_stored

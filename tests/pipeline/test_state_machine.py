@@ -247,7 +247,7 @@ class PipelineMachine(RuleBasedStateMachine):
     @rule()
     def seal_open(self) -> None:
         """The beginning of a flush, without the wait."""
-        self.pipeline.seal_open()
+        self.pipeline.accumulator.seal_open()
 
     @rule(timeout=st.sampled_from([0.0, 0.3, 30.0, None]))
     def flush(self, timeout: float | None) -> None:

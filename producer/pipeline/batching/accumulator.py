@@ -452,6 +452,11 @@ class LogAccumulator:
         with self._lock:
             return self._order.ready(batch)
 
+    @property
+    def frozen(self) -> bool:
+        """Whether :meth:`freeze` was called."""
+        return self._order.frozen
+
     def freeze(self) -> None:
         """Let no batch go any more that waits behind another one of its stream."""
         with self._lock:

@@ -19,6 +19,11 @@ class ReadyBatches:
         self.batches: deque[ProducerBatch] = deque()
         self.idle = WaitingRoom(clock)
 
+    def put(self, batch: ProducerBatch) -> None:
+        """Let an IO thread take a batch."""
+        self.batches.append(batch)
+        self.idle.wake_one()
+
     def wake(self) -> None:
         """Wake an idle IO thread if there is a batch; it wakes the next one. The mover does so, too, within seconds."""
         if self.batches:

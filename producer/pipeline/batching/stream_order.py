@@ -27,7 +27,7 @@ class StreamOrder:
         self._lines: dict[StreamKey | str, deque[ProducerBatch]] = {}
         #: Sealed batches that wait behind another one.
         self.waiting: set[ProducerBatch] = set()
-        self._frozen = False
+        self.frozen = False
 
     def opened(self, batch: ProducerBatch) -> None:
         """``batch`` is the newest of its stream."""
@@ -36,7 +36,7 @@ class StreamOrder:
     def is_turn_of(self, batch: ProducerBatch) -> bool:
         """Return True if ``batch`` is the first of its stream, and may be sent once it is sealed."""
         line = self._lines.get(batch.key.line)
-        return not self._frozen and line is not None and line[0] is batch
+        return not self.frozen and line is not None and line[0] is batch
 
     def ready(self, batch: ProducerBatch) -> bool:
         """Return whether it is the turn of a sealed batch; else it waits for it."""
@@ -56,7 +56,7 @@ class StreamOrder:
         if not line:
             del self._lines[batch.key.line]
             return None
-        return line[0] if first and line[0] in self.waiting and not self._frozen else None
+        return line[0] if first and line[0] in self.waiting and not self.frozen else None
 
     def cut(self, batch: ProducerBatch, halves: Iterable[ProducerBatch]) -> None:
         """``halves`` stand where ``batch`` stood."""
@@ -79,4 +79,4 @@ class StreamOrder:
 
     def freeze(self) -> None:
         """Let nobody go any more, whatever is settled."""
-        self._frozen = True
+        self.frozen = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from ...model.errors import (
     AttemptError,
@@ -20,6 +19,7 @@ from ...runtime.internal_threads import untraced
 from ...runtime.loggers import get_logger
 from ..batching.accumulator import LogAccumulator
 from ..batching.batch import BatchState, ProducerBatch
+from ..batching.ready_batches import ReadyBatches
 from ..settling.callbacks import run_user_code
 from ..settling.failure_log import FailureLog
 from ..settling.settlement import Settlement
@@ -41,8 +41,7 @@ class SendTask:
     """What an IO thread does with a batch; each ends settled, in the retry queue, or split in two.
 
     :param sequencer: numbers the batches of idempotent streams.
-    :param submit: takes the halves of a split batch.
-    :param keep: takes batches that would be tried again, if the producer did not close; None fails them.
+    :param ready: takes the halves of a split batch.
     :ivar accepted_at: when the sink acknowledged a batch last, monotonic seconds.
     """
 
@@ -57,8 +56,7 @@ class SendTask:
         accumulator: LogAccumulator,
         settlement: Settlement,
         counters: Counters,
-        submit: Callable[[ProducerBatch], None],
-        keep: Callable[[ProducerBatch], object] | None = None,
+        ready: ReadyBatches,
     ) -> None:
         self._sink = sink
         self._clock = clock
@@ -68,8 +66,7 @@ class SendTask:
         self._accumulator = accumulator
         self._settlement = settlement
         self._counters = counters
-        self._submit = submit
-        self._keep = keep
+        self._ready = ready
         self._failures = FailureLog(clock)
         self._outages = OutageLog(clock)
         self.accepted_at = -math.inf
@@ -203,8 +200,8 @@ class SendTask:
             return GIVE_UP
 
     def _keep_or_fail(self, batch: ProducerBatch, error: AttemptError) -> None:
-        if self._keep is not None:
-            self._keep(batch)
+        if self._rules.endless:
+            self._settlement.abandon(batch)
         else:
             self._fail(batch, error)
 
@@ -235,4 +232,12 @@ class SendTask:
         said = "%s/%s: a batch of %d logs is too large for the server: cut in two"
         _log.info(said, *batch.key[:2], batch.log_count)
         for half in parts.halves:
-            self._submit(half)
+            self._queue(half)
+
+    def _queue(self, half: ProducerBatch) -> None:
+        if not half.move(BatchState.QUEUED):
+            return
+        if self._accumulator.frozen:
+            self._settlement.abandon(half)
+        elif self._accumulator.may_go(half):
+            self._ready.put(half)

@@ -13,12 +13,14 @@ from ...model.errors import StreamStoppedError
 from ...model.metrics import FAILED_BY_CODE, Counters
 from ...model.records import plain
 from ...model.results import Attempt, Result
+from ...runtime.clock import Clock
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
 from ..batching.accumulator import LogAccumulator
 from ..batching.batch import BATCH_OVERHEAD, BatchState, ProducerBatch
 from ..batching.memory import MemoryBudget
 from ..batching.open_records import RECORD_OVERHEAD
+from ..batching.ready_batches import ReadyBatches
 from .callbacks import BatchHandler
 from .outcomes import OutcomeListener
 
@@ -45,7 +47,8 @@ def attempt_of(error: StreamStoppedError) -> Attempt:
 class Settlement:
     """Settles each batch once, whoever asks first.
 
-    :param go: takes a batch that was waiting for another one of its stream.
+    :param ready: takes a batch that was waiting for another one of its stream.
+    :param clock: tells when a batch was given up.
     :param listener: hears of every outcome.
     """
 
@@ -55,12 +58,13 @@ class Settlement:
         budget: MemoryBudget,
         accumulator: LogAccumulator,
         counters: Counters,
-        *,
-        go: Callable[[ProducerBatch], None],
+        ready: ReadyBatches,
+        clock: Clock,
         listener: OutcomeListener,
     ) -> None:
         self._budget = budget
-        self._go = go
+        self._ready = ready
+        self._clock = clock
         self._listener = listener
         self._accumulator = accumulator
         self._counters = counters
@@ -97,11 +101,34 @@ class Settlement:
         # The rest of a list that was cut fails with the part of it that did.
         return _Outcome.FAILED if not self._listener.keeps or waiting.shares_send(failed) else _Outcome.PARKED
 
-    def abandon(self, batch: ProducerBatch, attempt: Attempt, *, unless: BatchState | None = None) -> bool:
-        """End ``batch`` without owning it, for the reason that ``attempt`` gives; False if it was settled before.
+    def abandon(self, batch: ProducerBatch) -> bool:
+        """Fail or leave ``batch`` because the producer closed; False if it was settled before."""
+        # Not by a look at its state before: an IO thread may take it to the server in between.
+        return self.abandon_unsent(batch) or self._end(batch, self.abandoned(may_have_been_stored=True))
 
-        :param unless: leave it alone in this state: False as well.
-        """
+    def abandon_unsent(self, batch: ProducerBatch) -> bool:
+        """As :meth:`abandon`, unless it is with the server at this moment: False as well."""
+        return self._end(batch, self.abandoned(), unless=BatchState.SENDING)
+
+    def abandoned(self, *, may_have_been_stored: bool = False) -> Attempt:
+        """What stands at the end of the attempts of a record that was not delivered when the producer closed."""
+        said = self._listener.abandonment
+        return self._attempt(said.code, said.message, may_have_been_stored=may_have_been_stored)
+
+    def forked_away(self) -> Attempt:
+        """What stands at the end of the attempts of a record that belongs to the parent of this process."""
+        return self._attempt("ForkedAway", "the record belongs to the parent process, which delivers it")
+
+    def _attempt(self, code: str, message: str, *, may_have_been_stored: bool = False) -> Attempt:
+        return Attempt(
+            success=False,
+            error_code=code,
+            error_message=message,
+            timestamp_ms=int(self._clock.time() * 1000),
+            may_have_been_stored=may_have_been_stored,
+        )
+
+    def _end(self, batch: ProducerBatch, attempt: Attempt, *, unless: BatchState | None = None) -> bool:
         return self._settle(batch, _Outcome.LEFT if self._listener.keeps else _Outcome.FAILED, attempt, unless)
 
     def _settle(
@@ -127,7 +154,7 @@ class Settlement:
         delivered = None if outcome in (_Outcome.LEFT, _Outcome.PARKED) else successful
         successor = self._accumulator.forget(batch, delivered=delivered, memory=free)
         if successor is not None:
-            self._go(successor)
+            self._ready.put(successor)
         return True
 
     def _announce(self, batch: ProducerBatch, outcome: _Outcome, result: Result, memory: int) -> int:

@@ -317,7 +317,7 @@ def test_waiting_for_those_before_does_not_wait_for_those_after() -> None:
     clock = ManualClock()
     pipeline = threadless(clock=clock, batch_count_threshold=1)
     pipeline.accept(KEY, record(), 1, None)
-    serial = pipeline.seal_open()
+    serial = pipeline.accumulator.seal_open()
     pipeline.accept(KEY, record(), 1, None)
     waiter = Call(lambda: pipeline.accumulator.wait_settled(serial, Deadline(None)))
     eventually(lambda: clock.waiting == 1)
@@ -333,7 +333,7 @@ def test_who_waits_for_many_batches_is_woken_once() -> None:
     for topic in "abcd":
         pipeline.accept(KEY._replace(topic=topic), record(), 1, None)
         pipeline.accept(KEY._replace(topic=topic), record(), 1, None)
-    accumulator, serial = pipeline.accumulator, pipeline.seal_open()
+    accumulator, serial = pipeline.accumulator, pipeline.accumulator.seal_open()
     call = Call(lambda: accumulator.wait_settled(serial, Deadline(None)))
     eventually(lambda: len(accumulator._settled) == 1)
     wake_all = accumulator._settled.wake_all
@@ -349,7 +349,7 @@ def test_a_stream_with_batches_under_way_is_not_forgotten() -> None:
     clock, sink = JumpingClock(), ScriptedSink([NetworkError("R", "down")])
     pipeline = threadless(sink, clock, base_retry_backoff_ms=10**6, max_retry_backoff_ms=10**6)
     pipeline.accept(KEY, record(), 1, None)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     clock.advance(IDLE_STREAM_SECONDS * 2)
     pipeline.mover.run_once()

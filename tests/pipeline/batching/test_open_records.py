@@ -326,7 +326,7 @@ def test_a_log_does_not_overtake_those_that_wait_for_memory() -> None:
     second = Call(lambda: stream.send(LOG))
     eventually(lambda: pipeline.budget.waiting == 2 or second.done)
     assert not second.done
-    settled = pipeline.seal_open()
+    settled = pipeline.accumulator.seal_open()
     settle(pipeline)
     first.result()
     assert settled
@@ -446,7 +446,7 @@ def test_no_memory_is_granted_in_advance_while_others_wait_for_some() -> None:
     assert batch.unspent == 0
     assert batch.open is not None
     assert batch.open.add(LOG, None) is None
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     waiter.result()
     pipeline.budget.take_back(memory, 0)
@@ -671,7 +671,7 @@ def test_what_a_collection_sends_while_a_log_is_added_has_its_own_place() -> Non
             send(f"first {turn}")
             gc.set_threshold(*usual)
             gc.collect()
-            pipeline.seal_open()
+            pipeline.accumulator.seal_open()
             settle(pipeline)
     finally:
         gc.set_threshold(*usual)
@@ -714,7 +714,7 @@ def test_a_process_that_is_forked_while_a_batch_is_sealed_adds_nothing_to_it(mon
         seal(batch)
 
     monkeypatch.setattr(ProducerBatch, "seal", fork_and_seal)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     assert forked == [False]
     assert stream._open is not None
     assert stream._open.add(LOG, None) is None
@@ -726,7 +726,7 @@ def test_a_stream_that_stopped_refuses_logs_of_the_short_way_until_it_is_resumed
     producer, pipeline = by_hand(sink)
     stream = _stream(producer, ordered=True)
     first = known(stream, LOG)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     second = [stream.send(LOG) for _ in range(5)]
     assert takes_short_way(stream)
     settle(pipeline)
@@ -775,7 +775,7 @@ def test_a_value_that_sends_while_it_becomes_text_stands_behind_what_it_sent() -
     stream = _stream(producer)
     known(stream, LOG)
     value = Sending(1)
-    value.send = lambda: (stream.send([{"m": "early"}]), pipeline.seal_open())
+    value.send = lambda: (stream.send([{"m": "early"}]), pipeline.accumulator.seal_open())
     stream.send({"m": value})
     pipeline.flush(10)
     texts = _texts(pipeline.sink)  # type: ignore[arg-type]
@@ -949,6 +949,6 @@ def test_a_method_that_is_given_for_many_logs_is_kept_once_and_called_for_each()
         *(True, False, False, False, False),
         *(True, False, False),
     ]
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     assert [len(told) for told in (one.good, one.bad, equal.good, equal.bad, *queues)] == [2, 1, 1, 1, 2, 2]

@@ -173,7 +173,7 @@ def test_each_stream_arrives_in_order_and_every_record_arrives_or_is_a_dead_lett
             elif action == "acks":
                 one.acks.run_once()
             elif action == "flush":
-                one.pipeline.seal_open()
+                one.pipeline.accumulator.seal_open()
     for _ in range(200):
         drive(one)
         if not one.stored:

@@ -176,7 +176,7 @@ def test_whatever_happens_nothing_is_stored_twice_and_results_tell_the_truth(
     for size in batches:
         for _ in range(size):
             futures.append(pipeline.accept(IDEMPOTENT, record(str(len(futures))), 1, None))
-        pipeline.seal_open()
+        pipeline.accumulator.seal_open()
     for _ in range(1000):
         settle(pipeline)
         for batch in pipeline.retry_queue.take_due(math.inf):

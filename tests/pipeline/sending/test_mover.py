@@ -101,7 +101,7 @@ def test_the_mover_hands_on_lingered_batches_and_due_retries() -> None:
     sink = ScriptedSink([NetworkError("R", "x")])
     pipeline = threadless(sink, clock, base_retry_backoff_ms=1000, linger_ms=5000)
     first = pipeline.accept(KEY, record(), 1, None)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     second = pipeline.accept(KEY, record(), 1, None)
     clock.advance(2.0)

@@ -68,7 +68,7 @@ def test_any_batch_is_cut_down_until_it_fits(sends: list[list[tuple[int, bool]]]
         logs = [record(f"{number}:{i}:{'refuse' if bad else ''}" + "x" * size) for i, (size, bad) in enumerate(send)]
         expected.append(logs)
         futures.append(pipeline.accept(KEY, b"".join(logs), len(logs), lambda _r, number=number: told.append(number)))
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     pending = [pipeline.io_pool, *pipeline.settlement.handlers]
     while pipeline.accumulator.incomplete():
         assert pending[0].run_next()  # type: ignore[union-attr]
@@ -113,7 +113,7 @@ def test_a_batch_is_cut_between_sends_and_each_learns_its_own_half() -> None:
     sink = ScriptedSink([TOO_LARGE, RejectedError("C", "x")])
     pipeline = threadless(sink)
     futures = [pipeline.accept(KEY, record(str(i)), 1, None) for i in range(4)]
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     assert [future.exception(0) is None for future in futures] == [False, False, True, True]
     assert [attempt.error_code for attempt in futures[3].result(0).attempts] == ["PostBodyTooLarge", ""]
@@ -128,7 +128,7 @@ def test_a_list_is_cut_inside_and_settles_as_one(caplog: pytest.LogCaptureFixtur
     pipeline = threadless(sink)
     logs = [record(str(i)) for i in range(5)]
     future = pipeline.accept(KEY, b"".join(logs), 5, told.append)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     for _ in range(2):
         pipeline.io_pool.run_next()
     pipeline.settlement.success.run_next()
@@ -146,7 +146,7 @@ def test_a_list_of_which_one_half_was_stored_has_failed_and_says_so(script: list
     told: list[Result] = []
     pipeline = threadless(ScriptedSink(script))
     future = pipeline.accept(KEY, record(logs=4), 4, told.append)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     error = future.exception(0)
     assert error is not None
@@ -162,7 +162,7 @@ def test_the_result_of_a_list_does_not_wait_for_the_handlers() -> None:
     """Whoever waits in result() learns the outcome when both halves are settled, though no callback has run yet."""
     pipeline = threadless(_first_attempt_too_large())
     future = pipeline.accept(KEY, record(logs=2), 2, None)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     while pipeline.io_pool.run_next():
         pass
     assert future.result(0).successful
@@ -180,7 +180,7 @@ def test_a_log_that_is_too_large_on_its_own_fails_in_its_own_name() -> None:
 
     sink.write = write  # type: ignore[method-assign,assignment]
     futures = [pipeline.accept(KEY, record("giant" if i == 3 else str(i)), 1, None) for i in range(8)]
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     assert [future.exception(0) is None for future in futures] == [i != 3 for i in range(8)]
     assert pipeline.budget.used == 0
@@ -195,7 +195,7 @@ def test_those_who_wait_while_a_batch_is_cut_learn_the_outcome_of_their_half() -
         waiters.append(Call(lambda futures=futures: concurrent.futures.wait(futures, 20)))
         eventually(lambda futures=futures: all(future._watch is not None for future in futures))
         eventually(lambda futures=futures: futures[0]._holder._settled is not None)
-        pipeline.seal_open()
+        pipeline.accumulator.seal_open()
         settle(pipeline)
         assert all(waiter.result().successful for waiter in waiters[:-1])
         assert len(waiters[-1].result().done) == len(futures)
@@ -217,10 +217,10 @@ def test_halves_of_a_list_that_are_abandoned_settle_the_list() -> None:
     told: list[Result] = []
     pipeline = threadless(_first_attempt_too_large())
     future = pipeline.accept(KEY, record(logs=2), 2, told.append)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     pipeline.io_pool.run_next()
     for half in pipeline.accumulator.incomplete():
-        assert pipeline.abandon(half)
+        assert pipeline.settlement.abandon(half)
     settle(pipeline)
     assert [result.error_code for result in told] == ["ProducerClosed"]
     assert future.exception(0).result == told[0]  # type: ignore[union-attr]
@@ -230,7 +230,7 @@ def test_a_list_whose_halves_belong_to_the_parent_settles_in_the_child() -> None
     """After a fork nobody in the child waits for ever on a list that was just cut."""
     pipeline = threadless(_first_attempt_too_large())
     future = pipeline.accept(KEY, record(logs=2), 2, None)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     pipeline.io_pool.run_next()
     pipeline.abandon_in_child()
     assert future.exception(5).result.error_code == "ForkedAway"  # type: ignore[union-attr]
@@ -245,7 +245,7 @@ def test_a_sink_that_decodes_something_else_fails_the_batch_and_loses_nothing_si
     """If decode does not give back as many records as were encoded, every send fails as an internal error."""
     pipeline = threadless(_WrongSink([TOO_LARGE]))
     futures = [pipeline.accept(KEY, record(str(i)), 1, None) for i in range(3)]
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     for future in futures:
         error = future.exception(0)
@@ -261,12 +261,12 @@ def test_a_batch_settled_from_outside_while_it_is_cut_stays_settled() -> None:
     pipeline = threadless(sink)
     told: list[Result] = []
     futures: list[SendFuture] = [pipeline.accept(KEY, record(), 1, told.append) for _ in range(2)]
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     batch = pipeline.accumulator.incomplete()[0]
     decode = sink.decode
 
     def closed_meanwhile(payload: Payload) -> list[bytes]:
-        pipeline.abandon(batch)
+        pipeline.settlement.abandon(batch)
         return decode(payload)
 
     sink.decode = closed_meanwhile  # type: ignore[method-assign]
@@ -284,7 +284,7 @@ def test_a_fork_right_after_a_batch_was_cut_leaves_nobody_waiting_in_the_child(
     """The halves hold the sends, and nobody else knows of them yet: they settle all the same."""
     pipeline = threadless(_first_attempt_too_large())
     futures = [pipeline.accept(KEY, record(), 1, None) for _ in range(2)]
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     monkeypatch.setattr(pipeline.accumulator, "replace", lambda *_: pipeline.abandon_in_child())
     pipeline.io_pool.run_next()
     errors = [future.exception(5) for future in futures]

@@ -110,7 +110,7 @@ def test_a_batch_that_nobody_is_to_be_told_of_needs_no_handler() -> None:
     for callback, pending in ((None, 0), (lambda _result: None, 1)):
         pipeline = threadless()
         future = pipeline.accept(KEY, record(), 1, callback)
-        pipeline.seal_open()
+        pipeline.accumulator.seal_open()
         assert pipeline.io_pool.run_next()
         assert future.done()
         assert pipeline.stats().callbacks_pending == pending
@@ -131,7 +131,7 @@ def test_memory_of_the_bytes_is_back_before_a_handler_has_the_batch(monkeypatch:
 
     monkeypatch.setattr(handler, "put", seen)
     pipeline.accept(KEY, record(), 1, lambda _result: None)
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     assert used == [BATCH_OVERHEAD + RECORD_OVERHEAD]
 
@@ -158,7 +158,7 @@ def test_a_callback_runs_before_those_of_later_batches_and_after_done_callbacks(
     for name in "ab":
         future = pipeline.accept(KEY, record(), 1, lambda _r, name=name: order.append(f"callback {name}"))
         future.add_done_callback(lambda _f, name=name: order.append(f"done {name}"))
-    pipeline.seal_open()
+    pipeline.accumulator.seal_open()
     settle(pipeline)
     assert order == ["done a", "callback a", "done b", "callback b"]
 
