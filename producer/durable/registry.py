@@ -16,6 +16,7 @@ from ..model.futures import SendFuture
 from ..model.interfaces import Channel, Stored
 from ..model.owned_lock import OwnedLock
 from ..model.results import Attempt, Callback, Result
+from ..runtime.clock import Latch
 
 
 class Waiting:

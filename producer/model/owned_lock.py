@@ -22,7 +22,7 @@ class OwnedLock(RLock):  # type: ignore[misc]  # CPython lets it be a base, and 
         :raises ProducerError: this thread holds it.
         """
         if self._is_owned():  # type: ignore[attr-defined]  # as threading.Condition asks
-            self.refuse_owner()
+            raise reentered()
         try:
             return self.acquire()
         except BaseException:  # a signal handler raised, maybe after the lock was taken
@@ -36,7 +36,12 @@ class OwnedLock(RLock):  # type: ignore[misc]  # CPython lets it be a base, and 
         :raises ProducerError: this thread holds it.
         """
         if self._is_owned():  # type: ignore[attr-defined]
-            raise ProducerError(
-                "a finalizer or a signal handler interrupted a call of the producer and called it again on the same "
-                "thread; let another thread do it"
-            )
+            raise reentered()
+
+
+def reentered() -> ProducerError:
+    """Return the error of a call that interrupted another one on its thread."""
+    return ProducerError(
+        "a finalizer or a signal handler interrupted a call of the producer and called it again on the same thread; "
+        "let another thread do it"
+    )

@@ -4,10 +4,14 @@ It owns what is open: the records, their size, their callbacks, and the memory t
 A log that is sent by a handle needs nothing else: no look-up of its stream, and no lock but the batch's own. Memory is
 granted in advance, so that most logs find it there; what is left of it goes back at the seal, or before that, when it
 is short.
+
+What is being added counts once a single assignment has made it count; what a signal handler that raises before it
+leaves of a log is removed by the next step.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinMethodType, MappingProxyType, MethodType
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from ...model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ...model.futures import ResultHolder, SendFuture
 from ...model.interfaces import Record
-from ...model.owned_lock import OwnedLock
+from ...model.owned_lock import reentered
 from ...model.records import LogItem
 from ...model.results import Callback
 from ...wire.log_group import encode_log
@@ -32,6 +36,8 @@ MAX_QUANTUM = 64 * 1024
 
 #: Where every send is of one log; shared, since most batches are like that.
 ONE_LOG_EACH: Mapping[int, int] = MappingProxyType({})
+
+_new = object.__new__
 
 
 def same_call(one: Callback | None, other: Callback) -> bool:
@@ -71,15 +77,6 @@ class Sealed(NamedTuple):
     logs_of_send: Mapping[int, int]
 
 
-class _Send(NamedTuple):
-    """One send of an open batch; ``charge`` is the memory that it owes, bytes."""
-
-    record: Record
-    logs: int
-    callback: Callback | None
-    charge: int
-
-
 class OpenRecords:
     """See the module.
 
@@ -100,20 +97,18 @@ class OpenRecords:
 
     __slots__ = (
         "_budget",
+        "_callbacks",
+        "_counts",
         "_fallback",
         "_holder",
         "_lock",
-        "_sends",
-        "_tail_size",
+        "_logs_of_send",
+        "_records",
         "_threshold_bytes",
         "_threshold_count",
         "_time",
         "granted",
-        "logs",
         "quantum",
-        "sends",
-        "size",
-        "spent",
     )
 
     def __init__(
@@ -128,13 +123,15 @@ class OpenRecords:
     ) -> None:
         self._budget, self._time, self._fallback = budget, time, fallback
         self._threshold_bytes, self._threshold_count = thresholds
-        self._tail_size = tail_size
         self.granted = self.quantum = 0
-        self._lock = OwnedLock()  # guards everything below
+        self._lock = threading.RLock()  # guards everything below; never taken twice
         self._holder: ResultHolder | None = holder  # None: closed
-        self._sends: list[_Send] = []
-        #: Bytes of the body, logs, sends, bytes of memory that they owe.
-        self.size, self.logs, self.sends, self.spent = tail_size, 0, 0, 0
+        #: Size, logs, sends, memory spent: of what counts.
+        self._counts = tail_size, 0, 0, 0
+        self._records: list[Record] = []  # one for each send
+        # None where most batches have none: of many streams each has a batch, and each object costs the collector.
+        self._callbacks: list[Callback | None] | None = None
+        self._logs_of_send: dict[int, int] | None = None
 
     def add(self, log: Any, callback: Callback | None) -> SendFuture | None:
         """Add one log, behind all that was added before, with the time of day.
@@ -151,17 +148,30 @@ class OpenRecords:
         now = self._time()
         second = int(now)
         record = encode_log(log, second, int((now - second) * 1e9), self._fallback)
-        charge = len(record) + RECORD_OVERHEAD
+        length = len(record)
+        charge = length + RECORD_OVERHEAD
+        lock = self._lock
         while True:
-            with self._lock:
-                if (
-                    self._holder is not holder
-                    or self.size + len(record) >= self._threshold_bytes
-                    or self.logs + 1 >= self._threshold_count
-                ):
+            if lock._is_owned():  # type: ignore[attr-defined]  # asked here, since the call of an OwnedLock costs more
+                raise reentered()
+            with lock:
+                size, logs, sends, spent = self._counts
+                size += length
+                logs += 1
+                spent += charge
+                if self._holder is not holder or size >= self._threshold_bytes or logs >= self._threshold_count:
                     return None
-                if self.spent + charge <= self.granted:
-                    return self._put(_Send(record, 1, callback, charge), holder)
+                if spent <= self.granted:
+                    records = self._records
+                    if len(records) != sends:
+                        self._clean(sends)
+                    records.append(record)
+                    if callback is not None:
+                        self._add_callback(sends, callback)
+                    future = _new(SendFuture)  # without __init__, which would cost as much again
+                    future._holder, future._position = holder, sends
+                    self._counts = size, logs, sends + 1, spent
+                    return future
             if not self._budget.grant(self, charge):
                 return None
 
@@ -174,33 +184,49 @@ class OpenRecords:
             knows.
         :returns: the future; None, with nothing done, if the batch is closed or has no room.
         """
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            raise reentered()
         with self._lock:
             holder = self._holder
             if holder is None or not self.has_room(len(record), logs):
                 return None
+            size, count, sends, spent = self._counts
+            self._clean(sends)
+            self._records.append(record)
+            if callback is not None:
+                self._add_callback(sends, callback)
+            future = SendFuture(holder, sends)
+            if logs != 1:
+                self._note_logs(sends, logs)
             self.granted += charge
-            return self._put(_Send(record, logs, callback, charge), holder)
+            self._counts = size + len(record), count + logs, sends + 1, spent + charge
+            return future
 
     def has_room(self, size: int, logs: int) -> bool:
         """Whether a send of ``size`` bytes and ``logs`` logs stays within the limits of a batch; the first one does."""
-        fits = not self.sends or (self.size + size <= MAX_BATCH_SIZE_IN_BYTES and self.logs + logs <= MAX_BATCH_COUNT)
+        filled, count, sends, _ = self._counts
+        fits = not sends or (filled + size <= MAX_BATCH_SIZE_IN_BYTES and count + logs <= MAX_BATCH_COUNT)
         return fits and self._holder is not None
 
-    def _put(self, send: _Send, holder: ResultHolder) -> SendFuture:
-        """Add a send. The caller holds the lock."""
-        before = self._sends[-1].callback if self._sends else None
-        if send.callback is not None and same_call(before, send.callback):
-            send = send._replace(callback=before)
-        future = SendFuture(holder, len(self._sends))
-        self._sends.append(send)
-        self._count(len(send.record), send.logs, send.charge)
-        return future
+    def _add_callback(self, position: int, callback: Callback) -> None:
+        callbacks = self._callbacks
+        if callbacks is None:
+            callbacks = self._callbacks = []
+        callbacks += [None] * (position - len(callbacks))
+        callbacks.append(callbacks[-1] if callbacks and same_call(callbacks[-1], callback) else callback)
 
-    def _count(self, size: int, logs: int, charge: int) -> None:
-        self.size += size
-        self.logs += logs
-        self.sends += 1
-        self.spent += charge
+    def _note_logs(self, position: int, logs: int) -> None:
+        if self._logs_of_send is None:
+            self._logs_of_send = {}
+        self._logs_of_send[position] = logs
+
+    def _clean(self, sends: int) -> None:
+        """Remove what a signal handler that raised has left of a log."""
+        del self._records[sends:]
+        if self._callbacks is not None:
+            del self._callbacks[sends:]
+        if self._logs_of_send is not None:
+            self._logs_of_send.pop(sends, None)
 
     def seal(self) -> Sealed:
         """Take no more records. What was granted and not spent is the caller's to give back: ``granted`` is what was
@@ -208,29 +234,21 @@ class OpenRecords:
         """
         with self._lock:
             self._holder = None
-            return self._sealed()
-
-    def _sealed(self) -> Sealed:
-        """Return what was added, counted anew: a signal handler that raises may have prevented the count of a send."""
-        self.size, self.logs, self.sends, self.spent = self._tail_size, 0, 0, 0
-        for send in self._sends:
-            self._count(len(send.record), send.logs, send.charge)
-        self.granted = self.spent
-        callbacks = [send.callback for send in self._sends]
-        while callbacks and callbacks[-1] is None:
-            callbacks.pop()
-        logs_of_send = {place: send.logs for place, send in enumerate(self._sends) if send.logs != 1} or ONE_LOG_EACH
-        return Sealed(self._records, self.size, self.logs, self.sends, self.spent, callbacks or (), logs_of_send)
+            size, logs, sends, spent = self._counts
+            self._clean(sends)
+            self.granted = spent
+            callbacks, logs_of_send = self._callbacks or (), self._logs_of_send or ONE_LOG_EACH
+            return Sealed(self._records, size, logs, sends, spent, callbacks, logs_of_send)
 
     def reclaim(self) -> None:
         """Let ``granted`` be what was spent; the caller gives back the difference."""
         with self._lock:
-            self.granted = self.spent
+            self.granted = self._counts[3]
 
     def forget(self) -> None:
         """Hold nothing any more but the counts. Takes no lock: in a forked child nobody may be left to give it back."""
         self._holder = None
-        self._sends = []
+        self._records, self._callbacks, self._logs_of_send = [], None, None
 
     @property
     def closed(self) -> bool:
@@ -238,5 +256,21 @@ class OpenRecords:
         return self._holder is None
 
     @property
-    def _records(self) -> list[Record]:
-        return [send.record for send in self._sends]
+    def size(self) -> int:
+        """Of the body as it is now, bytes."""
+        return self._counts[0]
+
+    @property
+    def logs(self) -> int:
+        """How many logs were added."""
+        return self._counts[1]
+
+    @property
+    def sends(self) -> int:
+        """How many sends were added."""
+        return self._counts[2]
+
+    @property
+    def spent(self) -> int:
+        """The memory that they owe, bytes."""
+        return self._counts[3]
