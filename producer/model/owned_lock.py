@@ -30,14 +30,6 @@ class OwnedLock(RLock):  # type: ignore[misc]  # CPython lets it be a base, and 
                 self.release()
             raise
 
-    def refuse_owner(self) -> None:
-        """Refuse a thread that holds the lock.
-
-        :raises ProducerError: this thread holds it.
-        """
-        if self._is_owned():  # type: ignore[attr-defined]
-            raise reentered()
-
 
 def reentered() -> ProducerError:
     """Return the error of a call that interrupted another one on its thread."""
