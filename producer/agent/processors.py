@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ..runtime.clock import Clock, Deadline
 from ..runtime.loggers import get_logger
-from ..runtime.repeated_log import RepeatedLog
+from ..runtime.rate_limited_log import RateLimitedLog
 from .config.flume_keys import in_small_letters
 from .config.options import AgentConfigError, Problem, nearest, option
 from .events.batch import EventBatch
@@ -75,7 +75,7 @@ class _Group:
     def __init__(self, context: Context, sinks: Mapping[str, Sink]) -> None:
         self._sinks, self._clock = dict(sinks), context.clock
         self._backoffs = {name: _Backoff(context.clock) for name in sinks}
-        self._repeated = {name: RepeatedLog(context.clock) for name in sinks}
+        self._repeated = {name: RateLimitedLog(context.clock) for name in sinks}
 
     def tick(self) -> None:
         """See :class:`~.interfaces.Sink`."""
@@ -123,13 +123,13 @@ class _Group:
     def _succeeded(self, name: str, failures: Mapping[str, Exception]) -> None:
         self._backoffs[name].succeed()
         self._tell(failures)
-        if self._repeated[name].ended():
+        if self._repeated[name].recovered():
             recoveries.info("sink %s works again", name)
 
     def _tell(self, failures: Mapping[str, Exception]) -> None:
         """Say who failed before another one did the work; if none does, whoever runs the group says so."""
         for name, error in failures.items():
-            more = self._repeated[name].due(error)
+            more = self._repeated[name].due_error(error)
             if more is not None:
                 _log.warning("sink %s failed: %s%s", name, error, more)
 

@@ -21,7 +21,7 @@ from ..pipeline.settling.outcomes import Abandonment
 from ..pipeline.threads import StageThread
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
 from ..runtime.loggers import get_logger
-from ..runtime.rate_limited_log import ThinnedLog
+from ..runtime.rate_limited_log import RateLimitedLog
 from ..text.plural import counted
 from .dead_letters import DeadLetters
 from .event_format import write_event
@@ -97,7 +97,7 @@ class Acks:
         )
         self._clock = clock
         self._dead_letters = dead_letters
-        self._refusals = ThinnedLog(clock)
+        self._refusals = RateLimitedLog(clock)
         self.counters = Counters()
         self.parking = Parking()
         # Touched by the thread alone: what the channel would not acknowledge.

@@ -19,7 +19,7 @@ from ..model.interfaces import Channel, Event
 from ..model.results import Attempt, Result
 from ..runtime.clock import Clock
 from ..runtime.loggers import get_logger
-from ..runtime.rate_limited_log import ThinnedLog
+from ..runtime.rate_limited_log import RateLimitedLog
 from ..text.plural import counted
 
 _log = get_logger("producer.dead_letters")
@@ -63,7 +63,7 @@ class DeadLetters:
         self.stored = 0
         self._clock = clock
         self._name = name
-        self._refusals = ThinnedLog(clock)
+        self._refusals = RateLimitedLog(clock)
         self._full = False
 
     def reason_of(self, result: Result) -> dict[str, str]:

@@ -27,7 +27,7 @@ from ..pipeline.settling.settlement import attempt_of
 from ..pipeline.threads import StageThread
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
 from ..runtime.loggers import get_logger
-from ..runtime.rate_limited_log import ThinnedLog
+from ..runtime.rate_limited_log import RateLimitedLog
 from .acks import Acks
 from .event_format import INSTANCE_SIZE, StoredRecord, UnreadableEventError, number_of, read_event
 from .event_ref import Ticket
@@ -91,7 +91,7 @@ class Feeder:
         self._settled = settled
         self._resume = resume
         self._instance = instance
-        self._errors = ThinnedLog(clock)
+        self._errors = RateLimitedLog(clock)
         self._block, self._block_bytes = BLOCK_EVENTS, block_bytes
         self._gathering, self._fast, self._taken_at = gathering, False, -math.inf
         self.takings = [Taking(channel)]

@@ -8,7 +8,7 @@ from ..model.errors import ChannelClosedError, ProducerError
 from ..model.interfaces import Channel, ChannelStats
 from ..runtime.clock import Clock
 from ..runtime.loggers import get_logger
-from ..runtime.rate_limited_log import ThinnedLog
+from ..runtime.rate_limited_log import RateLimitedLog
 
 _log = get_logger("producer.durable")
 
@@ -29,7 +29,7 @@ class KnownStats:
         self._base = found.size - found.put_successes
         self._known = found
         self._last: ChannelStats | None = None
-        self._errors = ThinnedLog(clock)
+        self._errors = RateLimitedLog(clock)
 
     @property
     def ended(self) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 
 from ...runtime.clock import Clock
 from ...runtime.loggers import get_logger
-from ...runtime.repeated_log import RepeatedLog
+from ...runtime.rate_limited_log import RateLimitedLog
 from ...text.plural import counted
 from ..config.options import words_of
 from ..events.batch import EventBatch
@@ -34,7 +34,7 @@ class Interception:
     def __init__(self, source: str, interceptors: Sequence[Interceptor], counters: Counters, clock: Clock) -> None:
         self._source, self._counters = source, counters
         self._steps = [_Step(interceptor) for interceptor in interceptors]
-        self._repeated = RepeatedLog(clock)
+        self._repeated = RateLimitedLog(clock)
 
     def __bool__(self) -> bool:
         return bool(self._steps)
@@ -65,7 +65,7 @@ class Interception:
 
     def _tell(self, step: _Step, dropped: int, error: Exception) -> None:
         self._counters.add(EventDroppedCount=dropped)
-        more = self._repeated.due(error)
+        more = self._repeated.due_error(error)
         if more is not None:
             _log.error(
                 "source %s: %s dropped: %s fails for them, and passes others: %s: %s%s",

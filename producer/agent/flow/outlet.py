@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from ...model.errors import ChannelError, ChannelFullError, InvalidArgumentError
 from ...runtime.clock import Clock, Deadline, WaitingRoom
 from ...runtime.loggers import get_logger
-from ...runtime.repeated_log import RepeatedLog
+from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.limits import Memory, Pace
 from ..events.batch import EventBatch, Position
 from ..events.counters import Counters, timed
@@ -74,7 +74,7 @@ class SourceOutlet:
         self._prefix = f"{source}/"
         #: Where the last batch of each name ends.
         self._ends: dict[str, int] = {}
-        self._repeated, self._of_optional = RepeatedLog(clock), RepeatedLog(clock)
+        self._repeated, self._of_optional = RateLimitedLog(clock), RateLimitedLog(clock)
 
     def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:
         """See :class:`~.interfaces.Outlet`, as for those that follow."""
@@ -172,7 +172,7 @@ class SourceOutlet:
 
     def _tell(self, error: ChannelError) -> None:
         self._note(error)
-        more = self._repeated.due(error)
+        more = self._repeated.due_error(error)
         if more is None:
             return
         if isinstance(error, ChannelFullError | MemoryFullError):
@@ -186,7 +186,7 @@ class SourceOutlet:
             name, end, *_ = passage.position
             self._ends[name] = max(end, self._ends.get(name, 0))
         self._health.worked()
-        if self._repeated.ended():
+        if self._repeated.recovered():
             recoveries.info("source %s goes on", self._source)
 
     def _passage(self, batch: EventBatch) -> _Passage:
@@ -220,7 +220,7 @@ class _Passage:
         counters: Counters,
         told: Sequence[Callable[[], None]],
         *,
-        repeated: RepeatedLog,
+        repeated: RateLimitedLog,
     ) -> None:
         self._repeated = repeated
         self._source, self._received, self.position = source, received, batch.position
@@ -267,7 +267,7 @@ class _Passage:
         if part.count > 1:
             return part.halves()
         self._counters.add(EventDroppedCount=1)
-        more = self._repeated.due(error)
+        more = self._repeated.due_error(error)
         if more is not None:
             _log.error("source %s: 1 event dropped, which %s can never take: %s%s", self._source, name, error, more)
         return ()
@@ -282,7 +282,7 @@ class _Passage:
             self._channels[name].put(part, 0)
         except (ChannelError, InvalidArgumentError) as error:
             self._counters.add(OptionalChannelWriteFail=1, OptionalChannelEventFailCount=part.count)
-            more = self._repeated.due(error)
+            more = self._repeated.due_error(error)
             if more is not None:
                 _log.warning(
                     "source %s: %d events are not in the optional %s: %s%s",

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...model.errors import ChannelClosedError, ChannelError, InvalidArgumentError
 from ...runtime.clock import Clock, SystemClock
 from ...runtime.loggers import get_logger
-from ...runtime.repeated_log import RepeatedLog
+from ...runtime.rate_limited_log import RateLimitedLog
 from ...text.plural import counted
 from ..config.limits import Pace
 from ..config.options import words_of
@@ -73,9 +73,9 @@ class SinkRunner:
     ) -> None:
         self._name, self._channel, self._processor = name, channel, processor
         self._counters, self._dead_letters = counters, dead_letters
-        self._repeated, self._clock = RepeatedLog(clock), clock or SystemClock()
-        self._aside, self._of_aside = Aside(self._clock), RepeatedLog(clock)
-        self._of_dropped = RepeatedLog(clock)
+        self._repeated, self._clock = RateLimitedLog(clock), clock or SystemClock()
+        self._aside, self._of_aside = Aside(self._clock), RateLimitedLog(clock)
+        self._of_dropped = RateLimitedLog(clock)
         self._alone: _Alone | None = None
         self._patience, self._hurried = patience, hurried
         self._health = health or Health(counters, self._clock)
@@ -138,7 +138,7 @@ class SinkRunner:
         delivery.commit()
         self._health.worked()
         self._counters.add(EventDrainSuccessCount=delivery.count)
-        if self._repeated.ended():
+        if self._repeated.recovered():
             recoveries.info("sink %s delivers again", self._name)
         return True
 
@@ -284,14 +284,14 @@ class SinkRunner:
 
     def _count_dropped(self, dropped: int, reason: str) -> None:
         self._counters.add(EventDroppedCount=dropped)
-        more = self._of_dropped.due(SinkError(reason))
+        more = self._of_dropped.due_error(SinkError(reason))
         if more is not None:
             _log.error("sink %s: %s dropped: %s%s", self._name, counted(dropped, "event"), reason, more)
 
     def _have_waiting(self, why: Exception) -> None:
         self._health.failed(why)
         self._counters.add(EventWriteFail=1)
-        more = self._of_aside.due(why)
+        more = self._of_aside.due_error(why)
         if more is not None:
             _log.warning(
                 "sink %s: %s refused permanently, and held back while others are delivered: %s%s",
@@ -320,7 +320,7 @@ class SinkRunner:
             self._have_waiting(error)
         else:
             self._health.worked()
-            if self._of_aside.ended():
+            if self._of_aside.recovered():
                 recoveries.info("sink %s: no refused events are held back any more", self._name)
 
     def _deliver_refused(self, letters: Sequence[Letter]) -> None:
@@ -356,7 +356,7 @@ class SinkRunner:
             later = left_of(error, delivery.batches)
         self._health.failed(error)
         self._counters.add(EventWriteFail=1)
-        more = self._repeated.due(error)
+        more = self._repeated.due_error(error)
         if more is not None:
             _log.warning(
                 "sink %s: %d events go back to %s: %s%s",

@@ -15,7 +15,7 @@ from itertools import accumulate, chain, compress
 
 from ...model.errors import ConfigError
 from ...runtime.loggers import get_logger
-from ...runtime.rate_limited_log import ThinnedLog
+from ...runtime.rate_limited_log import RateLimitedLog
 from ...wire.access_log import FIELDS as ACCESS_FIELDS
 from ...wire.access_log import parse_access_line
 from ...wire.delimited import fields_parser
@@ -78,7 +78,7 @@ class ParseInterceptor:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._counters = options, context.counters
-        self._name, self._thinned = context.name, ThinnedLog(context.clock)
+        self._name, self._thinned = context.name, RateLimitedLog(context.clock)
         self._parse, self._split = _parser_of(options), _SPLITTERS.get(options.format)
         self._time = milliseconds_parser(_ACCESS_TIME, None, context.clock) if options.timestamp else None
 

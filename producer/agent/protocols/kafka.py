@@ -11,7 +11,7 @@ from typing import Any
 from ...model.errors import ConfigError
 from ...runtime.clock import Clock
 from ...runtime.loggers import get_logger
-from ...runtime.repeated_log import RepeatedLog
+from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.options import missing_file
 from ..events.interfaces import Context
 from .tls_files import WatchedFiles, tell_own
@@ -51,14 +51,14 @@ class ClientLog:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._repeated = RepeatedLog(clock)
+        self._repeated = RateLimitedLog(clock)
 
     def log(self, level: int, message: str, *arguments: object) -> None:
         """As a logger's; what stands in the log already is told every ten seconds at most."""
         text = message % arguments if arguments else message
         if level < logging.WARNING:
             _log.log(level, "%s", text)
-        elif (more := self._repeated.due(_ToldError(text))) is not None:
+        elif (more := self._repeated.due_error(_ToldError(text))) is not None:
             _log.log(level, "%s%s", text, more)
 
 

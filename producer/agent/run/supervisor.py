@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ...model.errors import ProducerError
 from ...runtime.clock import Clock, Deadline, WaitingRoom
 from ...runtime.loggers import get_logger
-from ...runtime.repeated_log import RepeatedLog
+from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.options import without_userinfo, words_of
 from ..events.counters import Counters
 from ..events.interfaces import Stop
@@ -60,7 +60,7 @@ class Supervised:
         self._again: Stop | None = None  # of the run behind which there is another one at once
         self._room = WaitingRoom(clock, look_again=1.0)
         self.state = State.NEW
-        self._repeated = RepeatedLog(clock)
+        self._repeated = RateLimitedLog(clock)
         self._thread = threading.Thread(target=self._live, name=f"producer-agent-{name}", daemon=True)
 
     def start(self) -> None:
@@ -120,7 +120,7 @@ class Supervised:
 
     def _tell(self, error: BaseException, pause: float) -> None:
         """Of an error with words of ours where it was raised says nothing."""
-        more = self._repeated.due(error)
+        more = self._repeated.due_error(error)
         if more is None:
             return
         trace, masked = _trace_of(error), ""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ...model.errors import ConfigError
 from ...runtime.loggers import get_logger
-from ...runtime.repeated_log import RepeatedLog
+from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, Outlet, Stop
@@ -66,7 +66,7 @@ class ExecSource:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._context, self._intake = options, context, Intake(context)
-        self._repeated = RepeatedLog(context.clock)
+        self._repeated = RateLimitedLog(context.clock)
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """See :class:`~..interfaces.Source`; returns when the command has ended, unless it is to be run again.
@@ -89,7 +89,7 @@ class ExecSource:
 
     def _tell(self, message: str) -> None:
         self._context.counters.last_error = message
-        more = self._repeated.due(ExecError(message))
+        more = self._repeated.due_error(ExecError(message))
         if more is not None:
             _log.error("source %s: %s%s", self._context.name, message, more)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...model.errors import ChannelError
 from ...runtime.loggers import get_logger
-from ...runtime.repeated_log import RepeatedLog
+from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.options import words_of
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, Outlet, Stop, UnfitError
@@ -42,7 +42,7 @@ class Intake:
 
     def __init__(self, context: Context) -> None:
         self._name, self._counters = context.name, context.counters
-        self._repeated, self._of_unfit = RepeatedLog(context.clock), RepeatedLog(context.clock)
+        self._repeated, self._of_unfit = RateLimitedLog(context.clock), RateLimitedLog(context.clock)
 
     def put(self, outlet: Outlet, batch: EventBatch, timeout: float | None, peer: str, *, refuse: bool = True) -> None:
         """Put events, once.
@@ -57,7 +57,7 @@ class Intake:
             outlet.put(batch, timeout, refuse=refuse)
         except UnfitError as error:
             self._counters.add(EventReadFail=batch.count)
-            more = self._of_unfit.due(error)
+            more = self._of_unfit.due_error(error)
             if more is not None:
                 _log.warning("source %s: %d events of %s are refused: %s%s", self._name, batch.count, peer, error, more)
             raise NeverTakenError(str(error)) from error
@@ -112,10 +112,10 @@ class Intake:
         """With its trace: it is a mistake of somebody's."""
         self._counters.add(GenericProcessingFail=1)
         self._counters.last_error = f"{type(error).__name__}: {words_of(error)}"
-        more = self._repeated.due(error)
+        more = self._repeated.due_error(error)
         if more is not None:
             _log.error("source %s: %s: %s%s", self._name, outcome, self._counters.last_error, more, exc_info=error)
 
     def _tell_end(self) -> None:
-        if self._repeated.ended():
+        if self._repeated.recovered():
             recoveries.info("source %s: events are accepted again", self._name)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from ...model.errors import ConfigError
 from ...runtime.loggers import get_logger
-from ...runtime.repeated_log import RepeatedLog
+from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.flume_keys import renamed
 from ..config.options import option
 from ..events.batch import EventBatch, Position
@@ -175,7 +175,7 @@ class _Reading:
         self._member = _Member(consumer, stop)
         self._shares: dict[_Place, _Share] = {}
         self.behind = 0
-        self._repeated = RepeatedLog(context.clock)
+        self._repeated = RateLimitedLog(context.clock)
 
     def join(self) -> None:
         """Become a member of the group."""
@@ -323,7 +323,7 @@ class _Reading:
         try:
             self._consumer.commit(offsets=[_partition(place, end) for place, end in ends.items()], asynchronous=False)
         except KafkaException as error:
-            more = self._repeated.due(error)  # while a group is dealt out anew it is tried at each look
+            more = self._repeated.due_error(error)  # while a group is dealt out anew it is tried at each look
             if more is not None:
                 _log.warning(
                     "source %s: offsets of %d partitions are not committed to the group yet: %s%s",

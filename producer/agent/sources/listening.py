@@ -21,8 +21,7 @@ from pathlib import Path
 
 from ...model.errors import ConfigError
 from ...runtime.loggers import get_logger
-from ...runtime.rate_limited_log import ThinnedLog
-from ...runtime.repeated_log import RepeatedLog
+from ...runtime.rate_limited_log import RateLimitedLog
 from ...runtime.tls import closed_if_it_fails
 from ...text.addresses import is_address
 from ...text.plural import counted
@@ -180,8 +179,8 @@ class TcpServer:
         self._options, self._ports, self._serve = options, ports, serve
         self._name, self._counters = context.name, context.counters
         self._tls = options.renewed_tls(f"source {context.name}", context)
-        self._repeated, self._refused = RepeatedLog(context.clock), RepeatedLog(context.clock)
-        self._wrong = ThinnedLog(context.clock)
+        self._repeated, self._refused = RateLimitedLog(context.clock), RateLimitedLog(context.clock)
+        self._wrong = RateLimitedLog(context.clock)
         self._lock = threading.Lock()  # guards what follows
         self._connections: dict[Connection, threading.Thread] = {}
         self._peers: Counter[str] = Counter()
@@ -212,7 +211,7 @@ class TcpServer:
         except BlockingIOError:
             return
         except OSError as error:  # such as too many open files: those who wait are served when others have gone
-            if (more := self._repeated.due(error)) is not None:
+            if (more := self._repeated.due_error(error)) is not None:
                 _log.warning("source %s: cannot accept: %s%s", self._name, error, more)
             stop.wait(_LOOK)
             return
@@ -255,7 +254,7 @@ class TcpServer:
 
     def _tell_refusal(self, why: str) -> None:
         """Whoever connects sees only that it is closed; one line in ten seconds, whoever they are."""
-        if (more := self._repeated.due(OSError(why))) is not None:
+        if (more := self._repeated.due_error(OSError(why))) is not None:
             _log.warning("source %s: refuses connections: %s%s", self._name, why, more)
 
     def _enter(self, connection: Connection, thread: threading.Thread) -> str:
@@ -282,7 +281,7 @@ class TcpServer:
             self._tell_failure(connection.peer, error)
         except Exception as error:  # noqa: BLE001  # a bug of ours, or of an interceptor: the others are served on
             self._counters.add(GenericProcessingFail=1)
-            if (more := self._repeated.due(error)) is not None:
+            if (more := self._repeated.due_error(error)) is not None:
                 _log.exception("source %s: the connection of %s ends%s", self._name, connection.peer, more)
         finally:
             connection.close()
@@ -309,7 +308,7 @@ class TcpServer:
             self.tell(peer, f"its certificate is refused: {error.verify_message}")
         elif reason == _NO_CERTIFICATE:
             self.tell(peer, "it shows no certificate (client_authorities)")
-        elif _REFUSED.search(reason) and (more := self._refused.due(error)) is not None:
+        elif _REFUSED.search(reason) and (more := self._refused.due_error(error)) is not None:
             _log.warning("source %s: %s does not take our certificate: %s%s", self._name, peer, error, more)
         else:
             _log.debug("source %s: %s: %s", self._name, peer, error)

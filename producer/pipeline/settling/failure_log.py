@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...model.errors import AttemptError
 from ...runtime.clock import Clock
 from ...runtime.loggers import get_logger
-from ...runtime.rate_limited_log import ThinnedLog
+from ...runtime.rate_limited_log import RateLimitedLog
 from ..batching.batch import ProducerBatch
 
 _log = get_logger("producer.send_task")
@@ -15,7 +15,7 @@ class FailureLog:
     """Writes the first failure of each kind (project, logstore, code) at once, and the next ones in sums."""
 
     def __init__(self, clock: Clock) -> None:
-        self._failed = ThinnedLog(clock)
+        self._failed = RateLimitedLog(clock)
 
     def report(self, batch: ProducerBatch, error: AttemptError) -> None:
         """``batch`` failed for ``error``."""

@@ -12,7 +12,7 @@ from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.run.supervisor import Supervised
 from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.runtime.clock import Deadline
-from producer.runtime.repeated_log import RepeatedLog
+from producer.runtime.rate_limited_log import RateLimitedLog
 from producer.testing import ManualClock
 
 from ..agent.doubles import context, ledger_of, memory_channel, taken
@@ -22,30 +22,30 @@ from ..agent.parts import until
 def test_the_same_error_has_a_line_every_ten_seconds() -> None:
     """Numbers in it do not make it another one; its type and its words do. The next line says how often it came."""
     clock = ManualClock()
-    log = RepeatedLog(clock)
-    assert log.due(OSError("waited 3.1 s")) == ""
-    assert log.due(OSError("waited 4 s")) is None
-    assert log.due(ValueError("waited 4 s")) == ""
-    assert log.due(OSError("gone")) == ""
+    log = RateLimitedLog(clock)
+    assert log.due_error(OSError("waited 3.1 s")) == ""
+    assert log.due_error(OSError("waited 4 s")) is None
+    assert log.due_error(ValueError("waited 4 s")) == ""
+    assert log.due_error(OSError("gone")) == ""
     clock.advance(9.9)
-    assert log.due(OSError("waited 5.5 s")) is None
+    assert log.due_error(OSError("waited 5.5 s")) is None
     clock.advance(0.1)
-    assert log.due(OSError("waited 6 s")) == " (2 times more since the last line about it)"
+    assert log.due_error(OSError("waited 6 s")) == " (2 times more since the last line about it)"
     clock.advance(10)
-    assert log.due(OSError("waited 7 s")) == ""
+    assert log.due_error(OSError("waited 7 s")) == ""
     clock.advance(1)
-    assert log.due(OSError("waited 8 s")) is None
+    assert log.due_error(OSError("waited 8 s")) is None
     clock.advance(9)
-    assert log.due(OSError("waited 9 s")) == " (1 time more since the last line about it)"
+    assert log.due_error(OSError("waited 9 s")) == " (1 time more since the last line about it)"
 
 
 def test_ids_and_signatures_make_no_other_error() -> None:
     """A refusal by LogHub is the same one, whatever its request was called."""
-    log = RepeatedLog(ManualClock())
+    log = RateLimitedLog(ManualClock())
     told = "SignatureNotMatch: the signature {} is not that of the request (request {})"
-    assert log.due(OSError(told.format("q0Yb+kT/8Ge1VvX2=", "19DD8796AE0D44FFAF98BE54"))) == ""
-    assert log.due(OSError(told.format("h1mXz+Q/ab3dEfGh=", "D1FBA291B4EE4F5B8C58681E"))) is None
-    assert log.due(OSError("ProjectNotExist: no such project (request 7C14BAC4F4E54F5785AE01A3)")) == ""
+    assert log.due_error(OSError(told.format("q0Yb+kT/8Ge1VvX2=", "19DD8796AE0D44FFAF98BE54"))) == ""
+    assert log.due_error(OSError(told.format("h1mXz+Q/ab3dEfGh=", "D1FBA291B4EE4F5B8C58681E"))) is None
+    assert log.due_error(OSError("ProjectNotExist: no such project (request 7C14BAC4F4E54F5785AE01A3)")) == ""
 
 
 def test_a_source_that_waits_for_a_full_channel_says_so_every_ten_seconds(
@@ -77,13 +77,13 @@ def test_a_source_that_waits_for_a_full_channel_says_so_every_ten_seconds(
 
 def test_the_end_of_what_was_told_is_told_once() -> None:
     """Who reads the log need not look elsewhere whether it is over; what nobody was told of has no end."""
-    log = RepeatedLog(ManualClock())
-    assert not log.ended()
-    log.due(OSError("gone"))
-    assert log.ended()
-    assert not log.ended()
-    assert log.due(OSError("gone")) is None
-    assert not log.ended()
+    log = RateLimitedLog(ManualClock())
+    assert not log.recovered()
+    log.due_error(OSError("gone"))
+    assert log.recovered()
+    assert not log.recovered()
+    assert log.due_error(OSError("gone")) is None
+    assert not log.recovered()
 
 
 def test_a_source_that_goes_on_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
