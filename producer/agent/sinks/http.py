@@ -198,11 +198,11 @@ class HttpSink:
         return Progress() if batch.sequence is None else self._progress.get(batch.sequence, Progress())
 
     def _deliver(self, given: Sequence[Encoded]) -> None:
-        """Send what is not settled; and what was refused, once more, since it came again.
+        """Send what is not settled; and of a batch that is, once more what was refused, since it came again.
 
         :raises SinkError: some of it goes back to the channel.
         """
-        for one in given:
+        for one in filter(lambda each: each.ended, given):
             for number in list(one.progress.refused):
                 if not self._send(self._form.body([Part(one, number, number + 1)])):
                     one.progress.refused.remove(number)

@@ -233,6 +233,21 @@ def test_of_single_events_only_the_refused_ones_are_refused(server, sink_for):
     assert [body for _, _, body in server.requests] == [b"a", b"b", b"c", b"d", b"b"]
 
 
+def test_what_was_refused_is_not_sent_again_before_its_batch_ends(server, sink_for):
+    """After a failure behind refused events the rest is sent at once: many of them, and a server that fails now and
+    then, keep no batch from its end.
+    """
+    sink = sink_for(ManualClock(), format="event", default_backoff=False)
+    batch = lines("a", "b", "c").numbered(5)
+    server.answers += [(400, {}), (400, {}), (500, {})]
+    with pytest.raises(SinkError):
+        sink.write([batch])
+    with pytest.raises(RefusedError) as refused:
+        sink.write([batch])
+    assert [each.bodies() for each in refused.value.batches] == [[b"a", b"b"]]
+    assert [body for _, _, body in server.requests] == [b"a", b"b", b"c", b"c"]
+
+
 @pytest.mark.parametrize("form", ["lines", "json"])
 def test_requests_have_so_many_events_and_bytes_at_most(server, sink_for, form):
     """Batches are cut, and put together, to what the options say, in order; one event may be larger."""
