@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from ..model.config import ProducerConfig
@@ -17,7 +18,6 @@ from ..model.errors import ChannelError, FlushTimeoutError, StreamStoppedError
 from ..model.futures import SendFuture
 from ..model.interfaces import Channel, Notes, Record, Sink
 from ..model.metrics import Counters, Stats
-from ..model.owned_lock import OwnedLock
 from ..model.records import StreamKey, plain
 from ..model.results import Callback, Result
 from ..pipeline.batching.accumulator import Piece
@@ -130,7 +130,7 @@ class DurablePipeline:
             stopped=self.stopped,
             leave=self._leave,
         )
-        self._starting = OwnedLock()  # guards the start of the threads
+        self._starting = threading.RLock()  # guards the start of the threads; as the pipeline's
         self._started = False
         events = counted(self._channel_stats.recovered, "event")
         _log.info("%s: %s recovered from channel %s", name, events, channel.name)

@@ -16,7 +16,7 @@ class OwnedLock(RLock):  # type: ignore[misc]  # CPython lets it be a base, and 
 
     __slots__ = ()
 
-    def __enter__(self) -> bool:  # type: ignore[override]
+    def __enter__(self) -> bool:  # type: ignore[override]  # it is used in ``with`` only
         """Wait for the lock.
 
         :raises ProducerError: this thread holds it.
@@ -26,7 +26,7 @@ class OwnedLock(RLock):  # type: ignore[misc]  # CPython lets it be a base, and 
         try:
             return self.acquire()
         except BaseException:  # a signal handler raised, maybe after the lock was taken
-            if self._is_owned():  # type: ignore[attr-defined]
+            if self._is_owned():  # type: ignore[attr-defined]  # likewise
                 self.release()
             raise
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from ..model.config import ProducerConfig
@@ -15,7 +16,6 @@ from ..model.errors import FlushTimeoutError, ProducerError, StreamStoppedError
 from ..model.futures import SendFuture
 from ..model.interfaces import Record, Sink
 from ..model.metrics import Counters, Stats
-from ..model.owned_lock import OwnedLock
 from ..model.records import StreamKey
 from ..model.results import Callback
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch
@@ -138,7 +138,8 @@ class Pipeline:
         )
         self._all_stats = all_stats or self.stats
         self._on_start = on_start
-        self._starting = OwnedLock()  # guards the start of the threads
+        # Guards the start of the threads. Not an OwnedLock: greenlets, which switch in a start, are one thread to that.
+        self._starting = threading.RLock()
         self._started = False
         #: The threads were to start, and could not.
         self.late = False

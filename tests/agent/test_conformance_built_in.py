@@ -21,7 +21,7 @@ from producer.agent.sinks.http import HttpSink
 from producer.agent.testing import SinkConformance, SourceConformance
 from producer.cli import main
 from producer.server import LogHubServer
-from tests.support.kafka_clients import QUIET
+from tests.support.kafka_clients import QUIET, QUIET_ADMIN
 from tests.support.waiting import PATIENCE, eventually
 
 from .components import made
@@ -165,7 +165,7 @@ class TestKafka(SourceConformance):
 
     @pytest.fixture(autouse=True)
     def _broker(self) -> Iterator[None]:
-        client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0}, **QUIET)
+        client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0, **QUIET_ADMIN})
         brokers = client.list_topics(timeout=60).brokers
         self._servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers.values())
         self._producer = KafkaProducer({"bootstrap.servers": self._servers, "partitioner": "consistent"}, **QUIET)

@@ -22,7 +22,7 @@ from producer.agent.sources.kafka import KafkaSource, _parts, _Reading
 from producer.agent.testing import RecordingOutlet, SinkConformance
 from producer.model.errors import ConfigError
 from producer.runtime.clock import Deadline, SystemClock
-from tests.support.kafka_clients import QUIET
+from tests.support.kafka_clients import QUIET, QUIET_ADMIN
 
 from ..support.waiting import eventually
 from .doubles import context
@@ -31,7 +31,7 @@ from .doubles import context
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """The address of a broker; it lives as long as the client that it belongs to."""
-    client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0}, **QUIET)
+    client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0, **QUIET_ADMIN})
     brokers = client.list_topics(timeout=60).brokers
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers.values())
     del client

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.support.kafka_clients import QUIET
+from tests.support.kafka_clients import QUIET, QUIET_ADMIN
 
 from ..support.waiting import eventually
 from .killing import SOAK, agent, numbers_in, seed_for
@@ -64,7 +64,7 @@ topic_header = "none"
 @pytest.fixture
 def cluster() -> Iterator[str]:
     """The address of a broker of librdkafka's; it lives as long as the client that it belongs to."""
-    client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0}, **QUIET)
+    client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0, **QUIET_ADMIN})
     for topic in ("in", "out"):  # which makes it; a consumer that asks does not
         (broker,) = client.list_topics(topic, timeout=60).brokers.values()
     yield f"{broker.host}:{broker.port}"

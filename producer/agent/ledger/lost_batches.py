@@ -123,7 +123,7 @@ def stretches(batches: Iterable[LostBatch]) -> list[Position]:
     joined: list[Position] = []
     for position in sorted(each.position for each in batches if each.position is not None):
         if joined and joined[-1].name == position.name and joined[-1].end == position.start:
-            position = position._replace(start=joined.pop().start)  # noqa: PLW2901
+            position = position._replace(start=joined.pop().start)  # noqa: PLW2901  # it grows by the one before
         joined.append(position)
     return joined
 

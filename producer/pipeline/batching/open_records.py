@@ -184,7 +184,7 @@ class OpenRecords:
             knows.
         :returns: the future; None, with nothing done, if the batch is closed or has no room.
         """
-        if self._lock._is_owned():  # type: ignore[attr-defined]
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # likewise
             raise reentered()
         with self._lock:
             holder = self._holder
