@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from ...model.config import ProjectConfig
 from ...model.credentials import Credentials, StaticCredentials
+from ...model.errors import ConfigError
+from ...text.names import LOGSTORE_RULE, is_logstore_name
 from ..config.options import option
 from .proxies import PROXY
 
@@ -32,6 +34,8 @@ class LogstoreOptions:
 
         :raises ConfigError: something is wrong with it.
         """
+        if not is_logstore_name(self.logstore):
+            raise ConfigError("logstore", LOGSTORE_RULE, self.logstore)
         key = Credentials(
             access_key_id=self.access_key_id,
             access_key_secret=self.access_key_secret,

@@ -396,6 +396,7 @@ def test_a_block_of_many_short_lines_goes_in_several_requests(server: LogHubServ
     ("wrong", "rule"),
     [
         ({"project": "??"}, "project: must be lower-case letters"),
+        ({"logstore": "Hosts"}, "logstore: must be lower-case letters"),
         ({"endpoint": "ftp://x"}, "endpoint: "),
         ({"sign_version": "v4"}, "region: "),
         ({"access_key_id": ""}, "access_key_id: "),
