@@ -560,7 +560,7 @@ def test_147_failures_that_are_permanent_or_retried_enough_or_late_fail_and_noth
     closed = threadless(DeadSink())
     closed.accept(KEY, record(), 1, None)
     closed.retry_queue.close()
-    closed.seal_open()
+    closed.accumulator.seal_open()
     closed.io_pool.run_next()
     assert closed.stats().failed == 1
 
