@@ -146,6 +146,7 @@ class BatchChannel:
         :raises ChannelFullError: no room in that time, or before ``stop``.
         :raises ChannelError: the channel is closed, or the disk failed.
         """
+        begun = self._clock.monotonic()
         deadline = Deadline.after(self._clock, self.keep_alive if timeout is None else timeout)
         self.counters.add(EventPutAttemptCount=batch.count)
         self._enter(batch, deadline, stop)
@@ -156,6 +157,9 @@ class BatchChannel:
             self._withdraw(batch.count)
             self._free_space()
             raise
+        except ChannelFullError as error:
+            self._withdraw(batch.count)
+            raise error.after(self._clock.monotonic() - begun) from error
         except BaseException:
             self._withdraw(batch.count)
             raise
@@ -392,7 +396,7 @@ class BatchChannel:
         if stop is None:
             transaction.commit(deadline.remaining(self._clock))
             return
-        begun, full = self._clock.monotonic(), deque[ChannelFullError](maxlen=1)
+        full = deque[ChannelFullError](maxlen=1)
 
         def is_committed() -> bool:
             try:
@@ -403,7 +407,7 @@ class BatchChannel:
             return True
 
         if not self._wait_for_room(is_committed, deadline, stop) or (full and full[0].never):
-            raise full[0].after(self._clock.monotonic() - begun)
+            raise full[0]
 
     def _make_safe(self, newest: Event) -> None:
         """Nobody delivers what a power cut could take from the channel: its source would read it once more."""
