@@ -92,7 +92,7 @@ class Turns:
             if not turn.over and not turn.attempt():
                 break
             turn.over = True
-            turn.room.nudge()
+            turn.room.wake_all()
             line.popleft()
             served = True
         return served
@@ -111,4 +111,4 @@ class Turns:
     def look_again(self) -> None:
         """Let the first call that waits for events serve the lines; takes no lock: a finalizer may call it."""
         for turn in tuple(self.takers)[:1]:
-            turn.room.nudge()
+            turn.room.wake_all()

@@ -184,5 +184,3 @@ class WaitingRoom:
             return self._signals.pop(signal, False)
         finally:
             signal.put(None)
-
-    nudge = wake_all
