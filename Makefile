@@ -71,7 +71,7 @@ help:
 	@echo 'make test-lowest   tests with the lowest versions of all libraries that pyproject.toml allows'
 	@echo 'make test-pure     tests of shipping and Spark without what is compiled'
 	@echo 'make soak    many more kills, crashes, random histories and requests than make test (an hour; with a million files up to three)'
-	@echo 'make bench   ours beside its peers, into docs/benchmarks.md and its tables (FILE=path sends its lines, too)'
+	@echo 'make bench   ours beside its peers, into docs/project/benchmarks.md and its tables (FILE=path sends its lines, too)'
 	@echo 'make docs    the site, into site/index.html'
 	@echo 'make check   ruff, mypy and import-linter'
 	@echo 'make wheels  the files that would be published, into dist'

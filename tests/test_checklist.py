@@ -265,7 +265,9 @@ AGENT_LINES: dict[int, tuple[str, ...]] = {
     113: (EXEC + "test_each_line_of_a_command_is_an_event",),
     114: (EXEC + "test_a_line_comes_when_it_is_written",),
     115: (EXEC + "test_a_full_channel_holds_the_command_back",),  # it waits, and does not end
-    116: (EXEC + "test_a_command_is_run_again",),  # stateless: what is in memory is lost, as docs/agent.md says
+    116: (
+        EXEC + "test_a_command_is_run_again",
+    ),  # stateless: what is in memory is lost, as docs/agent/configure.md says
     117: ("agent/test_kills.py::test_no_line_is_lost_and_none_is_twice_in_a_file_channel",),
     118: (EXEC + "test_the_command_dies_with_a_killed_agent",),
     119: (SPOOL + "test_each_line_of_a_file_is_an_event_and_the_file_is_renamed",),

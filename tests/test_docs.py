@@ -38,15 +38,15 @@ LOOKED_FOR = {
     "start/agent.html": ("quickstart", "docker", "systemd", "kubernetes"),
     "start/spark.html": ("quickstart", "DATA_SOURCE_NOT_FOUND"),
     "index.html": ("quickstart", "sls", "mock", "pypi", "logstore"),
-    "configuration.html": ("backpressure", "proxy", "memory"),
-    "delivery.html": ("backpressure", "sigterm", "atexit", "fork"),
-    "errors.html": ("throttling", "timeout", "quota"),
-    "agent-sources.html": ("logrotate", "journald", "kafka"),
-    "recipes.html": ("serverless", "gunicorn", "celery", "jupyter"),
-    "ship.html": ("stdin", "gzip"),
-    "troubleshooting.html": ("duplicates", "certificate_verify_failed"),
-    "benchmarks.html": ("performance",),
-    "channels.html": ("encryption", "fsync"),
+    "application/configure.html": ("backpressure", "proxy", "memory"),
+    "concepts/delivery.html": ("backpressure", "sigterm", "atexit", "fork"),
+    "operations/errors.html": ("throttling", "timeout", "quota"),
+    "agent/sources.html": ("logrotate", "journald", "kafka"),
+    "application/recipes.html": ("serverless", "gunicorn", "celery", "jupyter"),
+    "cli/ship.html": ("stdin", "gzip"),
+    "operations/troubleshooting.html": ("duplicates", "certificate_verify_failed"),
+    "project/benchmarks.html": ("performance",),
+    "concepts/channels.html": ("encryption", "fsync"),
 }
 
 # What a document's shell block may call without doing it here: the targets are only looked up, nothing is installed.
@@ -83,7 +83,9 @@ BLOCKS = list(blocks())
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 SPARK = [block for block in PYTHON if re.search(r"\b(build_session|session)\(", block.text)]
 #: They import much, and leave nothing behind: one process runs all of them. Celery ends its process.
-TOGETHER = [block for block in PYTHON if block.document in ("docs/integrations.md", "docs/recipes.md")]
+TOGETHER = [
+    block for block in PYTHON if block.document in ("docs/application/frameworks.md", "docs/application/recipes.md")
+]
 TOGETHER = [block for block in TOGETHER if "celery" not in block.text]
 
 #: What several blocks in one process may take on a busy machine, seconds: it ends what hangs, no more.
@@ -233,7 +235,7 @@ def test_the_documents_import_by_the_first_name() -> None:
 
 
 def test_every_folder_says_what_it_knows() -> None:
-    """``docs/architecture.md`` leaves that to the docstring of each folder's ``__init__.py``."""
+    """``docs/project/architecture.md`` leaves that to the docstring of each folder's ``__init__.py``."""
     folders = sorted((ROOT / "producer").rglob("__init__.py"))
     assert len(folders) > 40
     assert [str(path) for path in folders if not ast.get_docstring(ast.parse(path.read_text()))] == []
@@ -252,8 +254,8 @@ def test_exported_names_are_what_the_package_says() -> None:
 
 
 def test_every_threads_name_is_documented() -> None:
-    """``docs/architecture.md`` lists the threads that a producer may start."""
-    text = (ROOT / "docs/architecture.md").read_text()
+    """``docs/project/architecture.md`` lists the threads that a producer may start."""
+    text = (ROOT / "docs/project/architecture.md").read_text()
     for part in ("mover", "io-N", "success", "failure", "credentials"):
         assert f"`<producer>-{part}" in text
 
@@ -267,7 +269,9 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     page = (tmp_path / "index.html").read_text()
     assert "Nothing lost" in page
     assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"https?://", page)
-    reference = " ".join(html.unescape(re.sub("<[^>]+>", " ", (tmp_path / "options.html").read_text())).split())
+    reference = " ".join(
+        html.unescape(re.sub("<[^>]+>", " ", (tmp_path / "reference" / "options.html").read_text())).split()
+    )
     for name, default, rule in option_rows():
         assert f" {name} {default} {rule} : " in reference
     for name, meaning in (TARGET_OPTIONS | WRITE_OPTIONS | READ_OPTIONS).items():
@@ -282,7 +286,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         )
         assert set(map(str.lower, words)) <= set(re.findall(r"\w+", text.lower())), found
     start = (tmp_path / "start" / "application.html").read_text()
-    assert 'href="../integrations.html"' in start
-    api = (tmp_path / "reference.html").read_text()
+    assert 'href="../application/frameworks.html"' in start
+    api = (tmp_path / "reference" / "index.html").read_text()
     assert not re.findall(r":\w+:<code>", api)
     assert "__new__" not in api

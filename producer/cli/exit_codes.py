@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a command ended; what each means for users stands in ``docs/cli.md``."""
+    """How a command ended; what each means for users stands in ``docs/cli/index.md``."""
 
     OK = 0
     FAILED = 1

@@ -212,7 +212,7 @@ class Stream:
         """Accept the rows of Arrow data, each a log with a field for each column that is not null; the fastest way.
 
         A slice of a megabyte or two at a time is checked, encoded and accepted as a whole, so data may be larger than
-        memory. With a channel each slice is one transaction. Needs the extra ``arrow``; see ``docs/arrow.md``.
+        memory. With a channel each slice is one transaction. Needs the extra ``arrow``.
 
         :param data: a ``pyarrow`` RecordBatch, Table or RecordBatchReader, or whatever has ``__arrow_c_stream__`` or
             ``__arrow_c_array__``.

@@ -5,7 +5,7 @@
     prometheus_client.REGISTRY.register(LogHubCollector(producer))
 
 In the multiprocess mode of ``prometheus_client`` (``PROMETHEUS_MULTIPROC_DIR``) no collector of anybody is asked: see
-``docs/integrations.md`` for what to do there.
+``docs/application/frameworks.md`` for what to do there.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ FORMAT = "loghub"
 
 
 class LogHubSource(DataSource):
-    """Reads and writes logstores; ``docs/spark.md`` has the options."""
+    """Reads and writes logstores; ``docs/spark/write.md`` has the options."""
 
     @classmethod
     def name(cls) -> str:

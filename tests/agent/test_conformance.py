@@ -29,7 +29,7 @@ from producer.model.errors import ChannelFullError
 from producer.server import LogHubServer
 from producer.server.faults import answer
 
-_PAGE = Path(__file__).parents[2] / "docs" / "agent-plugins.md"
+_PAGE = Path(__file__).parents[2] / "docs" / "agent" / "plugins.md"
 
 
 def _of_the_page() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from producer.agent.run.blueprint import draw
 
 DOCUMENTS = [
     Path(__file__).parents[2] / f"docs/{name}.md"
-    for name in ("agent", "agent-sources", "agent-sinks", "flume", "start/agent")
+    for name in ("agent/configure", "agent/sources", "agent/sinks", "migrate/flume", "start/agent")
 ]
 TEXT = "\n".join(document.read_text() for document in DOCUMENTS)
 
@@ -43,7 +43,7 @@ def test_the_page_names_what_does_the_work_of_a_type_of_flumes_that_is_not_here(
 
 
 def test_what_differs_from_flume_is_told_by_explain() -> None:
-    """Of each type that has differences, by its name and by Flume's; and ``docs/flume.md`` does not tell them again."""
+    """Each type with differences names them, also by its Flume name; ``docs/migrate/flume.md`` does not repeat them."""
     page = " ".join(next(path for path in DOCUMENTS if path.stem == "flume").read_text().replace("`", "").split())
     for name, rows in DIFFERENCES.items():
         told = " ".join(explain(name).split())

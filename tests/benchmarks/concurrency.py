@@ -1,6 +1,6 @@
 """A picture of how the limit of a destination follows its server, in simulated time; needs the extra ``bench``.
 
-``python -m tests.benchmarks.concurrency --plot docs/concurrency.svg``
+``python -m tests.benchmarks.concurrency --plot docs/images/concurrency.svg``
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Results as Markdown, put between markers; what stands around them is kept.
 
-The plots go into ``docs/benchmarks.md``, goals and tables into ``RESULTS.md`` beside this file.
+The plots go into ``docs/project/benchmarks.md``, goals and tables into ``RESULTS.md`` beside this file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .clients.protocol import QUANTILES
 from .goals import MIB, Verdict, cpu_ms_per_request, cpu_share, rate, verdicts
 from .results import CaseResult, Results, RunResult
 
-DOCUMENT = Path("docs/benchmarks.md")
+DOCUMENT = Path("docs/project/benchmarks.md")
 TABLES = Path("tests/benchmarks/RESULTS.md")
 _QUANTILES = [f"p{share * 100:g}" if share < 1 else "max" for share in QUANTILES]
 
@@ -41,7 +41,7 @@ def summary(results: Results, plots: dict[str, str]) -> str:
     """
     pictures = [f"![{text}]({name})" for name, text in plots.items()]
     found = [verdict.met for verdict in verdicts(results) if verdict.met is not None]
-    return "\n\n".join([*pictures, f"Of {len(found)} goals {sum(found)} are met: [`{TABLES}`](../{TABLES})."])
+    return "\n\n".join([*pictures, f"Of {len(found)} goals {sum(found)} are met: [`{TABLES}`](../../{TABLES})."])
 
 
 def report(cases: dict[str, Case], results: Results) -> str:

@@ -232,7 +232,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), help="default: all; no names: none")
     parser.add_argument("--results", type=Path, metavar="PATH", help="keep the results there, as JSON")
     parser.add_argument("--from", dest="source", type=Path, metavar="PATH", help="measure nothing, take these results")
-    parser.add_argument("--plot", type=Path, metavar="PATH", help="where to draw them, such as docs/ship-rates.svg")
+    parser.add_argument(
+        "--plot", type=Path, metavar="PATH", help="where to draw them, such as docs/images/ship-rates.svg"
+    )
     parser.add_argument("--write", action="store_true", help=f"write the table into {DOCUMENT}")
     return parser.parse_args(arguments)
 

@@ -250,7 +250,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1_000_000, help="rows a round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--case", nargs="+", choices=WAYS, default=list(WAYS), help="default: all")
-    parser.add_argument("--plot", type=Path, help="where to draw the rates, such as docs/spark-rates.svg")
+    parser.add_argument("--plot", type=Path, help="where to draw the rates, such as docs/images/spark-rates.svg")
     args = parser.parse_args(argv)
     session = build_session(master="local[2,4]", app_name="benchmark")
     found = measure(session, args.count, args.rounds, {name: WAYS[name] for name in args.case})

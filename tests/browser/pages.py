@@ -18,7 +18,7 @@ from producer.wire.schema import LogGroup
 
 from ..server.client import Client
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "images"
 #: Pictures are written when this is set, and no larger than so many bytes.
 SCREENSHOTS = "PRODUCER_SCREENSHOTS"
 _PICTURE_BYTES = 150_000

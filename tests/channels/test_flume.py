@@ -1,4 +1,4 @@
-"""``docs/flume.md`` says the truth about options, and ``flume.md`` beside this file about our tests."""
+"""``docs/migrate/flume.md`` says the truth about options, and ``flume.md`` beside this file about our tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from producer.channels.memory import BYTE_CAPACITY, CAPACITY, TRANSACTION_CAPACITY
 from tests.support.named_tests import missing_tests
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "flume.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "migrate" / "flume.md"
 TESTS = Path(__file__).parent / "flume.md"
 NAMED = re.compile(r"`([a-z_/]+\.py::\w+)`")
 ROW = re.compile(r"^\| `(Test\w+\.\w+)` \| (.*) \|$", re.MULTILINE)

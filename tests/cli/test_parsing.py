@@ -184,7 +184,7 @@ def test_exit_codes_are_documented() -> None:
     """The table in the documents is that of the code, and the only one."""
     tables = [path.name for path in (ROOT / "docs").rglob("*.md") if "| exit code |" in path.read_text()]
     assert tables == []
-    text = (ROOT / "docs/cli.md").read_text()
+    text = (ROOT / "docs/cli/index.md").read_text()
     for code, meaning in MEANINGS.items():
         assert f"| {code.value} | {meaning} |" in text
     assert set(MEANINGS) == set(ExitCode)

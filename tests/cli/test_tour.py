@@ -1,4 +1,4 @@
-"""The commands in ``docs/cli.md`` do what they are said to do."""
+"""The commands in ``docs/cli/index.md`` do what they are said to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from producer.cli import main
 from producer.cli.commands import COMMANDS
 from producer.server import LogHubServer
 
-DOCUMENT = (Path(__file__).parents[2] / "docs/cli.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs/cli/index.md").read_text()
 TOUR = re.findall(r"^```text\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)[0]
 
 

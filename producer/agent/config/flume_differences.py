@@ -1,7 +1,7 @@
 """What a component does otherwise than Flume's of that name: for those who come from there.
 
 ``producer agent explain TYPE`` prints it, and the site makes a table of it. What one has to act on, or chooses by,
-stands in ``docs/flume.md`` instead: each difference is told once.
+stands in ``docs/migrate/flume.md`` instead: each difference is told once.
 """
 
 from __future__ import annotations

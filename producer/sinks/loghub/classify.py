@@ -1,6 +1,6 @@
 """From an answer to one class of error: the server's code first, then the HTTP status.
 
-Source: LogHub protocol, Error codes. ``docs/errors.md`` tells what follows; ``fault_matrix.md``
+Source: LogHub protocol, Error codes. ``docs/operations/errors.md`` tells what follows; ``fault_matrix.md``
 beside the tests has each code.
 """
 

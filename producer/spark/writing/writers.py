@@ -62,7 +62,7 @@ _checked = _Checked(SystemClock())
 
 
 class LogHubWriter(DataSourceArrowWriter):
-    """Writes a DataFrame; see ``docs/spark.md``.
+    """Writes a DataFrame; see ``docs/spark/write.md``.
 
     :param options: as Spark hands them over.
     :param schema: of the DataFrame.
@@ -108,7 +108,7 @@ class LogHubWriter(DataSourceArrowWriter):
 
 
 class LogHubStreamWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a streaming query; see ``docs/spark.md``. Parameters as :class:`LogHubWriter`."""
+    """Write the micro-batches of a streaming query. Parameters as :class:`LogHubWriter`."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         self._options = plan(options, schema, overwrite=overwrite, streaming=True)

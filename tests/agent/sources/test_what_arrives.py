@@ -25,7 +25,7 @@ from tests.agent.test_thrift import framed
 
 from .listeners import Served, all_of, serving
 
-_DOCUMENT = Path(__file__).parents[3] / "docs" / "agent-sources.md"
+_DOCUMENT = Path(__file__).parents[3] / "docs" / "agent" / "sources.md"
 _TIME = 1_700_000_000
 _STAMP = f"{_TIME}000"
 _OURS = {"tag": "t", "timestamp": _STAMP}
