@@ -113,7 +113,7 @@ def test_containers_logs_reach_loghub_whole(tmp_path: Path, server: LogHubServer
     """``kubernetes.toml``: parts of a line are one log, with its stream, time, node and file."""
     log = tmp_path / "var/log/containers/web-1_shop_web-0123.log"
     written(log, "2026-10-06T00:17:09.5Z stderr P one \n2026-10-06T00:17:09.6Z stderr F log\n")
-    text = moved("kubernetes.toml", tmp_path).replace('monitoring = "0.0.0.0:9171"\n', "")
+    text = moved("kubernetes.toml", tmp_path).replace('monitoring = "0.0.0.0:9180"\n', "")
     delivered(Agent(parse_toml(text)), lambda: server.count("cluster", "containers") == 1)
     (stored,) = server.logs("cluster", "containers")
     assert stored.time == 1791245829

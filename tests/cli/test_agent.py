@@ -163,7 +163,7 @@ def test_a_wrong_configuration_is_told_whole_with_exit_code_2(
         f"producer agent: {path}: 3 problems\n"
         "  line 8: sources.r1.sise: no such option; did you mean 'size'?\n"
         "  line 12: sinks.k1.type: no such type 'nul'; did you mean 'null'?\n"
-        "  agent.monitoring: must be host:port or a port, such as 127.0.0.1:9171, got 'nowhere'\n"
+        "  agent.monitoring: must be host:port or a port, such as 127.0.0.1:9180, got 'nowhere'\n"
     )
     assert not (tmp_path / "state").exists()
 

@@ -61,11 +61,11 @@ RUN pip install --no-cache-dir "$(echo /tmp/loghub_producer-*.whl)[{extras}]" \\
 COPY {name} {config}
 USER agent
 VOLUME /var/lib/loghub-agent
-EXPOSE 9171
+EXPOSE 9180
 # From outside of the container only what is not loopback can be reached.
 ENTRYPOINT ["producer", "agent", "--config", "{config}", "--state", "/var/lib/loghub-agent", \\
-            "--monitoring", "0.0.0.0:9171"]
-HEALTHCHECK CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9171/health/live')"]
+            "--monitoring", "0.0.0.0:9180"]
+HEALTHCHECK CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9180/health/live')"]
 """
 
 _KUBERNETES = """\
@@ -87,7 +87,7 @@ spec:
         app: loghub-agent
       annotations:
         prometheus.io/scrape: "true"
-        prometheus.io/port: "9171"
+        prometheus.io/port: "9180"
     spec:
       # More than the agent's stop_timeout.
       terminationGracePeriodSeconds: {grace}
@@ -96,7 +96,7 @@ spec:
       containers:
         - name: agent
           image: loghub-agent:latest
-          args: ["--config", "{config}", "--state", "/var/lib/loghub-agent", "--monitoring", "0.0.0.0:9171"]
+          args: ["--config", "{config}", "--state", "/var/lib/loghub-agent", "--monitoring", "0.0.0.0:9180"]
           env:
             - name: NODE_NAME
               valueFrom:
@@ -108,7 +108,7 @@ spec:
                 optional: true
           ports:
             - name: monitoring
-              containerPort: 9171
+              containerPort: 9180
           livenessProbe:
             httpGet:
               path: /health/live

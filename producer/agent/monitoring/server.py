@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _log = get_logger("producer.agent.monitoring")
 
-DEFAULT_PORT = 9171
+DEFAULT_PORT = 9180
 _LOOPBACK = "127.0.0.1"
 #: Connections at once.
 _MOST_CONNECTIONS = 32

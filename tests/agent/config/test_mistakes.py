@@ -17,7 +17,7 @@ from producer.agent.run.blueprint import draw
 TOML = """\
 [agent]
 name = "web"
-monitoring = "127.0.0.1:9171"
+monitoring = "127.0.0.1:9180"
 [sources.access]
 type = "taildir"
 paths = ["/var/log/*.log"]
@@ -97,7 +97,7 @@ def told(text: str, *, flume: bool = False) -> list[str]:
             'paths = ["/var/log/*.log"]\nidle_timeout = 0',
             "line 7: sources.access.idle_timeout: must be at least 1, got 0",
         ),
-        ('monitoring = "127.0.0.1:9171"', "monitoring = true", "line 3: agent.monitoring: must be text, got true"),
+        ('monitoring = "127.0.0.1:9180"', "monitoring = true", "line 3: agent.monitoring: must be text, got true"),
         (
             'byte_capacity = "64m"',
             'capacity = "${env:NO_SUCH}"',
@@ -159,8 +159,8 @@ def test_a_mistake_in_toml_is_told_once_and_says_what_to_do(right: str, wrong: s
 
 def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
     """Where to listen may be a number, and what some editors put before a text is none of it."""
-    config = parse_toml("\ufeff" + TOML.replace('"127.0.0.1:9171"', "9171"))
-    assert draw(config).config.monitoring == "9171"
+    config = parse_toml("\ufeff" + TOML.replace('"127.0.0.1:9180"', "9180"))
+    assert draw(config).config.monitoring == "9180"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ WHOLE = """\
 [agent]
 name = "web"
 state = "/var/lib/agent"
-monitoring = "127.0.0.1:9171"
+monitoring = "127.0.0.1:9180"
 stop_timeout = 5
 
 [sources.r1]
@@ -78,7 +78,7 @@ def test_a_file_has_all_that_an_agent_is_made_of() -> None:
     assert (config.name, config.state, config.monitoring, config.stop_timeout) == (
         "web",
         Path("/var/lib/agent"),
-        "127.0.0.1:9171",
+        "127.0.0.1:9180",
         5.0,
     )
     assert config.problems == ()

@@ -99,7 +99,7 @@ def test_kubernetes_gets_one_agent_a_node() -> None:
     assert document["spec"]["selector"]["matchLabels"] == {"app": "loghub-agent"}
     assert document["spec"]["template"]["metadata"]["labels"] == {"app": "loghub-agent"}
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
-    assert container["ports"] == [{"name": "monitoring", "containerPort": "9171"}]
+    assert container["ports"] == [{"name": "monitoring", "containerPort": "9180"}]
     paths = {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}
     assert paths == {"/health/live", "/health/ready"}
 
