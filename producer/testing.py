@@ -8,14 +8,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from .model.config import ProjectConfig
 from .model.errors import AttemptError
 from .model.interfaces import Delivery, Payload, Receipt, Record, Sink
 from .model.records import StreamKey
-from .runtime.clock import Deadline
+from .runtime.clock import Deadline, Signal
 from .runtime.forks import Stage, watch_fork
 from .wire.log_group import encode_tail, split_records
 
@@ -43,7 +42,7 @@ class ManualClock:
         self._start = start
         self._lock = threading.Lock()  # guards _now and _signals
         self._now = 0.0
-        self._signals: list[SimpleQueue[None]] = []
+        self._signals: list[Signal] = []
 
     def monotonic(self) -> float:
         """Seconds since the beginning."""
@@ -59,7 +58,7 @@ class ManualClock:
             self._now += seconds
             signals = list(self._signals)
         for signal in signals:
-            signal.put(None)
+            signal.set()
 
     def set_wall(self, seconds: float) -> None:
         """Set what :meth:`time` says, back or forward, as an administrator does; who waits does not notice.
@@ -75,15 +74,15 @@ class ManualClock:
         with self._lock:
             return len(self._signals)
 
-    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
-        """See :class:`~producer.runtime.clock.Clock`; ends when something is put, or when the time is moved."""
+    def wait_for(self, signal: Signal, deadline: Deadline) -> None:
+        """See :class:`~producer.runtime.clock.Clock`; ends when ``signal`` is set, or when the time is moved."""
         with self._lock:
             # Under the lock: a move of the time after this look finds the signal.
             if deadline.at is not None and self._now >= deadline.at:
                 return
             self._signals.append(signal)
         try:
-            signal.get()
+            signal.wait()
         finally:
             with self._lock:
                 self._signals.remove(signal)

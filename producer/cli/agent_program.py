@@ -13,9 +13,9 @@ import os
 import resource
 import signal
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
 from ..agent import Agent, AgentConfig, AgentConfigError
 from ..agent.config.options import Problem, words_of
@@ -23,6 +23,7 @@ from ..agent.monitoring import MonitoringServer, address_of
 from ..agent.run.agent import UndeliveredError
 from ..agent.run.blueprint import Blueprint
 from ..model.errors import ProducerError
+from ..runtime.clock import Signal
 from ..runtime.directory_lock import DirectoryLock, owner_of
 from ..runtime.loggers import get_logger
 from ..runtime.signals import handling, on_stop_signal
@@ -63,7 +64,8 @@ class Program:
     ) -> None:
         self._load, self._path, self._until_done, self._ends_process = load, path, until_done, ends_process
         self._watched = _Watched(path) if watch else None
-        self._inbox: SimpleQueue[str] = SimpleQueue()
+        self._inbox: deque[str] = deque()  # signal handlers append to it
+        self._arrived = Signal()
         self._monitoring: MonitoringServer | None = None
         self._listens: str | None = None  # where that is, as the configuration says it
         self._again: Callable[[], bool] | None = None  # whether what was refused is to be tried again now
@@ -79,7 +81,7 @@ class Program:
             return self._run(self._load())
 
     def _run(self, config: AgentConfig) -> bool:
-        agent = Agent(config, changed=lambda: self._inbox.put(_CHANGED))
+        agent = Agent(config, changed=lambda: self._tell(_CHANGED))
         if self._until_done:
             _check_it_ends(agent.blueprint)
         with _state_held(config.state) as lock:
@@ -131,9 +133,14 @@ class Program:
         return changed or (self._again is not None and self._again())
 
     def _next(self, timeout: float) -> str | None:
-        with contextlib.suppress(Empty):
-            return self._inbox.get(timeout=timeout)
-        return None
+        if not self._inbox:
+            self._arrived.wait(timeout)
+        return self._inbox.popleft() if self._inbox else None
+
+    def _tell(self, message: str) -> None:
+        """Let :meth:`_next` return a message."""
+        self._inbox.append(message)
+        self._arrived.set()
 
     def _reload(self, agent: Agent) -> None:
         name, self._again = agent.config.name, None
@@ -206,8 +213,8 @@ class Program:
         In a process that ends as well, a SIGHUP that comes after that does not end it in place of its exit code.
         """
         with (
-            handling({signal.SIGHUP: lambda *_: self._inbox.put(_RELOAD)}) as former,
-            on_stop_signal(lambda number: self._inbox.put(signal.Signals(number).name)),
+            handling({signal.SIGHUP: lambda *_: self._tell(_RELOAD)}) as former,
+            on_stop_signal(lambda number: self._tell(signal.Signals(number).name)),
         ):
             try:
                 yield

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable
 
 from ..model.errors import ProducerError, TargetError
+from ..runtime.clock import Latch
 
 
 def in_time(ask: Callable[[], str], timeout: float, name: str) -> str:
@@ -17,22 +17,23 @@ def in_time(ask: Callable[[], str], timeout: float, name: str) -> str:
     :param name: of the thread.
     :raises TargetError: it took longer.
     """
-    outcome: queue.SimpleQueue[str | ProducerError] = queue.SimpleQueue()
+    outcome: list[str | ProducerError] = []
+    answered = Latch()
 
     def run() -> None:
         try:
-            outcome.put(ask())
+            outcome.append(ask())
         except ProducerError as error:
-            outcome.put(error)
+            outcome.append(error)
         except Exception as error:  # noqa: BLE001  # a sink is somebody else's class
-            outcome.put(TargetError("endpoint", f"the sink could not ask: {type(error).__name__}: {error}"))
+            outcome.append(TargetError("endpoint", f"the sink could not ask: {type(error).__name__}: {error}"))
+        answered.set()
 
     threading.Thread(target=run, name=name, daemon=True).start()
-    try:
-        said = outcome.get(timeout=timeout + _GRACE)
-    except queue.Empty:
+    if not answered.wait(timeout + _GRACE):
         words = f"no answer within {timeout:g} s: is the host name right, and does the resolver of names answer?"
-        raise TargetError("endpoint", words) from None
+        raise TargetError("endpoint", words)
+    (said,) = outcome
     if isinstance(said, str):
         return said
     raise said

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import queue
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -26,7 +25,7 @@ from ..model.config import ProducerConfig, ProjectConfig
 from ..model.credentials import Credentials
 from ..model.errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
 from ..pipeline.sending.retry_rules import wait_backoff
-from ..runtime.clock import Clock, Deadline, SystemClock
+from ..runtime.clock import Clock, Deadline, Signal, SystemClock
 from ..sinks.http.ca_bundle import check_authorities
 from ..sinks.http.failures import CERTIFICATE, PLAIN_HTTP, PROXY_AUTHENTICATION, page_of
 from ..sinks.http.proxies import through
@@ -238,7 +237,7 @@ class SignedClient:
         return through(self._http.base_url, self._proxies)
 
     def _sleep(self, seconds: float) -> None:
-        self._clock.wait_for(queue.SimpleQueue(), Deadline.after(self._clock, seconds))
+        self._clock.wait_for(Signal(), Deadline.after(self._clock, seconds))
 
     def _words(self, what: str, error: AttemptError, attempts: int) -> str:
         status = "no answer" if error.http_status is None else f"status {error.http_status}"

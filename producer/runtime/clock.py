@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
 import math
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +16,36 @@ from typing import Protocol, Self
 LOOK_AGAIN = 0.5
 
 
+class Signal:
+    """A wake-up for one thread, which may come before the thread waits for it; several are one.
+
+    It has a lock in place of a :class:`queue.SimpleQueue`: before CPython 3.13 ``SimpleQueue.get`` waits without a
+    limit if its timeout has passed before its wait begins, as a short one does when the system runs another program.
+    """
+
+    __slots__ = ("_gate",)
+
+    def __init__(self) -> None:
+        self._gate = _thread.allocate_lock()  # locked as long as no wake-up has come
+        self._gate.acquire()
+
+    def set(self) -> None:
+        """Wake the thread, or end its next wait at once; takes no lock and never waits."""
+        with suppress(RuntimeError):  # another thread has set it
+            self._gate.release()
+
+    def is_set(self) -> bool:
+        """Return True if a wake-up has come and no wait has used it."""
+        return not self._gate.locked()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for a wake-up and use it; return False at the end of the time.
+
+        :param timeout: seconds, cut to what the platform can wait for; None waits without a limit.
+        """
+        return self._gate.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+
+
 class Clock(Protocol):
     """Where a stage gets its time, and how it waits."""
 
@@ -25,8 +55,8 @@ class Clock(Protocol):
     def time(self) -> float:
         """Seconds since the Unix epoch."""
 
-    def wait_for(self, signal: queue.SimpleQueue[None], deadline: Deadline) -> None:
-        """Wait until something is put into ``signal``, or the deadline is reached; callers loop, and hold no lock."""
+    def wait_for(self, signal: Signal, deadline: Deadline) -> None:
+        """Wait until ``signal`` is set, or the deadline is reached; callers loop, and hold no lock."""
 
 
 class SystemClock:
@@ -35,11 +65,8 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
     time = staticmethod(time.time)
 
-    def wait_for(self, signal: queue.SimpleQueue[None], deadline: Deadline) -> None:
-        """As :meth:`Clock.wait_for`; a longer time than the platform can wait for is cut to what it can."""
-        timeout = deadline.remaining(self)
-        with suppress(queue.Empty):
-            signal.get(timeout=None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+    def wait_for(self, signal: Signal, deadline: Deadline) -> None:
+        signal.wait(deadline.remaining(self))
 
 
 class Latch:
@@ -53,7 +80,7 @@ class Latch:
 
     def __init__(self) -> None:
         self._is_set = False
-        self._gate: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._gate = Signal()
 
     def is_set(self) -> bool:
         """Return True if it is set."""
@@ -62,7 +89,7 @@ class Latch:
     def set(self) -> None:
         """Set it; a second call changes nothing."""
         self._is_set = True
-        self._gate.put(None)
+        self._gate.set()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is set; return whether it is.
@@ -71,9 +98,8 @@ class Latch:
         """
         end = math.inf if timeout is None else time.monotonic() + timeout
         while not self._is_set and (left := end - time.monotonic()) > 0:
-            with suppress(queue.Empty):
-                self._gate.get(timeout=min(left, LOOK_AGAIN))
-                self._gate.put(None)  # wakes the next waiter
+            if self._gate.wait(min(left, LOOK_AGAIN)):
+                self._gate.set()  # wakes the next waiter
         return self._is_set
 
 
@@ -140,7 +166,7 @@ class WaitingRoom:
 
     def __init__(self, clock: Clock, look_again: float = 2.0) -> None:
         self._clock, self._look_again = clock, look_again
-        self._signals: dict[queue.SimpleQueue[None], bool] = {}
+        self._signals: dict[Signal, bool] = {}
 
     def __len__(self) -> int:
         """Return how many threads wait."""
@@ -153,7 +179,7 @@ class WaitingRoom:
         """
         if ready():
             return True
-        signal: queue.SimpleQueue[None] = queue.SimpleQueue()
+        signal = Signal()
         is_ready: object = False
         try:
             while True:
@@ -178,9 +204,9 @@ class WaitingRoom:
         for signal in tuple(self._signals):
             self._wake(signal)
 
-    def _wake(self, signal: queue.SimpleQueue[None]) -> bool:
+    def _wake(self, signal: Signal) -> bool:
         """Wake the owner of a signal; return False if another thread has woken it, which makes it look once more."""
         try:
             return self._signals.pop(signal, False)
         finally:
-            signal.put(None)
+            signal.set()

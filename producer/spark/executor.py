@@ -9,7 +9,6 @@ it, and no task waits for it.
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -20,7 +19,7 @@ from pyspark import TaskContext
 from ..client.producer import Producer
 from ..model.config import ProducerConfig, ProjectConfig
 from ..model.errors import InvalidArgumentError
-from ..runtime.clock import Clock, Deadline, SystemClock
+from ..runtime.clock import Clock, Deadline, Signal, SystemClock
 from ..runtime.forks import Stage, watch_fork
 from ..runtime.loggers import get_logger
 
@@ -221,7 +220,7 @@ class _Caretaker:
         """Be without a thread, as a forked child is."""
         self._lock = threading.Lock()  # guards _thread
         self._thread: threading.Thread | None = None
-        self._signal: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._signal = Signal()
 
     def wake(self) -> None:
         """Have a look soon."""
@@ -229,7 +228,7 @@ class _Caretaker:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="loghub-producer-idle", daemon=True)
                 self._thread.start()
-        self._signal.put(None)
+        self._signal.set()
 
     def _run(self) -> None:
         while True:

@@ -14,7 +14,7 @@ import pytest
 
 from producer.channels import Event, MemoryChannel
 from producer.model.errors import ChannelClosedError, ChannelFullError, TransactionFullError, TransactionStateError
-from producer.runtime.clock import Deadline, SystemClock
+from producer.runtime.clock import Deadline, Signal, SystemClock
 from producer.testing import ManualClock
 from tests.support.waiting import Call, eventually, passed
 
@@ -445,7 +445,7 @@ class _Interrupt(ManualClock):
         super().__init__()
         self.before = lambda: None
 
-    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+    def wait_for(self, signal: Signal, deadline: Deadline) -> None:
         self.before()
         raise KeyboardInterrupt
 
@@ -492,7 +492,7 @@ class _Gate(SystemClock):
         self.gone = threading.Event()
         self.thread: threading.Thread | None = None
 
-    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+    def wait_for(self, signal: Signal, deadline: Deadline) -> None:
         if threading.current_thread() is not self.thread:
             return super().wait_for(signal, deadline)
         passed(self.gone)

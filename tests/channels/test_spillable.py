@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ from producer.model.errors import (
     TransactionStateError,
 )
 from producer.model.interfaces import Channel, ChannelStats, FileStats
-from producer.runtime.clock import Deadline
+from producer.runtime.clock import Deadline, Signal
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE, Call, eventually
 
@@ -427,7 +426,7 @@ def test_what_is_being_spilled_is_found_though_the_overflow_is_empty_yet() -> No
 class _Interrupt(ManualClock):
     """A clock whose wait ends with Ctrl-C."""
 
-    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+    def wait_for(self, signal: Signal, deadline: Deadline) -> None:
         raise KeyboardInterrupt
 
 

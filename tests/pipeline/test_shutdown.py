@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
 
 import pytest
 
@@ -26,7 +25,7 @@ from producer import (
 from producer.model.interfaces import Delivery
 from producer.pipeline.batching.batch import BatchState
 from producer.pipeline.shutdown import Shutdown
-from producer.runtime.clock import Deadline
+from producer.runtime.clock import Deadline, Signal
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock
 from tests.support.pipelines import KEY, config, record, threadless
@@ -402,7 +401,7 @@ class _InterruptedClock(ManualClock):
         super().__init__()
         self.interrupts = 0
 
-    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+    def wait_for(self, signal: Signal, deadline: Deadline) -> None:
         if self.interrupts and threading.current_thread() is threading.main_thread():
             self.interrupts -= 1
             raise KeyboardInterrupt

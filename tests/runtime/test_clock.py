@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from queue import SimpleQueue
 
 import pytest
 
-from producer.runtime.clock import NO_DEADLINE, Deadline, SystemClock, WaitingRoom
+from producer.runtime.clock import NO_DEADLINE, Deadline, Signal, SystemClock, WaitingRoom
 from producer.testing import ManualClock
 from tests.support.waiting import Call, eventually
 
@@ -18,7 +17,7 @@ def test_a_wait_whose_time_has_passed_ends_though_the_clock_was_moved_before_it_
     deadline = Deadline.after(clock, 5.0)
     assert not deadline.expired(clock)
     clock.advance(5.0)
-    Call(lambda: clock.wait_for(SimpleQueue(), deadline)).result()
+    Call(lambda: clock.wait_for(Signal(), deadline)).result()
 
 
 def test_a_clock_that_moves_while_somebody_begins_to_wait_wakes_him() -> None:
@@ -40,7 +39,7 @@ def test_a_clock_that_moves_while_somebody_begins_to_wait_wakes_him() -> None:
             lock.release()
 
     clock._lock = MovesBefore()  # type: ignore[assignment]
-    Call(lambda: clock.wait_for(SimpleQueue(), Deadline(10.0))).result()
+    Call(lambda: clock.wait_for(Signal(), Deadline(10.0))).result()
     assert moved.is_set()
     assert clock.waiting == 0
 
@@ -61,6 +60,38 @@ def test_a_room_sees_a_change_that_is_made_between_the_look_and_the_wait(make: t
     assert Call(lambda: room.wait_until(ready, NO_DEADLINE)).result()
     assert looks == [False, False, True]
     assert not room
+
+
+class _Moment(Deadline):
+    """One that always is a nanosecond away."""
+
+    def remaining(self, clock: object) -> float:
+        return 1e-9
+
+
+def test_a_wait_whose_time_passes_while_it_begins_ends() -> None:
+    """Each of many waits of a nanosecond ends, though the system may run another program in between."""
+    clock, moment = SystemClock(), _Moment(0.0)
+
+    def wait_often() -> None:
+        for _ in range(5_000):
+            clock.wait_for(Signal(), moment)
+
+    Call(wait_often).result()
+
+
+def test_a_signal_wakes_one_wait_also_if_it_comes_before() -> None:
+    """Several are one; it is used up by the wait that it ends."""
+    signal = Signal()
+    assert not signal.wait(0)
+    signal.set()
+    signal.set()
+    assert signal.is_set()
+    assert signal.wait()
+    assert not signal.is_set()
+    waiter = Call(signal.wait)
+    signal.set()
+    assert waiter.result() is True
 
 
 def test_a_room_is_left_at_the_deadline() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from queue import SimpleQueue
-
-from producer.runtime.clock import Deadline
+from producer.runtime.clock import Deadline, Signal
 from producer.testing import ManualClock
 
 
 class JumpingClock(ManualClock):
     """A manual clock for a single thread: whoever waits finds that the time is over."""
 
-    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+    def wait_for(self, signal: Signal, deadline: Deadline) -> None:
         """Move to the end of the wait; nobody else could put anything."""
         if deadline.at is None:
             raise AssertionError("a wait without an end, and no other thread to end it")

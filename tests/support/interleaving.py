@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
+from contextlib import contextmanager
 from typing import Any
 
 from producer.model.owned_lock import OwnedLock
-from producer.runtime.clock import Deadline
+from producer.runtime.clock import Deadline, Signal
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE
 
@@ -191,14 +190,13 @@ def locks_that_take_turns() -> Iterator[None]:
 class TurnClock(ManualClock):
     """A clock whose waits give way."""
 
-    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+    def wait_for(self, signal: Signal, deadline: Deadline) -> None:
         """See :class:`~producer.runtime.clock.Clock`."""
         if _current is None:
             super().wait_for(signal, deadline)
             return
-        _current.wait(lambda: not signal.empty() or deadline.expired(self))
-        with suppress(Empty):
-            signal.get_nowait()
+        _current.wait(lambda: signal.is_set() or deadline.expired(self))
+        signal.wait(0)
 
 
 def outcomes(workers: Sequence[_Worker]) -> list[Any]:

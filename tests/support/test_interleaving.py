@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
 
 import pytest
 
-from producer.runtime.clock import Deadline
+from producer.runtime.clock import Deadline, Signal
 from tests.support.interleaving import NAME, Interleaving, TurnClock, TurnLock, locks_that_take_turns, outcomes, point
 from tests.support.threads import named
 
@@ -66,7 +65,7 @@ def test_who_waits_for_a_lock_gives_way_and_its_release_is_a_point() -> None:
 
 def test_who_waits_for_a_signal_gives_way() -> None:
     """Until it comes, or the time is over."""
-    clock, signal, seen = TurnClock(), SimpleQueue[None](), list[str]()
+    clock, signal, seen = TurnClock(), Signal(), list[str]()
 
     def wait() -> None:
         clock.wait_for(signal, Deadline(None))
@@ -76,7 +75,7 @@ def test_who_waits_for_a_signal_gives_way() -> None:
 
     def wake() -> None:
         seen.append("wakes")
-        signal.put(None)
+        signal.set()
         point()
         clock.advance(6)
 

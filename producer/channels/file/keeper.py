@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import weakref
 from typing import Protocol
 
 from ...model.errors import ChannelClosedError, ChannelError
-from ...runtime.clock import Clock, Deadline
+from ...runtime.clock import Clock, Deadline, Signal
 from ...runtime.loggers import get_logger
 from .options import FileChannelOptions
 
@@ -45,7 +44,7 @@ class Keeper:
         self._channel = weakref.ref(channel, self._dropped)
         self._clock = clock
         self._checkpoints, self._syncs = channel.options.checkpoint_interval, channel.options.interval
-        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._wake = Signal()
         self._stop = threading.Event()
         self._hurried = False  # somebody wants a sync
         self._thread = threading.Thread(target=self._run, name=f"{channel.name}-keeper", daemon=True)
@@ -59,18 +58,18 @@ class Keeper:
         """Sync soon, lest somebody has to wait for it later; nothing if there is no thread."""
         if not self._hurried and self._thread.is_alive():
             self._hurried = True
-            self._wake.put(None)
+            self._wake.set()
 
     def stop(self) -> None:
         """Begin nothing more, and wait for what was begun."""
         self._stop.set()
-        self._wake.put(None)
+        self._wake.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
     def _dropped(self, _: object) -> None:
         self._stop.set()
-        self._wake.put(None)
+        self._wake.set()
 
     def _run(self) -> None:
         due = {self._checkpoint: self._checkpoints, self._sync: self._syncs}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import queue
 import secrets
 import socket
 import threading
@@ -30,7 +29,7 @@ from ...model.errors import (
     ConfigError,
 )
 from ...model.interfaces import ADOPTED_HEADER, ChannelStats, Event, Stored
-from ...runtime.clock import Clock, Deadline, SystemClock
+from ...runtime.clock import Clock, Deadline, Signal, SystemClock
 from ...runtime.forks import Stage, call_in_child
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
@@ -336,7 +335,7 @@ class _Adopter:
     """The thread that looks for orphans; it holds the channel weakly."""
 
     def __init__(self, channel: ProcessFileChannel, clock: Clock, interval: float | None) -> None:
-        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._wake = Signal()
         self._stop = threading.Event()
         self._channel = weakref.ref(channel, self._dropped)
         self._clock, self._interval = clock, interval
@@ -354,7 +353,7 @@ class _Adopter:
 
     def _dropped(self, _: object) -> None:
         self._stop.set()
-        self._wake.put(None)
+        self._wake.set()
 
     def _run(self) -> None:
         while not self._stop.is_set():

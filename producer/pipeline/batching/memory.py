@@ -7,14 +7,13 @@ share one lock.
 
 from __future__ import annotations
 
-import queue
 from collections import deque
 from collections.abc import Callable
 from typing import Self
 
 from ...model.errors import ProducerClosedError, SendTimeoutError
 from ...model.owned_lock import OwnedLock
-from ...runtime.clock import LOOK_AGAIN, Clock, Deadline
+from ...runtime.clock import LOOK_AGAIN, Clock, Deadline, Signal
 from ...runtime.compiled import either
 from ..threads import stand_back
 from .open_records import FIRST_QUANTUM, MAX_QUANTUM, OpenRecords
@@ -252,14 +251,14 @@ class MemoryBudget:
             first.held += first.wanted
             first.wanted = 0
             del self.waiters[0]
-            first.wake.put(None)
+            first.wake.set()
 
     def close(self) -> None:
         """Refuse every request from now on, also those that wait."""
         with self.lock:
             self.closed = True
             for waiter in self.waiters:
-                waiter.wake.put(None)
+                waiter.wake.set()
 
 
 class Reservation:
@@ -272,7 +271,7 @@ class Reservation:
     :param max_block: seconds that all waits may take together; 0 does not wait, None waits for ever.
     :ivar held: bytes; guarded by the budget's lock, as is the next.
     :ivar wanted: bytes that it stands in line for.
-    :ivar wake: gets something when they are granted, or the producer closes.
+    :ivar wake: set when they are granted, or the producer closes.
     """
 
     __slots__ = ("_budget", "_deadline", "_max_block", "_started", "held", "wake", "wanted")
@@ -283,7 +282,7 @@ class Reservation:
         self._started = 0.0
         self._deadline: Deadline | None = None
         self.held = self.wanted = 0
-        self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.wake = Signal()
 
     def acquire(self, amount: int) -> None:
         """Hold ``amount`` bytes, or all that there are if that is less; waits for them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from queue import SimpleQueue
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from producer import ProducerClosedError, SendTimeoutError
 from producer.pipeline.batching.memory import MemoryBudget, Reservation
-from producer.runtime.clock import Deadline, SystemClock
+from producer.runtime.clock import Deadline, Signal, SystemClock
 from producer.testing import ManualClock
 from tests.support.clocks import JumpingClock
 from tests.support.waiting import Call, eventually
@@ -156,7 +155,7 @@ class _Interrupt(ManualClock):
         super().__init__()
         self.before = lambda: None
 
-    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+    def wait_for(self, signal: Signal, deadline: Deadline) -> None:
         self.before()
         raise KeyboardInterrupt
 

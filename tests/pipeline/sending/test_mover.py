@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from queue import SimpleQueue
 
 import pytest
 
 from producer import NetworkError, Producer
-from producer.runtime.clock import Deadline
+from producer.runtime.clock import Deadline, Signal
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.pipelines import (
     KEY,
@@ -28,7 +27,7 @@ class _CountingClock(ManualClock):
         super().__init__()
         self.waits: list[tuple[str, float | None]] = []
 
-    def wait_for(self, signal: SimpleQueue[None], deadline: Deadline) -> None:
+    def wait_for(self, signal: Signal, deadline: Deadline) -> None:
         self.waits.append((threading.current_thread().name, deadline.remaining(self)))
         super().wait_for(signal, deadline)
 
@@ -84,7 +83,7 @@ def test_a_mover_with_many_retries_waiting_sleeps_until_the_first_is_due() -> No
     assert len(pipeline.retry_queue) == 1000
     waits: list[float | None] = []
 
-    def wait_for(_signal: SimpleQueue[None], deadline: Deadline) -> None:
+    def wait_for(_signal: Signal, deadline: Deadline) -> None:
         waits.append(deadline.remaining(clock))
         clock.advance(waits[-1] or 0)
 
