@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from ..model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig
-from ..model.errors import LogSizeTooLargeError, MaxBatchCountExceedError, ProducerError
+from ..model.errors import LogSizeTooLargeError, MaxBatchCountExceedError, ProducerError, SendTimeoutError
 from ..model.futures import SendFuture
 from ..model.interfaces import Record
 from ..model.records import StreamKey
@@ -86,13 +86,7 @@ class Admission:
         self._threads = threads
         self._max_block = None if config.max_block_ms < 0 else config.max_block_ms / 1000
         self.cut = CutRule.of(config)
-        self.budget = MemoryBudget(
-            config.total_size_in_bytes,
-            clock,
-            may_wait=threads.may_wait,
-            oldest_age=self._oldest_age,
-            make_room=self._make_room,
-        )
+        self.budget = MemoryBudget(config.total_size_in_bytes, clock)
         self.accumulator = LogAccumulator(
             config, clock, tail_size, self.budget, self.cut, ready, batch_type=batch_type, ordered=ordered
         )
@@ -154,7 +148,9 @@ class Admission:
         futures: list[SendFuture] = []
         logs = 0
         with Reservation(self.budget, send_timeout.or_else(self._max_block)) as memory:
-            memory.acquire(estimate + estimate // 16 + BATCH_OVERHEAD)  # the objects of the sends need memory as well
+            self._acquire(
+                memory, estimate + estimate // 16 + BATCH_OVERHEAD
+            )  # the objects of the sends need memory as well
             pieces = encode()
             try:
                 for piece in pieces:
@@ -190,16 +186,11 @@ class Admission:
         self._be_watched()
 
     def open_records(self, future: SendFuture) -> OpenRecords | None:
-        """Where the next logs of a send's stream go without a closer look: the batch that took it, while that is open,
-        with some memory for them; None if there is no such place.
+        """Where the next logs of a send's stream go without a closer look: the batch that took it, while that is open;
+        None if there is no such place.
         """
         batch = future._holder
-        if not isinstance(batch, ProducerBatch) or self._threads.late:
-            return None
-        records = batch.open
-        if records is not None:
-            self.budget.advance(records)
-        return records
+        return batch.open if isinstance(batch, ProducerBatch) and not self._threads.late else None
 
     # What all of them do.
 
@@ -267,7 +258,7 @@ class Admission:
         """As :meth:`_try_to_place`, again and again, with what was missing: memory, or a draft."""
         while True:
             if missing:
-                memory.acquire(missing)
+                self._acquire(memory, missing)
             draft = self.accumulator.draft(piece.key)
             placed = self.accumulator.add(piece, recipient, draft, memory, number=number, before=before)
             if isinstance(placed, SendFuture):
@@ -285,19 +276,31 @@ class Admission:
         if self.accumulator.unwatched:
             self._threads.watch()
 
-    def _make_room(self, wanted: int) -> None:
-        """Before somebody waits: batches that take records go at once, if what they hold is needed. So many streams
-        need no more memory than a few.
+    def _acquire(self, memory: Reservation, amount: int) -> None:
+        """Have ``memory`` hold ``amount`` bytes, or all that there are if that is less; wait for them.
+
+        :raises SendTimeoutError: not enough became free before its deadline.
+        :raises ProducerClosedError: the producer closes.
         """
+        budget = self.budget
+        amount = min(amount, budget.limit)
+        if memory.reserve(amount):
+            return
+        self._make_room(amount)
+        if not (self._threads.may_wait() and memory.wait(amount)):
+            age = self.accumulator.oldest_age()
+            raise SendTimeoutError(
+                limit=budget.limit, used=budget.used, wanted=amount, oldest_age=age, waited=memory.waited
+            )
+
+    def _make_room(self, wanted: int) -> None:
+        """Seal the open batches if what they hold is needed, so that many streams need no more memory than a few."""
         if not self.budget.needs_open_batches(wanted):
             return
         all_open = self.accumulator.all_open
         self._threads.hurry()
         if all_open:  # nothing else will ever give memory back
             self.accumulator.give_up_forming()
-
-    def _oldest_age(self) -> float | None:
-        return self.accumulator.oldest_age()
 
     def close(self) -> None:
         """Refuse records from now on, and those that wait for memory; submit all batches."""

@@ -23,7 +23,7 @@ def snapshot(
     batches = accumulator.incomplete()
     counts, memory = _by_stage(batches)
     used, reserved = budget.usage()
-    memory["reserved"] += reserved
+    memory["reserved"] = reserved
     memory["callbacks"] = max(0, used - sum(memory.values()))
     accepted, delivered, failed = accumulator.accepted, counters["delivered"], counters["failed"]
     return Stats(
@@ -56,10 +56,8 @@ def _by_stage(batches: list[ProducerBatch]) -> tuple[dict[str, int], dict[str, i
     for batch in batches:
         stage = batch.state.value
         if stage in counts:
-            unspent = batch.unspent
             counts[stage] += 1
-            memory[stage] += batch.held - unspent
-            memory["reserved"] += unspent
+            memory[stage] += batch.held
     return counts, memory
 
 
@@ -67,7 +65,7 @@ def _stream_stats(accumulator: LogAccumulator, batches: list[ProducerBatch]) -> 
     pending: dict[StreamKey, tuple[int, int]] = {}
     for batch in batches:
         logs, held = pending.get(batch.key, (0, 0))
-        pending[batch.key] = logs + batch.log_count, held + batch.held - batch.unspent
+        pending[batch.key] = logs + batch.log_count, held + batch.held
     streams = []
     counts = accumulator.stream_counts()
     for key in counts.keys() | pending.keys():

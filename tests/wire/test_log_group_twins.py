@@ -22,6 +22,7 @@ from producer.model.errors import InvalidArgumentError
 from producer.model.futures import SendFuture
 from producer.model.records import LogItem
 from producer.model.results import Result
+from producer.testing import ManualClock
 from producer.wire import log_group
 from producer.wire.text import Fallback, moment_of
 from tests.wire.twins import native
@@ -186,25 +187,12 @@ class Holder:
         """Nobody will be told."""
 
 
-class Grants:
-    """As much memory as is asked for, a little at a time; and what happens meanwhile."""
-
-    def __init__(self, meanwhile: Any = None) -> None:
-        self._meanwhile = meanwhile
-
-    def grant(self, records: Any, charge: int) -> bool:
-        """Let it have that."""
-        if self._meanwhile is not None:
-            self._meanwhile()
-        records.granted += charge
-        return True
-
-
-def opened(grants: Grants | None = None) -> Any:
+def opened() -> Any:
     """The end of an open batch, compiled."""
     from producer.pipeline.batching import _open_records
 
-    return _open_records.OpenRecords(Holder(), grants or Grants(), lambda: NOW + 0.9, (10**9, 10**6), 100)  # type: ignore[arg-type]
+    memory, clock = _open_records.Bytes(2**60), ManualClock(NOW + 0.9)  # type: ignore[attr-defined]
+    return _open_records.OpenRecords(Holder(), memory, clock, (10**9, 10**6), 100)  # type: ignore[arg-type]
 
 
 @settings(deadline=None)
@@ -223,20 +211,6 @@ def test_an_open_batch_holds_the_records_of_its_logs(logs: list[dict[Any, Any]])
     sealed = records.seal()
     assert b"".join(sealed.records) == b"".join(expected)
     assert (sealed.sends, sealed.logs, sealed.size) == (len(expected), len(expected), 100 + sum(map(len, expected)))
-
-
-def test_a_log_that_changes_while_memory_is_granted_is_one_or_the_other() -> None:
-    """Another thread may have the interpreter then."""
-    log: dict[str, Any] = {"a": "1" * 50}
-
-    def meddle() -> None:
-        log.clear()
-        log.update({f"other {n}": "x" * 100 for n in range(30)})
-        gc.collect()
-
-    records = opened(Grants(meddle))
-    assert records.add(log, None) is not None
-    assert b"".join(records.seal().records) == log_group.encode_log(log, *LATE)
 
 
 def test_the_future_passes_for_the_pure_one() -> None:

@@ -25,7 +25,7 @@ from ...model.futures import SendFuture as PureFuture
 from ...model.futures import missing
 from ...model.records import LogItem
 from ...wire.log_group import encode_log
-from .open_records import FIRST_QUANTUM, MAX_QUANTUM, ONE_LOG_EACH, RECORD_OVERHEAD as PURE_RECORD_OVERHEAD, Sealed
+from .open_records import ONE_LOG_EACH, RECORD_OVERHEAD as PURE_RECORD_OVERHEAD, Sealed
 
 cdef extern from "<time.h>":
     struct timespec:
@@ -72,7 +72,6 @@ cdef int kept_count = 0
 
 cdef object TIME_OF_DAY = time.time
 cdef Py_ssize_t RECORD_OVERHEAD = PURE_RECORD_OVERHEAD
-cdef Py_ssize_t LEAST_QUANTUM = FIRST_QUANTUM, MOST_QUANTUM = MAX_QUANTUM
 cdef Py_ssize_t MOST_BYTES = MAX_BATCH_SIZE_IN_BYTES, MOST_LOGS = MAX_BATCH_COUNT
 
 
@@ -244,13 +243,37 @@ cdef class Buffer:
         return 0
 
 
+cdef class Bytes:
+    """The compiled twin of ``PureBytes`` in ``memory.py``."""
+
+    cdef public Py_ssize_t limit
+    cdef readonly Py_ssize_t used
+    cdef public bint reserved_for_others
+
+    def __init__(self, Py_ssize_t limit):
+        self.limit = limit
+
+    def take(self, Py_ssize_t amount):
+        if not has(self, amount):
+            return False
+        self.used += amount
+        return True
+
+    def change(self, Py_ssize_t amount):
+        self.used += amount
+
+
+cdef inline bint has(Bytes memory, Py_ssize_t amount) noexcept:
+    return not memory.reserved_for_others and memory.used + amount <= memory.limit
+
+
 @cython.final
 cdef class OpenRecords:
     """See the pure twin; likewise the methods."""
 
-    cdef public object granted, quantum
     cdef readonly Py_ssize_t size, logs, sends, spent
-    cdef object _holder, _budget, _time, _fallback
+    cdef object _holder, _clock, _fallback
+    cdef Bytes _memory
     cdef bint _is_real_time, _apart
     cdef Py_ssize_t _threshold_bytes, _threshold_count
     cdef list _finished  # parts that grow no more; None: there are none, likewise below
@@ -258,12 +281,13 @@ cdef class OpenRecords:
     cdef list _callbacks
     cdef dict _logs_of_send
 
-    def __init__(self, holder, budget, time, thresholds, Py_ssize_t tail_size, fallback=None, bint apart=False):
-        self._budget, self._time, self._fallback = budget, time, fallback
-        self._is_real_time = time is TIME_OF_DAY
+    def __init__(
+        self, holder, Bytes memory not None, clock, thresholds, Py_ssize_t tail_size, fallback=None, bint apart=False
+    ):
+        self._memory, self._clock, self._fallback = memory, clock, fallback
+        self._is_real_time = clock.time is TIME_OF_DAY
         self._apart = apart
         self._threshold_bytes, self._threshold_count = thresholds
-        self.granted = self.quantum = 0
         self._holder = holder
         self.size = tail_size
 
@@ -286,30 +310,27 @@ cdef class OpenRecords:
             return None
         future = new_future()
         self._make_lists(callback)
-        while True:
-            if record is None and not scan(<PyObject*> log, &fields):
-                simple = simplified(log, self._fallback)
-                if simple is None:
-                    record = encode_log(LogItem(log, time.seconds, time.nanos), 0, 0, self._fallback)
-                else:
-                    log = simple
-                continue
-            length = delimited(log_size(&fields, time)) if record is None else len(record)
-            if (
-                self._holder is None
-                or self.size + length >= self._threshold_bytes
-                or self.logs + 1 >= self._threshold_count
-            ):
-                return None
-            if self.spent + length + RECORD_OVERHEAD <= <Py_ssize_t> self.granted:
-                self._reserve(length)
-                if callback is not None:
-                    self._add_callback(callback)
-                self._put(&fields, time, record)
-                self._count(length, 1, length + RECORD_OVERHEAD, future)
-                return future
-            if not self._budget.grant(self, length + RECORD_OVERHEAD):
-                return None
+        while record is None and not scan(<PyObject*> log, &fields):
+            simple = simplified(log, self._fallback)
+            if simple is None:
+                record = encode_log(LogItem(log, time.seconds, time.nanos), 0, 0, self._fallback)
+            else:
+                log = simple
+        length = delimited(log_size(&fields, time)) if record is None else len(record)
+        if (
+            self._holder is None
+            or self.size + length >= self._threshold_bytes
+            or self.logs + 1 >= self._threshold_count
+            or not has(self._memory, length + RECORD_OVERHEAD)
+        ):
+            return None
+        self._reserve(length)
+        if callback is not None:
+            self._add_callback(callback)
+        self._memory.used += length + RECORD_OVERHEAD
+        self._put(&fields, time, record)
+        self._count(length, 1, length + RECORD_OVERHEAD, future)
+        return future
 
     def append(self, record, Py_ssize_t logs, callback, Py_ssize_t charge):
         cdef Py_ssize_t length = len(record)
@@ -320,7 +341,6 @@ cdef class OpenRecords:
         if logs != 1 and self._logs_of_send is None:
             self._logs_of_send = {}
         self._make_lists(callback)
-        granted = self.granted + charge
         if not self.has_room(length, logs):
             return None
         if is_small:
@@ -343,7 +363,6 @@ cdef class OpenRecords:
             raise
         if is_small:
             self._put_bytes(<bytes> record)
-        self.granted = granted
         self._count(length, logs, charge, future)
         return future
 
@@ -359,7 +378,7 @@ cdef class OpenRecords:
         if self._is_real_time and timespec_get(&real, TIME_UTC) == TIME_UTC:
             moment.seconds, moment.nanos = <size_t> real.tv_sec, <size_t> real.tv_nsec
             return moment
-        now = self._time()
+        now = self._clock.time()
         moment.seconds = <size_t> now
         moment.nanos = <size_t> ((now - <double> moment.seconds) * 1e9)
         return moment
@@ -411,13 +430,9 @@ cdef class OpenRecords:
     def seal(self):
         self._holder = None
         self._finish_buffer()
-        self.granted = self.spent
         records = [memoryview(part) if type(part) is Buffer else part for part in self._finished or ()]
         callbacks, logs_of_send = self._callbacks or (), self._logs_of_send or ONE_LOG_EACH
         return Sealed(records, self.size, self.logs, self.sends, self.spent, callbacks, logs_of_send)
-
-    def reclaim(self):
-        self.granted = self.spent
 
     def forget(self):
         self._holder = None
@@ -432,80 +447,6 @@ cdef class OpenRecords:
     def _records(self):
         parts = [*(self._finished or ()), *([] if self._buffer is None else [self._buffer])]
         return [bytes(part) for part in parts]
-
-
-def grant_at_once(budget, open_records, Py_ssize_t charge):
-    """What ``MemoryBudget.grant`` does where nobody else is at the budget, and there is enough; whether it did."""
-    if type(open_records) is not OpenRecords or budget.lock._is_owned() or not budget.lock.acquire(False):
-        return False
-    try:
-        return grant_if_free(budget, <OpenRecords> open_records, charge)
-    finally:
-        budget.lock.release()
-
-
-def advance_at_once(budget, open_records):
-    """What ``MemoryBudget.advance`` does where nobody else is at the budget; whether nobody was."""
-    if type(open_records) is not OpenRecords or budget.lock._is_owned() or not budget.lock.acquire(False):
-        return False
-    try:
-        advance_if_free(budget, <OpenRecords> open_records)
-        return True
-    finally:
-        budget.lock.release()
-
-
-cdef advance_if_free(budget, OpenRecords records):
-    cdef dict creditors = budget._creditors
-    if records._holder is None or records.quantum or budget.waiters or budget.closed:
-        return
-    if share_of_free(budget, len(creditors)) < LEAST_QUANTUM:
-        return
-    used, granted = budget.used + LEAST_QUANTUM, records.granted + LEAST_QUANTUM
-    creditors[records] = None
-    budget.used = used
-    records.granted = granted
-    records.quantum = LEAST_QUANTUM
-
-
-cdef Py_ssize_t share_of_free(budget, Py_ssize_t count) except? -1:
-    cdef Py_ssize_t sharers = budget._sharers
-    return (budget.limit - budget.used) // max(sharers - count, count, 1)
-
-
-cdef grant_if_free(budget, OpenRecords records, Py_ssize_t charge):
-    cdef dict creditors = budget._creditors
-    cdef Py_ssize_t quantum, largest = records.quantum
-    if records._holder is None or budget.waiters or budget.closed:
-        return False
-    largest = max(min(max(2 * largest, LEAST_QUANTUM), MOST_QUANTUM), charge)
-    quantum = max(min(largest, share_of_free(budget, len(creditors))), charge)
-    used, granted = budget.used + quantum, records.granted + quantum
-    if used > budget.limit:
-        return False
-    creditors[records] = None
-    budget.used = used
-    records.granted = granted
-    records.quantum = largest
-    return True
-
-
-def reclaim_at_once(budget):
-    """Take back what batches of this kind have not spent; the caller holds the lock. While memory is short that is done
-    several times for each batch that is settled, of as many batches as there are streams.
-    """
-    cdef dict creditors = budget._creditors
-    cdef Py_ssize_t freed = 0
-    cdef OpenRecords records
-    for one in creditors:
-        if type(one) is not OpenRecords:
-            return
-        freed += <Py_ssize_t> (<OpenRecords> one).granted - (<OpenRecords> one).spent
-    used = budget.used - freed
-    for records in creditors:
-        records.granted = records.spent
-    budget.used = used
-    creditors.clear()
 
 
 def send(self, log, *more, callback=None, urgent=False):

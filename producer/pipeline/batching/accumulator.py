@@ -108,7 +108,7 @@ class LogAccumulator:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._time, self._thresholds = clock.time, cut.thresholds  # one object each, which all batches share
+        self._thresholds = cut.thresholds  # one object, which all batches share
         self._tail_size = tail_size
         self._budget = budget
         self._cut = cut
@@ -161,7 +161,7 @@ class LogAccumulator:
             max_reserved_attempts=self._config.max_reserved_attempts,
         )
         draft.open = OpenRecords(
-            draft, self._budget, self._time, self._thresholds, draft.tail_size, self._fallback, draft.apart
+            draft, self._budget, self._clock, self._thresholds, draft.tail_size, self._fallback, draft.apart
         )
         return draft
 
@@ -206,9 +206,9 @@ class LogAccumulator:
             batch = (self._forming if forms else self._open).get(key)
             if batch is not None and batch.has_room(len(record), logs):
                 charge = self._charge_of(piece)
-                if self._lacks(charge, memory):
+                if not self._take(charge, memory):
                     return charge
-                future = self._append(batch, piece, recipient, charge, memory)
+                future = self._append(batch, piece, recipient, charge)
                 if future is not None:
                     if not forms and self._cut.is_full(batch.size, batch.log_count):
                         self._seal(batch)
@@ -216,10 +216,10 @@ class LogAccumulator:
             if draft is None or not self._is_current(draft):
                 return 0
             charge = self._charge_of(piece, overhead_of_batch(key))
-            if self._lacks(charge, memory):
-                return charge
             number = self._number_of(key, number)
-            return self._open_with(draft, piece, recipient, charge, memory, number, before if forms else None)
+            if not self._take(charge, memory):
+                return charge
+            return self._open_with(draft, piece, recipient, charge, number, before if forms else None)
 
     def _must_accept(self, key: StreamKey) -> None:
         if self._closed:
@@ -237,26 +237,21 @@ class LogAccumulator:
         limit = self._budget.limit
         return charge if charge < limit else limit
 
-    def _lacks(self, charge: int, memory: Reservation | None) -> bool:
-        lacking = charge if memory is None else charge - memory.held
-        return lacking > 0 and not self._budget.make_free(lacking)
-
-    def _append(
-        self, batch: ProducerBatch, piece: Piece, recipient: Recipient, charge: int, memory: Reservation | None
-    ) -> SendFuture | None:
-        """Let a batch have a piece, and the memory that it owes; None if there was no room after all. The caller holds
-        the lock.
-        """
-        budget = self._budget
-        budget.used += charge
+    def _take(self, charge: int, memory: Reservation | None) -> bool:
+        """Take the memory of a piece, from ``memory`` as far as that reaches; return whether it was there."""
+        reserved = 0 if memory is None else min(charge, memory.held)
+        if reserved < charge and not self._budget.take(charge - reserved):
+            return False
         if memory is not None:
-            reserved = charge if charge < memory.held else memory.held
-            memory.held -= reserved
-            budget.reserved -= reserved
-            budget.used -= reserved
+            memory.spend(reserved)
+        return True
+
+    def _append(self, batch: ProducerBatch, piece: Piece, recipient: Recipient, charge: int) -> SendFuture | None:
+        """Let a batch have a piece, and owe its memory; None if it has no room. The caller holds the lock."""
         future = batch.add(piece.record, piece.logs, recipient, charge)
         if future is None:
-            budget.used -= charge
+            self._budget.change(-charge)
+            self._budget.serve()
         return future
 
     def _open_with(
@@ -265,7 +260,6 @@ class LogAccumulator:
         piece: Piece,
         recipient: Recipient,
         charge: int,
-        memory: Reservation | None,
         number: int | None,
         formed: SentBefore | None,
     ) -> SendFuture:
@@ -275,7 +269,7 @@ class LogAccumulator:
         :param formed: what the batch was sent under before a restart.
         """
         key = draft.key
-        future = self._append(draft, piece, recipient, charge, memory)
+        future = self._append(draft, piece, recipient, charge)
         if future is None:
             raise RuntimeError("a draft takes no records")  # a bug
         if isinstance(key.order, Numbering) and number is not None:
@@ -322,7 +316,7 @@ class LogAccumulator:
         for taking in (self._open, self._forming):
             if taking.get(draft.key) is draft:
                 del taking[draft.key]
-        self._budget.used -= draft.held
+        self._budget.change(-draft.held)
 
     def _in_line(self, batch: ProducerBatch) -> bool:
         return self._all_ordered or batch.key.order != ""
@@ -347,13 +341,9 @@ class LogAccumulator:
             del self._idle[key], self._streams[key]
 
     def _seal(self, batch: ProducerBatch) -> None:
-        """Let a batch take no more records; what it has not spent goes back. The caller holds the lock."""
-        records, taking = batch.open, self._forming if batch.forming else self._open
-        if records is not None:
-            before = records.granted
-            batch.seal()
-            self._budget.used -= before - records.granted
-            self._budget.has_spent(records)
+        """Let a batch take no more records. The caller holds the lock."""
+        taking = self._forming if batch.forming else self._open
+        batch.seal()
         held, logs = batch.held, batch.log_count
         may_go = not self._in_line(batch) or self._order.is_turn_of(batch)
         del taking[batch.key]

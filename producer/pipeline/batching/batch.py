@@ -231,17 +231,11 @@ class ProducerBatch:
     def held(self) -> int:
         """Bytes taken from the memory budget and not yet given back."""
         records = self.open
-        return self._held if records is None else records.granted
+        return self._held if records is None else records.spent
 
     @held.setter
     def held(self, amount: int) -> None:
         self._held = amount
-
-    @property
-    def unspent(self) -> int:
-        """Those of them that no record owes: granted in advance."""
-        records = self.open
-        return 0 if records is None else max(0, records.granted - records.spent)
 
     def has_room(self, size: int, logs: int) -> bool:
         """Whether it takes a send of ``size`` bytes and ``logs`` logs."""

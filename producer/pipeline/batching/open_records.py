@@ -1,9 +1,7 @@
 """OpenRecords: the end of one open batch, where its records are put one behind the other.
 
-It owns what is open: the records, their size, their callbacks, and the memory that was granted for them and not spent.
-A log that is sent by a handle needs nothing else: no look-up of its stream, and no lock but the batch's own. Memory is
-granted in advance, so that most logs find it there; what is left of it goes back at the seal, or before that, when it
-is short.
+It owns what is open: the records, their size, their callbacks. A log that is sent by a handle needs nothing else but
+the memory: no look-up of its stream, and no lock but the batch's own.
 
 What is being added counts once a single assignment has made it count; what a signal handler that raises before it
 leaves of a log is removed by the next step.
@@ -12,9 +10,9 @@ leaves of a log is removed by the next step.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import BuiltinMethodType, MappingProxyType, MethodType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from ...model.futures import ResultHolder, SendFuture
@@ -22,17 +20,15 @@ from ...model.interfaces import Record
 from ...model.owned_lock import reentered
 from ...model.records import LogItem
 from ...model.results import Callback
+from ...runtime.clock import Clock
 from ...wire.log_group import encode_log
 from ...wire.text import Fallback
 
+if TYPE_CHECKING:
+    from .memory import Bytes
+
 #: Memory accounted for each ``send`` besides its bytes: the objects that carry it. Measured on CPython 3.11.
 RECORD_OVERHEAD = 320
-
-#: What an open batch may have of the budget beyond what its records owe, bytes. It begins with a few logs, less than a
-#: batch itself is charged, with the first log of a handle, and doubles with each grant, so that of many streams each
-#: has little.
-FIRST_QUANTUM = 2 * 1024
-MAX_QUANTUM = 64 * 1024
 
 #: Where every send is of one log; shared, since most batches are like that.
 ONE_LOG_EACH: Mapping[int, int] = MappingProxyType({})
@@ -47,13 +43,6 @@ def same_call(one: Callback | None, other: Callback) -> bool:
     if isinstance(one, MethodType) and isinstance(other, MethodType):
         return one.__self__ is other.__self__ and one.__func__ is other.__func__
     return isinstance(one, BuiltinMethodType) and isinstance(other, BuiltinMethodType) and one == other
-
-
-class Grants(Protocol):
-    """Where memory comes from."""
-
-    def grant(self, open_records: OpenRecords, charge: int) -> bool:
-        """Raise ``open_records.granted`` so that ``charge`` bytes more can be spent, or refuse."""
 
 
 class Sealed(NamedTuple):
@@ -84,46 +73,40 @@ class OpenRecords:
     budget's lock; its own lock is taken last, for a moment.
 
     :param holder: the batch, which its futures belong to.
-    :param budget: where more memory is asked for, with no lock held.
-    :param time: the time of day, seconds since the epoch; asked with no lock held.
+    :param memory: where each log that is added takes its memory.
+    :param clock: gives the time of day; asked with no lock held.
     :param thresholds: bytes, and logs: the log that reaches either is refused by :meth:`add`.
     :param tail_size: bytes of the body that are not records.
     :param fallback: what is done with values that cannot be sent as they are.
     :param apart: each send's record stays apart, for who needs them one by one; else small ones may be put together.
-    :ivar granted: the memory that the batch has of the budget, bytes; guarded by the budget's lock, which alone
-        changes it. Never less than what is spent.
-    :ivar quantum: what is granted at once where there is enough, bytes; the budget's.
     """
 
     __slots__ = (
-        "_budget",
         "_callbacks",
+        "_clock",
         "_counts",
         "_fallback",
         "_holder",
         "_lock",
         "_logs_of_send",
+        "_memory",
         "_records",
         "_threshold_bytes",
         "_threshold_count",
-        "_time",
-        "granted",
-        "quantum",
     )
 
     def __init__(
         self,
         holder: ResultHolder,
-        budget: Grants,
-        time: Callable[[], float],
+        memory: Bytes,
+        clock: Clock,
         thresholds: tuple[int, int],
         tail_size: int,
         fallback: Fallback | None = None,
         apart: bool = False,  # noqa: ARG002  # here they always stay apart
     ) -> None:
-        self._budget, self._time, self._fallback = budget, time, fallback
+        self._memory, self._clock, self._fallback = memory, clock, fallback
         self._threshold_bytes, self._threshold_count = thresholds
-        self.granted = self.quantum = 0
         self._lock = threading.RLock()  # guards everything below; never taken twice
         self._holder: ResultHolder | None = holder  # None: closed
         #: Size, logs, sends, memory spent: of what counts.
@@ -145,43 +128,38 @@ class OpenRecords:
         contents = log.contents if type(log) is LogItem else log
         if holder is None or type(contents) is not dict or not (callback is None or callable(callback)):
             return None
-        now = self._time()
+        now = self._clock.time()
         second = int(now)
         record = encode_log(log, second, int((now - second) * 1e9), self._fallback)
         length = len(record)
         charge = length + RECORD_OVERHEAD
-        lock = self._lock
-        while True:
-            if lock._is_owned():  # type: ignore[attr-defined]  # asked here, since the call of an OwnedLock costs more
-                raise reentered()
-            with lock:
-                size, logs, sends, spent = self._counts
-                size += length
-                logs += 1
-                spent += charge
-                if self._holder is not holder or size >= self._threshold_bytes or logs >= self._threshold_count:
-                    return None
-                if spent <= self.granted:
-                    records = self._records
-                    if len(records) != sends:
-                        self._clean(sends)
-                    records.append(record)
-                    if callback is not None:
-                        self._add_callback(sends, callback)
-                    future = _new(SendFuture)  # without __init__, which would cost as much again
-                    future._holder, future._position = holder, sends
-                    self._counts = size, logs, sends + 1, spent
-                    return future
-            if not self._budget.grant(self, charge):
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # asked here, since the call of an OwnedLock costs more
+            raise reentered()
+        with self._lock:
+            size, logs, sends, spent = self._counts
+            size += length
+            logs += 1
+            if self._holder is not holder or size >= self._threshold_bytes or logs >= self._threshold_count:
                 return None
+            if not self._memory.take(charge):
+                return None
+            records = self._records
+            if len(records) != sends:
+                self._clean(sends)
+            records.append(record)
+            if callback is not None:
+                self._add_callback(sends, callback)
+            future = _new(SendFuture)  # without __init__, which would cost as much again
+            future._holder, future._position = holder, sends
+            self._counts = size, logs, sends + 1, spent + charge
+            return future
 
     def append(self, record: Record, logs: int, callback: Callback | None, charge: int) -> SendFuture | None:
         """Add one send of encoded logs, which are kept as they are; they may fill the batch.
 
         :param record: the logs, joined.
         :param logs: how many they are.
-        :param charge: the memory that it owes; ``granted`` grows by it, and whoever calls sees to it that the budget
-            knows.
+        :param charge: the memory that it owes, which the caller has taken.
         :returns: the future; None, with nothing done, if the batch is closed or has no room.
         """
         if self._lock._is_owned():  # type: ignore[attr-defined]  # likewise
@@ -198,7 +176,6 @@ class OpenRecords:
             future = SendFuture(holder, sends)
             if logs != 1:
                 self._note_logs(sends, logs)
-            self.granted += charge
             self._counts = size + len(record), count + logs, sends + 1, spent + charge
             return future
 
@@ -229,21 +206,13 @@ class OpenRecords:
             self._logs_of_send.pop(sends, None)
 
     def seal(self) -> Sealed:
-        """Take no more records. What was granted and not spent is the caller's to give back: ``granted`` is what was
-        spent from now on. May be called again, until :meth:`forget`.
-        """
+        """Take no more records. May be called again, until :meth:`forget`."""
         with self._lock:
             self._holder = None
             size, logs, sends, spent = self._counts
             self._clean(sends)
-            self.granted = spent
             callbacks, logs_of_send = self._callbacks or (), self._logs_of_send or ONE_LOG_EACH
             return Sealed(self._records, size, logs, sends, spent, callbacks, logs_of_send)
-
-    def reclaim(self) -> None:
-        """Let ``granted`` be what was spent; the caller gives back the difference."""
-        with self._lock:
-            self.granted = self._counts[3]
 
     def forget(self) -> None:
         """Hold nothing any more but the counts. Takes no lock: in a forked child nobody may be left to give it back."""

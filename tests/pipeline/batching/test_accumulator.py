@@ -225,11 +225,11 @@ def test_a_stream_whose_first_log_was_refused_is_not_remembered() -> None:
     """A send that found no memory leaves nothing of a stream that nobody knew; the next one opens it."""
     pipeline = threadless(total_size_in_bytes=20_000, max_block_ms=0)
     others = Reservation(pipeline.budget, 0)
-    others.acquire(20_000)
+    assert others.reserve(20_000)
     with pytest.raises(SendTimeoutError):
         pipeline.accept(KEY, record(), 1, None)
     assert pipeline.accumulator.stream_counts() == {}
-    pipeline.budget.end(others)
+    others.__exit__()
     pipeline.accept(KEY, record(), 1, None)
     assert list(pipeline.accumulator.stream_counts()) == [KEY]
 

@@ -34,7 +34,7 @@ from producer.pipeline.batching.batch import (
     BatchState,
     ProducerBatch,
 )
-from producer.pipeline.batching.memory import FIRST_QUANTUM, MAX_QUANTUM, MemoryBudget, Reservation
+from producer.pipeline.batching.memory import MemoryBudget, Reservation
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD, OpenRecords
 from producer.runtime.clock import SystemClock
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
@@ -72,12 +72,9 @@ class Holder:
     """A batch that nobody asks anything."""
 
 
-class EnoughMemory:
+def enough_memory() -> MemoryBudget:
     """A budget without an end."""
-
-    def grant(self, records: OpenRecords, charge: int) -> bool:
-        records.granted += charge
-        return True
+    return MemoryBudget(2**60, ManualClock())
 
 
 class Text(str):
@@ -185,7 +182,7 @@ class World:
         for batch in self.pipeline.accumulator._open.values():
             assert batch.size == len(body_of(self.pipeline, batch))
             assert batch.size < self.pipeline.admission.cut.threshold_bytes
-            assert batch.held == batch.open.spent + batch.unspent  # type: ignore[union-attr]
+            assert batch.held == batch.open.spent  # type: ignore[union-attr]
 
     def end(self) -> None:
         self.pipeline.flush(100)
@@ -244,7 +241,7 @@ def test_no_log_gets_a_time_that_is_not_its_own() -> None:
 
 def test_a_log_gets_the_time_of_day(open_records_twin: type[OpenRecords]) -> None:
     """The real clock's, to the microsecond, where no other clock is given."""
-    records = open_records_twin(Holder(), EnoughMemory(), SystemClock().time, (2**20, 1000), 0)  # type: ignore[arg-type]
+    records = open_records_twin(Holder(), enough_memory(), SystemClock(), (2**20, 1000), 0)  # type: ignore[arg-type]
     before = time.time_ns()
     assert records.add(LOG, None) is not None
     after = time.time_ns()
@@ -259,7 +256,7 @@ def test_a_log_gets_the_time_of_day(open_records_twin: type[OpenRecords]) -> Non
 def test_the_tail_is_put_behind_the_records_and_changes_none(open_records_twin: type[OpenRecords], most: int) -> None:
     """A tail of any length, and another one after it; what was seen of the records stays as it was."""
     for logs in range(1, 40):
-        records = open_records_twin(Holder(), EnoughMemory(), SystemClock().time, (most, 10**6), 100)  # type: ignore[arg-type]
+        records = open_records_twin(Holder(), enough_memory(), SystemClock(), (most, 10**6), 100)  # type: ignore[arg-type]
         for _ in range(logs):
             records.add(LOG, None)
         sealed = records.seal()
@@ -321,7 +318,8 @@ def test_a_log_does_not_overtake_those_that_wait_for_memory() -> None:
     stream = _stream(producer)
     known(stream, LOG)
     memory = Reservation(pipeline.budget, None)
-    first = Call(lambda: memory.acquire(59_000))
+    assert not memory.reserve(59_000)
+    first = Call(lambda: memory.wait(59_000))
     eventually(lambda: pipeline.budget.waiting == 1)
     second = Call(lambda: stream.send(LOG))
     eventually(lambda: pipeline.budget.waiting == 2 or second.done)
@@ -331,7 +329,7 @@ def test_a_log_does_not_overtake_those_that_wait_for_memory() -> None:
     first.result()
     assert settled
     assert not second.done
-    pipeline.budget.take_back(memory, 0)
+    memory.__exit__()
     second.result()
     pipeline.flush(10)
     settle(pipeline)
@@ -374,225 +372,63 @@ def test_a_batch_never_holds_more_logs_than_the_server_takes() -> None:
     assert not pipeline.accumulator._open
 
 
-# Memory in advance.
+# Memory.
 
 
-def test_memory_is_granted_in_quanta_that_double_and_what_is_left_goes_back_at_the_seal() -> None:
-    """A batch of many logs asks the budget a few times; sealed, it owes what its records do."""
-    producer, pipeline = by_hand(batch_size_threshold_in_bytes=2**22, linger_ms=100_000)
-    stream = _stream(producer)
-    known(stream, LOG, 2)
-    asked, grant = [], pipeline.budget.grant
-    batch = open_batch(pipeline)
-    assert batch.open is not None
-    log = {"m": "x" * 600}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MemoryBudget, "grant", lambda _, *call: asked.append(batch.held) or grant(*call))
-        for _ in range(1000):
-            stream.send(log)
-            assert batch.unspent <= MAX_QUANTUM
-    quanta = [after - before for before, after in pairwise(asked)]
-    assert quanta[:4] == [FIRST_QUANTUM * 2**turn for turn in range(1, 5)]  # the first one came with the first log
-    assert set(quanta[7:]) == {MAX_QUANTUM}
-    assert len(asked) < 25
-    stats = pipeline.stats()
-    assert stats.memory_used == batch.held
-    assert stats.memory_by_stage["open"] == batch.open.spent == stats.streams[0].pending_bytes
-    assert stats.memory_by_stage["reserved"] == batch.unspent > 0
-    spent = batch.open.spent
-    pipeline.accumulator.seal_open()
-    assert (batch.held, batch.unspent, pipeline.budget.used, pipeline.budget.sealed) == (spent, 0, spent, spent)
-
-
-def test_what_was_granted_and_not_spent_goes_back_before_anybody_is_refused_or_waits() -> None:
-    """Memory that open batches were granted in advance is found by a send that needs it, on any stream and by either
-    way, and then none is granted in advance until there is enough.
-    """
-    producer, pipeline = by_hand(total_size_in_bytes=200_000, max_block_ms=0, linger_ms=100_000)
-    pipeline.hurry = lambda: None  # type: ignore[method-assign]  # the batches stay open
-    streams = [_stream(producer, topic=f"{number}") for number in range(5)]
-    for stream in streams:
-        known(stream, {"m": "x" * 600}, 15)
-    unspent = sum(batch.unspent for batch in pipeline.accumulator.incomplete())
-    assert unspent > 4000
-    free = 200_000 - pipeline.budget.used
-    memory = Reservation(pipeline.budget, 0)
-    memory.acquire(free + unspent)
-    assert pipeline.budget.used == 200_000
-    assert sum(batch.unspent for batch in pipeline.accumulator.incomplete()) == 0
-    with pytest.raises(SendTimeoutError):
-        streams[0].send(LOG)
-    pipeline.budget.take_back(memory, free + unspent - 1000)
-    for stream in streams[:2]:
-        stream.send(LOG)
-    assert sum(batch.unspent for batch in pipeline.accumulator.incomplete()) < 600
-    pipeline.budget.take_back(memory, 0)
-    pipeline.flush(10)
-    settle(pipeline)
-    assert pipeline.budget.used == 0
-
-
-def test_no_memory_is_granted_in_advance_while_others_wait_for_some() -> None:
-    """Who waits finds what open batches had not spent, and they get no more until he has his."""
-    producer, pipeline = by_hand(clock=ManualClock(), total_size_in_bytes=300_000, max_block_ms=-1, linger_ms=10**6)
-    pipeline.hurry = lambda: None  # type: ignore[method-assign]  # the batches stay open
-    stream = _stream(producer)
-    known(stream, {"m": "x" * 600}, 70)
-    batch = open_batch(pipeline)
-    assert batch.unspent > 1000
-    memory = Reservation(pipeline.budget, None)
-    waiter = Call(lambda: memory.acquire(299_000))
-    eventually(lambda: pipeline.budget.waiting == 1)
-    assert batch.unspent == 0
-    assert batch.open is not None
-    assert batch.open.add(LOG, None) is None
-    pipeline.accumulator.seal_open()
-    settle(pipeline)
-    waiter.result()
-    pipeline.budget.take_back(memory, 0)
-
-
-def test_what_is_left_of_the_memory_is_shared_by_the_streams_that_ask_for_it(
-    monkeypatch: pytest.MonkeyPatch, open_records_twin: type[OpenRecords]
-) -> None:
-    """When memory is short, what comes back is granted to busy streams evenly: a question for every fourth log at most,
-    since nobody has so much that it has to be taken back for the others."""
-    budget, asked = MemoryBudget(2**20, ManualClock()), []
-    grant = budget.grant
-    monkeypatch.setattr(budget, "grant", lambda *call: asked.append(call) or grant(*call))
-    streams = [open_records_twin(object(), budget, lambda: 1.0, (2**30, 2**30), 0) for _ in range(50)]
-    for _ in range(10):
-        budget.limit += 2**20  # a batch is settled
-        while all(one.add({"m": "x" * 600}, None) for one in streams):
-            pass
-    logs = sum(one.seal().logs for one in streams)
-    assert logs > 10_000
-    assert len(asked) < logs / 4
-
-
-advance_or_charge = st.one_of(st.none(), st.integers(1, 100_000))
-grants = st.lists(st.tuples(st.integers(0, 2), advance_or_charge), max_size=30)
-
-
-@given(grants, st.integers(1, 2**18), st.sampled_from(["", "waited for", "closed", "held"]))
-def test_memory_is_granted_by_one_rule(asked: list[tuple[int, int | None]], limit: int, state: str) -> None:
-    """Whichever twin an open batch is of, it is granted the same, for a log or in advance, of the same memory, or
-    refused; also while others wait, and behind the close."""
-
-    def granted(twin: type[OpenRecords]) -> list[Any]:
-        budget = MemoryBudget(limit, ManualClock())
-        batches = [twin(Holder(), budget, lambda: 1.0, (2**30, 2**30), 0) for _ in range(3)]
-        seen: list[Any] = []
-        for turn, (number, charge) in enumerate(asked):
-            if turn == 3 and state == "waited for":
-                budget.waiters.append(Reservation(budget, None))
-            budget.closed = turn >= 3 and state == "closed"
-            if turn == 3 and state == "held":
-                batches[number].forget()
-            one = batches[number]
-            seen.append(budget.advance(one) if charge is None else budget.grant(one, charge))
-            seen += [budget.used, *((one.granted, one.quantum) for one in batches)]
-            assert budget.used == sum(one.granted for one in batches) <= limit
-        return seen
-
-    assert len({str(granted(twin)) for twin in OPEN_RECORDS.values()}) == 1
-
-
-def test_a_grant_waits_for_who_changes_the_budget() -> None:
-    """While another thread is in the midst of a change, nothing is granted; behind it, it is."""
-    budget = MemoryBudget(10_000, ManualClock())
-    records = accumulator.OpenRecords(Holder(), budget, lambda: 1.0, (2**30, 2**30), 0)
-    waited: list[int] = []
-
-    class Taken:
-        """The lock of the budget, which another thread has until somebody waits for it."""
-
-        _is_owned = staticmethod(lambda: False)
-        acquire = staticmethod(lambda _blocking: False)
-
-        def __enter__(self) -> None:
-            waited.append(budget.used)
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    budget.lock = Taken()  # type: ignore[assignment]
-    assert budget.grant(records, 100)
-    assert waited == [0]
-    assert records.granted == budget.used == FIRST_QUANTUM
-    other = accumulator.OpenRecords(Holder(), budget, lambda: 1.0, (2**30, 2**30), 0)
-    budget.advance(other)
-    assert waited == [0, FIRST_QUANTUM]
-    assert (other.granted, budget.used) == (FIRST_QUANTUM, 2 * FIRST_QUANTUM)
-
-
-def test_the_first_log_of_a_handle_has_its_batch_granted_memory_for_the_next_ones() -> None:
-    """It is a first quantum, once, so that the next logs ask for nothing; it is none of what the records owe, and goes
-    back at the seal. Who sends without a handle has none.
-    """
+def test_each_log_takes_its_memory_and_the_batch_owes_as_much_before_and_behind_the_seal() -> None:
+    """After each log the memory in use is what the records of the open batches owe, and no more."""
     producer, pipeline = by_hand(linger_ms=100_000)
-    stream, asked = _stream(producer), []
-    owed = BATCH_OVERHEAD + RECORD_OVERHEAD + len(encode_log({"m": "x" * 600}, 1_700_000_000, 0))
-    stream.send({"m": "x" * 600})
-    batch = open_batch(pipeline)
-    assert (batch.held, batch.unspent, pipeline.budget.used) == (owed + FIRST_QUANTUM, FIRST_QUANTUM, batch.held)
-    assert pipeline.stats().memory_by_stage["reserved"] == FIRST_QUANTUM
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MemoryBudget, "grant", lambda *call: asked.append(call))
+    stream = _stream(producer)
+    owed = RECORD_OVERHEAD + len(encode_log({"m": "x" * 600}, 1_700_000_000, 0))
+    for sent in range(1, 20):
         stream.send({"m": "x" * 600})
-        stream.send({"m": "x" * 600})
-    assert not asked
-    assert pipeline.budget.used == batch.held == owed + FIRST_QUANTUM
+        stats = pipeline.stats()
+        assert pipeline.budget.used == open_batch(pipeline).held == BATCH_OVERHEAD + sent * owed
+        assert stats.memory_used == stats.memory_by_stage["open"] == stats.streams[0].pending_bytes
+        assert stats.memory_by_stage["reserved"] == 0
+    held = pipeline.budget.used
     pipeline.accumulator.seal_open()
-    assert pipeline.budget.used == batch.held == batch.held - batch.unspent
-    assert batch.held == owed + 2 * (owed - BATCH_OVERHEAD)
-    producer.send("p", "l", {"m": "x" * 600}, topic="other")
-    assert open_batch(pipeline).unspent == 0
+    assert (pipeline.budget.used, pipeline.budget.sealed) == (held, held)
+
+
+@pytest.mark.parametrize("state", ["full", "waited for", "closed"])
+def test_a_log_takes_no_memory_that_is_not_free(open_records_twin: type[OpenRecords], state: str) -> None:
+    """The open batch refuses it, and holds what it held: if the memory is full, while others wait for some, and behind
+    the close.
+    """
+    budget = MemoryBudget(10_000, ManualClock())
+    records = open_records_twin(Holder(), budget, ManualClock(), (2**30, 2**30), 0)  # type: ignore[arg-type]
+    assert records.add(LOG, None) is not None
+    before = records.spent, records.logs, budget.used
+    assert before[0] == before[2] > 0
+    if state == "full":
+        budget.change(10_000 - before[2] - before[0] + 1)
+    elif state == "closed":
+        budget.close()
+    else:
+        budget.waiters.append(waiting := Reservation(budget, None))
+        waiting.wanted = 10_000
+        budget.serve()
+    full = budget.used
+    assert records.add(LOG, lambda _: None) is None
+    assert (records.spent, records.logs, budget.used) == (*before[:2], full)
+    assert [bytes(record) for record in records.seal().records] == [encode_log(LOG, 1_700_000_000, 0)]
 
 
 def test_as_many_streams_are_open_at_once_as_their_records_leave_memory_for() -> None:
-    """What batches were granted in advance, and do not spend, refuses nobody: not one stream less is taken, and the
-    last ones, whose share would be too little, are granted none.
-    """
+    """Not one stream less is taken."""
     producer, pipeline = by_hand(total_size_in_bytes=500_000, max_block_ms=0, linger_ms=100_000)
     pipeline.hurry = lambda: None  # type: ignore[method-assign]  # the batches stay open
     owed = BATCH_OVERHEAD + RECORD_OVERHEAD + len(encode_log(LOG, 1_700_000_000, 0))
-    opened, most = 500_000 // owed, 0
+    opened = 500_000 // owed
     for number in range(opened):
         _stream(producer, topic=f"{number}").send(LOG)
-        most = max(most, sum(batch.unspent for batch in pipeline.accumulator.incomplete()))
     with pytest.raises(SendTimeoutError):
         _stream(producer, topic="one more").send(LOG)
-    assert FIRST_QUANTUM < most < 500_000 / 4
     assert pipeline.budget.used == sum(batch.held for batch in pipeline.accumulator.incomplete()) == opened * owed
     pipeline.flush(10)
     settle(pipeline)
     assert pipeline.budget.used == 0
-
-
-def test_nothing_is_granted_in_advance_while_somebody_waits(open_records_twin: type[OpenRecords]) -> None:
-    """A new batch leaves what is free to who stands in line."""
-    budget = MemoryBudget(100_000, ManualClock())
-    budget.waiters.append(Reservation(budget, None))
-    records = open_records_twin(Holder(), budget, lambda: 1.0, (2**30, 2**30), 0)
-    budget.advance(records)
-    assert (records.granted, budget.used) == (0, 0)
-    budget.waiters.clear()
-    budget.advance(records)
-    budget.advance(records)
-    assert (records.granted, budget.used) == (FIRST_QUANTUM, FIRST_QUANTUM)
-
-
-def test_many_streams_of_few_logs_hold_little_in_advance() -> None:
-    """A hundred thousand open batches must not take 64 KiB each: what is granted is in proportion to what is sent."""
-    producer, pipeline = by_hand(linger_ms=100_000)
-    for number in range(200):
-        stream = _stream(producer, topic=f"{number}")
-        for _ in range(4):
-            stream.send({"m": "x" * 600})
-    batches = pipeline.accumulator.incomplete()
-    assert sum(batch.unspent for batch in batches) < sum(batch.held for batch in batches) / 3
-    assert pipeline.budget.used == sum(batch.held for batch in batches)
 
 
 # Several kinds, several handles.
@@ -638,7 +474,7 @@ def test_a_piece_is_kept_as_it_is_beside_the_logs() -> None:
 def test_logs_of_both_ways_are_one_piece_unless_they_are_to_stay_apart(open_records_twin: type[OpenRecords]) -> None:
     """What opens a batch, and what fills it, lies with the rest where that is compiled; with ``apart`` nothing does."""
     for apart in (False, True):
-        records = open_records_twin(Holder(), EnoughMemory(), SystemClock().time, (2**16, 10**6), 100, None, apart)  # type: ignore[arg-type]
+        records = open_records_twin(Holder(), enough_memory(), SystemClock(), (2**16, 10**6), 100, None, apart)  # type: ignore[arg-type]
         encoded = [encode_log({"m": "x" * size}, 1) for size in (10, 3000, 20)]
         added = [records.append(record, 1, None, 10_000) for record in encoded]
         assert [future._position for future in added if future is not None] == [0, 1, 2]
