@@ -100,8 +100,9 @@ class Program:
         left = "".join(
             f"; {counted(count, 'event remains', 'events remain')} in {name}" for name, count in agent.remaining.items()
         )
-        how = left or "; no event remains" if ended else f", but not all of it in time{left}"
-        _story.info("agent %s: ended%s", config.name, how)
+        how = left or "; no event remains in its channels" if ended else f", but not all of it in time{left}"
+        former = "".join(f"; {place}, which no channel uses, had {n}" for place, n in agent.undelivered.items())
+        _story.info("agent %s: ended%s%s", config.name, how, former)
         return ended
 
     def _work(self, agent: Agent, lock: DirectoryLock) -> str:

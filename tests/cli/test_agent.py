@@ -30,6 +30,7 @@ from producer.channels import FileChannel
 from producer.cli import agent as agent_cli
 from producer.cli import agent_program, main
 from producer.cli.agent_program import Program, _Watched
+from producer.model.interfaces import Event
 from producer.runtime import signals
 from producer.server import LogHubServer
 
@@ -178,16 +179,22 @@ def test_one_file_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_until_done_ends_when_all_is_delivered(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The sources have nothing left to do, the sinks have had everything: exit code 0. The log says where its state
-    is, why it ends and what remains.
+    is, why it ends and what remains, also in the directory of a channel that is not configured any more.
     """
+    former = tmp_path / "state/channels/former/events"
+    former.parent.mkdir(parents=True)
+    with FileChannel(former) as channel, channel.transaction() as transaction:
+        transaction.put(Event({}, b"left"))
+        transaction.commit()
     assert main(["agent", "--config", written(tmp_path, **STRESS), "--until-done"]) == 0
     assert logging.getLogger("producer.send_task").level == logging.NOTSET, "whoever called it is heard as before"
     told = [
         f"1 source, 1 channel, 1 sink at work; state in {tmp_path}/state",
         "ends: all is done",
-        "ended; no event remains",
+        f"ended; no event remains in its channels; {former}, which no channel uses, had 1 event",
     ]
-    assert caplog.messages == [f"agent web: {line}" for line in told]
+    assert caplog.messages[0].startswith(f"agent web: no channel uses {former}, and 1 event in it")
+    assert caplog.messages[1:] == [f"agent web: {line}" for line in told]
 
 
 def test_until_done_waits_for_what_lies_on_the_disk(tmp_path: Path, hub: Hub) -> None:
@@ -750,7 +757,7 @@ def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_pat
                 assert (process.returncode, out) == (0, "[]\n")
                 times = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO producer.agent.program: "
                 assert re.fullmatch(
-                    f"{times}agent web: ends: SIGTERM\n{times}agent web: ended; no event remains\n", err
+                    f"{times}agent web: ends: SIGTERM\n{times}agent web: ended; no event remains in its channels\n", err
                 )
             finally:
                 process.kill()

@@ -86,7 +86,6 @@ class MemoryChannelBuilder:
     def open(self) -> BatchChannel:
         """The channel, empty."""
         options, context = self._options, self._context
-        _tell_of_files(context)
         channel = MemoryChannel(
             byte_capacity=options.byte_capacity,
             admit_larger=True,
@@ -177,7 +176,7 @@ class FileChannelBuilder:
         options, context = self._options, self._context
         lost = _Lost()
         channel = _file_channel(options, context, lost)
-        counted = _Counted(channel.peek(lost.waiting.append), join=True)
+        counted = Counted(channel.peek(lost.waiting.append), join=True)
         assert channel.notes is not None  # noqa: S101  # only those of tests with a disk of their own have none
         following = channel.next_sequence
         lowest = following if counted.lowest is None else counted.lowest
@@ -265,7 +264,7 @@ class _Lost:
         return channel
 
 
-class _Counted:
+class Counted:
     """What is in a channel when it is opened.
 
     :param join: True to have neighbours in ``found`` as one.
@@ -287,13 +286,6 @@ class _Counted:
             elif position is not None:
                 self.found.append(position)
         self.found += [Position(name, end, "", start) for name, ranges in joined.items() for start, end in ranges]
-
-
-def _tell_of_files(context: Context) -> None:
-    """Who has made a channel on the disk one in memory learns that nobody takes what waits there."""
-    if (files := context.state / EVENTS).is_dir():
-        message = "channel %s: %s holds events of a file channel, which is not used now; %s shows them"
-        _log.warning(message, context.name, files, f"producer channel inspect {files}")
 
 
 def _file_channel(options: _OnDisk, context: Context, lost: TellLost) -> FileChannel:
@@ -319,7 +311,7 @@ def _file_channel(options: _OnDisk, context: Context, lost: TellLost) -> FileCha
 
 def _forgetting(channel: Channel, options: _Common, context: Context, spilled: Iterable[Event] = ()) -> BatchChannel:
     """One whose events, and numbers, die with the process, but for those that were spilled."""
-    counted = _Counted(spilled, join=False)
+    counted = Counted(spilled, join=False)
     return BatchChannel(
         channel,
         context.clock,

@@ -12,11 +12,14 @@ A selector that gives each batch to one channel has one lane for all channels; a
 channel. What all lanes have safely is safe. Notes lie in the directory of the source, a row for each lane and name::
 
     rules           {"channels": ["a", "b"], "lanes": ["a", "b"], "selection": "57a0…"}
+    setup           {"kind": "TaildirSource", "places": {"a": ["/state/channels/a/events"]}}
     position:0:s/f  40 60-90
 
 * A channel that keeps its events has the range beside the batch, in one commit. Before the batch leaves, the range is
   noted. A channel that is opened tells which ranges it holds. So no death finds a range in neither place.
 * A channel that forgets has delivered a batch before that is noted, within a second.
+* Before the first batch, the directories of the channels are noted. So a channel of another name in the same directory
+  is the same one, and what waits in a directory that no channel uses any more is known after a death, too.
 
 If channels, selector or interceptors are others at a start, a lane says nothing of the batches that it is to get now.
 Then each lane begins with what all lanes had: the rest is read again, and comes twice to a channel that had it.
@@ -27,26 +30,32 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Container, Iterable, Mapping
-from contextlib import closing
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ...channels.file.store.notes import FileNotes, copy_notes
-from ...model.errors import ChannelError
 from ...runtime.clock import Clock
-from ...runtime.loggers import get_logger
-from ...text.plural import counted
 from ..events.batch import Position
 from .lanes import MOST_NOTED, NOTHING, OF_ALL, PREFIX, Holder, Lane, count_uneven, even, lanes_of
 
-_log = get_logger("producer.agent.source")
-
-_RULES = "rules"
+_RULES, _SETUP = "rules", "setup"
 #: Below the directory of a source.
-_DIRECTORY = "ledger"
+DIRECTORY = "ledger"
 #: Seconds between two notes of what was delivered.
 _NOTE_INTERVAL = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A source's type, and the places of those of its channels that are on the disk.
+
+    :ivar kind: the name of its class.
+    :ivar places: directories, by channel; the first one is the channel's own, the others have its segments.
+    """
+
+    kind: str = ""
+    places: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 class Ledger:
@@ -56,7 +65,7 @@ class Ledger:
     """
 
     def __init__(self, directory: Path, clock: Clock) -> None:
-        self._directory, self._clock, self.source = directory / _DIRECTORY, clock, directory.name
+        self._directory, self._clock, self.source = directory / DIRECTORY, clock, directory.name
         self._notes = FileNotes(str(self._directory), self.source)
         # Of two threads that note the same name the one that knows less would else write last.
         self._writing = threading.Lock()  # held from what a note is to say until it is written; before _lock
@@ -69,7 +78,11 @@ class Ledger:
         self._found: list[tuple[Holder, Position]] = []
         self._rules = self._notes.read(_RULES)
         self._lanes = lanes_of(self._rules, self._notes.items(PREFIX))
-        #: Whether rules are to be noted; and whether before the next batch, as they are not those of the notes.
+        self.setup = Setup(**json.loads(self._notes.read(_SETUP) or b"{}"))
+        #: The noted names of channels, where they differ.
+        self._former_names: Mapping[str, str] = {}
+        self._has_begun = False
+        #: Whether rules and setup are to be noted; and whether by the next flush, as other ones are noted.
         self._rules_due = self._must_note = False
         self._next_note = clock.monotonic()
 
@@ -78,18 +91,38 @@ class Ledger:
         """True if no start has noted its rules."""
         return self._rules is None
 
-    def begin(self, rules: bytes, former: tuple[bytes, dict[str, Lane]] | None = None) -> None:
+    def differs(self, rules: bytes, setup: Setup) -> bool:
+        """Return True if other rules or another setup are known."""
+        return (rules, setup) != (self._rules, self.setup)
+
+    def know_places(self, places: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        """Take the directories of all channels, before these say what they hold.
+
+        :returns: those of the source's former channels that no channel uses, with what this process has not counted.
+        """
+        noted = {place[0]: name for name, place in self.setup.places.items()}
+        used = {place[0]: name for name, place in places.items()}
+        with self._lock:
+            self._former_names = {used[own]: name for own, name in noted.items() if own in used}
+        former = {} if self._has_begun else self.setup.places
+        return {name: place for name, place in former.items() if place[0] not in used}
+
+    def begin(
+        self, rules: bytes, setup: Setup | None = None, former: tuple[bytes, dict[str, Lane]] | None = None
+    ) -> int:
         """Begin with a configuration, before the source and the sinks of its channels.
 
         :param rules: those of the configuration: see :func:`~.lanes.rules_of`.
         :param former: rules and lanes of a state that has no ledger.
+        :returns: the number of names of which a range that some channels have is read again, as the rules have changed.
         """
-        again = 0
+        again, setup = 0, setup or Setup()
         with self._writing, self._lock:
             if former is not None:
                 self._rules, self._lanes = former
-            if rules != self._rules or former is not None:
+            if former is not None or self.differs(rules, setup):
                 self._must_note, self._rules_due = self._rules is not None, True
+            self.setup, self._former_names, self._has_begun = setup, {}, True
             if rules != self._rules:
                 again = count_uneven(self._lanes.values())
                 self._lanes = even(self._lanes.values(), json.loads(rules)["lanes"])
@@ -97,8 +130,7 @@ class Ledger:
             found, self._found = self._found, []
             for channel, position in found:
                 self._find(channel, position)
-        if again:
-            _log.warning("source %s: %s", self.source, told_again(again))
+        return again
 
     def find(self, channel: Holder, position: Position) -> None:
         """Count a batch that a channel holds when it is opened."""
@@ -111,7 +143,7 @@ class Ledger:
     def _find(self, channel: Holder, position: Position) -> None:
         if not channel.keeps:
             self._hold(channel, position)
-        lane = self._lane_of(channel.name)
+        lane = self._lane_of(self._former_names.get(channel.name, channel.name))
         if lane is not None:
             lane.add(position, safe=channel.keeps)
 
@@ -261,7 +293,8 @@ class Ledger:
             self._notes.close()
 
     def _note_change(self) -> None:
-        if self._must_note:
+        if self._must_note or (self._rules_due and self.setup.places):
+            self._must_note = True
             self.flush()
 
     def _note(self, channel: str | None = None, names: Container[str] = ()) -> None:
@@ -279,6 +312,7 @@ class Ledger:
                 ]
                 unsynced = [pair for lane in {each.lane for each in due} for pair in lane.unsynced.values()]
                 rules = self._rules if self._rules_due else None
+                setup = json.dumps(asdict(self.setup)).encode()
                 self._next_note = self._clock.monotonic() + _NOTE_INTERVAL
             if not due and (rules is None or not self._must_note):
                 return
@@ -286,7 +320,8 @@ class Ledger:
                 holder.make_synced(sequence)  # or a power cut could take back what the note speaks of
             rows = [(f"{PREFIX}{each.number}:{each.name}", each.value, -1) for each in due]
             self._directory.mkdir(parents=True, exist_ok=True)
-            self._notes.write_many([*rows, (_RULES, rules, -1)] if rules is not None else rows)
+            more = [] if rules is None else [(_RULES, rules, -1), (_SETUP, setup, -1)]
+            self._notes.write_many([*rows, *more])
             if rules is not None:
                 self._remove_stale(len(self._lanes))
             with self._lock:
@@ -332,24 +367,13 @@ def _range(channel: Holder, position: Position) -> tuple[str, str, int, int]:
     return channel.name, position.name, position.start, position.end
 
 
-def peek(source: Path) -> tuple[bytes | None, Mapping[str, bytes]]:
-    """Read rules and ranges that a source has noted, in a copy: an agent that runs has the notes locked.
+def copy_ledgers(sources: Path, to: Path) -> None:
+    """Copy what the sources of an agent have noted, also while it runs and has the notes locked.
 
-    :param source: its directory.
+    :raises ChannelError: they cannot be read.
+    :raises OSError: likewise, or they cannot be written.
     """
-    with TemporaryDirectory() as place:
-        try:
-            copy_notes(source / _DIRECTORY, Path(place))
-            with closing(FileNotes(place, source.name)) as notes:
-                return notes.read(_RULES), notes.items(PREFIX)
-        except (ChannelError, OSError):
-            return None, {}
-
-
-def told_again(count: int) -> str:
-    """Say that a change of the configuration has something read again."""
-    things = counted(count, "file or partition", "files or partitions")
-    return (
-        f"its channels, selector or interceptors have changed, and of {things} not all channels have what others have:"
-        " that is read again, and comes twice to these"
-    )
+    for found in sources.glob(f"*/{DIRECTORY}"):
+        place = to / found.relative_to(sources)
+        place.mkdir(parents=True)
+        copy_notes(found, place)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ...runtime.clock import Clock
 from ..events.batch import EventBatch, Position
 from .lanes import Holder
-from .ledger import Ledger
+from .ledger import DIRECTORY, Ledger
 
 
 class Ledgers:
@@ -28,6 +28,10 @@ class Ledgers:
         if source not in self._ledgers:
             self._ledgers[source] = Ledger(self._state / source, self._clock)
         return self._ledgers[source]
+
+    def noted(self) -> list[str]:
+        """Names of all sources that have noted anything, also those that are no longer configured."""
+        return sorted(path.parent.name for path in self._state.glob(f"*/{DIRECTORY}"))
 
     def of_name(self, name: str) -> Ledger:
         """The ledger of the source that reads under a name, which begins with the source's."""

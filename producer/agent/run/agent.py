@@ -31,17 +31,16 @@ from ..config.options import Problem
 from ..events.counters import Counters
 from ..events.interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Stop, give_up
 from ..flow.channel import BatchChannel
-from ..flow.channels import EVENTS
 from ..flow.counted_sink import CountedSink
 from ..flow.health import FORGOTTEN, Health
 from ..flow.outlet import SourceOutlet
 from ..flow.sink_runner import SinkRunner
 from ..ledger.former_state import read_former
-from ..ledger.lanes import rules_of
+from ..ledger.lanes import Lane
 from ..ledger.ledgers import Ledgers
-from .blueprint import Blueprint, Part, SinkPart, SourcePart, draw, selection_of
+from .blueprint import Blueprint, Part, SinkPart, SourcePart, draw, places_of
 from .changes import Changes, compare
-from .former_channels import told_left
+from .former_channels import Beginning, told_left, undelivered
 from .reload_status import Reloads
 from .supervisor import State, Supervised
 
@@ -80,6 +79,7 @@ class Agent:
     :param config: checked at once.
     :param changed: is told of each change of a component's state, on any thread.
     :ivar remaining: after :meth:`stop`, how many events lie in each channel that keeps them.
+    :ivar undelivered: how many wait in directories of former channels, which no channel uses, in words.
     :ivar reloads: whether it runs what its file says; for who reads that.
     :raises AgentConfigError: with all that is wrong with it.
     """
@@ -101,6 +101,7 @@ class Agent:
         self._reading: dict[str, Source] = {}
         self._delivering: dict[str, SinkProcessor] = {}
         self.remaining: dict[str, int] = {}
+        self.undelivered: dict[str, str] = {}
         self.reloads = Reloads()
         self._changes = WaitingRoom(self._clock, look_again=1.0)
         self._changed = changed
@@ -127,11 +128,12 @@ class Agent:
             self.channels = self._open(blueprint.channels)
             for channel in self.channels.values():
                 undo.callback(_close, channel)
-            self._begin_ledgers(blueprint, blueprint.sources)
+            former = self._begin_ledgers(blueprint, blueprint.sources)
             undo.pop_all()
         self._begin(blueprint, blueprint.sinks, blueprint.sources)
-        for line in told_left(blueprint):
-            _log.warning("agent %s: %s", self.config.name, line)
+        self.undelivered = undelivered(blueprint, former)
+        for directory, waits in self.undelivered.items():
+            _log.warning("agent %s: %s", self.config.name, told_left(directory, waits))
 
     def reload(self, config: AgentConfig) -> Changes:
         """Go on with another configuration: end and begin what differs.
@@ -255,12 +257,16 @@ class Agent:
         for sink in late_ones + self._end_sinks(changes.sinks_ended - burying, deadline):
             # It still has events, and gives them back, or delivers them, when it ends: the order is lost.
             self.channels[self.blueprint.sinks[sink].channel].origins = None
+        state, used = self.config.state, [place[0] for place in places_of(new.channels, self.config.state).values()]
+        former = places_of(self.blueprint.channels, state)
+        former = {name: place for name, place in former.items() if place[0] not in used}
+        self.undelivered = {place: waits for place, waits in self.undelivered.items() if place not in used}
         for name in changes.channels_ended:
-            channel, part = self.channels[name], self.blueprint.channels[name]
-            if channel.held and not _is_its_place(part, new.channels.get(name)):
-                place = getattr(part.options, "directory", None) or self.config.state / "channels" / name / EVENTS
-                text = "channel %s is no longer used, and holds %d events; they wait in %s, for a channel with this"
-                _log.warning(f"{text} directory and a sink", name, channel.held, place)
+            channel = self.channels[name]
+            left = former.get(name)
+            if left is not None and channel.held:
+                self.undelivered[left[0]] = counted(channel.held, "event")
+                _log.warning("agent %s: %s", self.config.name, told_left(left[0], self.undelivered[left[0]]))
             _close(channel)
         undo.callback(self._reopen, changes.channels_ended)
         late = changes.channels_begun & changes.channels_ended
@@ -355,25 +361,29 @@ class Agent:
         self.sources = self.sources | begun
         _start(begun)
 
-    def _begin_ledgers(self, blueprint: Blueprint, sources: Collection[str]) -> None:
+    def _begin_ledgers(self, blueprint: Blueprint, sources: Collection[str]) -> list[str]:
         """Have ledgers know what their channels hold, and the configuration of sources that are to begin.
 
+        :returns: directories of former channels that no channel uses.
         :raises ChannelIOError: former notes cannot be read.
         """
+        beginning = Beginning(self._ledgers, blueprint, sources)
         for channel in self.channels.values():
             channel.attach(self._ledgers)
-        for name in sources:
-            self._begin_ledger(blueprint.sources[name])
+        beginning.begin(self._former_state)
+        for line in beginning.told:
+            _log.warning("agent %s: %s", self.config.name, line)
+        return beginning.former
 
-    def _begin_ledger(self, part: SourcePart) -> None:
-        name, exclusive, selection = part.source.name, part.selector.kind.exclusive, selection_of(part)
-        ledger, state, former = self._ledgers.of(name), Path(self.config.state), None
-        if ledger.is_new:
-            channels = [self.channels[each] for each in part.channels]
-            notes = {each.name: getattr(each.channel, "notes", None) if each.keeps else None for each in channels}
-            places = state / "sources" / name, state / "channels"
-            former = read_former(*places, notes, selection, exclusive=exclusive)
-        ledger.begin(rules_of(part.channels, selection, exclusive=exclusive), former)
+    def _former_state(self, part: SourcePart, selection: str) -> tuple[bytes, dict[str, Lane]] | None:
+        name, state, channels = (
+            part.source.name,
+            Path(self.config.state),
+            [self.channels[each] for each in part.channels],
+        )
+        notes = {each.name: getattr(each.channel, "notes", None) if each.keeps else None for each in channels}
+        places = state / "sources" / name, state / "channels"
+        return read_former(*places, notes, selection, exclusive=part.selector.kind.exclusive)
 
     def _read_again(self, names: Iterable[str]) -> None:
         """Have sources begin anew: a channel has lost what they have read under these names."""
@@ -488,13 +498,6 @@ class Agent:
 
 def _source_of(position: str) -> str:
     return position.partition("/")[0]
-
-
-def _is_its_place(former: Part, new: Part | None) -> bool:
-    """Whether a channel on the disk that is opened anew has what the former one holds."""
-    nowhere = object()
-    place = getattr(former.options, "directory", nowhere)
-    return new is not None and getattr(new.options, "directory", nowhere) == place is not nowhere
 
 
 def _start(parts: Mapping[str, Supervised]) -> None:

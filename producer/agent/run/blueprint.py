@@ -16,6 +16,7 @@ from ..config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig
 from ..config.options import AgentConfigError, Problem, nearest, read_options
 from ..config.references import hide
 from ..config.registry import BUILT_IN, class_of, plugged_in
+from ..flow.channels import EVENTS
 
 _MIB = 1 << 20
 #: What dies with the process of channels that keep not all of their events on the disk.
@@ -57,6 +58,16 @@ def selection_of(part: SourcePart) -> str:
     """What decides to which channels an event goes, in short: options may have secrets."""
     rules = [(each.kind.__qualname__, each.options) for each in (*part.interceptors, part.selector)]
     return hashlib.sha256(repr(rules).encode()).hexdigest()
+
+
+def places_of(channels: Mapping[str, Part], state: Path) -> dict[str, list[str]]:
+    """The directories of channels on the disk, by name; the first one is the channel's own."""
+    found = {}
+    for name, part in channels.items():
+        if hasattr(part.options, "directory"):
+            own = part.options.directory or state / "channels" / name / EVENTS
+            found[name] = [str(Path(path).absolute()) for path in (own, *getattr(part.options, "data_directories", ()))]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,12 +274,8 @@ class _Drawer:
             if spool is not None:
                 root = "spool", str(spool.resolve())
                 self._check_owner(owners, root, config.sources[name], f"sources.{name}", "spool_directory", str(spool))
-        for name, channel in channels.items():
-            directory = getattr(channel.options, "directory", None)
-            own = config.state / "channels" / name / "events"
-            if hasattr(channel.options, "directory"):
-                path = str(Path(directory or own).absolute())
-                self._check_owner(owners, path, config.channels[name], f"channels.{name}", "directory", path)
+        for name, (path, *_) in places_of(channels, config.state).items():
+            self._check_owner(owners, path, config.channels[name], f"channels.{name}", "directory", path)
 
     def _check_memory(
         self, channels: Mapping[str, Part], sources: Mapping[str, SourcePart], sinks: Mapping[str, SinkPart]

@@ -389,30 +389,3 @@ def test_a_new_channel_gets_what_comes_from_now_on(tmp_path: Path, kinds: str) -
     agent.begin()
     assert agent.place >= 9 * _STEP
     agent.die()
-
-
-_SPLIT = "of 1 file or partition not all channels have what others have: that is read again, and comes twice to these"
-
-
-def test_a_change_that_has_something_come_twice_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A file channel had what one in memory had not delivered at a death; with the same configuration it does not get
-    that again, and nothing is told.
-    """
-    agent = _Agent(tmp_path, "fm", selector=ReplicatingSelector)
-    for _ in range(3):
-        agent.read()
-    agent.ledger.flush()
-    agent.die()
-    agent.begin()
-    agent.read_all(3 * _STEP)
-    assert agent.channels["c0"].held == 3
-    assert _SPLIT not in caplog.text
-    agent.ledger.flush()
-    agent.die()
-    agent.change("add-m", 0)
-    agent.begin()
-    assert agent.place == 0
-    assert _SPLIT in caplog.text
-    agent.read_all(3 * _STEP)
-    assert [channel.held for channel in agent.channels.values()] == [6, 3, 3]
-    agent.die()

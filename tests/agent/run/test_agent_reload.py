@@ -220,23 +220,10 @@ def test_what_is_left_in_a_channel_that_is_another_one_now_is_told(
         a.lines.put(b"kept\n")
         until(lambda: agent.channels["c1"].held == 1)
         agent.reload(config_of(tmp_path, ('"file"', changed.format(tmp_path)), kind="file"))
-        assert ("channel c1 is no longer used, and holds 1 events" in caplog.text) is told
+        left = {str(tmp_path / "channels/c1/events"): "1 event"} if told else {}
+        assert agent.undelivered == left
+        assert all(f"no channel uses {place}, and {waits} in it" in caplog.text for place, waits in left.items())
         a.failing = False
-
-
-def test_a_channel_in_memory_that_was_on_the_disk_is_told_at_the_start(
-    tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture
-) -> None:
-    """Where it lies, and how to see what waits there."""
-    with running(config_of(tmp_path, kind="file")):
-        assert not caplog.records
-    with running(config_of(tmp_path)):
-        (record,) = [each for each in caplog.records if each.levelno == logging.WARNING]
-    files = tmp_path / "channels/c1/events"
-    assert record.getMessage() == (
-        f"channel c1: {files} holds events of a file channel, which is not used now;"
-        f" producer channel inspect {files} shows them"
-    )
 
 
 def test_what_a_channel_would_forget_stops_the_change(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,7 +11,10 @@ import pytest
 
 from producer.agent import Agent, AgentConfig
 from producer.agent.config import parse_toml
+from producer.agent.events.event_format import read_batch
 from producer.agent.run.agent import ChannelStartError
+from producer.channels.file.recovery.inspection import look_at_events
+from producer.channels.file.store.encryption import FileKeys
 from producer.cli import main
 
 from ..parts import Hub, plug_in, until
@@ -126,9 +131,9 @@ def test_what_is_left_in_a_channel_that_is_not_configured_is_told(
     _feed(hub, _config(tmp_path), fails=True)
     files = tmp_path / "channels/queue/events"
     text = (
-        f"channel queue is no longer configured: 2 events in {files} that no sink takes; to have them delivered"
-        f" configure a channel with directory = '{files}' and a sink, or print them with: producer channel export"
-        f" {files}"
+        f"no channel uses {files}, and 2 events in it are not delivered: to have them delivered configure a channel"
+        f" with directory = '{files}' and a sink (the same channel under a new name, if it has got one), or print them"
+        f" with: producer channel export {files}"
     )
     with running(_config(tmp_path, *_TWO)):
         assert text in caplog.text
@@ -138,7 +143,7 @@ def test_what_is_left_in_a_channel_that_is_not_configured_is_told(
         until(lambda: hub.delivered == [b"1", b"2"])
         (note,) = agent.blueprint.notes
         assert note.endswith("channels.old: no source writes to it: its sink delivers what is in it, and nothing else")
-    assert "no longer configured" not in caplog.text
+    assert "no channel uses" not in caplog.text
 
 
 _AGAIN = "source r: its channels, selector or interceptors have changed, and of 1 file or partition not all channels"
@@ -184,19 +189,91 @@ def test_check_and_the_start_tell_what_a_change_has_read_again(
         until(lambda: hub.delivered == [b"1", b"1"] and away.delivered == [b"1", b"1"])
 
 
-def test_check_tells_what_is_left_in_channels_that_are_not_configured(
-    tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str]
+_KEYS = '{"current": "a", "keys": {"a": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}}'
+_TYPE = 'type = "file"'
+_HERE = f'{_TYPE}\ndirectory = "{{state}}/channels/queue/events"'
+_MEMORY = '[sinks.m]\ntype = "keep"\nhub = "b"\nchannel = "m"\n[channels.m]\ntype = "memory"\n[channels.queue]'
+_AND_M = (('["queue"]', '["queue", "m"]'), ("[channels.queue]", _MEMORY))
+_OLD = f'[channels.old]\n{_HERE}\n[sinks.old]\ntype = "keep"\nhub = "a"\nchannel = "old"\n[channels.spool]'
+_HOST = ("[sources.r.selector]", '[[sources.r.interceptors]]\ntype = "host"\n[sources.r.selector]')
+_Changes = tuple[tuple[str, str], ...]
+
+
+def _text(state: Path, changes: _Changes) -> str:
+    text = _ONE.replace("{kind}", "file").replace("{state}", str(state))
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new.replace("{state}", str(state)))
+    return text
+
+
+def _read(hub: Hub, count: int) -> None:
+    """As a source does that begins at the first line."""
+    hub.number = 0
+    for number in range(1, count + 1):
+        hub.lines.put(b"%d\n" % number)
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "again"),
+    [
+        pytest.param((), (), "", id="none"),
+        pytest.param((), (_RENAMED,), "", id="renamed"),
+        pytest.param((), (_RENAMED, (_TYPE, _HERE)), "", id="renamed-with-its-directory"),
+        pytest.param((), (_RENAMED, ("[channels.spool]", _OLD)), "", id="the-old-one-with-a-sink"),
+        pytest.param((), ((_TYPE, 'type = "memory"'),), "", id="of-another-type"),
+        pytest.param(((_TYPE, f'{_TYPE}\ndirectory = "{{state}}/own"'),), (), "", id="in-another-directory"),
+        pytest.param((), _AND_M, "", id="added"),
+        pytest.param((), (_HOST,), "", id="interceptor"),
+        pytest.param((), (("sources.r", "sources.s"),), "source s is new, and source r", id="source-renamed"),
+        pytest.param(_AND_M, (), _AGAIN, id="removed"),
+        pytest.param(_AND_M, (*_AND_M, _HOST), _AGAIN, id="interceptor-before-two"),
+        pytest.param(
+            ((_TYPE, f'{_TYPE}\nkey_file = "{{state}}/keys"'),), (_RENAMED,), "and is read again", id="encrypted"
+        ),
+    ],
+)
+def test_behind_a_death_check_and_the_log_tell_what_a_change_brings_twice(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    before: _Changes,
+    change: _Changes,
+    again: str,
 ) -> None:
-    """Before anything starts, though the channel only got another name; nothing is changed."""
-    _feed(hub, _config(tmp_path), fails=True)
-    told = []
-    for changes in ((_RENAMED,), _TWO):
-        text = _ONE.format(state=tmp_path, kind="file")
-        for old, new in changes:
-            text = text.replace(old, new)
-        path = tmp_path / "agent.toml"
-        path.write_text(text)
-        assert main(["agent", "check", "--config", str(path)]) == 0
-        told.append(capsys.readouterr().err)
-    assert all("channel queue is no longer configured: 2 events in" in each for each in told)
-    assert (tmp_path / "channels/queue/events").is_dir()
+    """Of four lines the channel had delivered two when the process was killed. Each comes once, or waits in the
+    directory of the former channel, which both tell; or both tell that some come twice.
+    """
+    first, second = plug_in(monkeypatch, "a", "b")
+    state, path = tmp_path / "state", tmp_path / "agent.toml"
+    state.mkdir()
+    (state / "keys").write_text(_KEYS)
+    second.failing = True
+    with running(parse_toml(_text(state, before))) as agent:
+        _read(first, 2)
+        until(lambda: first.delivered == [b"1", b"2"] and not agent.channels["queue"].held)
+        first.failing = True
+        _read(first, 4)
+        until(lambda: first.number == 4 and agent.channels["queue"].held == 2)
+        shutil.copytree(state, tmp_path / "killed")
+        agent.stop(0)
+    shutil.rmtree(state)
+    (tmp_path / "killed").rename(state)
+    path.write_text(_text(state, change))
+    assert main(["agent", "check", "--config", str(path)]) == 0
+    checked = capsys.readouterr().err
+    first.failing = second.failing = False
+    caplog.clear()
+    with running(parse_toml(path.read_text())) as agent:
+        _read(first, 4)
+        until(lambda: first.number == 4 and agent.delivered())
+        left = agent.undelivered
+    for told in (checked, caplog.text):
+        assert again in told if again else "again" not in told
+        assert all(f"no channel uses {place}, and {waits}" in told for place, waits in left.items())
+    keys = FileKeys(state / "keys")
+    waiting = [read_batch(event) for place in left for event in look_at_events(place, keys=keys)]
+    copies = Counter(first.delivered) + Counter(body for batch in waiting for body in batch.bodies())
+    assert sorted(copies) == [b"1", b"2", b"3", b"4"]
+    assert max(copies.values()) == (2 if again else 1)
