@@ -132,7 +132,7 @@ check: $(VENV)/.stamp-dev
 	@$(BIN)/lint-imports
 
 docs: $(VENV)/.stamp-dev
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo '==> site/index.html (its search needs a server: $(BIN)/python -m http.server --directory site)'
 
 # Only for systems with the C library of this one or a newer one, unless auditwheel finds that older ones will do.

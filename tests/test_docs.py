@@ -33,7 +33,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+?)(?:#[^)]*)?\)")
 
 #: Words of README.md and docs/ together.
-MOST_WORDS = 31_500
+MOST_WORDS = 30_500
 #: What people look for, by the page that is to be found.
 LOOKED_FOR = {
     "start/agent.html": ("quickstart", "docker", "systemd", "kubernetes"),
@@ -229,8 +229,8 @@ def test_every_option_is_told_in_one_place() -> None:
 
 
 def test_the_documents_do_not_grow() -> None:
-    """Whoever adds something says something else more briefly: what is long is not read."""
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    """The pages in English stay below a number of words: new text needs cuts elsewhere."""
+    pages = [ROOT / "README.md", *(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "zh")]
     assert sum(len(page.read_text().split()) for page in pages) < MOST_WORDS
 
 
@@ -266,12 +266,28 @@ def test_every_threads_name_is_documented() -> None:
         assert f"`<producer>-{part}" in text
 
 
+def test_a_broken_link_fails_the_build_of_the_site(tmp_path: Path) -> None:
+    """The build is strict: a link to a page or a heading that is missing ends it with an error, and is named."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("# Home\n\n[no page](missing.md), [no heading](index.md#missing)\n")
+    config = "docs_dir: docs\nhooks: []\nplugins: []\nextra_css: []\nnav: [index.md]\n"
+    (tmp_path / "mkdocs.yml").write_text(f"INHERIT: {ROOT / 'mkdocs.yml'}\n{config}")
+    build = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "mkdocs build" in line).split(
+        "mkdocs "
+    )[1]
+    command = [sys.executable, "-m", "mkdocs", *build.split()]
+    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert built.returncode != 0
+    assert "missing.md" in built.stderr
+    assert "#missing" in built.stderr
+
+
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """Every page is in its navigation, every link and name leads somewhere, also from a folder, nothing is loaded from
     elsewhere, the page of options has each with its default, its rule and what it means, the reference is plain, and
     the search finds what people look for.
     """
-    run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)], ROOT)
+    run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)], ROOT)
     page = (tmp_path / "index.html").read_text()
     assert "Delivery guarantees" in page
     assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"https?://", page)

@@ -13,7 +13,7 @@ from producer.agent.run.blueprint import draw
 
 DOCUMENTS = [
     Path(__file__).parents[2] / f"docs/{name}.md"
-    for name in ("agent/configure", "agent/sources", "agent/sinks", "migrate/flume", "start/agent")
+    for name in ("agent/configure", "agent/sources", "agent/sinks", "migrate/flume", "start/agent", "zh/start")
 ]
 TEXT = "\n".join(document.read_text() for document in DOCUMENTS)
 
