@@ -138,7 +138,7 @@ class Pipeline:
         )
         self._all_stats = all_stats or self.stats
         self._on_start = on_start
-        # Guards the start of the threads. Not an OwnedLock: greenlets, which switch in a start, are one thread to that.
+        # Guards the start of the threads. Not an OwnedLock: a signal handler that interrupts a start does it itself.
         self._starting = threading.RLock()
         self._started = False
         #: The threads were to start, and could not.

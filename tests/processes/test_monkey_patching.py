@@ -21,8 +21,8 @@ from .child import Ended, messages, numbered
 def test_a_record_is_stored_once_under_monkey_patching(
     library: str, when: str, run: Callable[..., Ended], server: LogHubServer, tmp_path: Path
 ) -> None:
-    """Over HTTP, HTTPS and behind a file channel each record is sent once, and a server that is silent is left at the
-    limit of an attempt.
+    """Over HTTP, HTTPS and behind a file channel each record is sent once, also if greenlets wait for one that asks for
+    the key of a segment; a server that is silent is left at the limit of an attempt.
     """
     authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -30,6 +30,6 @@ def test_a_record_is_stored_once_under_monkey_patching(
     with serve(answer, context) as port:
         https, bundle = f"https://127.0.0.1:{port}", tmp_path / "ca.pem"
         ended = run("patched.py", library, when, tmp_path / "channel", https, bundle)
-    said = ["plain=5", "channel=5", *(["tls=5"] if when == "first" else []), "silent=0"]
+    said = ["plain=5", "channel=5", "encrypted=5", *(["tls=5"] if when == "first" else []), "silent=0"]
     assert ended.stdout.split() == said, ended.stderr
-    assert messages(server) == sorted(numbered("plain", 5) + numbered("channel", 5))
+    assert messages(server) == sorted(numbered("plain", 5) + numbered("channel", 5) + numbered("encrypted", 5))

@@ -31,8 +31,11 @@ from producer import FileChannel, HttpConfig, Producer, ProducerConfig, ProjectC
 if when == "late":
     patch()
 
+import secrets
 import socket
+import tempfile
 import threading
+import time
 
 keys = {
     "access_key_id": os.environ["LOGHUB_ACCESS_KEY_ID"],
@@ -40,14 +43,30 @@ keys = {
 }
 
 
-def send(way: str, endpoint: str, channel: FileChannel | None = None, **http: Any) -> None:
+class SlowKeys:
+    """A key provider whose server takes its time, in which another greenlet goes on."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def current_key_id(self) -> str:
+        """Return the name of the only key."""
+        return "one"
+
+    def get_key(self, key_id: str) -> bytes:
+        """Return it."""
+        time.sleep(0.01)
+        return self._key
+
+
+def send(way: str, endpoint: str, channel: FileChannel | None = None, size: int = 0, **http: Any) -> None:
     """Send on several threads, wait in each way, close, and say how many have arrived."""
     config = ProducerConfig(linger_ms=20, retries=1, http=HttpConfig(**http))
     with Producer(ProjectConfig("my-project", endpoint=endpoint, **keys), config=config, channel=channel) as producer:
         outcomes = list[BaseException | None]()
 
         def send_one(number: int) -> None:
-            future = producer.send("my-project", "app-log", {"n": f"{way}-{number}"})
+            future = producer.send("my-project", "app-log", {"n": f"{way}-{number}", "pad": " " * size})
             outcomes.append(future.exception(timeout=20))
 
         threads = [threading.Thread(target=send_one, args=(number,)) for number in range(5)]
@@ -61,6 +80,9 @@ def send(way: str, endpoint: str, channel: FileChannel | None = None, **http: An
 
 send("plain", os.environ["LOGHUB_ENDPOINT"])
 send("channel", os.environ["LOGHUB_ENDPOINT"], FileChannel(directory))
+with tempfile.TemporaryDirectory() as encrypted:  # each log begins a segment, and asks for the key
+    channel = FileChannel(encrypted, segment_size=64 * 1024, encryption=SlowKeys())
+    send("encrypted", os.environ["LOGHUB_ENDPOINT"], channel, size=60 * 1024)
 if when == "first":  # gevent's TLS is for those who patch before it is imported
     send("tls", https, ca_bundle=authority)
 with socket.create_server(("127.0.0.1", 0)) as silent:
