@@ -1,16 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled twin of ``access_log.py``, which says what it does."""
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, uint8_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport uint8_t
 from libc.string cimport memchr, memset
 
-from ._line_parts cimport Cursor, Lines, borrow, give_back, is_digit, is_space, leave_dashes_out, skip, word
-from ._text_columns cimport Span, text_column
+from ._bytes cimport Text, text_of
+from ._line_parts cimport Cursor, is_digit, is_space, leave_dashes_out, skip, split_fields, word
+from ._text_columns cimport Span
 
-from .access_log import AccessLines
-from .text_column import TextColumn
+from .access_log import FIELDS as NAMES
+from .text_column import SplitLines, TextColumn
 
 
 cdef enum:
@@ -22,56 +21,22 @@ cdef enum:
 
 def split_access(offsets, data, bytes others not None):
     """See the pure twin."""
-    cdef Lines lines
-    borrow(&lines, offsets, data)
-    try:
-        return split(lines.bounds, lines.rows, lines.text, others)
-    finally:
-        give_back(&lines)
+    cdef Text skipped = text_of(others)
+    return SplitLines(*split_fields(TextColumn, offsets, data, NAMES, take_line, &skipped, False))
 
 
-cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data, bytes others):
-    cdef bytes known = PyBytes_FromStringAndSize(NULL, rows)
-    cdef uint8_t* marks = <uint8_t*> PyBytes_AS_STRING(known)
-    cdef const uint8_t* skipped = <const uint8_t*> PyBytes_AS_STRING(others)
-    cdef size_t skipped_size = len(others)
-    cdef Py_ssize_t field
-    cdef Span* spans = <Span*> malloc(max(rows, 1) * FIELDS * sizeof(Span))
-    if spans == NULL:
-        raise MemoryError()
-    try:
-        with nogil:
-            take_apart(bounds, rows, data, skipped, skipped_size, spans, marks)
-        columns = [TextColumn._make(text_column(data, spans + field, rows, FIELDS)) for field in range(FIELDS)]
-        return AccessLines(known, columns)
-    finally:
-        free(spans)
-
-
-cdef void take_apart(
-    const int32_t* bounds, Py_ssize_t rows, const uint8_t* data, const uint8_t* others, size_t others_size,
-    Span* spans, uint8_t* marks
-) noexcept nogil:
-    cdef Py_ssize_t row
-    cdef Cursor line
-    cdef Span* of_line
-    for row in range(rows):
-        line.data, line.at, line.end = <uint8_t*> data, bounds[row], bounds[row + 1]
-        of_line = spans + row * FIELDS
-        # -1 in every byte is -1.
-        memset(of_line, 0xFF, FIELDS * sizeof(Span))
-        if line.at < line.end and memchr(others, data[line.at], others_size) != NULL:
-            marks[row] = 0
-            continue
-        marks[row] = with_host(line, of_line)
-        if marks[row] == 0:
-            memset(of_line, 0xFF, FIELDS * sizeof(Span))
-            marks[row] = from_address(line, of_line)
-        if marks[row]:
-            split_request(data, of_line)
-            leave_dashes_out(data, of_line, FIELDS)
-        else:
-            memset(of_line, 0xFF, FIELDS * sizeof(Span))
+cdef bint take_line(Cursor* line, Span* spans, const void* how) noexcept nogil:
+    """Take a line that does not begin with one of some bytes."""
+    cdef const Text* others = <const Text*> how
+    if line.at < line.end and memchr(others.data, line.data[line.at], others.size) != NULL:
+        return False
+    if not with_host(line[0], spans):
+        memset(spans, 0xFF, FIELDS * sizeof(Span))
+        if not from_address(line[0], spans):
+            return False
+    split_request(line.data, spans)
+    leave_dashes_out(line.data, spans, FIELDS)
+    return True
 
 
 cdef inline bint digits(Cursor* line, Span* span) noexcept nogil:

@@ -1,5 +1,7 @@
-from .delimited import DelimitedLines
+from collections.abc import Sequence
+
+from .text_column import SplitLines
 
 def split_delimited(
-    offsets: bytes | memoryview, data: bytes | memoryview, delimiter: int, count: int
-) -> DelimitedLines: ...
+    offsets: bytes | memoryview, data: bytes | memoryview, delimiter: int, names: Sequence[str]
+) -> SplitLines: ...

@@ -1,13 +1,13 @@
 from collections.abc import Sequence
 
-from .event_records import PackedField
+from .text_column import TextColumn
 
 def encode_events(
     block: bytes,
     ends: bytes,
     count: int,
     key: bytes,
-    fields: Sequence[PackedField],
+    fields: Sequence[tuple[bytes, TextColumn]],
     seconds: bytes,
     nanos: bytes,
     most_bytes: int,

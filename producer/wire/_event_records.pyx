@@ -65,12 +65,12 @@ def encode_events(
 ):
     """See the pure twin."""
     cdef Events events
-    cdef bytes name = delimited_bytes(0x0A, key) + b"\x12"
-    cdef list names = [delimited_bytes(0x0A, field.name) + b"\x12" for field in fields]
+    cdef bytes body = delimited_bytes(0x0A, key) + b"\x12"
+    cdef list names = [delimited_bytes(0x0A, name) + b"\x12" for name, _ in fields]
     cdef bytes room = owned(PyBytes_FromStringAndSize(NULL, len(names) * sizeof(Field)))
     cdef bytes rows = owned(PyBytes_FromStringAndSize(NULL, count * sizeof(Row)))
     cdef bint fits
-    events.block, events.count, events.key, events.at = text_of(block), count, text_of(name), 0
+    events.block, events.count, events.key, events.at = text_of(block), count, text_of(body), 0
     events.ends = <const uint64_t*> data_of(ends) if ends else NULL
     if ends and len(ends) != <Py_ssize_t> (8 * count):
         raise ValueError(f"{len(ends) // 8} ends of {count} bodies")
@@ -105,7 +105,7 @@ cdef set_fields(Events* events, fields, list names):
     cdef bytes sizes, values
     for place in range(events.field_count):
         field = &events.fields[place]
-        sizes, values = fields[place].sizes, fields[place].values
+        sizes, values = fields[place][1].sizes, fields[place][1].data
         field.name, field.stride = text_of(names[place]), stride(len(sizes), 4, events.count)
         field.sizes, field.values = <const uint32_t*> data_of(sizes), <const uint8_t*> data_of(values)
         total, known = 0, len(sizes) // 4

@@ -1,17 +1,23 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Takes plain JSON objects apart; ``json_objects.py`` says what these are."""
+"""Takes lines apart that are JSON objects: the top-level keys are columns.
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+Only the plain objects are taken: no key twice in an object, numbers as Python writes them, no escapes in keys, only
+those that Python would write in values that are objects or lists, and no surrogate pairs. Strings come without their
+escapes, objects and lists without white space. Every other line is left to a parser of single lines, which finds what
+this one would, and is the pure twin.
+
+Example: the line ``{"a": "x", "b": 1.5, "c": null, "d": [1, 2]}`` is ``a`` ``x``, ``b`` ``1.5`` and ``d`` ``[1,2]``;
+``{"b": 1.50}`` is left alone.
+"""
+
 from libc.stdint cimport int32_t, uint8_t
-from libc.stdlib cimport free
 from libc.string cimport memcmp, memmove
 
-from ._key_table cimport Table, column_of, columns_of, free_values, leave_out, same
-from ._line_parts cimport Cursor, Lines, borrow, copied, escaped, give_back, skip
+from ._key_table cimport Table, column_of, same, split_keyed
+from ._line_parts cimport Cursor, escaped, skip
 from ._text_columns cimport Span
 
-from .json_objects import ObjectLines
-from .text_column import TextColumn
+from .text_column import SplitLines, TextColumn
 
 
 cdef enum:
@@ -29,33 +35,7 @@ def split_objects(offsets, data):
     :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
     :param data: the lines without their ends, UTF-8.
     """
-    cdef Lines lines
-    borrow(&lines, offsets, data)
-    try:
-        return split(lines.bounds, lines.rows, lines.text)
-    finally:
-        give_back(&lines)
-
-
-cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* original):
-    cdef bytes known = PyBytes_FromStringAndSize(NULL, rows)
-    cdef uint8_t* marks = <uint8_t*> PyBytes_AS_STRING(known)
-    cdef Table table
-    cdef Cursor line
-    cdef Py_ssize_t row
-    cdef uint8_t* data = copied(original, bounds[rows], 0)
-    table.count, table.rows = 0, rows
-    try:
-        with nogil:
-            for row in range(rows):
-                line.data, line.at, line.end = data, bounds[row], bounds[row + 1]
-                marks[row] = take_object(&line, &table, row)
-                if not marks[row]:
-                    leave_out(&table, row)
-        return ObjectLines(known, {name: TextColumn._make(column) for name, column in columns_of(data, &table)})
-    finally:
-        free_values(&table)
-        free(data)
+    return SplitLines(*split_keyed(TextColumn, offsets, data, take_object, b""))
 
 
 cdef bint take_object(Cursor* line, Table* table, Py_ssize_t row) noexcept nogil:

@@ -1,10 +1,13 @@
 # cython: language_level=3
-"""What compiled parsers of keys with values share: the values of a block, a column a key."""
+"""Shared by the compiled parsers of keys with values: the values of a block, a column a key."""
 
-from libc.stdint cimport uint8_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memcpy, memset
 
+from ._bytes cimport Text, text_of
+from ._line_parts cimport Cursor, Lines, borrow, copied, give_back
 from ._text_columns cimport Span, text_column
 
 
@@ -19,6 +22,53 @@ cdef struct Table:
     Span* values[MOST_KEYS]
     int count
     Py_ssize_t rows
+    # A value of the parser's own, which is behind the lines.
+    Span constant
+
+
+# Finds the values of a line, which it puts into a row of the table; true if the line is of the format.
+ctypedef bint (*TakeKeys)(Cursor* line, Table* table, Py_ssize_t row) noexcept nogil
+
+
+cdef inline tuple split_keyed(kind, offsets, data, TakeKeys take, bytes constant):
+    """Take lines apart whose fields have their names beside them.
+
+    :param kind: the class ``TextColumn``.
+    :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
+    :param data: the lines without their ends, UTF-8; the parser writes into a copy.
+    :return: a byte a line, 1 if it is of the format, and the columns by their names, in the order of these.
+    """
+    cdef Lines lines
+    cdef Table table
+    cdef bytes known
+    cdef uint8_t* marks
+    cdef Text more = text_of(constant)
+    cdef uint8_t* text = NULL
+    table.count = 0
+    borrow(&lines, offsets, data)
+    try:
+        known = PyBytes_FromStringAndSize(NULL, lines.rows)
+        marks = <uint8_t*> PyBytes_AS_STRING(known)
+        table.rows, table.constant.start, table.constant.size = lines.rows, lines.bounds[lines.rows], <int32_t> more.size
+        text = copied(lines.text, table.constant.start, more.size)
+        memcpy(text + table.constant.start, more.data, more.size)
+        with nogil:
+            take_rows(&lines, text, &table, take, marks)
+        return known, columns_of(kind, text, &table)
+    finally:
+        free_values(&table)
+        free(text)
+        give_back(&lines)
+
+
+cdef inline void take_rows(Lines* lines, uint8_t* text, Table* table, TakeKeys take, uint8_t* known) noexcept nogil:
+    cdef Py_ssize_t row
+    cdef Cursor line
+    for row in range(lines.rows):
+        line.data, line.at, line.end = text, lines.bounds[row], lines.bounds[row + 1]
+        known[row] = take(&line, table, row)
+        if not known[row]:
+            leave_out(table, row)
 
 
 cdef inline int column_of(const uint8_t* data, Table* table, Span key, int likely) noexcept nogil:
@@ -51,14 +101,13 @@ cdef inline void leave_out(Table* table, Py_ssize_t row) noexcept nogil:
         table.values[key][row].size = -1
 
 
-cdef inline list columns_of(const uint8_t* data, Table* table):
-    """Names, and the buffers of their columns."""
+cdef inline dict columns_of(kind, const uint8_t* data, Table* table):
     cdef int key
-    return [
-        (data[table.keys[key].start : table.keys[key].start + table.keys[key].size].decode(),
-         text_column(data, table.values[key], table.rows, 1))
+    return {
+        data[table.keys[key].start : table.keys[key].start + table.keys[key].size].decode():
+            text_column(kind, data, table.values[key], table.rows, 1)
         for key in range(table.count)
-    ]
+    }
 
 
 cdef inline void free_values(Table* table) noexcept:

@@ -1,12 +1,13 @@
 # cython: language_level=3
-"""What the compiled parsers of lines share: the lines themselves, and a place in one of them."""
+"""Shared by the compiled parsers of lines: the lines, a place in one of them, and the loop over them."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
-from libc.stdlib cimport malloc
-from libc.string cimport memcpy
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
 
-from ._text_columns cimport Span
+from ._text_columns cimport Span, text_column
 
 
 cdef struct Lines:
@@ -51,6 +52,62 @@ cdef struct Cursor:
     int32_t at
     int32_t end
     int32_t put
+
+
+# Finds the fields of a line; true if the line is of the format. Its spans are null before.
+ctypedef bint (*TakeFields)(Cursor* line, Span* spans, const void* how) noexcept nogil
+
+
+cdef inline tuple split_fields(kind, offsets, data, names, TakeFields take, const void* how, bint written):
+    """Take lines apart that have the same fields.
+
+    :param kind: the class ``TextColumn``.
+    :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
+    :param data: the lines without their ends, UTF-8.
+    :param names: the fields.
+    :param how: passed to ``take``.
+    :param written: whether ``take`` writes into the lines, which are then a copy.
+    :return: a byte a line, 1 if it is of the format, and the columns by their names.
+    """
+    cdef Lines lines
+    cdef Py_ssize_t place, count = len(names)
+    cdef bytes known
+    cdef uint8_t* marks
+    cdef uint8_t* text = NULL
+    cdef Span* spans = NULL
+    borrow(&lines, offsets, data)
+    try:
+        known = PyBytes_FromStringAndSize(NULL, lines.rows)
+        marks = <uint8_t*> PyBytes_AS_STRING(known)
+        text = copied(lines.text, lines.bounds[lines.rows], 0) if written else <uint8_t*> lines.text
+        spans = <Span*> malloc(max(lines.rows, 1) * count * sizeof(Span))
+        if spans == NULL:
+            raise MemoryError()
+        with nogil:
+            take_all(&lines, text, spans, count, take, how, marks)
+        return known, {
+            name: text_column(kind, text, spans + place, lines.rows, count) for place, name in enumerate(names)
+        }
+    finally:
+        free(spans)
+        if written:
+            free(text)
+        give_back(&lines)
+
+
+cdef inline void take_all(
+    Lines* lines, uint8_t* text, Span* spans, Py_ssize_t count, TakeFields take, const void* how, uint8_t* known
+) noexcept nogil:
+    cdef Py_ssize_t row
+    cdef Cursor line
+    for row in range(lines.rows):
+        line.data, line.at, line.end = text, lines.bounds[row], lines.bounds[row + 1]
+        # -1 in every byte is -1.
+        memset(spans, 0xFF, count * sizeof(Span))
+        known[row] = take(&line, spans, how)
+        if not known[row]:
+            memset(spans, 0xFF, count * sizeof(Span))
+        spans += count
 
 
 cdef inline bint is_space(uint8_t byte) noexcept nogil:

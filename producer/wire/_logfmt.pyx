@@ -1,17 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Takes lines of logfmt apart; ``logfmt.py`` says how. Those with ``\\u`` in them are left alone."""
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
-from libc.stdlib cimport free
-from libc.string cimport memcpy
 
-from ._key_table cimport Table, column_of, columns_of, free_values, leave_out
-from ._line_parts cimport Cursor, Lines, borrow, copied, escaped, give_back, is_space
+from ._key_table cimport Table, column_of, split_keyed
+from ._line_parts cimport Cursor, escaped, is_space
 from ._text_columns cimport Span
 
-from .json_objects import ObjectLines
-from .text_column import TextColumn
+from .text_column import SplitLines, TextColumn
 
 
 def split_logfmt(offsets, data):
@@ -20,41 +16,10 @@ def split_logfmt(offsets, data):
     :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
     :param data: the lines without their ends, UTF-8.
     """
-    cdef Lines lines
-    borrow(&lines, offsets, data)
-    try:
-        return split(lines.bounds, lines.rows, lines.text)
-    finally:
-        give_back(&lines)
+    return SplitLines(*split_keyed(TextColumn, offsets, data, take_words, b"true"))
 
 
-cdef object split(const int32_t* bounds, Py_ssize_t rows, const uint8_t* original):
-    cdef bytes known = PyBytes_FromStringAndSize(NULL, rows)
-    cdef uint8_t* marks = <uint8_t*> PyBytes_AS_STRING(known)
-    cdef Table table
-    cdef Cursor line
-    cdef Span flag
-    cdef Py_ssize_t row
-    cdef int32_t size = bounds[rows]
-    # The value of a flag stands behind the lines.
-    cdef uint8_t* data = copied(original, size, 4)
-    table.count, table.rows = 0, rows
-    flag.start, flag.size = size, 4
-    try:
-        with nogil:
-            memcpy(data + size, <const char*> "true", 4)
-            for row in range(rows):
-                line.data, line.at, line.end = data, bounds[row], bounds[row + 1]
-                marks[row] = take_words(&line, &table, row, flag)
-                if not marks[row]:
-                    leave_out(&table, row)
-        return ObjectLines(known, {name: TextColumn._make(column) for name, column in columns_of(data, &table)})
-    finally:
-        free_values(&table)
-        free(data)
-
-
-cdef bint take_words(Cursor* line, Table* table, Py_ssize_t row, Span flag) noexcept nogil:
+cdef bint take_words(Cursor* line, Table* table, Py_ssize_t row) noexcept nogil:
     """Whether a line is of the format; its values are in the table then."""
     cdef Span key, value
     cdef int column = -1
@@ -63,7 +28,7 @@ cdef bint take_words(Cursor* line, Table* table, Py_ssize_t row, Span flag) noex
     while line.at < line.end:
         if not take_key(line, &key):
             return False
-        value = flag
+        value = table.constant  # of a flag
         if line.at < line.end and line.data[line.at] == 61:
             line.at += 1
             if not take_value(line, &value):

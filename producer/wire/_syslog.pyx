@@ -1,16 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Takes lines of syslog apart; ``syslog.py`` says how."""
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from ._line_parts cimport Cursor, Lines, borrow, give_back, is_digit, is_space, leave_dashes_out, skip, word
-from ._text_columns cimport Span, text_column
+from ._line_parts cimport Cursor, is_digit, is_space, leave_dashes_out, skip, split_fields, word
+from ._text_columns cimport Span
 
-from .access_log import AccessLines
-from .text_column import TextColumn
+from .syslog import FIELDS as NAMES
+from .syslog import HEADER_FIELDS as HEADER_NAMES
+from .text_column import SplitLines, TextColumn
 
 
 cdef enum:
@@ -21,7 +20,6 @@ cdef enum:
 
 cdef enum:
     REST = 4
-    HEADER_FIELDS = 5
     HIGHEST_PRIORITY = 191
     # Digits of a fraction of a second.
     MOST_DIGITS = 9
@@ -33,7 +31,7 @@ def split_syslog(offsets, data):
     :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
     :param data: the lines without their ends, UTF-8.
     """
-    return split(offsets, data, FIELDS)
+    return SplitLines(*split_fields(TextColumn, offsets, data, NAMES, take_line, NULL, False))
 
 
 def split_headers(offsets, data):
@@ -44,44 +42,7 @@ def split_headers(offsets, data):
     :param offsets: as of :func:`split_syslog`.
     :param data: the messages, of any bytes.
     """
-    return split(offsets, data, HEADER_FIELDS)
-
-
-cdef object split(offsets, data, Py_ssize_t fields):
-    cdef Lines lines
-    borrow(&lines, offsets, data)
-    try:
-        return columns_of(lines.bounds, lines.rows, lines.text, fields)
-    finally:
-        give_back(&lines)
-
-
-cdef object columns_of(const int32_t* bounds, Py_ssize_t rows, const uint8_t* data, Py_ssize_t fields):
-    cdef bytes known = PyBytes_FromStringAndSize(NULL, rows)
-    cdef uint8_t* marks = <uint8_t*> PyBytes_AS_STRING(known)
-    cdef Py_ssize_t row, field
-    cdef Cursor line
-    cdef Span* of_line
-    cdef Span* spans = <Span*> malloc(max(rows, 1) * fields * sizeof(Span))
-    if spans == NULL:
-        raise MemoryError()
-    try:
-        with nogil:
-            for row in range(rows):
-                line.data, line.at, line.end = <uint8_t*> data, bounds[row], bounds[row + 1]
-                of_line = spans + row * fields
-                # -1 in every byte is -1.
-                memset(of_line, 0xFF, fields * sizeof(Span))
-                marks[row] = take_line(&line, of_line) if fields == FIELDS else take_header(&line, of_line)
-                if not marks[row]:
-                    memset(of_line, 0xFF, fields * sizeof(Span))
-                leave_dashes_out(data, of_line, FIELDS if fields == FIELDS else REST)
-                if fields != FIELDS and not marks[row]:
-                    of_line[REST].start, of_line[REST].size = bounds[row], bounds[row + 1] - bounds[row]
-        columns = [TextColumn._make(text_column(data, spans + field, rows, fields)) for field in range(fields)]
-        return AccessLines(known, columns)
-    finally:
-        free(spans)
+    return SplitLines(*split_fields(TextColumn, offsets, data, HEADER_NAMES, take_header, NULL, False))
 
 
 cdef inline uint8_t peek(Cursor* line) noexcept nogil:
@@ -98,24 +59,27 @@ cdef inline void rest(Cursor* line, Span* span) noexcept nogil:
     span.start, span.size = line.at, line.end - line.at
 
 
-cdef bint take_header(Cursor* line, Span* spans) noexcept nogil:
-    """Take a message up to its host; whether it has a priority."""
+cdef bint take_header(Cursor* line, Span* spans, const void* how) noexcept nogil:
+    """Take a message up to its host; all of it is the rest if it has no priority."""
+    cdef int32_t begin = line.at
     if peek(line) != 60 or not header(line, spans):
-        return False
+        line.at = begin
+        memset(spans, 0xFF, REST * sizeof(Span))
     rest(line, &spans[REST])
+    leave_dashes_out(line.data, spans, REST)
     return True
 
 
-cdef bint take_line(Cursor* line, Span* spans) noexcept nogil:
+cdef bint take_line(Cursor* line, Span* spans, const void* how) noexcept nogil:
     cdef int32_t begin
     if not header(line, spans):
         return False
     begin = line.at
-    if spans[VERSION].size >= 0 and structured_rest(line, spans):
-        return True
-    line.at = begin
-    memset(&spans[PROGRAM], 0xFF, (FIELDS - PROGRAM) * sizeof(Span))
-    tagged_rest(line, spans)
+    if spans[VERSION].size < 0 or not structured_rest(line, spans):
+        line.at = begin
+        memset(&spans[PROGRAM], 0xFF, (FIELDS - PROGRAM) * sizeof(Span))
+        tagged_rest(line, spans)
+    leave_dashes_out(line.data, spans, FIELDS)
     return True
 
 

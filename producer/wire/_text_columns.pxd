@@ -1,39 +1,33 @@
 # cython: language_level=3
-"""What the compiled parsers share: fields found in lines become columns of text."""
+"""Shared by the compiled parsers: fields found in lines become columns of text."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 
 cdef struct Span:
-    # Where a field begins in the data, and how long it is; -1 if it is null.
+    # Where a field begins in the data, and its size; -1 if it is null.
     int32_t start
     int32_t size
 
 
-cdef inline tuple text_column(const uint8_t* data, const Span* spans, Py_ssize_t rows, Py_ssize_t apart):
-    """The buffers of a column: validity, offsets and bytes.
+cdef inline object text_column(kind, const uint8_t* data, const Span* spans, Py_ssize_t rows, Py_ssize_t apart):
+    """Make a column.
 
-    :param apart: how many spans there are from one row's to the next row's.
+    :param kind: the class ``TextColumn``, in which -1 as 32 bits without a sign is ``ABSENT``.
+    :param apart: the number of spans from one row's to the next row's.
     """
-    cdef bytes validity = PyBytes_FromStringAndSize(NULL, (rows + 7) // 8)
-    cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (rows + 1) * 4)
-    cdef uint8_t* bits = <uint8_t*> PyBytes_AS_STRING(validity)
-    cdef int32_t* ends = <int32_t*> PyBytes_AS_STRING(offsets)
-    cdef int32_t size = 0
-    cdef Py_ssize_t row
+    cdef bytes sizes = PyBytes_FromStringAndSize(NULL, rows * 4)
+    cdef int32_t* each = <int32_t*> PyBytes_AS_STRING(sizes)
+    cdef Py_ssize_t row, size = 0
     cdef const Span* span = spans
     cdef bytes values
     cdef uint8_t* at
     with nogil:
-        memset(bits, 0, (rows + 7) // 8)
-        ends[0] = 0
         for row in range(rows):
-            if span.size >= 0:
-                bits[row >> 3] |= <uint8_t> (1 << (row & 7))
-                size += span.size
-            ends[row + 1] = size
+            each[row] = max(span.size, -1)
+            size += max(span.size, 0)
             span += apart
     values = PyBytes_FromStringAndSize(NULL, size)
     at = <uint8_t*> PyBytes_AS_STRING(values)
@@ -44,4 +38,4 @@ cdef inline tuple text_column(const uint8_t* data, const Span* spans, Py_ssize_t
                 memcpy(at, data + span.start, span.size)
                 at += span.size
             span += apart
-    return validity, offsets, values
+    return kind(sizes, values)

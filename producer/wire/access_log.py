@@ -5,8 +5,7 @@ r"""The lines of access logs, taken apart: the common and the combined format, w
 A field between quotes may hold escapes (``\"``). Where the request is ``method uri[ protocol]``, these are fields as
 well. A field that is not there, or ``-``, is null. White space is ASCII's.
 
-Many lines are given and returned as columns, each a validity bitmap, 32-bit offsets and bytes, which are the three
-buffers of an Arrow string column.
+Many lines are given as 32-bit offsets and bytes, as in an Arrow string column, and returned as columns.
 
 Example: the line ``a - - [t] "GET / HTTP/1.1" 200 -`` is ``remote_addr`` ``a``, ``time`` ``t``, ``request``
 ``GET / HTTP/1.1``, ``status`` ``200``, ``method`` ``GET``, ``uri`` ``/`` and ``protocol`` ``HTTP/1.1``.
@@ -19,10 +18,8 @@ Source: Apache HTTP Server documentation, "Log Files" and mod_log_config; nginx 
 from __future__ import annotations
 
 import re
-from array import array
-from typing import NamedTuple
 
-from .text_column import TextColumn
+from .text_column import SplitLines, TextColumn
 
 #: The fields, in their order.
 FIELDS = (
@@ -47,17 +44,6 @@ _ACCESS = re.compile(
 _REQUEST = re.compile(r"(?P<method>[A-Z_]++) (?P<uri>\S++)(?: (?P<protocol>HTTP/[\d.]++))?", re.ASCII)
 
 
-class AccessLines(NamedTuple):
-    """What some lines hold.
-
-    :ivar known: a byte a line: 1 if it is of the format, else 0.
-    :ivar columns: one for each of :data:`FIELDS`.
-    """
-
-    known: bytes
-    columns: list[TextColumn]
-
-
 def parse_access_line(line: str) -> dict[str, str] | None:
     """The fields of one line; None if it is of another format."""
     match = _ACCESS.fullmatch(line)
@@ -68,7 +54,7 @@ def parse_access_line(line: str) -> dict[str, str] | None:
     return {name: value for name, value in found.items() if value is not None and value != "-"}
 
 
-def split_access(offsets: bytes | memoryview, data: bytes | memoryview, others: bytes) -> AccessLines:
+def split_access(offsets: bytes | memoryview, data: bytes | memoryview, others: bytes) -> SplitLines:
     """Take lines apart.
 
     :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
@@ -80,16 +66,4 @@ def split_access(offsets: bytes | memoryview, data: bytes | memoryview, others: 
     lines = [text[bounds[row] : bounds[row + 1]] for row in range(len(bounds) - 1)]
     found = [None if line[:1] and line[:1] in others else parse_access_line(line.decode()) for line in lines]
     known = bytes(fields is not None for fields in found)
-    return AccessLines(known, [_column([(fields or {}).get(name) for fields in found]) for name in FIELDS])
-
-
-def _column(values: list[str | None]) -> TextColumn:
-    validity = bytearray((len(values) + 7) // 8)
-    offsets, parts, size = array("i", [0]), [], 0
-    for row, value in enumerate(values):
-        if value is not None:
-            validity[row >> 3] |= 1 << (row & 7)
-            parts.append(value.encode())
-            size += len(parts[-1])
-        offsets.append(size)
-    return TextColumn(bytes(validity), offsets.tobytes(), b"".join(parts))
+    return SplitLines(known, {name: TextColumn.of([(fields or {}).get(name) for fields in found]) for name in FIELDS})

@@ -14,20 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-from .text_column import TextColumn
-
-
-class DelimitedLines(NamedTuple):
-    """What some lines hold.
-
-    :ivar known: a byte a line: 1 if it has the right number of values, else 0.
-    :ivar columns: one for each place.
-    """
-
-    known: bytes
-    columns: list[TextColumn]
 
 
 def values_parser(delimiter: str, count: int | None) -> Callable[[str], list[str | None] | None]:

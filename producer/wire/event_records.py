@@ -12,30 +12,13 @@ the twin that shows them.
 
 from __future__ import annotations
 
-import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 from .protobuf import delimited, varint
-
-#: The size of a value that is not there.
-ABSENT = 0xFFFFFFFF
-
-
-class PackedField(NamedTuple):
-    """A field's values.
-
-    :ivar name: UTF-8.
-    :ivar sizes: of each value in bytes, 32-bit numbers in the machine's order, or ``ABSENT``; a single one is that of
-        one value for all events.
-    :ivar values: one behind the other, UTF-8.
-    """
-
-    name: bytes
-    sizes: bytes
-    values: bytes
+from .text_column import ABSENT, TextColumn
 
 
 def encode_events(  # noqa: PLR0917  # as the compiled twin, which is called by position
@@ -43,7 +26,7 @@ def encode_events(  # noqa: PLR0917  # as the compiled twin, which is called by 
     ends: bytes,
     count: int,
     key: bytes,
-    fields: Sequence[PackedField],
+    fields: Sequence[tuple[bytes, TextColumn]],
     seconds: bytes,
     nanos: bytes,
     most_bytes: int,
@@ -54,13 +37,14 @@ def encode_events(  # noqa: PLR0917  # as the compiled twin, which is called by 
     :param ends: where each body ends in the block, 64-bit numbers; empty for lines.
     :param count: events.
     :param key: the name of the bodies' field, UTF-8.
+    :param fields: the names of further fields, UTF-8, and their values; a single value is that of all events.
     :param seconds: the logs' times since the epoch, 64-bit numbers; a single one is that of all.
     :param nanos: likewise the parts of a second below it, 32-bit numbers.
     :param most_bytes: of a piece.
     :param most_logs: of a piece.
     :raises ValueError: the parts do not fit together.
     """
-    columns = [_contents(field, count) for field in fields]
+    columns = [_contents(name, column, count) for name, column in fields]
     times = zip(_each("Q", seconds, count), _each("I", nanos, count), strict=True)
     pieces: list[tuple[bytes, int]] = []
     waiting: list[bytes] = []
@@ -101,20 +85,12 @@ def _bodies(block: bytes, ends: bytes, count: int) -> list[bytes]:
     return [block[start:end] for start, end in pairwise(bounds)]
 
 
-def _contents(field: PackedField, count: int) -> list[bytes]:
+def _contents(name: bytes, column: TextColumn, count: int) -> list[bytes]:
     """Of each event what its field is in a record; nothing where the value is absent."""
-    name, sizes, values = field
-    found, at = list[bytes](), 0
-    for size in _sizes(sizes):
-        found.append(b"" if size == ABSENT else _content(name, values[at : at + size]))
-        at += 0 if size == ABSENT else size
-    if at != len(values):
-        raise ValueError(f"values of {at} bytes are not {len(values)} bytes")
-    return _all_of(found, count)
-
-
-def _sizes(sizes: bytes) -> Iterator[int]:
-    return (size for (size,) in struct.iter_unpack("=I", sizes))
+    values, size = column.values(), sum(size for size in array("I", column.sizes) if size != ABSENT)
+    if size != len(column.data):
+        raise ValueError(f"values of {size} bytes are not {len(column.data)} bytes")
+    return _all_of([b"" if value is None else _content(name, value) for value in values], count)
 
 
 def _each(kind: str, numbers: bytes, count: int) -> list[int]:

@@ -8,29 +8,27 @@ from ..runtime.compiled import either
 from . import access_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from .access_log import AccessLines
-    from .delimited import DelimitedLines
-    from .json_objects import ObjectLines
+    from .text_column import SplitLines
 
 __all__ = ["split_access", "split_delimited", "split_headers", "split_logfmt", "split_objects", "split_syslog"]
 
 
 split_access = either(f"{__package__}._access_log", "split_access", access_log.split_access)
 #: None: there is no pure twin but the parser of single lines; so with those behind it.
-split_objects: Callable[[bytes | memoryview, bytes | memoryview], ObjectLines] | None = either(
+split_objects: Callable[[bytes | memoryview, bytes | memoryview], SplitLines] | None = either(
     f"{__package__}._json_objects", "split_objects", None
 )
-split_logfmt: Callable[[bytes | memoryview, bytes | memoryview], ObjectLines] | None = either(
+split_logfmt: Callable[[bytes | memoryview, bytes | memoryview], SplitLines] | None = either(
     f"{__package__}._logfmt", "split_logfmt", None
 )
-split_syslog: Callable[[bytes | memoryview, bytes | memoryview], AccessLines] | None = either(
+split_syslog: Callable[[bytes | memoryview, bytes | memoryview], SplitLines] | None = either(
     f"{__package__}._syslog", "split_syslog", None
 )
-split_headers: Callable[[bytes | memoryview, bytes | memoryview], AccessLines] | None = either(
+split_headers: Callable[[bytes | memoryview, bytes | memoryview], SplitLines] | None = either(
     f"{__package__}._syslog", "split_headers", None
 )
-split_delimited: Callable[[bytes | memoryview, bytes | memoryview, int, int], DelimitedLines] | None = either(
+split_delimited: Callable[[bytes | memoryview, bytes | memoryview, int, Sequence[str]], SplitLines] | None = either(
     f"{__package__}._delimited", "split_delimited", None
 )

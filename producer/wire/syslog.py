@@ -28,6 +28,8 @@ import re
 
 #: The fields that compiled code finds, in their order.
 FIELDS = ("priority", "version", "time", "host", "program", "pid", "msgid", "structured_data", "message")
+#: The fields of a message's header, and what is behind the host.
+HEADER_FIELDS = (*FIELDS[:4], "rest")
 
 _HIGHEST_PRIORITY = 191
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from .splitters import split_headers
 from .syslog import is_priority, match_header
+from .text_column import TextColumn
 
 
 class SyslogHeaders(NamedTuple):
@@ -41,9 +42,16 @@ def headers_of(messages: Sequence[bytes]) -> SyslogHeaders:
 def _at_once(messages: Sequence[bytes]) -> SyslogHeaders:
     assert split_headers is not None  # noqa: S101  # called only where it is compiled
     offsets = array("i", accumulate(map(len, messages), initial=0))
-    *fields, rest = split_headers(memoryview(offsets).cast("B"), b"".join(messages)).columns
-    priorities, versions, times, hosts = [column.texts() for column in fields]
-    return SyslogHeaders(priorities, versions, times, hosts, rest.data, array("Q", array("i", rest.offsets)[1:]))
+    *fields, rest = split_headers(memoryview(offsets).cast("B"), b"".join(messages)).columns.values()
+    priorities, versions, times, hosts = map(_texts, fields)
+    ends = array("Q", accumulate(array("I", rest.sizes)))
+    return SyslogHeaders(priorities, versions, times, hosts, rest.data, ends)
+
+
+def _texts(column: TextColumn) -> list[str | None]:
+    if column.data.isascii():
+        return column.texts()
+    return [None if value is None else value.decode(errors="surrogateescape") for value in column.values()]
 
 
 def _one_by_one(messages: Sequence[bytes]) -> SyslogHeaders:

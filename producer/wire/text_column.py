@@ -1,36 +1,125 @@
-"""A column of text as the three buffers of an Arrow string column, for code that has no Arrow."""
+"""A column of texts as bytes: the form in which parsers, channels, encoders and Arrow pass texts to each other.
+
+Each value has a size, and ``ABSENT`` is the size of no value. The values are one behind the other.
+
+Example: the column ``"ab"``, None, ``""``, ``"c"`` has the sizes 2, ``ABSENT``, 0 and 1, and the data ``abc``.
+"""
 
 from __future__ import annotations
 
 from array import array
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import AnyStr, NamedTuple, cast, overload
+
+#: The size of no value.
+ABSENT = 0xFFFFFFFF
+
+_ABSENT = ABSENT.to_bytes(4, "little")
 
 
-class TextColumn(NamedTuple):
-    """A column of text.
+class TextColumn(Sequence["str | None"]):
+    """A column of texts. It decodes them when one is read, and keeps them.
 
-    :ivar validity: a bit a row, from the lowest: whether there is a value.
-    :ivar offsets: where each value begins, and the last one ends, 32-bit numbers in the machine's order.
-    :ivar data: the values, one behind the other.
+    :ivar sizes: the size of each value in bytes, or ``ABSENT``; 32-bit numbers in the machine's order.
+    :ivar data: the values, one behind the other; UTF-8, in which surrogates may stand alone.
     """
 
-    validity: bytes
-    offsets: bytes
-    data: bytes
+    __hash__ = None  # type: ignore[assignment]  # a column compares as a list does
+    __slots__ = ("_texts", "data", "sizes")
+
+    def __init__(self, sizes: bytes, data: bytes) -> None:
+        self.sizes, self.data = sizes, data
+        self._texts: list[str | None] | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[str | None]) -> TextColumn:
+        """Pack values; a column is returned as it is."""
+        if isinstance(values, TextColumn):
+            return values
+        whole = None not in values
+        text = "".join(cast("Sequence[str]", values) if whole else [value for value in values if value is not None])
+        if text.isascii():  # characters are bytes
+            sizes = list(map(len, cast("Sequence[str]", values))) if whole else list(map(_size, values))
+            return cls(array("I", sizes).tobytes(), text.encode())
+        return cls.of_bytes([None if value is None else value.encode(errors="surrogatepass") for value in values])
+
+    @classmethod
+    def of_bytes(cls, values: Sequence[bytes | None]) -> TextColumn:
+        """Pack values that are encoded."""
+        sizes = array("I", map(_size, values)).tobytes()
+        return cls(sizes, b"".join([value for value in values if value is not None]))
 
     @property
-    def empty(self) -> bool:
-        """Whether there is no value at all."""
-        return not any(self.validity)
+    def is_empty(self) -> bool:
+        """True if there is no value."""
+        return not self.data and self.sizes == _ABSENT * len(self)
+
+    @property
+    def is_encodable(self) -> bool:
+        """True if every value is text that UTF-8 can carry."""
+        if self.data.isascii():
+            return True
+        try:
+            self.data.decode()
+        except UnicodeDecodeError:
+            return False
+        return True
 
     def texts(self) -> list[str | None]:
-        """The values, one by one; None where there is none."""
-        bounds = array("i", self.offsets)
-        if self.data.isascii():
-            text = self.data.decode()
-            values = [text[start:end] for start, end in pairwise(bounds)]
-        else:
-            values = [self.data[start:end].decode(errors="surrogateescape") for start, end in pairwise(bounds)]
-        has = f"{int.from_bytes(self.validity, 'little'):0{len(values)}b}"[::-1]
-        return [value if there == "1" else None for value, there in zip(values, has, strict=False)]
+        """Decode all values.
+
+        :raises UnicodeDecodeError: the data is not UTF-8.
+        """
+        if self._texts is None:
+            if self.data.isascii():
+                self._texts = _divided(self.sizes, self.data.decode())
+            else:
+                values = self.values()
+                self._texts = [None if value is None else value.decode(errors="surrogatepass") for value in values]
+        return self._texts
+
+    def values(self) -> list[bytes | None]:
+        """Return the values without decoding them."""
+        return _divided(self.sizes, self.data)
+
+    def __len__(self) -> int:
+        return len(self.sizes) // 4
+
+    @overload
+    def __getitem__(self, index: int) -> str | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str | None]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str | None] | None:
+        return self.texts()[index]
+
+    def __iter__(self) -> Iterator[str | None]:
+        return iter(self.texts())
+
+    def __eq__(self, other: object) -> bool:
+        return self.texts() == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    def __repr__(self) -> str:
+        return repr(self.texts())
+
+
+class SplitLines(NamedTuple):
+    """The fields of some lines.
+
+    :ivar known: a byte a line: 1 if the line is of the format, else 0.
+    :ivar columns: the values of each field, by its name.
+    """
+
+    known: bytes
+    columns: dict[str, TextColumn]
+
+
+def _size(value: str | bytes | None) -> int:
+    return ABSENT if value is None else len(value)
+
+
+def _divided(sizes: bytes, values: AnyStr) -> list[AnyStr | None]:
+    each, at = array("I", sizes), 0
+    if ABSENT not in each:
+        return [values[begin:end] for begin, end in pairwise(accumulate(each, initial=0))]
+    return [None if size == ABSENT else values[at : (at := at + size)] for size in each]

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from producer.agent.events.packed_column import PackedColumn
 from producer.model.records import LogItem
-from producer.wire.event_records import PackedField
 from producer.wire.log_group import encode_log
+from producer.wire.text_column import TextColumn
 from tests.wire.twins import TWINS
 
 Encode = Callable[..., list[tuple[bytes, int]]]
@@ -29,16 +28,15 @@ def encode(request: pytest.FixtureRequest) -> Encode:
     return importlib.import_module(f"producer.wire.{name}").encode_events  # type: ignore[no-any-return]
 
 
-def field(name: str, *values: str | None) -> PackedField:
+def field(name: str, *values: str | None) -> tuple[bytes, TextColumn]:
     """A field of these values."""
-    packed = PackedColumn.of(values)
-    return PackedField(name.encode(), packed.sizes.tobytes(), packed.raw)
+    return name.encode(), TextColumn.of(values)
 
 
 def pieces(
     encode: Encode,
     bodies: Sequence[bytes],
-    fields: Sequence[PackedField] = (),
+    fields: Sequence[tuple[bytes, TextColumn]] = (),
     seconds: Sequence[int] = (NOW,),
     nanos: Sequence[int] = (0,),
     most: tuple[int, int] = (MANY, MANY),
@@ -128,8 +126,8 @@ def test_no_events_are_no_pieces(encode: Encode) -> None:
         ({"ends": array("Q", [2, 1]).tobytes()}, "bodies"),
         ({"ends": array("Q", [1, 4]).tobytes()}, "bodies"),
         ({"ends": b""}, "2"),
-        ({"fields": [PackedField(b"f", array("I", [1, 2]).tobytes(), b"ab")]}, "values of 3 bytes are not 2"),
-        ({"fields": [PackedField(b"f", array("I", [1, 1, 1]).tobytes(), b"abc")]}, "3 values for 2 events"),
+        ({"fields": [(b"f", TextColumn(array("I", [1, 2]).tobytes(), b"ab"))]}, "values of 3 bytes are not 2"),
+        ({"fields": [(b"f", TextColumn(array("I", [1, 1, 1]).tobytes(), b"abc"))]}, "3 values for 2 events"),
         ({"seconds": array("Q", [1, 2, 3]).tobytes()}, "3 values for 2 events"),
         ({"nanos": b""}, "0 values for 2 events"),
     ],

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ...model.errors import InvalidArgumentError
 from ...text.printable import readable
 from ...wire.speed import measure_lines
-from .packed_column import PackedColumn
+from ...wire.text_column import TextColumn
 
 #: Of one event, as event-at-a-time code sees them.
 Headers = Mapping[str, str]
@@ -248,7 +248,7 @@ class EventBatch:
         if not all(map(_is_encodable, [*shared, *shared.values(), *columns])):
             shared = {readable(name): readable(value) for name, value in shared.items()}
             columns = {readable(name): column for name, column in columns.items()}
-        odd = {name: column for name, column in columns.items() if not PackedColumn.of(column).is_encodable}
+        odd = {name: column for name, column in columns.items() if not TextColumn.of(column).is_encodable}
         if odd:
             columns = {**columns, **{name: list(map(_readable, column)) for name, column in odd.items()}}
         return self if columns is self.columns and shared is self.shared else self._with(shared, columns)

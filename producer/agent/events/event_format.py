@@ -31,9 +31,8 @@ from itertools import accumulate
 
 from ...model.errors import InvalidArgumentError
 from ...model.interfaces import Event
-from ...wire.event_records import ABSENT
+from ...wire.text_column import ABSENT, TextColumn
 from .batch import Column, EventBatch, Position
-from .packed_column import PackedColumn
 
 _COUNT, _FORM, _POSITION, _FROM = "~count", "~form", "~position", "~from"
 _LINES, _ENDS = "lines", "ends"
@@ -195,11 +194,12 @@ def _read_text(body: bytes, start: int) -> tuple[str, int]:
 
 def _values(column: Column) -> tuple[bytes, bytes, bytes]:
     """A column: the size of all values, of each, and the values."""
-    packed = PackedColumn.of(column)
-    return len(packed.raw).to_bytes(4, "little"), _little(packed.sizes), packed.raw
+    packed = TextColumn.of(column)
+    sizes = packed.sizes if sys.byteorder == "little" else _little(array("I", packed.sizes))
+    return len(packed.data).to_bytes(4, "little"), sizes, packed.data
 
 
-def _read_values(body: bytes, start: int, count: int) -> tuple[PackedColumn, int]:
+def _read_values(body: bytes, start: int, count: int) -> tuple[TextColumn, int]:
     total, start = int.from_bytes(body[start : start + 4], "little"), start + 4
     sizes = _numbers("I", body[start : start + 4 * count], count)
     raw, start = body[start + 4 * count : start + 4 * count + total], start + 4 * count + total
@@ -208,7 +208,7 @@ def _read_values(body: bytes, start: int, count: int) -> tuple[PackedColumn, int
         known -= ABSENT * sizes.count(ABSENT)
     if known != len(raw) or len(raw) != total:
         raise ValueError(f"the values of a column have {len(raw)} bytes, not {total}")
-    column = PackedColumn(sizes, raw)
+    column = TextColumn(sizes.tobytes(), raw)
     if not raw.isascii():
         column.texts()  # what is no text is found out now
     return column, start

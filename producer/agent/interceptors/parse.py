@@ -16,14 +16,11 @@ from itertools import accumulate, chain, compress
 from ...model.errors import ConfigError
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
-from ...wire.access_log import FIELDS as ACCESS_FIELDS
 from ...wire.access_log import parse_access_line
 from ...wire.delimited import fields_parser
 from ...wire.logfmt import parse_logfmt
 from ...wire.splitters import split_access, split_syslog
-from ...wire.syslog import FIELDS as SYSLOG_FIELDS
 from ...wire.syslog import facility_and_severity, parse_syslog
-from ...wire.text_column import TextColumn
 from ..config.options import option
 from ..events.batch import EventBatch, usual_names
 from ..events.interfaces import Context
@@ -39,18 +36,7 @@ _Parser = Callable[[str], dict[str, str] | None]
 _PARSERS: dict[str, _Parser] = {"access": parse_access_line, "logfmt": parse_logfmt, "syslog": parse_syslog}
 
 
-def _split_access(offsets: bytes, data: bytes) -> tuple[bytes, dict[str, TextColumn]]:
-    known, columns = split_access(offsets, data, b"")
-    return known, dict(zip(ACCESS_FIELDS, columns, strict=True))
-
-
-def _split_syslog(offsets: bytes, data: bytes) -> tuple[bytes, dict[str, TextColumn]]:
-    assert split_syslog is not None  # noqa: S101  # it is asked only where it is
-    known, columns = split_syslog(offsets, data)
-    return known, dict(zip(SYSLOG_FIELDS, columns, strict=True))
-
-
-_SPLITTERS = {"access": _split_access} | ({} if split_syslog is None else {"syslog": _split_syslog})
+_SPLITTERS = {"access": partial(split_access, others=b"")} | ({} if split_syslog is None else {"syslog": split_syslog})
 _ACCESS_TIME = "dd/MMM/yyyy:HH:mm:ss Z"
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
@@ -100,7 +86,7 @@ class ParseInterceptor:
             return None
         bodies, wanted = batch.bodies(), self._options.fields
         known, columns = self._split(array("i", accumulate(map(len, bodies), initial=0)).tobytes(), b"".join(bodies))
-        found = {name: column.texts() for name, column in columns.items() if not column.empty}
+        found = {name: column.texts() for name, column in columns.items() if not column.is_empty}
         if "priority" in found:
             codes = [(None, None) if each is None else facility_and_severity(each) for each in found["priority"]]
             found["facility"], found["severity"] = map(list, zip(*codes, strict=True))

@@ -10,18 +10,16 @@ group as it is, ``millis`` a time by its ``pattern``; a time that does not fit l
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...model.errors import ConfigError
 from ...wire.captures import Steps, steps_of
-from ...wire.event_records import ABSENT
+from ...wire.text_column import TextColumn
 from ..config.options import option
 from ..events.batch import Column, EventBatch
 from ..events.interfaces import Context
-from ..events.packed_column import PackedColumn
 from .patterns import compiled, slow_notes
 from .texts import texts, with_values
 from .times import milliseconds_parser, strptime_format, zone_named
@@ -109,7 +107,7 @@ class RegexExtractorInterceptor:
         """What compiled code finds, and ``re`` where that does not know."""
         ends = b"" if batch.ends is None else batch.ends.tobytes()
         found, packed = steps.capture(batch.count, ends, batch.block)
-        columns = [PackedColumn(array("I", sizes), raw) for sizes, raw in packed]
+        columns = [TextColumn(sizes, data) for sizes, data in packed]
         open_rows = [] if all(found) else [row for row, known in enumerate(found) if not known]
         if open_rows:
             bodies = batch.bodies()
@@ -130,13 +128,9 @@ class RegexExtractorInterceptor:
         return [columns[number - 1] for number in self._groups.values()]
 
 
-def _filled(column: PackedColumn, rows: Iterable[int], values: Iterable[str | None]) -> PackedColumn:
+def _filled(column: TextColumn, rows: Iterable[int], values: Iterable[str | None]) -> TextColumn:
     """With values where there were none."""
-    sizes, parts, at, begin = column.sizes[:], list[bytes](), 0, 0
+    all_values = column.values()
     for row, value in zip(rows, values, strict=True):
-        if value is not None:
-            raw = value.encode(errors="surrogatepass")
-            known = sum(size for size in column.sizes[begin:row] if size != ABSENT)
-            parts += (column.raw[at : at + known], raw)
-            at, begin, sizes[row] = at + known, row, len(raw)
-    return PackedColumn(sizes, b"".join([*parts, column.raw[at:]]))
+        all_values[row] = None if value is None else value.encode(errors="surrogatepass")
+    return TextColumn.of_bytes(all_values)

@@ -13,12 +13,11 @@ from ...model.config import MAX_BATCH_SIZE_IN_BYTES
 from ...model.errors import InvalidArgumentError, LogSizeTooLargeError
 from ...model.interfaces import Record
 from ...runtime.clock import Clock
-from ...wire.event_records import PackedField
 from ...wire.log_group import encode_key
 from ...wire.speed import encode_events, encode_lines
 from ...wire.text import data_of
+from ...wire.text_column import TextColumn
 from ..events.batch import Column, EventBatch
-from ..events.packed_column import PackedColumn
 
 #: Of one request. The service takes 10 MiB, and 5 in older regions.
 PIECE_BYTES, _PIECE_LOGS = 2 << 20, 40_960
@@ -115,7 +114,7 @@ class Pieces:
         if batch.ends is None and not fields and self._form.time_header not in batch.columns:
             return self._of_lines(batch, now)
         ends = b"" if batch.ends is None else batch.ends.tobytes()
-        packed = [_packed(name, column) for name, values in fields if (column := PackedColumn.of(values)).filled]
+        packed = [_checked(name, column) for name, values in fields if not (column := TextColumn.of(values)).is_empty]
         name, times = encode_key(self._form.field), self._times(batch, now)
         return encode_events(batch.block, ends, batch.count, name, packed, *times, PIECE_BYTES, _PIECE_LOGS)
 
@@ -174,19 +173,15 @@ def _check(sizes: Iterable[int]) -> None:
         raise LogSizeTooLargeError(largest, MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES, "an event as a log")
 
 
-def _packed(name: str, column: PackedColumn) -> PackedField:
-    """A column, as it is encoded.
+def _checked(name: str, column: TextColumn) -> tuple[bytes, TextColumn]:
+    """A field as it is encoded.
 
     :raises InvalidArgumentError: its name, or one of its values, is no text that can be sent.
     """
-    if not column.raw.isascii():
-        try:
-            column.raw.decode()
-        except UnicodeDecodeError:
-            for value in filter(None, column):
-                data_of(value, name)  # which says what is wrong
-            raise
-    return PackedField(encode_key(name), column.sizes.tobytes(), column.raw)
+    if not column.is_encodable:
+        for value in filter(None, column):
+            data_of(value, name)  # which says what is wrong
+    return encode_key(name), column
 
 
 def _each(column: Column, count: int) -> Column:

@@ -18,16 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...runtime.compiled import either
-from ...wire.access_log import FIELDS as ACCESS_FIELDS
+from ...wire.arrow_text import arrow_buffers, line_column
 from ...wire.captures import Steps, steps_of
-from ...wire.event_records import ABSENT
-from ...wire.json_objects import ObjectLines
-from ...wire.line_column import line_column
 from ...wire.logfmt import is_surely_logfmt
 from ...wire.splitters import split_access, split_delimited, split_logfmt, split_objects, split_syslog
-from ...wire.syslog import FIELDS as SYSLOG_FIELDS
 from ...wire.syslog import facility_and_severity, parse_syslog
-from ...wire.text_column import TextColumn
+from ...wire.text_column import SplitLines, TextColumn
 from ..figures import Figures
 from ..line_times import TIME_FIELDS, LineTimes
 from .line import Block
@@ -50,7 +46,8 @@ _KEYED = r"^[\t-\r ]*[A-Za-z_@][\w.@-]*="
 # Values that a line would need for each of its bytes, of all lines: n values need n - 1 delimiters.
 _MOST_VALUES_A_BYTE = 4
 
-_line_column = either("producer.wire._line_column", "line_column", line_column)
+_line_column = either("producer.wire._arrow_text", "line_column", line_column)
+_arrow_buffers = either("producer.wire._arrow_text", "arrow_buffers", arrow_buffers)
 
 _Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
@@ -70,7 +67,7 @@ class Found:
 
 
 #: Compiled code for lines of keys and values.
-KeyedSplit: TypeAlias = Callable[[bytes | memoryview, bytes | memoryview], ObjectLines]
+KeyedSplit: TypeAlias = Callable[[bytes | memoryview, bytes | memoryview], SplitLines]
 #: From the column of lines to what is in them.
 ColumnParser: TypeAlias = Callable[[pa.StringArray], Found]
 
@@ -120,21 +117,19 @@ class BlockColumns:
 def _logs(block: LogBlock) -> tuple[pa.StringArray, np.ndarray[Any, np.dtype[np.int64]]]:
     """The logs without the line ends behind them, and where each begins in the block."""
     data = block.data
-    offsets = np.zeros(block.count + 1, np.int32)
-    np.cumsum(block.ends - block.starts, out=offsets[1:])
     # Behind a log there is a line end of one byte or two, but for the last one of a file.
     kept, gaps = np.ones(len(data), bool), np.append(block.starts[1:], len(data)) - block.ends
     kept[block.ends[gaps > 0]] = False
     kept[block.ends[gaps > 1] + 1] = False
     text = np.frombuffer(data, np.uint8)[kept]
-    return pa.StringArray.from_buffers(block.count, pa.py_buffer(offsets), pa.py_buffer(text)), block.starts
+    sizes = (block.ends - block.starts).astype(np.uint32)
+    return _arrow(TextColumn(sizes.tobytes(), text.tobytes())), block.starts
 
 
 def _lines(block: Block) -> tuple[pa.StringArray, np.ndarray[Any, np.dtype[np.int64]]]:
     """The lines without their ends, and where each begins in the block."""
-    starts, offsets, text = _line_column(block.data, block.count)
-    lines = pa.StringArray.from_buffers(block.count, pa.py_buffer(offsets), pa.py_buffer(text))
-    return lines, np.frombuffer(starts, np.int64)
+    starts, lines = _line_column(block.data, block.count)
+    return _arrow(lines), np.frombuffer(starts, np.int64)
 
 
 def _map(fields: Mapping[int, Mapping[str, str]], rows: int) -> pa.MapArray:
@@ -209,10 +204,7 @@ def _access_logs(lines: pa.StringArray, others: bytes, parse: Parser) -> Found:
 
 def _access(lines: pa.StringArray, others: bytes) -> Found:
     """Access logs as columns, and nothing of lines that begin with one of these characters."""
-    _, offsets, data = lines.buffers()
-    split = split_access(memoryview(offsets), memoryview(data), others)
-    known = np.frombuffer(split.known, np.uint8).astype(bool)
-    return Found(known, _named(ACCESS_FIELDS, split.columns, len(lines)))
+    return _found(split_access(*_buffers(lines), others))
 
 
 def _any_format(lines: pa.StringArray) -> Found:
@@ -265,18 +257,23 @@ def _add_some(found: Found, rows: np.ndarray[Any, np.dtype[np.int64]], some: Fou
         found.columns[name] = spread if before is None else pc.coalesce(before, spread)
 
 
-def _named(names: Sequence[str], columns: Sequence[TextColumn], rows: int) -> dict[str, pa.Array]:
-    """Those columns that have a value."""
-    return {name: _arrow(column, rows) for name, column in zip(names, columns, strict=True) if not column.empty}
+def _buffers(lines: pa.StringArray) -> tuple[memoryview, memoryview]:
+    """Where each line begins, and the last one ends, and their bytes."""
+    _, offsets, data = lines.buffers()
+    return memoryview(offsets), memoryview(data)
+
+
+def _found(split: SplitLines) -> Found:
+    """What compiled code found; only the columns that have a value."""
+    known = np.frombuffer(split.known, np.uint8).astype(bool)
+    return Found(known, {name: _arrow(column) for name, column in split.columns.items() if not column.is_empty})
 
 
 def _syslog(lines: pa.StringArray, parse: Parser) -> Found:
     """Syslog as columns, by compiled code where there is some."""
     if split_syslog is None:
         return _line_by_line(lines, parse)
-    _, offsets, data = lines.buffers()
-    split = split_syslog(memoryview(offsets), memoryview(data))
-    found = Found(np.frombuffer(split.known, np.uint8).astype(bool), _named(SYSLOG_FIELDS, split.columns, len(lines)))
+    found = _found(split_syslog(*_buffers(lines)))
     if "priority" in found.columns:
         texts = found.columns["priority"].dictionary_encode()
         told = [facility_and_severity(text) for text in texts.dictionary.to_pylist()]
@@ -292,18 +289,17 @@ def _logfmt(lines: pa.StringArray, parse: Parser) -> Found:
 
 def _delimited(lines: pa.StringArray, values: Values, parse: Parser) -> Found:
     """Values as columns, by compiled code where there is some."""
-    _, offsets, data = lines.buffers()
+    offsets, data = _buffers(lines)
     # Lines that are too short for so many values would only take memory.
     if split_delimited is None or not values.names or len(lines) * len(values.names) > _MOST_VALUES_A_BYTE * len(data):
         return _line_by_line(lines, parse)
-    split = split_delimited(memoryview(offsets), memoryview(data), ord(values.delimiter), len(values.names))
-    known = np.frombuffer(split.known, np.uint8).astype(bool)
-    return Found(known, _named(values.names, split.columns, len(lines)))
+    return _found(split_delimited(offsets, data, ord(values.delimiter), values.names))
 
 
-def _arrow(column: TextColumn, rows: int) -> pa.StringArray:
-    buffers = map(pa.py_buffer, (column.offsets, column.data, column.validity))
-    return pa.StringArray.from_buffers(rows, *buffers)
+def _arrow(column: TextColumn) -> pa.StringArray:
+    validity, offsets = _arrow_buffers(column)
+    bits = None if validity is None else pa.py_buffer(validity)
+    return pa.StringArray.from_buffers(len(column), pa.py_buffer(offsets), pa.py_buffer(column.data), bits)
 
 
 def _with_others(found: Found, lines: pa.StringArray, parse: Parser) -> Found:
@@ -357,17 +353,8 @@ def _captured(lines: pa.StringArray, steps: Steps, names: Sequence[str]) -> Foun
     _, offsets, data = lines.buffers()
     ends = np.frombuffer(offsets, np.int32)[1 : len(lines) + 1].astype(np.uint64)
     known, columns = steps.capture(len(lines), ends.tobytes(), data.to_pybytes())
-    fields = {name: _packed(*column) for name, column in zip(names, columns, strict=True)}
+    fields = {name: _arrow(TextColumn(*column)) for name, column in zip(names, columns, strict=True)}
     return Found(np.frombuffer(known, np.uint8).astype(bool), fields)
-
-
-def _packed(sizes: bytes, texts: bytes) -> pa.StringArray:
-    """A column of the sizes of its values, and they."""
-    each = np.frombuffer(sizes, np.uint32)
-    has = each != ABSENT
-    offsets = np.zeros(len(each) + 1, np.int32)
-    np.cumsum(np.where(has, each, 0), out=offsets[1:])
-    return _arrow(TextColumn(np.packbits(has, bitorder="little").tobytes(), offsets.tobytes(), texts), len(each))
 
 
 # What ``json.loads`` calls at last.
@@ -383,14 +370,11 @@ def _keyed(lines: pa.StringArray, parse: Parser, split_lines: KeyedSplit | None)
     """What compiled code finds under keys; None if there is none, or single lines are to be parsed."""
     if split_lines is None:
         return None
-    _, offsets, data = lines.buffers()
-    split = split_lines(memoryview(offsets), memoryview(data))
-    columns = {name: column for name, column in split.columns.items() if not column.empty}
-    known = np.frombuffer(split.known, np.uint8).astype(bool)
+    found = _found(split_lines(*_buffers(lines)))
     # Under which name a field is sent may depend on the others of its line.
-    if not all(map(is_plain, columns)) or np.count_nonzero(known) < _MOSTLY * len(known):
+    if not all(map(is_plain, found.columns)) or np.count_nonzero(found.parsed) < _MOSTLY * len(lines):
         return None
-    return _with_others(Found(known, _named(list(columns), list(columns.values()), len(lines))), lines, parse)
+    return _with_others(found, lines, parse)
 
 
 def _loaded_objects(lines: pa.StringArray) -> Found:

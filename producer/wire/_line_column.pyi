@@ -1,3 +1,0 @@
-from .line_column import LineColumn
-
-def line_column(block: bytes, rows: int) -> LineColumn: ...
