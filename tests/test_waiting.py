@@ -9,12 +9,9 @@ from pathlib import Path
 import producer
 
 _PACKAGE = Path(producer.__file__).parent
-
-
-def _trees() -> Iterator[tuple[Path, ast.Module]]:
-    """The package's files, by their paths in it."""
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        yield path.relative_to(_PACKAGE), ast.parse(path.read_text())
+_TREES = {path.relative_to(_PACKAGE): ast.parse(path.read_text()) for path in sorted(_PACKAGE.rglob("*.py"))}
+_LOCKS = ("Lock", "RLock", "OwnedLock", "Condition")
+_FRAMES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.GeneratorExp)
 
 
 def _is_timed_get(node: ast.AST) -> bool:
@@ -26,5 +23,62 @@ def _is_timed_get(node: ast.AST) -> bool:
 
 def test_no_thread_waits_for_a_queue_with_a_timeout() -> None:
     """Of a SimpleQueue such a wait may never end before CPython 3.13; a Signal or a Latch waits on a lock."""
-    found = [f"{path}:{node.lineno}" for path, tree in _trees() for node in ast.walk(tree) if _is_timed_get(node)]
+    found = [f"{path}:{node.lineno}" for path, tree in _TREES.items() for node in ast.walk(tree) if _is_timed_get(node)]
     assert found == []
+
+
+def _name(node: ast.AST) -> str:
+    """The last name of ``a.b.c``."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _names_of_locks() -> Iterator[str]:
+    for node in (node for tree in _TREES.values() for node in ast.walk(tree) if isinstance(node, ast.Assign)):
+        pairs = [(node.targets[0], node.value)]
+        if isinstance(node.value, ast.Tuple) and isinstance(node.targets[0], ast.Tuple):
+            pairs = list(zip(node.targets[0].elts, node.value.elts, strict=False))  # of *a, b = c, d it knows a part
+        yield from (_name(to) for to, value in pairs if isinstance(value, ast.Call) and _name(value.func) in _LOCKS)
+
+
+def _in_this_frame(node: ast.AST) -> Iterator[ast.AST]:
+    """A node, and what is in it but no function of its own."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, _FRAMES):
+            yield from _in_this_frame(child)
+
+
+def _ends_on_a_condition(body: list[ast.stmt]) -> bool:
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return not last.orelse or _ends_on_a_condition(last.body) or _ends_on_a_condition(last.orelse)
+    if isinstance(last, ast.Try):
+        parts = (last.body, last.orelse, *(handler.body for handler in last.handlers))
+        return any(part and _ends_on_a_condition(part) for part in parts)
+    return isinstance(last, ast.Match | ast.Assert)
+
+
+def _jumps_back_on_a_condition(node: ast.AST) -> bool:
+    if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp):
+        return any(part.ifs for part in node.generators)
+    if isinstance(node, ast.While) and not isinstance(node.test, ast.Constant):
+        return True
+    return isinstance(node, ast.For | ast.While) and _ends_on_a_condition(node.body)
+
+
+def test_a_signal_handler_that_raises_leaves_no_lock_taken() -> None:
+    """On CPython 3.13 ``with`` is not left if a handler raises where a loop in it jumps back on a condition: such loops
+    stand in functions that are called there.
+    """
+    locks = {*_names_of_locks(), "lock"}
+    assert {"_lock", "_state", "_writing", "_leaving"} <= locks
+    found = [
+        f"{path}:{inner.lineno}"
+        for path, tree in _TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.With) and any(_name(item.context_expr) in locks for item in node.items)
+        for statement in node.body
+        for inner in _in_this_frame(statement)
+        if _jumps_back_on_a_condition(inner)
+    ]
+    assert sorted(set(found)) == []

@@ -447,7 +447,7 @@ class MemoryChannel:
         with self._lock:
             self._must_be_usable(transaction, "give_back")
             known = {event.sequence for event in events}
-            self._put_back(transaction, [entry for sequence, entry in transaction.taken.items() if sequence in known])
+            self._put_back(transaction, list(filter(lambda entry: entry[0] in known, transaction.taken.values())))
             self._turns.serve()
 
     def _find(self, taken: dict[int, _Entry], events: Sequence[Event]) -> list[_Entry]:

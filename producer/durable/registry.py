@@ -117,6 +117,9 @@ class StoredFuture(SendFuture):
         :param sequence: of the last event of the transaction.
         """
         self._stored_as = stored is _DISK if stored is not _CACHE else sequence
+        holder = self._holder
+        if isinstance(holder, Waiting):
+            holder.committed = True
 
 
 class _Held(weakref.ref[StoredFuture]):
@@ -176,7 +179,7 @@ class Registry:
     def begun(self) -> list[StoredFuture]:
         """Those whose puts have begun, and have not ended."""
         with self.lock:
-            return [future for future in (*self._held_futures(), *self._heeded.values()) if self._is_begun(future)]
+            return list(filter(self._is_begun, (*self._held_futures(), *self._heeded.values())))
 
     def any_begun(self, futures: Sequence[StoredFuture]) -> bool:
         """Whether the put of one of these has not ended yet."""
@@ -238,15 +241,10 @@ class Registry:
 
     def committed(self, futures: Sequence[StoredFuture], stored: Stored, sequence: int | None) -> list[StoredFuture]:
         """The puts of these are committed; returns those that no batch will claim, as :meth:`leave_all` came first."""
-        late = []
         with self.lock:
             for future in futures:
                 future.committed(stored, sequence)
-                holder = future._holder
-                if isinstance(holder, Waiting):
-                    holder.committed = True
-                    if self._closed:
-                        late.append(future)
+            late = list(filter(_is_committed, futures)) if self._closed else []
             for future in late:
                 self._forget(future)
         return late
@@ -277,8 +275,7 @@ class Registry:
     def _left(self) -> list[StoredFuture]:
         with self.lock:
             self._closed = True
-            futures = [*self._held_futures(), *self._heeded.values()]
-            return [future for future in futures if isinstance(future._holder, Waiting) and future._holder.committed]
+            return list(filter(_is_committed, (*self._held_futures(), *self._heeded.values())))
 
     def left_in_child(self) -> list[StoredFuture]:
         """Every future, after a fork; takes no lock, which a thread of the parent may have held."""
@@ -287,6 +284,11 @@ class Registry:
 
     def _held_futures(self) -> list[StoredFuture]:
         return [future for held in self._held.copy().values() if (future := held()) is not None]
+
+
+def _is_committed(future: StoredFuture) -> bool:
+    """Whether the record of a future is in the channel, and no batch has it."""
+    return isinstance(future._holder, Waiting) and future._holder.committed
 
 
 def _forget_held(known: dict[int, _Held], gone: weakref.ref[StoredFuture]) -> None:

@@ -195,13 +195,13 @@ class WaitingRoom:
 
     def wake_one(self) -> None:
         """Let the thread that has waited longest look again."""
-        for signal in tuple(self._signals):
+        for signal in self._signals.copy():
             if self._wake(signal):
                 return
 
     def wake_all(self) -> None:
         """Let all threads look again."""
-        for signal in tuple(self._signals):
+        for signal in self._signals.copy():
             self._wake(signal)
 
     def _wake(self, signal: Signal) -> bool:

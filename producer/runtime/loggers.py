@@ -59,13 +59,20 @@ def _handled_in_time(logger: logging.Logger, handle: _Handle, record: logging.Lo
     """Log it, with the locks of all handlers that it comes to; whether they were to be had."""
     end = time.monotonic() + _PATIENCE
     with ExitStack() as held:
-        for handler in _handlers_of(logger):
-            lock = handler.lock
-            if lock is not None:
-                if not lock.acquire(timeout=max(0.0, end - time.monotonic())):
-                    return False
-                held.callback(lock.release)
-        _handled(handle, record)
+        is_held = all(_hold(held, handler, end) for handler in _handlers_of(logger))
+        if is_held:
+            _handled(handle, record)
+    return is_held
+
+
+def _hold(held: ExitStack, handler: logging.Handler, end: float) -> bool:
+    """Take a handler's lock; return False if it was not to be had until ``end``, monotonic seconds."""
+    lock = handler.lock
+    if lock is None:
+        return True
+    if not lock.acquire(timeout=max(0.0, end - time.monotonic())):
+        return False
+    held.callback(lock.release)
     return True
 
 

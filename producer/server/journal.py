@@ -81,9 +81,12 @@ class Journal:
         with self._lock:
             self._records.append((record, size))
             self._bytes += size
-            while len(self._records) > self._capacity or self._bytes > self._max_bytes:
-                self._bytes -= self._records.popleft()[1]
-                self._dropped += 1
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        while len(self._records) > self._capacity or self._bytes > self._max_bytes:
+            self._bytes -= self._records.popleft()[1]
+            self._dropped += 1
 
     def records(self) -> list[RequestRecord]:
         """The records kept, in the order in which their requests ended."""

@@ -181,7 +181,7 @@ class WorkerProducers:
                 entry.closing = True
         closed = [entry for entry in leaving if _closes(entry.made.result())]
         with self._lock:
-            self._entries = [entry for entry in self._entries if entry not in closed]
+            self._entries = list(filter(lambda entry: entry not in closed, self._entries))
         return [entry.made.result() for entry in closed]
 
     def _leaving(self, now: float, running: int | None) -> list[_Entry]:
@@ -199,7 +199,7 @@ class WorkerProducers:
     def producers(self) -> list[Producer]:
         """Those that are made and not closed."""
         with self._lock:
-            return [entry.made.result() for entry in self._entries if entry.made.done()]
+            return [entry.made.result() for entry in filter(lambda entry: entry.made.done(), self._entries)]
 
     def renew_in_child(self) -> None:
         """Start empty in a forked child: its parent's producers are not its to use or to close."""

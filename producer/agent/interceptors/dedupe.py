@@ -53,17 +53,20 @@ class DedupeInterceptor:
         """See :class:`~..interfaces.Interceptor`."""
         now, keys = self._clock.monotonic(), self._keys(batch)
         with self._lock:
-            for key in keys:
-                if key is not None:
-                    self._seen.setdefault(key, now)
-            while len(self._seen) > self._options.most:
-                self._seen.popitem(last=False)
+            self._remember(keys, now)
 
     def _keys(self, batch: EventBatch) -> Sequence[Hashable]:
         """What is the same of equal events; None of one without the header, which is like no other."""
         if self._options.by is not None:
             return [key_of(value) for value in batch.values(self._options.by)]
         return [blake2b(body, digest_size=16).digest() for body in batch.bodies()]
+
+    def _remember(self, keys: Sequence[Hashable], now: float) -> None:
+        for key in keys:
+            if key is not None:
+                self._seen.setdefault(key, now)
+        while len(self._seen) > self._options.most:
+            self._seen.popitem(last=False)
 
     def _forget_old(self) -> None:
         before = self._clock.monotonic() - self._options.seconds

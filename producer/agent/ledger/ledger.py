@@ -102,8 +102,9 @@ class Ledger:
         """
         noted = {place[0]: name for name, place in self.setup.places.items()}
         used = {place[0]: name for name, place in places.items()}
+        former_names = {used[own]: name for own, name in noted.items() if own in used}
         with self._lock:
-            self._former_names = {used[own]: name for own, name in noted.items() if own in used}
+            self._former_names = former_names
         former = {} if self._has_begun else self.setup.places
         return {name: place for name, place in former.items() if place[0] not in used}
 
@@ -180,9 +181,8 @@ class Ledger:
         """
         self._note_change()
         with self._lock:
-            for lane in self._lanes.values():
-                if not lane.covers(position):
-                    lane.add(position)
+            for lane in filter(lambda lane: not lane.covers(position), self._lanes.values()):
+                lane.add(position)
 
     def forget(self, name: str) -> None:
         """Drop all that is known of a name: what had it is gone."""
@@ -245,12 +245,15 @@ class Ledger:
     def left(self, channel: Holder, positions: Iterable[Position]) -> None:
         """Count batches of a channel that forgets as delivered."""
         with self._lock:
-            for position in positions:
-                if self._let_go(channel, position):
-                    self._have_delivered(channel, position)
+            self._leave(channel, positions)
             is_due = self._clock.monotonic() >= self._next_note
         if is_due:
             self.flush()
+
+    def _leave(self, channel: Holder, positions: Iterable[Position]) -> None:
+        for position in positions:
+            if self._let_go(channel, position):
+                self._have_delivered(channel, position)
 
     def _have_delivered(self, channel: Holder, position: Position) -> None:
         own, pair = self._lane_of(channel.name), (position.start, position.end)
@@ -301,15 +304,7 @@ class Ledger:
         """Note what is due: of these names of a channel's lane, or all."""
         with self._writing:
             with self._lock:
-                is_all = channel is None or self._rules_due
-                own = None if channel is None else self._lane_of(channel)
-                due = [
-                    _Due(number, lane, name, lane.safe[name].dump(MOST_NOTED))
-                    for number, lane in enumerate(self._lanes.values())
-                    if is_all or lane is own
-                    for name in lane.due
-                    if is_all or name in names
-                ]
+                due = self._due(channel, names)
                 unsynced = [pair for lane in {each.lane for each in due} for pair in lane.unsynced.values()]
                 rules = self._rules if self._rules_due else None
                 setup = json.dumps(asdict(self.setup)).encode()
@@ -329,6 +324,18 @@ class Ledger:
                     self._rules_due = self._must_note = False
                 for each in due:
                     each.lane.have_noted(each.name, each.value)
+
+    def _due(self, channel: str | None, names: Container[str]) -> list[_Due]:
+        """The notes that are due; the caller holds the lock."""
+        is_all = channel is None or self._rules_due
+        own = None if channel is None else self._lane_of(channel)
+        return [
+            _Due(number, lane, name, lane.safe[name].dump(MOST_NOTED))
+            for number, lane in enumerate(self._lanes.values())
+            if is_all or lane is own
+            for name in lane.due
+            if is_all or name in names
+        ]
 
     def _remove_stale(self, lanes: int) -> None:
         """Remove notes of former lanes, which would speak for a channel that comes back."""

@@ -51,14 +51,17 @@ class Budget:
         with self._released:
             if self._fits(holding.peer, size, within_share=True):
                 return
-            of_all = size > self.left
-            rivals = [each for each in self._coming if each.size and (of_all or each.peer == holding.peer)]
-            youngest = max(rivals, key=lambda each: self._coming[each][0], default=holding)
+            youngest = max(self._rivals(holding, size), key=lambda each: self._coming[each][0], default=holding)
             if youngest is not holding and not youngest.withdrawn and self._is_older(holding, youngest):
                 youngest.withdrawn = True
                 self._coming[youngest][1]()
             if not holding.withdrawn:
                 self._released.wait(timeout)
+
+    def _rivals(self, holding: Holding, size: int) -> list[Holding]:
+        """Messages whose bytes would help another one."""
+        of_all = size > self.left
+        return [each for each in self._coming if each.size and (of_all or each.peer == holding.peer)]
 
     def _is_older(self, holding: Holding, other: Holding) -> bool:
         return holding in self._coming and self._coming[holding][0] < self._coming[other][0]

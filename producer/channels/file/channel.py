@@ -437,7 +437,7 @@ class FileChannel:
             return
         with self._ledger.lock:
             self._ledger.must_be_open()
-            takes = [sequence for sequence in sequences if sequence in taken]
+            takes = tuple(sequence for sequence in sequences if sequence in taken)
             strangers = len(sequences) - len(set(takes))
         if strangers:
             were = "was" if strangers == 1 else "were"

@@ -82,8 +82,8 @@ class Keeper:
             if self._stop.is_set() or channel is None:
                 return
             if self._hurried:
+                self._hurried = False  # before the sync: what is written meanwhile needs another one
                 self._sync(channel)
-                self._hurried = False
             for work, period in periods.items():
                 if self._clock.monotonic() >= times[work]:
                     work(channel)

@@ -460,9 +460,8 @@ class LogAccumulator:
         with self._lock:
             self._stopped.add(batch.key.line, error)
             behind = self._order.stop(batch)
-            for waiting in behind:
-                if waiting.open is not None:
-                    self._seal(waiting)
+            for waiting in filter(lambda batch: batch.open is not None, behind):
+                self._seal(waiting)
         return behind
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:

@@ -190,7 +190,7 @@ class IOThreadPool:
         """Let another thread look, if there is something to do for one; to be called without the lock, by all who had
         it: another thread may have found it taken.
         """
-        if self._idle and (self._inbox or self._reports or self._may_go()):
+        if self._idle and (self._may_go() or self._inbox or self._reports):  # _may_go has the lock, too
             self._idle.wake_one()
 
     def _may_go(self) -> bool:

@@ -61,12 +61,15 @@ class RetryQueue:
 
     def take_due(self, now: float) -> list[ProducerBatch]:
         """Every batch whose time has come, in the order of their times."""
-        due: list[ProducerBatch] = []
         with self._lock:
             if self._alarm <= now:
                 self._alarm = math.inf
-            while self._heap and self._heap[0][0] <= now:
-                due.append(heapq.heappop(self._heap)[2])
+            return self._pop_due(now)
+
+    def _pop_due(self, now: float) -> list[ProducerBatch]:
+        due: list[ProducerBatch] = []
+        while self._heap and self._heap[0][0] <= now:
+            due.append(heapq.heappop(self._heap)[2])
         return due
 
     def wait(self, timeout: float) -> None:

@@ -152,14 +152,19 @@ class BatchHandler:
         was interrupted.
         """
         with self._lock:
-            left: list[_Item] = []
-            while not self._queue.empty():
-                left.append(self._queue.get_nowait())
-            items = [item for item in left if item is not None]
+            items = self._left()
             for item in (*items, None) if items else ():
                 self._queue.put(item)
             self._ended = not items
             return self._ended
+
+    def _left(self) -> list[_Item]:
+        items: list[_Item] = []
+        while not self._queue.empty():
+            item = self._queue.get_nowait()
+            if item is not None:
+                items.append(item)
+        return items
 
     def _handle(self, item: _Item) -> None:
         if isinstance(item, ProducerBatch):

@@ -100,7 +100,7 @@ class Faults:
     def remove(self, installed: InstalledFault) -> None:
         """Uninstall one; a fault that was cleared already is left in peace."""
         with self._lock:
-            self._installed = [other for other in self._installed if other is not installed]
+            self._installed = list(filter(lambda other: other is not installed, self._installed))
 
     def installed(self) -> list[InstalledFault]:
         """Those that are installed, in the order in which they were."""

@@ -95,12 +95,16 @@ def addresses_of(host: str, port: int, left: Callable[[], float]) -> list[str]:
     return question.outcome()
 
 
+def _forget_old() -> None:
+    for known, old in list(_asked.items()):
+        if 0 < old.good_until < monotonic():
+            del _asked[known]
+
+
 def _question(place: _Place) -> tuple[_Question, bool]:
     """The question to wait for, and whether it has to be asked yet."""
     with _lock:
-        for known, old in list(_asked.items()):
-            if 0 < old.good_until < monotonic():
-                del _asked[known]
+        _forget_old()
         question = _asked.get(place)
         if question is None:
             question = _asked[place] = _Question(place)

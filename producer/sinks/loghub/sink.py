@@ -114,7 +114,9 @@ class LogHubSink(Sink):
     def remove_project(self, name: str) -> None:
         """Forget a project; its records fail from now on."""
         with self._lock:
-            self._projects = {known: project for known, project in self._projects.items() if known != name}
+            left = dict(self._projects)
+            left.pop(name, None)
+            self._projects = left
 
     def project_configs(self) -> tuple[ProjectConfig, ...]:
         """The configurations of all projects."""

@@ -86,6 +86,38 @@ def test_nobody_waits_while_another_thread_has_the_queue() -> None:
     _end(pool)
 
 
+def test_a_thread_that_finds_the_queue_taken_by_a_look_is_woken_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that comes for a new batch while another only looks whether something may go does not sleep over it."""
+    pool = _pool(lambda _batch: Verdict.ACCEPTED)
+    woken = list[int]()
+
+    class Idle:
+        """The waiting room, with a thread in it."""
+
+        def __len__(self) -> int:
+            return 1
+
+        def wake_one(self) -> None:
+            woken.append(len(pool._inbox))
+
+    class Queue:
+        """A queue in which one batch may not go yet."""
+
+        def __len__(self) -> int:
+            return 1
+
+        @property
+        def ready(self) -> bool:
+            pool._inbox.append(_batch("p"))
+            assert pool._take(wait=False) is None  # the thread that was woken for it
+            return False
+
+    monkeypatch.setattr(pool, "_idle", Idle())
+    monkeypatch.setattr(pool, "_queue", Queue())
+    pool._wake_next()
+    assert woken == [1]
+
+
 def _end(pool: IOThreadPool) -> None:
     pool.stop()
     assert pool.join(Deadline.after(SystemClock(), PATIENCE)) == []

@@ -299,13 +299,16 @@ class Log:
     def _publish_through(self, number: int) -> None:
         try:
             with self._state:
-                while self._pending and self._pending[0].number <= number:
-                    run = self._pending[0]
-                    if run.error is None:
-                        self._publish(run)
-                    self._pending.popleft()
+                self._publish_pending(number)
         finally:
             self._published()
+
+    def _publish_pending(self, number: int) -> None:
+        while self._pending and self._pending[0].number <= number:
+            run = self._pending[0]
+            if run.error is None:
+                self._publish(run)
+            self._pending.popleft()
 
     def _replace_segments(self, error: OSError | None) -> bool:
         """Write what is not known to be on the disk to a new segment; whether that is on the disk now.

@@ -227,7 +227,7 @@ class Ledger:
         with self.lock:
             for entry in entries:
                 taken.pop(entry.sequence, None)
-            self.queue.remove([entry.sequence for entry in entries if entry.sequence in self.queue.taken])
+            self.queue.remove(tuple(entry.sequence for entry in entries if entry.sequence in self.queue.taken))
             self._counters.take_errors += len(entries)
             self._add("lost_events", len(entries))
             self._add("damaged_records", len(entries))
