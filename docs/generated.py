@@ -1,83 +1,145 @@
-"""A hook of MkDocs: tables of options are made of the code that reads the options, at each build of the site, and what
-docstrings say for another builder of documents becomes plain.
+"""The tables of options in the documents, made of the declarations that the code checks values by.
+
+``python docs/generated.py`` writes them into the pages, between the marks ``<!-- options: … -->`` and ``<!-- end of
+options -->``; a test compares. As a hook of MkDocs it takes the marks out, and the roles of docstrings.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from producer.agent.config.explain import explain
-from producer.agent.config.registry import BUILT_IN
-from producer.model.config import HttpConfig, ProducerConfig, option_rows
+from producer.agent.config.explain import DIFFERENCES, summary_of
+from producer.agent.config.options import flume_name
+from producer.agent.config.registry import BUILT_IN, class_of
+from producer.channels.file.channel import FileChannel
+from producer.channels.file.options import FileChannelOptions
+from producer.channels.limits import Limits
+from producer.channels.memory import MemoryChannel
+from producer.model.config import HttpConfig, ProducerConfig, default_of, producer_options
+from producer.model.options import Option, options_of
 from producer.spark.options import READ_OPTIONS, TARGET_OPTIONS, WRITE_OPTIONS
 
-_MARK = re.compile(r"^<!-- options: (\w+) -->$", re.MULTILINE)
-#: What only who reads the file itself needs.
-_OFF_THE_SITE = re.compile(r"<!-- off the site -->.*?<!-- on the site -->\n*", re.DOTALL)
+PAGES = [Path(__file__).parent / "reference" / name for name in ("options.md", "agent-options.md")]
+_TABLE = re.compile(r"(?<=^<!-- options: )(\w+)( -->\n).*?(?=^<!-- end of options -->$)", re.MULTILINE | re.DOTALL)
+_MARK = re.compile(r"^<!-- (?:options: \w+|end of options) -->$", re.MULTILINE)
+_NONE = "none"
 #: A role of Sphinx, as the page has it.
 _SHOWN_ROLE = re.compile(r":\w+:<code>[~.]?(?:\w+\.)*(\w+)</code>")
 _COLUMN = re.compile(r"\b(__\w+__)\b")
 _ROLE = re.compile(r":\w+:`~?(?:\w+\.)*(\w+)`")
 
 
-def meanings(config: type) -> dict[str, str]:
-    """What each ``:ivar`` of a class says, as Markdown.
-
-    :param config: the class.
-    """
-    found = re.findall(r"^:ivar (\w+): (.*(?:\n    .*)*)", inspect.getdoc(config) or "", re.MULTILINE)
+def meanings(documented: object) -> dict[str, str]:
+    """Return what a docstring says of each variable or parameter, as Markdown."""
+    found = re.findall(r"^:(?:ivar|param) (\w+): (.*(?:\n    .*)*)", inspect.getdoc(documented) or "", re.MULTILINE)
     return {name: _ROLE.sub(r"`\1`", " ".join(text.split())).replace("``", "`") for name, text in found}
 
 
+def _after_rules(config: type) -> dict[str, str]:
+    """Return the meanings without the line of each option's rule, which ``help`` shows before them."""
+    rules = {each.name: f"{each.words()}, by default {default_of(each)}. " for each in options_of(config).values()}
+    return {name: text.removeprefix(rules[name]) for name, text in meanings(config).items()}
+
+
 def producer_table() -> str:
-    """Every option of the producer: default, rule and meaning."""
-    own = meanings(ProducerConfig)
-    told = own | {f"http.{name}": text for name, text in meanings(HttpConfig).items()}
-    rows = [
-        (_whole(name), default if " " in default else f"`{default}`", f"*{rule}*: {told[name]}")
-        for name, default, rule in option_rows()
-    ]
-    rows.append((_whole("retry_policy"), "`RetryPolicy()`", f"*a RetryPolicy*: {own['retry_policy']}"))
-    return _table(("option", "default", "what it must be, and what it means"), rows)
+    """Every option of the producer."""
+    own = _after_rules(ProducerConfig)
+    told = own | {f"http.{name}": text for name, text in _after_rules(HttpConfig).items()}
+    return _table(
+        (name, each, _python(each), told[name]) for name, each in producer_options().items() if name != "http"
+    )
 
 
-def _spark_table(options: Mapping[str, str]) -> str:
-    rows = [(_whole(name), _COLUMN.sub(r"`\1`", text)) for name, text in options.items()]
-    return _table(("option", "meaning"), rows)
+def _channel(options: type, channel: type) -> str:
+    told, parameters = meanings(channel), inspect.signature(channel).parameters
+    rows = options_of(options).items()
+    return _table((name, each, f"`{parameters[name].default!r}`", told[name]) for name, each in rows)
 
 
-def _whole(name: str) -> str:
-    return f'<code style="white-space: nowrap">{name}</code>'  # the theme breaks it within words
+def _spark(options: Mapping[str, Option]) -> str:
+    rows = options.items()
+    return _table((name, each, _python(each), _COLUMN.sub(r"`\1`", each.doc)) for name, each in rows)
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def _python(each: Option) -> str:
+    if each.default is ...:
+        return "required"
+    default = default_of(each)
+    return default if " " in default else f"`{default}`"
+
+
+def _table(rows: Iterable[tuple[str, Option, str, str]]) -> str:
+    cells = [(f"`{name}`", default, f"*{each.words()}*: {told}") for name, each, default, told in rows]
+    return _lines(("option", "default", "what it must be, and what it means"), cells)
+
+
+def _lines(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
 def agent_types() -> str:
-    """What ``producer agent explain`` says of each type."""
-    names = [f"{kind}.{name}" for kind, known in BUILT_IN.items() for name in sorted(known)]
-    return "\n\n".join(f"### {name}\n\n```text\n{explain(name)}\n```" for name in names)
+    """Every type of component: what it is, its options, and what is otherwise than in Flume."""
+    return "\n\n".join(_type(kind, name) for kind, known in BUILT_IN.items() for name in sorted(known))
+
+
+def _type(kind: str, name: str) -> str:
+    cls = class_of(kind, name)
+    rows = [
+        (f"`{each.name}`", _toml(each), f"*{each.words(text=True)}*: {each.doc.replace('``', '`')}", _in_flume(each))
+        for each in options_of(cls.Options).values()
+    ]
+    table = [_lines(("option", "default", "what it must be, and what it means", "in Flume"), rows)] if rows else []
+    differences = [f"* Flume: {theirs}; here: {ours}" for theirs, ours in DIFFERENCES.get(f"{kind}.{name}", ())]
+    return "\n\n".join([f"## {kind}.{name}", summary_of(cls), *table, *["\n".join(differences)][: len(differences)]])
+
+
+def _in_flume(each: Option) -> str:
+    return f"`{flume_name(each)}`" + ("" if each.scale == 1 else f", times {each.scale}")
+
+
+def _toml(each: Option) -> str:
+    if each.default is ...:
+        return "required"
+    return _NONE if each.default is None else f"`{json.dumps(each.default, default=str)}`"
 
 
 TABLES: dict[str, Callable[[], str]] = {
     "producer": producer_table,
-    "target": lambda: _spark_table(TARGET_OPTIONS),
-    "write": lambda: _spark_table(WRITE_OPTIONS),
-    "read": lambda: _spark_table(READ_OPTIONS),
+    "file_channel": lambda: _channel(FileChannelOptions, FileChannel),
+    "memory_channel": lambda: _channel(Limits, MemoryChannel),
+    "target": lambda: _spark(TARGET_OPTIONS),
+    "write": lambda: _spark(WRITE_OPTIONS),
+    "read": lambda: _spark(READ_OPTIONS),
     "agent": agent_types,
 }
 
 
+def filled(markdown: str) -> str:
+    """Return a page with each table as the code has it."""
+    return _TABLE.sub(lambda mark: f"{mark[1]}{mark[2]}\n{TABLES[mark[1]]()}\n\n", markdown)
+
+
+def without_tables(markdown: str) -> str:
+    """Return a page without its tables of options."""
+    return _TABLE.sub("", markdown)
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put each table where its mark stands."""
-    return _MARK.sub(lambda mark: TABLES[mark[1]](), _OFF_THE_SITE.sub("", markdown))
+    """Take out the marks."""
+    return _MARK.sub("", markdown)
 
 
 def on_page_content(content: str, **_: Any) -> str:
     """Leave the name of what a docstring refers to."""
     return _SHOWN_ROLE.sub(r"<code>\1</code>", content)
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(filled(page.read_text()))

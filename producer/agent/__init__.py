@@ -12,8 +12,9 @@ and what fails is run again (:mod:`.supervisor`). After a death nothing is lost 
 committed comes once (:mod:`.ledger.ledger`).
 """
 
+from ..model.options import option
 from .config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
-from .config.options import AgentConfigError, option
+from .config.options import AgentConfigError
 from .events.batch import EventBatch, Position
 from .events.interfaces import (
     Context,

@@ -15,11 +15,12 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..model.options import option
 from ..runtime.clock import Clock, Deadline
 from ..runtime.loggers import get_logger
 from ..runtime.rate_limited_log import RateLimitedLog
 from .config.flume_keys import in_small_letters
-from .config.options import AgentConfigError, Problem, nearest, option
+from .config.options import AgentConfigError, Problem, nearest
 from .events.batch import EventBatch
 from .events.interfaces import Context, RefusedError, Sink, SinkError, give_up, tick
 from .flow.isolation import is_of_event

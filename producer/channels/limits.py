@@ -7,16 +7,19 @@ the share that ``byte_capacity_buffer_percentage`` sets aside for headers: with 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..model.errors import ConfigError, InvalidArgumentError
 from ..model.interfaces import Event
+from ..model.options import check_all, option
+
+#: Puts, and takes, of one transaction; as of Flume's file channel.
+TRANSACTION_CAPACITY = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Checked at construction.
 
@@ -24,24 +27,22 @@ class Limits:
     :ivar transaction_capacity: puts, and takes, of one transaction.
     :ivar byte_capacity: bytes; None or 0 for no limit.
     :ivar keep_alive: seconds.
+    :ivar byte_capacity_buffer_percentage: the share of ``byte_capacity`` for headers.
     :ivar admit_larger: what has more bytes than ``byte_capacity`` is let in alone, and not refused.
     """
 
-    capacity: int
-    transaction_capacity: int
-    byte_capacity: int | None
-    keep_alive: float
-    admit_larger: bool = False
+    capacity: int = option(least=1, unit="events")
+    transaction_capacity: int = option(least=1, unit="events")
+    byte_capacity: int | None = option(least=0, unit="bytes")
+    keep_alive: float = option(least=0, unit="seconds")
+    byte_capacity_buffer_percentage: int = option(20, least=0, most=99)
+    admit_larger: bool = option(False)
 
     def __post_init__(self) -> None:
-        check_integer("capacity", self.capacity, 1, what="events")
-        check_integer(
-            "transaction_capacity", self.transaction_capacity, 1, self.capacity, "events; capacity is the most"
-        )
-        if self.byte_capacity is not None:
-            check_integer("byte_capacity", self.byte_capacity, 0, what="bytes; 0 or None for no limit")
-        if type(self.keep_alive) not in (int, float) or not self.keep_alive >= 0:
-            raise ConfigError("keep_alive", "must be a number, at least 0 (seconds)", self.keep_alive)
+        check_all(self)
+        if self.transaction_capacity > self.capacity:
+            rule = f"must not be above capacity ({self.capacity})"
+            raise ConfigError("transaction_capacity", rule, self.transaction_capacity)
 
     def hold(self, events: int, size: int) -> bool:
         """Whether so many events, of so many bytes, are within the limits."""
@@ -59,14 +60,9 @@ class Limits:
         return size <= 0 or not most or used_bytes + size <= most or (self.admit_larger and not used_bytes)
 
 
-def check_integer(name: str, value: object, low: int, high: float = math.inf, what: str = "") -> None:
-    """Complain about an option that is no integer from ``low`` to ``high``.
-
-    :raises ConfigError: it is not.
-    """
-    if type(value) is not int or not low <= value <= high:
-        span = f"at least {low}" if high == math.inf else f"from {low} to {high}"
-        raise ConfigError(name, f"must be an integer, {span} ({what})", value)
+def default_transaction_capacity(capacity: object) -> int:
+    """Return the ``transaction_capacity`` of a channel whose user gave none."""
+    return min(TRANSACTION_CAPACITY, capacity) if isinstance(capacity, int) else TRANSACTION_CAPACITY
 
 
 def event_sizes(events: Iterable[Event], buffer_percentage: int) -> list[int]:

@@ -17,6 +17,7 @@ The file is long because everything that one lock guards stands in it.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import threading
 from bisect import bisect_left
@@ -39,7 +40,7 @@ from ..runtime.forks import Stage, watch_fork
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
 from .counters import ChannelCounters
-from .limits import Limits, check_integer, event_size, event_sizes, first_within
+from .limits import Limits, default_transaction_capacity, event_size, event_sizes, first_within
 from .transaction import CLOSED, COMPLETED, OPEN, BaseTransaction, TransactionState
 from .turns import Turns
 
@@ -47,8 +48,6 @@ _log = get_logger("producer.channels.memory")
 
 #: Events. Flume's 100 is known to be too small: a few batches that are late, and commits fail.
 CAPACITY = 100_000
-#: Puts, and takes, of one transaction; as of Flume's file channel.
-TRANSACTION_CAPACITY = 10_000
 #: Bytes, as ``total_size_in_bytes`` of a producer. Flume takes 80 % of the Java heap, but Python's heap has no bound.
 BYTE_CAPACITY = 100 * 1024 * 1024
 #: The empty places before the head are removed when they are at least so many, and half of all.
@@ -191,10 +190,15 @@ class MemoryChannel:
         clock: Clock | None = None,
     ) -> None:
         if transaction_capacity is None:
-            check_integer("capacity", capacity, 1, what="events")
-            transaction_capacity = min(TRANSACTION_CAPACITY, capacity)
-        self._limits = Limits(capacity, transaction_capacity, byte_capacity or None, keep_alive, admit_larger)
-        check_integer("byte_capacity_buffer_percentage", byte_capacity_buffer_percentage, 0, 99, "per cent")
+            transaction_capacity = default_transaction_capacity(capacity)
+        self._limits = Limits(
+            capacity=capacity,
+            transaction_capacity=transaction_capacity,
+            byte_capacity=byte_capacity or None,
+            byte_capacity_buffer_percentage=byte_capacity_buffer_percentage,
+            keep_alive=keep_alive,
+            admit_larger=admit_larger,
+        )
         self._buffer_percentage = byte_capacity_buffer_percentage
         self._name = name or f"memory-{next(_numbers)}"
         self._clock = clock or SystemClock()
@@ -278,14 +282,11 @@ class MemoryChannel:
         :raises ConfigError: a value out of range.
         :raises ChannelClosedError: the channel is closed.
         """
-        old = self._limits
-        limits = Limits(
-            old.capacity if capacity is None else capacity,
-            old.transaction_capacity if transaction_capacity is None else transaction_capacity,
-            old.byte_capacity if byte_capacity is None else byte_capacity or None,
-            old.keep_alive if keep_alive is None else keep_alive,
-            old.admit_larger,
-        )
+        given = {"capacity": capacity, "transaction_capacity": transaction_capacity, "keep_alive": keep_alive}
+        changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if byte_capacity is not None:
+            changed["byte_capacity"] = byte_capacity or None
+        limits = dataclasses.replace(self._limits, **changed)
         with self._lock:
             self._must_be_open()
         resized, held = False, (0, 0)

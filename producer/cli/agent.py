@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from pathlib import Path
 from ..agent.config import AgentConfig, read_properties, read_toml
 from ..agent.config.explain import explain, overview
 from ..agent.config.extras import extras_of
+from ..agent.config.json_schema import json_schema
 from ..agent.config.options import AgentConfigError, Problem
 from ..agent.config.units import hidden_by, unit
 from ..agent.monitoring import address_of
@@ -40,7 +42,7 @@ _ANSWER_SECONDS = 10.0
 
 def run(args: argparse.Namespace) -> int:
     """Run ``producer agent``; the exit code."""
-    actions = {"check": _check, "convert": _convert, "explain": _explain, "unit": _unit, None: _run}
+    actions = {"check": _check, "convert": _convert, "explain": _explain, "schema": _schema, "unit": _unit, None: _run}
     try:
         return actions[args.action](args)
     except AgentConfigError as error:
@@ -126,6 +128,11 @@ def _explain(args: argparse.Namespace) -> int:
         print(overview() if args.type is None else explain(args.type))
     except LookupError as error:
         return _usage(error.args[0])
+    return _OK
+
+
+def _schema(_args: argparse.Namespace) -> int:
+    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
     return _OK
 
 

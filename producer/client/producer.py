@@ -17,7 +17,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self
 
-from ..model.config import ProducerConfig, ProjectConfig, option_names
+from ..model.config import ProducerConfig, ProjectConfig, producer_options
 from ..model.errors import ConfigError, InvalidArgumentError, ProducerClosedError, SendTimeoutError
 from ..model.futures import SendFuture
 from ..model.metrics import DROPPED, Counters, Stats
@@ -566,7 +566,7 @@ class Producer:
 
 def _unknown_option(name: str) -> ConfigError:
     """What to say of an argument of ``Producer`` that it does not have."""
-    known = option_names()
+    known = producer_options()
     if name in known:
         rule = f"is a field of the configuration: say config=ProducerConfig({name}=...)"
         return ConfigError(name, rule, f"{name}=")

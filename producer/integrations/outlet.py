@@ -19,16 +19,17 @@ from typing import Any, Literal, TypedDict
 from ..client import at_exit
 from ..client.producer import Producer
 from ..client.stream import Stream
-from ..model.config import ProducerConfig, ProjectConfig, option_names
+from ..model.config import ProducerConfig, ProjectConfig, producer_options
 from ..model.credentials import EnvironmentCredentials
 from ..model.errors import ConfigError, InvalidArgumentError, LogSizeTooLargeError, ProducerClosedError, ProducerError
 from ..model.interfaces import CredentialsProvider
+from ..model.options import unknown
 from ..model.records import LogItem
 from ..model.results import Callback
 from ..runtime.forks import Stage, watch_fork
 from ..runtime.internal_threads import at_work
 from ..runtime.loggers import get_logger
-from ..text.migration_hints import hint
+from ..text.migration_hints import Foreign
 from ..text.plural import counted
 from .figures import check_producer
 from .values import said, sendable
@@ -383,6 +384,6 @@ def options_of(integration: type) -> list[str]:
 
 
 def _unknown_option(name: str, known: list[str]) -> ConfigError:
-    if name in option_names():
+    if name in producer_options():
         return ConfigError(name, f"is an option of the producer: config={{{name!r}: ...}}", f"{name}=")
-    return ConfigError(name, f"unknown option; {hint(name, known, of_project=True)}", name)
+    return unknown(name, known, Foreign.PROJECT)

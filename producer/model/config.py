@@ -1,7 +1,8 @@
 """Configuration: frozen, keyword-only, checked once at construction.
 
 Names and defaults are those of the Aliyun Java producer in snake_case. Every option stands in a field of a dataclass
-with its rule beside it, and its meaning in the class's docstring: the site makes its table of these. The file is long
+with its rule beside it, and its meaning in the class's docstring: the table of the documentation and ``help`` are made
+of both. The file is long
 since every option, its default and its rule stand in one place.
 """
 
@@ -14,13 +15,14 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import InitVar, dataclass, field, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from urllib.parse import urlsplit
 
-from ..text.migration_hints import hint
+from ..text.migration_hints import Foreign
 from ..text.names import PROJECT_RULE, is_project_name
 from .credentials import Credentials, StaticCredentials, is_header_text
 from .errors import ConfigError
+from .options import Option, check_all, option, options_of, unknown
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -33,98 +35,22 @@ MIB = 1024 * 1024
 MAX_BATCH_SIZE_IN_BYTES = 8 * MIB
 #: A batch never holds more logs than this.
 MAX_BATCH_COUNT = 40_960
-_MAX_INT = 2**63 - 1
+_HEADER_TEXT = "printable ASCII text, not empty, without spaces at its ends"
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """What a value must be, in words and as a check; and how text (an environment variable) becomes one."""
-
-    words: str
-    check: Callable[[Any], bool]
-    parse: Callable[[str], Any] = str
-
-
-def _integer(low: int, high: int = _MAX_INT) -> _Rule:
-    words = f"an integer from {low} to {high}" if high != _MAX_INT else f"an integer, at least {low}"
-    if low == -_MAX_INT:
-        words = "an integer"
-    return _Rule(words, lambda value: type(value) is int and low <= value <= high, int)
+def _tell_rules(config: type) -> type:
+    """Add to each option in the class's docstring its rule and its default, for ``help``."""
+    for name, each in options_of(config).items():
+        told = f":ivar {name}: {each.words()}, by default {default_of(each)}."
+        config.__doc__ = (config.__doc__ or "").replace(f":ivar {name}: ", f"{told}\n        ")
+    return config
 
 
-def _parse_bool(text: str) -> bool:
-    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.strip().lower()]
-
-
-def _choice(*names: str) -> _Rule:
-    return _Rule(f"one of {', '.join(names)}", lambda value: value in names)
-
-
-def _parse_pairs(text: str) -> dict[str, str]:
-    """``name=value,name=value`` as a mapping."""
-    pairs = [part.split("=", 1) for part in text.split(",") if part.strip()]
-    return {name.strip(): value.strip() for name, value in pairs}
-
-
-def _is_text_mapping(value: object) -> bool:
-    return isinstance(value, Mapping) and all(_is_text(k) and _is_text(v) for k, v in value.items())
-
-
-def _is_text(value: object) -> bool:
-    try:
-        return isinstance(value, str) and value.encode() is not None
-    except UnicodeEncodeError:
-        return False
-
-
-def _no_text(text: str) -> Any:
-    raise ValueError(text)
-
-
-_ANY_INTEGER = _integer(-_MAX_INT)
-_BOOLEAN = _Rule("True or False", lambda value: isinstance(value, bool), _parse_bool)
-_TEXT = _Rule("text that is not empty", lambda value: isinstance(value, str) and bool(value))
-_HEADER_TEXT = _Rule("printable ASCII text, not empty, without spaces at its ends", is_header_text)
-_OPTIONAL_TEXT = _Rule(
-    "None or text that is not empty", lambda value: value is None or (isinstance(value, str) and bool(value))
-)
-_OPTIONAL_CALLABLE = _Rule(
-    "None or callable with one argument", lambda value: value is None or callable(value), _no_text
-)
-_TEXT_MAPPING = _Rule("a mapping of text to text (as text: name=value,name=value)", _is_text_mapping, _parse_pairs)
-_OPTIONAL_MILLISECONDS = _Rule(
-    "None or an integer, at least 1",
-    lambda value: value is None or (type(value) is int and 1 <= value <= _MAX_INT),
-    int,
-)
-_POOL_SIZE = _Rule(
-    "None or an integer from 1 to 10000",
-    lambda value: value is None or (type(value) is int and 1 <= value <= 10_000),
-    int,
-)
-_BUCKETS = _Rule(
-    "a power of two from 1 to 512",
-    lambda value: type(value) is int and 1 <= value <= 512 and value & (value - 1) == 0,
-    int,
-)
-
-
-def _option(default: Any, rule: _Rule, *, factory: Callable[[], Any] | None = None) -> Any:
-    if factory is not None:
-        return field(default_factory=factory, metadata={"rule": rule})
-    return field(default=default, metadata={"rule": rule})
-
-
-def _check(config: Any, prefix: str = "") -> None:
-    for item in fields(config):
-        rule: _Rule | None = item.metadata.get("rule")
-        value = getattr(config, item.name)
-        if rule is not None and not rule.check(value):
-            raise ConfigError(prefix + item.name, f"must be {rule.words}", value)
-
-
-def _unknown(name: str, known: list[str], *, of_project: bool = False) -> ConfigError:
-    return ConfigError(name, f"unknown option; {hint(name, known, of_project=of_project)}", name)
+def default_of(each: Option) -> str:
+    """Return an option's default as the documentation shows it."""
+    if each.name == "io_thread_count":
+        return "the number of CPUs"
+    return f"{type(each.default).__name__}()" if dataclasses.is_dataclass(each.default) else repr(each.default)
 
 
 class _Options:
@@ -139,10 +65,11 @@ class _Options:
             raise ConfigError(cls.__name__, rule, type(given[0]).__qualname__)
         for name in options:
             if name not in known:
-                raise _unknown(name, known)
+                raise unknown(name, known, Foreign.PRODUCER)
         return super().__new__(cls)
 
 
+@_tell_rules
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpConfig(_Options):
     """How requests travel.
@@ -164,19 +91,19 @@ class HttpConfig(_Options):
     :ivar user_agent: the ``User-Agent`` header.
     """
 
-    connect_timeout_ms: int = _option(10_000, _integer(1))
-    read_timeout_ms: int = _option(60_000, _integer(1))
-    attempt_timeout_ms: int | None = _option(None, _OPTIONAL_MILLISECONDS)
-    proxies: Mapping[str, str] | None = _option(
-        None, _Rule(f"None or {_TEXT_MAPPING.words}", lambda v: v is None or _is_text_mapping(v), _parse_pairs)
-    )
-    verify: bool = _option(True, _BOOLEAN)
-    ca_bundle: str | None = _option(None, _OPTIONAL_TEXT)
-    pool_size: int | None = _option(None, _POOL_SIZE)
-    user_agent: str = _option("loghub-producer-python", _HEADER_TEXT)
+    connect_timeout_ms: int = option(10_000, least=1, unit="milliseconds")
+    read_timeout_ms: int = option(60_000, least=1, unit="milliseconds")
+    attempt_timeout_ms: int | None = option(None, least=1, unit="milliseconds")
+    proxies: Mapping[str, str] | None = option(None, secret=True)
+    verify: bool = option(True)
+    ca_bundle: str | None = option(None, least=1)
+    pool_size: int | None = option(None, least=1, most=10_000)
+    user_agent: str = option("loghub-producer-python", least=1)
 
     def __post_init__(self) -> None:
-        _check(self, "http.")
+        check_all(self, "http.")
+        if not is_header_text(self.user_agent):
+            raise ConfigError("http.user_agent", f"must be {_HEADER_TEXT}", self.user_agent)
         if self.proxies is not None:  # no longer the caller's
             object.__setattr__(self, "proxies", dict(self.proxies))
 
@@ -213,10 +140,7 @@ class RetryPolicy:
                 )
 
 
-_HTTP = _Rule("an HttpConfig", lambda value: isinstance(value, HttpConfig))
-_RETRY_POLICY = _Rule("a RetryPolicy", lambda value: isinstance(value, RetryPolicy))
-
-
+@_tell_rules
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(_Options):
     """The options of a :class:`~producer.Producer`.
@@ -268,40 +192,40 @@ class ProducerConfig(_Options):
     :ivar name: prefix of thread names; None is ``producer-N``.
     """
 
-    total_size_in_bytes: int = _option(100 * MIB, _integer(1))
-    max_block_ms: int = _option(60_000, _ANY_INTEGER)
-    io_thread_count: int = _option(None, _integer(1), factory=lambda: max(1, os.cpu_count() or 1))
-    max_concurrency_per_destination: int | None = _option(None, _POOL_SIZE)
-    adaptive_concurrency: bool = _option(True, _BOOLEAN)
-    batch_size_threshold_in_bytes: int = _option(512 * 1024, _integer(1, MAX_BATCH_SIZE_IN_BYTES))
-    batch_count_threshold: int = _option(4096, _integer(1, MAX_BATCH_COUNT))
-    linger_ms: int = _option(2000, _integer(1))
-    retries: int = _option(10, _ANY_INTEGER)
-    max_reserved_attempts: int = _option(11, _integer(1))
-    base_retry_backoff_ms: int = _option(100, _integer(1))
-    max_retry_backoff_ms: int = _option(50_000, _integer(1))
-    delivery_timeout_ms: int = _option(0, _integer(0))
-    quota_timeout_ms: int = _option(0, _integer(0))
-    adjust_shard_hash: bool = _option(True, _BOOLEAN)
-    buckets: int = _option(64, _BUCKETS)
-    log_format: str = _option("protobuf", _choice("protobuf", "json"))
-    compression: str = _option("lz4", _choice("lz4", "zstd", "deflate", "none"))
-    sign_version: str = _option("v1", _choice("v1", "v4"))
-    region: str | None = _option(None, _OPTIONAL_TEXT)
-    source: str | None = _option(None, _Rule("None or text", lambda value: value is None or isinstance(value, str)))
-    log_tags: Mapping[str, str] = _option(None, _TEXT_MAPPING, factory=dict)
-    generate_pack_id: bool = _option(True, _BOOLEAN)
-    default: Callable[[Any], Any] | None = _option(None, _OPTIONAL_CALLABLE)
-    on_unencodable: str = _option("raise", _choice("raise", "repr"))
-    processor: str | None = _option(None, _OPTIONAL_TEXT)
-    drain_timeout_ms: int = _option(10_000, _integer(0))
-    http: HttpConfig = _option(None, _HTTP, factory=HttpConfig)
-    retry_policy: RetryPolicy = _option(None, _RETRY_POLICY, factory=RetryPolicy)
-    stats_interval_ms: int = _option(0, _integer(0))
-    name: str | None = _option(None, _OPTIONAL_TEXT)
+    total_size_in_bytes: int = option(100 * MIB, least=1, unit="bytes")
+    max_block_ms: int = option(60_000, unit="milliseconds")
+    io_thread_count: int = option(least=1, factory=lambda: max(1, os.cpu_count() or 1))
+    max_concurrency_per_destination: int | None = option(None, least=1, most=10_000)
+    adaptive_concurrency: bool = option(True)
+    batch_size_threshold_in_bytes: int = option(512 * 1024, least=1, most=MAX_BATCH_SIZE_IN_BYTES, unit="bytes")
+    batch_count_threshold: int = option(4096, least=1, most=MAX_BATCH_COUNT, unit="logs")
+    linger_ms: int = option(2000, least=1, unit="milliseconds")
+    retries: int = option(10)
+    max_reserved_attempts: int = option(11, least=1)
+    base_retry_backoff_ms: int = option(100, least=1, unit="milliseconds")
+    max_retry_backoff_ms: int = option(50_000, least=1, unit="milliseconds")
+    delivery_timeout_ms: int = option(0, least=0, unit="milliseconds")
+    quota_timeout_ms: int = option(0, least=0, unit="milliseconds")
+    adjust_shard_hash: bool = option(True)
+    buckets: int = option(64, choices=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
+    log_format: Literal["protobuf", "json"] = option("protobuf")
+    compression: Literal["lz4", "zstd", "deflate", "none"] = option("lz4")
+    sign_version: Literal["v1", "v4"] = option("v1")
+    region: str | None = option(None, least=1)
+    source: str | None = option(None)
+    log_tags: Mapping[str, str] = option(factory=dict)
+    generate_pack_id: bool = option(True)
+    default: Callable[[Any], Any] | None = option(None)
+    on_unencodable: Literal["raise", "repr"] = option("raise")
+    processor: str | None = option(None, least=1)
+    drain_timeout_ms: int = option(10_000, least=0, unit="milliseconds")
+    http: HttpConfig = option(factory=HttpConfig)
+    retry_policy: RetryPolicy = option(factory=RetryPolicy)
+    stats_interval_ms: int = option(0, least=0, unit="milliseconds")
+    name: str | None = option(None, least=1)
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_all(self)
         if self.sign_version == "v4" and not self.region:
             raise ConfigError("region", "must be given with sign_version='v4', such as 'cn-hangzhou'", self.region)
         # What was accepted here no longer depends on the caller's mapping.
@@ -317,12 +241,13 @@ class ProducerConfig(_Options):
         """
         own: dict[str, Any] = {}
         http: dict[str, Any] = {}
-        known = _option_rules()
+        known = producer_options()
         for name, value in options.items():
             dotted = "http." + name[5:] if name.startswith("http_") else name
             if dotted not in known:
-                raise _unknown(name, list(known))
-            parsed = _parse(name, known[dotted], value)
+                raise unknown(name, known, Foreign.PRODUCER)
+            is_text = isinstance(value, str) and value != ""  # the constructor knows the options that may be empty
+            parsed = known[dotted].check(value, name=name, text=True) if is_text else value
             if dotted.startswith("http."):
                 http[dotted[5:]] = parsed
             else:
@@ -350,35 +275,9 @@ class ProducerConfig(_Options):
             raise ConfigError(variable, error.rule, value) from error
 
 
-def _option_rules() -> dict[str, _Rule]:
-    own = {f.name: f.metadata["rule"] for f in fields(ProducerConfig)}
-    return own | {f"http.{f.name}": f.metadata["rule"] for f in fields(HttpConfig)}
-
-
-def option_names() -> list[str]:
-    """The name of every option, those of :class:`HttpConfig` as ``http.verify``."""
-    return list(_option_rules())
-
-
-def option_rows() -> list[tuple[str, str, str]]:
-    """Every option as ``(name, default, rule in words)``, for the documentation and its test."""
-    rows = []
-    for prefix, config in (("", ProducerConfig()), ("http.", HttpConfig())):
-        for item in fields(config):
-            if item.name in {"http", "retry_policy"}:
-                continue
-            default = "number of CPUs" if item.name == "io_thread_count" else repr(getattr(config, item.name))
-            rows.append((prefix + item.name, default, cast("_Rule", item.metadata["rule"]).words))
-    return rows
-
-
-def _parse(name: str, rule: _Rule, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return rule.parse(value)
-    except (ValueError, KeyError) as error:
-        raise ConfigError(name, f"must be {rule.words}", value) from error
+def producer_options() -> dict[str, Option]:
+    """Return every option by its name, those of :class:`HttpConfig` as ``http.verify``."""
+    return {**options_of(ProducerConfig), **{f"http.{name}": each for name, each in options_of(HttpConfig).items()}}
 
 
 _OF_PROJECT = (
@@ -410,7 +309,7 @@ class _ProjectOptions:
                 rule = f"is an option of the producer: Producer(project, config=ProducerConfig({name}=...))"
                 raise ConfigError(name, rule, name)
             if name not in _OF_PROJECT:
-                raise _unknown(name, list(_OF_PROJECT), of_project=True)
+                raise unknown(name, _OF_PROJECT, Foreign.PROJECT)
         if (given or options) and "endpoint" not in options:
             rule = "must be given, such as endpoint='https://cn-hangzhou.log.aliyuncs.com'"
             raise ConfigError("endpoint", rule, "endpoint")
@@ -446,7 +345,7 @@ class ProjectConfig(_ProjectOptions):
         object.__setattr__(self, "endpoint", _normal_endpoint(self.endpoint))
         _check_has_no_project(self.endpoint, self.project)
         if self.user_agent is not None and not is_header_text(self.user_agent):
-            raise ConfigError("user_agent", f"must be None or {_HEADER_TEXT.words}", self.user_agent)
+            raise ConfigError("user_agent", f"must be None or {_HEADER_TEXT}", self.user_agent)
         static = access_key_id is not None or access_key_secret is not None
         if static == (self.credentials is not None):
             rule = (

@@ -14,13 +14,12 @@ from typing import Any, Generic, TypeVar
 from ..sinks.http.transport import Answer
 from ..text.plural import counted
 from ..wire.compression import decompress
+from ..wire.cursors import MAX_PULL_COUNT
 from .errors import AnswerTooLargeError
 from .signed_client import Question, SignedClient
 
 _T = TypeVar("_T")
 
-#: LogGroups in one answer, at most. Source: LogHub protocol, PullLogs.
-MAX_PULL_COUNT = 1000
 _PROTOBUF = {"Accept": "application/x-protobuf"}
 
 
@@ -83,7 +82,7 @@ class LogstoreReader:
 
         :param read: makes what is wanted of the answer, decompressed; what it raises of a damaged one has it asked for
             again.
-        :param count: LogGroups, 1 to :data:`MAX_PULL_COUNT`; the server may give fewer.
+        :param count: LogGroups, 1 to ``MAX_PULL_COUNT``; the server may give fewer.
         :param end: none at or behind this cursor.
         :param most_bytes: bytes that an answer may have, decompressed; None for no limit.
         :raises AnswerTooLargeError: it has more; it is not decompressed.

@@ -7,77 +7,235 @@ the documentation again. Names of Spark's side are written as Spark writes them;
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from ..model.config import ProducerConfig, ProjectConfig, option_rows
+from ..model.config import MAX_BATCH_COUNT, ProducerConfig, ProjectConfig, producer_options
 from ..model.credentials import Credentials, EnvironmentCredentials, StaticCredentials
 from ..model.errors import ConfigError
 from ..model.interfaces import CredentialsProvider
+from ..model.options import Option, table, unknown
 from ..text.names import LOGSTORE_RULE, is_logstore_name
+from ..wire.cursors import MAX_PULL_COUNT
 
-#: What reading and writing have in common: names and meanings, of which the site makes a table.
-TARGET_OPTIONS: dict[str, str] = {
-    "endpoint": "such as https://cn-hangzhou.log.aliyuncs.com",
-    "project": "the project",
-    "logstore": "the logstore",
-    "accessKeyId": "with accessKeySecret: who signs; default: what the environment of the executors says",
-    "accessKeySecret": "see accessKeyId; without both: LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET there",
-    "securityToken": "of temporary credentials; default: LOGHUB_SECURITY_TOKEN there",
-    "credentialsProvider": "package.module:name of a credentials provider, or of what makes one without arguments",
-}
+#: How long a task waits for the next acknowledgement, seconds.
+ACK_TIMEOUT = 600.0
+#: The requests of ``exactlyOnce`` are cut by these: rows, and bytes before compression.
+CHUNK_ROWS, CHUNK_BYTES = 16_384, 2 << 20
+#: A request's body may not be larger, whatever is asked for, bytes.
+MAX_CHUNK_BYTES = 4 << 20
+#: Of a shard: each is a look-up when the read is planned.
+MAX_PARTITIONS = 1_000
+#: Between the time of a log and that of its receipt: a hundred years.
+MAX_SECONDS = 100 * 366 * 86_400
 
-#: Names and meanings of the options of a write, besides the target's and the producer's own.
-WRITE_OPTIONS: dict[str, str] = {
-    "topic": "the topic of rows without one of their own; default: none",
-    "source": "the source of rows without one of their own; default: the worker's address",
-    "topicColumn": "a column of text whose values are the rows' topics; not a field then, as are the next four",
-    "sourceColumn": "a column of text whose values are the rows' sources",
-    "timeColumn": "a timestamp, or an integer of Unix seconds: the rows' times; default: the time of sending",
-    "shardHashColumn": "a column of text; rows with equal values go to the same shard",
-    "contentsColumn": "a map of text to values, whose entries become fields of the row: what reading gives as contents",
-    "rowLabels": "columns, separated by commas, whose values name a row in errors, beside its number in the partition",
-    "onFailure": "of a row that LogHub refuses: fail (the task, the default), deadletter or drop",
-    "deadLetterPath": "a directory that all executors reach, or a URI such as hdfs://…, for refused rows, as Parquet; "
-    "with onFailure=deadletter",
-    "deliveryGuarantee": "atLeastOnce (the default) or exactlyOnce",
-    "runId": "the name of this write for exactlyOnce: a run with the same name adds only what is missing; default: of "
-    "a stream the query's id, of a batch made up",
-    "chunkRows": "exactlyOnce: rows of a request at most; default 16384",
-    "chunkBytes": "exactlyOnce: bytes of a request at most, before compression; default 2097152",
-    "ackTimeout": "how long a task waits for the next acknowledgement, and for memory, seconds; default 600",
-    "metricsPath": "a file on the driver; a line of JSON is added for each write or micro-batch, also for a failed one",
-    "checkTarget": "true (the default): ask LogHub for the logstore's shards before the job begins; a key that may "
-    "only write is no error. Of a stream before its first micro-batch, and again before one that comes a minute after "
-    "the last",
-}
+#: The options that reading and writing share.
+TARGET_OPTIONS = table(
+    Option(name="endpoint", doc="such as https://cn-hangzhou.log.aliyuncs.com"),
+    Option(name="project", doc="the project"),
+    Option(name="logstore", doc="the logstore"),
+    Option(
+        name="accessKeyId",
+        default=None,
+        doc="with accessKeySecret: who signs; without both, what the environment of the executors says",
+    ),
+    Option(
+        name="accessKeySecret",
+        default=None,
+        secret=True,
+        doc="see accessKeyId; without both: LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET there",
+    ),
+    Option(
+        name="securityToken",
+        default=None,
+        secret=True,
+        doc="of temporary credentials; without it LOGHUB_SECURITY_TOKEN there",
+    ),
+    Option(
+        name="credentialsProvider",
+        default=None,
+        doc="package.module:name of a credentials provider, or of what makes one without arguments",
+    ),
+)
+
+#: The options of a write, besides the target's and the producer's own.
+WRITE_OPTIONS = table(
+    Option(name="topic", default="", doc="the topic of rows without one of their own"),
+    Option(
+        name="source", default=None, doc="the source of rows without one of their own; None is the worker's address"
+    ),
+    Option(
+        name="topicColumn",
+        default=None,
+        doc="a column of text whose values are the rows' topics; not a field then, as are the next four",
+    ),
+    Option(name="sourceColumn", default=None, doc="a column of text whose values are the rows' sources"),
+    Option(
+        name="timeColumn",
+        default=None,
+        doc="a timestamp, or an integer of Unix seconds: the rows' times; without it the time of sending",
+    ),
+    Option(name="shardHashColumn", default=None, doc="a column of text; rows with equal values go to the same shard"),
+    Option(
+        name="contentsColumn",
+        default=None,
+        doc="a map of text to values, whose entries become fields of the row: what reading gives as contents",
+    ),
+    Option(
+        name="rowLabels",
+        default="",
+        doc="columns, separated by commas, whose values name a row in errors, beside its number in the partition",
+    ),
+    Option(
+        name="onFailure",
+        kind=Literal["fail", "deadletter", "drop"],
+        default="fail",
+        doc="of a row that LogHub refuses: fail the task, put it into deadLetterPath, or drop it",
+    ),
+    Option(
+        name="deadLetterPath",
+        default=None,
+        doc="a directory that all executors reach, or a URI such as hdfs://…, for refused rows, as Parquet; with "
+        "onFailure=deadletter",
+    ),
+    Option(
+        name="deliveryGuarantee",
+        kind=Literal["atLeastOnce", "exactlyOnce"],
+        default="atLeastOnce",
+        doc="how often a row is stored",
+    ),
+    Option(
+        name="runId",
+        default=None,
+        doc="the name of this write for exactlyOnce: a run with the same name adds only what is missing; without "
+        "it, of a stream the query's id, of a batch made up",
+    ),
+    Option(
+        name="chunkRows",
+        kind=int,
+        default=CHUNK_ROWS,
+        least=1,
+        most=MAX_BATCH_COUNT,
+        doc="exactlyOnce: rows of a request at most",
+    ),
+    Option(
+        name="chunkBytes",
+        kind=int,
+        default=CHUNK_BYTES,
+        least=1,
+        most=MAX_CHUNK_BYTES,
+        unit="bytes",
+        doc="exactlyOnce: bytes of a request at most, before compression",
+    ),
+    Option(
+        name="ackTimeout",
+        kind=float,
+        default=ACK_TIMEOUT,
+        least=0.001,
+        most=86_400,
+        unit="seconds",
+        doc="how long a task waits for the next acknowledgement, and for memory",
+    ),
+    Option(
+        name="metricsPath",
+        default=None,
+        doc="a file on the driver; a line of JSON is added for each write or micro-batch, also for a failed one",
+    ),
+    Option(
+        name="checkTarget",
+        kind=bool,
+        default=True,
+        doc="ask LogHub for the logstore's shards before the job begins; a key that may only write is no error. Of a "
+        "stream before its first micro-batch, and again before one that comes a minute after the last",
+    ),
+)
 
 #: The options of reading, besides those that name the logstore.
-READ_OPTIONS: dict[str, str] = {
-    "startingOffsets": "where to begin: earliest (the default of a batch), latest (of a stream), Unix seconds, a time, "
-    "or JSON of shard and cursor. A stream with a checkpoint goes on where that ends",
-    "endingOffsets": "where a batch ends: latest (the default), Unix seconds, a time, or JSON of shard and cursor; "
-    "what lies at that place is not read any more",
-    "shards": "only these shards, such as 0,3; default: all",
-    "mode": "PERMISSIVE (the default): a value that is not of its column's type is null; FAILFAST: it is an error",
-    "maxRowsPerTrigger": "the rows of a micro-batch, at most, at whole LogGroups; a LogGroup with more comes alone. "
-    "The driver counts them by reading them first. Default: no limit",
-    "maxSecondsPerTrigger": "in a micro-batch only what each shard received within so many seconds of its first "
-    "LogGroup; default: no limit",
-    "pullCount": "LogGroups in one request, 1 to 1000 (the default); the server gives about 10 MiB at most",
-    "partitionsPerShard": "of a batch: into about so many partitions, 1 (the default) to 1000, each shard is divided, "
-    "so that more cores read it; by the time of receipt, to the second, so that one in which much came is longer",
-    "query": "of a batch: only logs that match, in LogHub's query language; needs startingTime",
-    "startingTime": "with query: the first time of logs, Unix seconds or as 2026-01-31T12:00:00Z",
-    "endingTime": "with query: logs before this time; default: now",
-    "pushFilters": "true: a batch looks at the conditions of WHERE itself; needs PySpark 4.1. Default: false",
-    "receivedWithin": "with pushFilters: seconds between a log's time and its receipt, at most, so that a condition on "
-    "__time__ says what need not be read; default: no limit",
-}
+READ_OPTIONS = table(
+    Option(
+        name="startingOffsets",
+        default=None,
+        doc="where to begin: earliest (the default of a batch), latest (of a stream), Unix seconds, a time, or JSON of "
+        "shard and cursor. A stream with a checkpoint goes on where that ends",
+    ),
+    Option(
+        name="endingOffsets",
+        default=None,
+        doc="where a batch ends: latest (the default), Unix seconds, a time, or JSON of shard and cursor; what lies at "
+        "that place is not read any more",
+    ),
+    Option(name="shards", default=None, doc="only these shards, such as 0,3; without it all"),
+    Option(
+        name="mode",
+        kind=Literal["PERMISSIVE", "FAILFAST"],
+        default="PERMISSIVE",
+        doc="PERMISSIVE: a value that is not of its column's type is null; FAILFAST: it is an error",
+    ),
+    Option(
+        name="maxRowsPerTrigger",
+        kind=int,
+        default=None,
+        least=1,
+        doc="the rows of a micro-batch, at most, at whole LogGroups; a LogGroup with more comes alone. The driver "
+        "counts them by reading them first. None is no limit",
+    ),
+    Option(
+        name="maxSecondsPerTrigger",
+        kind=int,
+        default=None,
+        least=1,
+        unit="seconds",
+        doc="in a micro-batch only what each shard received within so many seconds of its first LogGroup; None is no "
+        "limit",
+    ),
+    Option(
+        name="pullCount",
+        kind=int,
+        default=MAX_PULL_COUNT,
+        least=1,
+        most=MAX_PULL_COUNT,
+        doc="LogGroups in one request; the server gives about 10 MiB at most",
+    ),
+    Option(
+        name="partitionsPerShard",
+        kind=int,
+        default=None,
+        least=1,
+        most=MAX_PARTITIONS,
+        doc="of a batch: into about so many partitions each shard is divided, so that more cores read it; by the time "
+        "of receipt, to the second: busy periods give larger partitions. None is 1",
+    ),
+    Option(
+        name="query",
+        default=None,
+        doc="of a batch: only logs that match, in LogHub's query language; needs startingTime",
+    ),
+    Option(
+        name="startingTime",
+        default=None,
+        doc="with query: the first time of logs, Unix seconds or as 2026-01-31T12:00:00Z",
+    ),
+    Option(name="endingTime", default=None, doc="with query: logs before this time; without it, now"),
+    Option(
+        name="pushFilters",
+        kind=bool,
+        default=False,
+        doc="a batch applies the conditions of WHERE itself; needs PySpark 4.1",
+    ),
+    Option(
+        name="receivedWithin",
+        kind=int,
+        default=None,
+        least=1,
+        most=MAX_SECONDS,
+        unit="seconds",
+        doc="with pushFilters: the time between a log's time and its receipt, at most, so that a condition on __time__ "
+        "says what need not be read; None is no limit",
+    ),
+)
 
 #: What Spark itself adds, or reads, among the options of a data source. A table of ``CREATE TABLE`` has each of its
 #: options twice, once with ``option.`` before its name.
@@ -115,20 +273,23 @@ def documented(options: Mapping[str, str], known: Iterable[str], *, others: Iter
                 value,
             )
         if name not in spelling:
-            raise _unknown(given, spelling)
+            raise unknown(given, spelling.values())
         found[spelling[name]] = value
     return found
 
 
-def _unknown(given: str, spelling: Mapping[str, str]) -> ConfigError:
-    near = [spelling[name] for name in difflib.get_close_matches(given.lower(), list(spelling), n=3)]
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known options are {', '.join(sorted(spelling.values()))}"
-    return ConfigError(given, f"unknown option; {hint}", given)
+def value_of(options: Mapping[str, str], each: Option) -> Any:
+    """Return the value of an option, or its default.
+
+    :param options: the options in the spelling of the documentation.
+    :raises ConfigError: the value breaks its rule.
+    """
+    return each.check(options[each.name], text=True) if each.name in options else each.default
 
 
 def producer_option_names() -> tuple[str, ...]:
     """The names of the producer's own options."""
-    return tuple(name for name, _, _ in option_rows())
+    return tuple(name for name in producer_options() if name not in ("http", "retry_policy"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +316,7 @@ def target_of(options: Mapping[str, str]) -> Target:
     for name in ("endpoint", "project", "logstore"):
         if not options.get(name, "").strip():
             hint = "" if options else f" ({_INSERT_HINT})"
-            raise ConfigError(name, f"is required: {TARGET_OPTIONS[name]}{hint}", name)
+            raise ConfigError(name, f"is required: {TARGET_OPTIONS[name].doc}{hint}", name)
     project = ProjectConfig(options["project"].strip(), endpoint=options["endpoint"], credentials=_provider_of(options))
     logstore = options["logstore"].strip()
     if not is_logstore_name(logstore):

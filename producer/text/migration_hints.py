@@ -8,6 +8,7 @@ lower case, with underscores.
 from __future__ import annotations
 
 import difflib
+import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -186,25 +187,40 @@ def own_form(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace(".", "_").replace("-", "_")
 
 
-def hint(name: str, known: Iterable[str], *, of_project: bool = False) -> str:
-    """What to say of an unknown option.
+class Foreign(enum.Enum):
+    """Whose other names for options a hint explains."""
 
-    :param name: as it was given.
+    NONE = enum.auto()
+    PRODUCER = enum.auto()
+    PROJECT = enum.auto()
+
+
+def hint(name: str, known: Iterable[str], foreign: Foreign = Foreign.PRODUCER) -> str:
+    """Return what to say of an unknown option.
+
+    :param name: the name as it was given.
     :param known: the options that there are.
-    :param of_project: of ``ProjectConfig``.
+    :param foreign: whose names from elsewhere are looked up.
     """
-    options, form = list(known), own_form(name)
+    options, form = {each.lower(): each for each in known}, own_form(name)
     if form in options:
-        return f"it is written {form}"
-    if (dotted := _of_http(form, options)) is not None:
+        return f"it is written {options[form]}"
+    if foreign is not Foreign.NONE and (explained := _explained(form, options, foreign)):
+        return explained
+    near = difflib.get_close_matches(form, options, n=3)
+    found = [options[each] for each in near]
+    return f"did you mean {' or '.join(found)}?" if found else f"known options are {', '.join(options.values())}"
+
+
+def _explained(form: str, options: Iterable[str], foreign: Foreign) -> str:
+    if (dotted := _of_http(form, list(options))) is not None:
         return _written(dotted)
-    meant = (_FOREIGN_OF_PROJECT if of_project else _FOREIGN).get(form)
+    meant = (_FOREIGN_OF_PROJECT if foreign is Foreign.PROJECT else _FOREIGN).get(form)
     if meant is None and " " not in (of_the_project := _FOREIGN_OF_PROJECT.get(form, " ")):
         meant = f"it {_PROJECT}: {of_the_project}="
-    if meant is not None:
-        return _written(meant) if " " not in meant else meant
-    near = difflib.get_close_matches(form, options, n=3)
-    return f"did you mean {' or '.join(near)}?" if near else f"known options are {', '.join(options)}"
+    if meant is None:
+        return ""
+    return _written(meant) if " " not in meant else meant
 
 
 def _of_http(form: str, options: list[str]) -> str | None:

@@ -7,6 +7,10 @@ shown or sent, they become ``\xNN``, as such bytes of a line do.
 
 from __future__ import annotations
 
+import re
+
+#: After a password, which may have any character, the last ``@``; a path made of a URL has one slash only.
+_USERINFO = re.compile(r"(:/+)(?:[^\s/'\"@:]*:\S*|[^\s/'\"]+)@")
 #: Characters of a wrong value in a message.
 _MOST_DESCRIBED = 200
 
@@ -58,3 +62,8 @@ def described(value: object) -> str:
     """Return the ``repr`` of a wrong value for a message: its beginning, if it is long."""
     text = repr_of(value)
     return text if len(text) <= _MOST_DESCRIBED else f"{text[:_MOST_DESCRIBED]}…"
+
+
+def without_userinfo(text: str) -> str:
+    """Return the text with the user and the password of every URL hidden."""
+    return _USERINFO.sub(r"\1***@", text)

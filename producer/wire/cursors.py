@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 
+#: LogGroups in one answer, at most. Source: LogHub protocol, PullLogs.
+MAX_PULL_COUNT = 1000
 _MOST_DIGITS = 31
 
 

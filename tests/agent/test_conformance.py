@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from producer.agent.config.options import option
 from producer.agent.config.registry import BUILT_IN, class_of
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.interfaces import Context, Interceptor, Outlet, Routes, Selector, Sink, Source, Stop
@@ -26,6 +25,7 @@ from producer.agent.testing import (
     SourceConformance,
 )
 from producer.model.errors import ChannelFullError
+from producer.model.options import option
 from producer.server import LogHubServer
 from producer.server.faults import answer
 

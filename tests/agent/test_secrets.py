@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.client
 import logging
 import typing
@@ -13,7 +14,7 @@ import pytest
 
 from producer.agent import Agent, AgentConfigError
 from producer.agent.config import parse_toml
-from producer.agent.config.options import fields_of, read_options
+from producer.agent.config.options import read_options
 from producer.agent.config.registry import BUILT_IN, class_of
 from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Stop
@@ -21,6 +22,7 @@ from producer.agent.monitoring import MonitoringServer
 from producer.agent.run.supervisor import Supervised
 from producer.agent.sinks.http import HttpSink
 from producer.agent.sinks.objects import ObjectsSink
+from producer.model.options import options_of
 from producer.testing import ManualClock
 
 from ..support.waiting import eventually
@@ -50,8 +52,9 @@ channel = "c1"
 def test_no_option_that_is_secret_is_in_the_repr_of_options(kind: str, name: str) -> None:
     """Of no component: also where options are part of somebody else's error."""
     pytest.importorskip("confluent_kafka") if name == "kafka" else None
-    for field in fields_of(class_of(kind, name).Options).values():
-        assert field.repr is not field.metadata["secret"], field.name
+    options = class_of(kind, name).Options
+    for field in dataclasses.fields(options):
+        assert field.repr is not options_of(options)[field.name].secret, field.name
 
 
 def _texts_for(hint: Any, text: str) -> Any:
@@ -72,11 +75,11 @@ def test_no_option_shows_what_an_address_tells_of_users(kind: str, name: str, te
     """
     pytest.importorskip("confluent_kafka") if name == "kafka" else None
     cls = class_of(kind, name).Options
-    fields, hints = fields_of(cls), typing.get_type_hints(cls)
+    fields, hints = options_of(cls), typing.get_type_hints(cls)
     filled = {key: _texts_for(hints[key], text) for key in fields}
-    needed = {key: filled[key] or 1 for key, field in fields.items() if field.default is field.default_factory}
+    needed = {key: filled[key] or 1 for key, field in fields.items() if field.default is ...}
     for key, field in fields.items():
-        more: list[Any] = [_SECRET, [_SECRET], {_SECRET: [_SECRET]}] if field.metadata["secret"] else []
+        more: list[Any] = [_SECRET, [_SECRET], {_SECRET: [_SECRET]}] if field.secret else []
         for value in [filled[key] or text, *more]:
             try:
                 told = repr(read_options(cls, {**needed, key: value}, f"{kind}.k1"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from producer.channels.memory import BYTE_CAPACITY, CAPACITY, TRANSACTION_CAPACITY
+from producer.channels.limits import TRANSACTION_CAPACITY
+from producer.channels.memory import BYTE_CAPACITY, CAPACITY
 from tests.support.named_tests import missing_tests
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "migrate" / "flume.md"

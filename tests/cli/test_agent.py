@@ -23,7 +23,7 @@ import pytest
 
 from producer.agent import Agent, AgentConfig
 from producer.agent.config import parse_toml
-from producer.agent.config.options import AgentConfigError, Problem, fields_of
+from producer.agent.config.options import AgentConfigError, Problem
 from producer.agent.config.registry import BUILT_IN, class_of
 from producer.agent.monitoring.figures import notes
 from producer.channels import FileChannel
@@ -31,6 +31,7 @@ from producer.cli import agent as agent_cli
 from producer.cli import agent_program, main
 from producer.cli.agent_program import Program, _Watched
 from producer.model.interfaces import Event
+from producer.model.options import options_of
 from producer.runtime import signals
 from producer.server import LogHubServer
 
@@ -162,7 +163,7 @@ def test_a_wrong_configuration_is_told_whole_with_exit_code_2(
     assert main(["agent", *before, "--config", path, "--monitoring", "nowhere"]) == 2
     assert capsys.readouterr().err == (
         f"producer agent: {path}: 3 problems\n"
-        "  line 8: sources.r1.sise: no such option; did you mean 'size'?\n"
+        "  line 8: sources.r1.sise: unknown option; did you mean size?\n"
         "  line 12: sinks.k1.type: no such type 'nul'; did you mean 'null'?\n"
         "  agent.monitoring: must be host:port or a port, such as 127.0.0.1:9180, got 'nowhere'\n"
     )
@@ -769,7 +770,7 @@ def test_explain_tells_each_types_options(capsys: pytest.CaptureFixture[str]) ->
     for kind, types in BUILT_IN.items():
         for name in types:
             try:
-                fields = fields_of(class_of(kind, name).Options)
+                fields = options_of(class_of(kind, name).Options)
             except ImportError:
                 continue
             assert main(["agent", "explain", f"{kind}.{name}"]) == 0

@@ -32,7 +32,7 @@ from producer import (
     ProjectConfig,
 )
 from producer.cli import main
-from producer.model.config import option_names
+from producer.model.config import producer_options
 from producer.model.futures import SendFuture
 from producer.testing import LogHubServer, RecordingSink
 from producer.text.migration_hints import _FOREIGN, _FOREIGN_OF_PROJECT, _HTTP
@@ -147,7 +147,11 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
         "send_many takes a list of logs or an iterator, got dict",
     ),
     ("text for a log", lambda: sent("hello"), "got str; such as {'message': ...}"),
-    ("a switch for fsync", lambda: FileChannel("never-made", fsync=True), 'must be "commit", "os" or seconds above 0'),
+    (
+        "a switch for fsync",
+        lambda: FileChannel("never-made", fsync=True),
+        'must be "commit", "os" or a number of seconds, at',
+    ),
     ("text for a timeout", lambda: waited("5"), "timeout: must be None or seconds"),
     ("malformed logstore", lambda: sent({}, logstore="App_Log"), "logstore: must be lower-case letters"),
     ("unknown project", lambda: sent({}, project="shpo", known=True), "(did you mean 'shop'?)"),
@@ -283,7 +287,7 @@ def test_a_name_that_is_imported_from_elsewhere_is_told(name: str, sentence: str
 
 def test_every_name_that_is_suggested_is_one() -> None:
     """What the table of foreign names calls an option is one, and nothing in it is one already."""
-    known = {*option_names(), "name", "stats_interval_ms"}
+    known = {*producer_options(), "name", "stats_interval_ms"}
     assert {meant for meant in _FOREIGN.values() if " " not in meant} <= known
     assert not set(_FOREIGN) & known
     assert {meant for meant in _FOREIGN_OF_PROJECT.values() if " " not in meant} <= {

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
+import pydoc
+import typing
 from typing import Any
 
 import pytest
 import tenacity
 
 from producer import ConfigError, Credentials, HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy, StaticCredentials
-from producer.model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, host_address, option_rows
+from producer.model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, host_address
 
 DEFAULTS = {
     "total_size_in_bytes": 100 * 1024 * 1024,
@@ -287,11 +289,21 @@ def test_no_repr_and_no_error_shows_a_secret() -> None:
     assert "***" in str(caught.value)
 
 
-def test_every_option_has_a_row_for_the_documentation() -> None:
-    """option_rows lists each option with its default and rule."""
-    names = {name for name, _, _ in option_rows()}
-    own = {field.name for field in dataclasses.fields(ProducerConfig)} - {"http", "retry_policy"}
-    assert names == own | {f"http.{field.name}" for field in dataclasses.fields(HttpConfig)}
+def test_help_and_editors_know_the_permitted_values() -> None:
+    """``help`` shows each option's rule and default, and a choice of words is a Literal."""
+    told = " ".join(pydoc.render_doc(ProducerConfig, renderer=pydoc.plaintext).split())
+    for rule in (
+        "linger_ms: a whole number of milliseconds, at least 1, by default 2000.",
+        "batch_count_threshold: a whole number of logs from 1 to 40960, by default 4096.",
+        "compression: one of lz4, zstd, deflate, none, by default 'lz4'.",
+        "buckets: one of 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, by default 64.",
+        "io_thread_count: a whole number, at least 1, by default the number of CPUs.",
+    ):
+        assert rule in told
+    assert "pool_size: None or a whole number from 1 to 10000, by default None." in (HttpConfig.__doc__ or "")
+    hints = typing.get_type_hints(ProducerConfig)
+    words = ("log_format", "compression", "sign_version", "on_unencodable")
+    assert {name: typing.get_origin(hints[name]) for name in words} == dict.fromkeys(words, typing.Literal)
 
 
 def test_the_hosts_address_is_found_without_failing() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import sys
 import textwrap
-import typing
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
+from ...model.options import options_of
 from .flume_differences import DIFFERENCES
-from .options import fields_of, flume_name, nearest
+from .options import flume_name, nearest
 from .registry import BUILT_IN, canonical, class_of, plugged_in
 
 _WIDTH = 100
@@ -52,12 +50,12 @@ def _told(kind: str, name: str) -> Iterator[str]:
     except LookupError as error:
         yield f"  {error.args[0]}"
         return
-    yield from textwrap.wrap(_first_paragraph(cls), _WIDTH, initial_indent="  ", subsequent_indent="  ")
-    hints = typing.get_type_hints(cls.Options)
-    for field in fields_of(cls.Options).values():
+    yield from textwrap.wrap(summary_of(cls), _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    for each in options_of(cls.Options).values():
         yield ""
-        yield f"  {field.name}: {_type_name(hints[field.name])}, {_default(field)}"
-        text = "; ".join(_facts(field))
+        default = "required" if each.default is ... else f"default {each.default!r}"
+        yield f"  {each.name}: {each.words(text=True)}, {default}"
+        text = f"{each.doc}; in a file of Flume's: {flume_name(each)}{_times(each.scale)}"
         yield from textwrap.wrap(text, _WIDTH, initial_indent="      ", subsequent_indent="      ")
     yield from _differences(f"{kind}.{name}")
 
@@ -72,7 +70,8 @@ def _differences(name: str) -> Iterator[str]:
         yield from textwrap.wrap(text, _WIDTH, initial_indent="    * ", subsequent_indent="      ")
 
 
-def _first_paragraph(cls: type) -> str:
+def summary_of(cls: type) -> str:
+    """Return the first paragraph of what a component says of itself, on one line."""
     text = inspect.getdoc(cls) or ""
     places = {"See the module": cls.__module__, "See the package": cls.__module__.rpartition(".")[0]}
     for words, place in places.items():
@@ -81,36 +80,5 @@ def _first_paragraph(cls: type) -> str:
     return " ".join(text.strip().partition("\n\n")[0].split()).replace("``", "")
 
 
-def _facts(field: dataclasses.Field[Any]) -> Iterable[str]:
-    rules = field.metadata
-    yield rules["doc"].replace("``", "")
-    if rules["choices"]:
-        yield f"one of {', '.join(rules['choices'])}"
-    if rules["least"] is not None:
-        yield f"at least {rules['least']}"
-    if rules["most"] is not None:
-        yield f"at most {rules['most']}"
-    scaled = "" if rules["scale"] == 1 else f", times {rules['scale']}"
-    yield f"in a file of Flume's: {flume_name(field)}{scaled}"
-
-
-def _default(field: dataclasses.Field[Any]) -> str:
-    if field.default is not dataclasses.MISSING:
-        return f"default {field.default!r}"
-    if field.default_factory is not dataclasses.MISSING:
-        return f"default {field.default_factory()!r}"
-    return "required"
-
-
-def _type_name(hint: Any) -> str:
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
-    if hint in names:
-        return names[hint]
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is tuple:
-        return f"a list of {_type_name(arguments[0])}"
-    if origin is not None and isinstance(origin, type) and issubclass(origin, typing.Mapping):
-        return f"a table of {_type_name(arguments[1])}"
-    if arguments:
-        return " or ".join(_type_name(each) for each in arguments if each is not type(None))
-    return "a path" if getattr(hint, "__name__", "") == "Path" else getattr(hint, "__name__", str(hint))
+def _times(scale: float) -> str:
+    return "" if scale == 1 else f", times {scale}"

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...model.options import option
 from ...runtime.clock import Clock
-from .options import option
 
 #: Bytes that an agent needs without its components.
 PROCESS_BYTES = 40 << 20

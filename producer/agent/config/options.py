@@ -1,99 +1,33 @@
-"""Options of components, declared once: types, defaults, rules and Flume's names for them.
+"""Options of components, read from a file: TOML's typed values, or the texts of a properties file with Flume's names.
 
-A component's ``Options`` is a frozen dataclass whose fields are made by :func:`option`. :func:`read_options` makes one
-of the values of a configuration, TOML's typed ones or the texts of a properties file, and reports everything that is
-wrong with them at once, with the nearest right name for a wrong one.
-
-It is one long file because a rule is declared, applied and told in the same terms, from the field to the sentence.
+A component's ``Options`` is a frozen dataclass whose fields are made by :func:`~producer.model.options.option`.
+:func:`read_options` checks all values, and reports all problems at once, with their lines.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 import re
-import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from ...model.errors import ConfigError, ProducerError
+from ...model.options import Option, options_of, unknown
+from ...text.printable import without_userinfo
 
 _T = TypeVar("_T")
-_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _SHELLS = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
-#: Behind a password, which may have any character, the last ``@``; a path made of a URL has one slash only.
-_USERINFO = re.compile(r"(:/+)(?:[^\s/'\"@:]*:\S*|[^\s/'\"]+)@")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 #: Characters of a problem that are shown: a value may be a whole file that got into one.
 _MOST_SHOWN = 2000
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
-
-
-def option(
-    default: Any = dataclasses.MISSING,
-    *,
-    doc: str,
-    flume: str | None = None,
-    scale: float = 1,
-    least: float | None = None,
-    most: float | None = None,
-    choices: Sequence[str] | None = None,
-    secret: bool = False,
-    unit: Literal["bytes"] | None = None,
-) -> Any:
-    """A field of ``Options``.
-
-    :param default: without one the option is required.
-    :param doc: what it means, with its unit; shown by ``producer agent explain``.
-    :param flume: Flume's key for it, if that differs from the name in camelCase.
-    :param scale: what Flume's number is multiplied by: 0.001 for its milliseconds.
-    :param least: the lowest number.
-    :param most: the highest.
-    :param choices: the texts that are allowed.
-    :param secret: never shown, and no part of the options' ``repr``.
-    :param unit: ``bytes`` may be written as ``64m``; other numbers may not.
-    """
-    rules = {
-        "doc": doc,
-        "flume": flume,
-        "scale": scale,
-        "least": least,
-        "most": most,
-        "choices": tuple(choices) if choices else None,
-        "secret": secret,
-        "unit": unit,
-    }
-    if isinstance(default, dict | list):
-        copied = default
-        return dataclasses.field(default_factory=lambda: type(copied)(copied), repr=not secret, metadata=rules)
-    return dataclasses.field(default=default, repr=not secret, metadata=rules)
-
-
-def without_userinfo(text: str) -> str:
-    """A text in which no URL tells a user or a password."""
-    return _USERINFO.sub(r"\1***@", text)
 
 
 def words_of(error: BaseException) -> str:
     """What it says, as logs and pages show it: libraries name addresses as they were given them."""
     return without_userinfo(str(error))
-
-
-class _Address(str):
-    """A text that tells a user or a password; its ``repr`` does not, and so that of options neither."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return repr(without_userinfo(str(self)))
-
-
-class _PublicError(ValueError):
-    """What is wrong with a value that is secret, in words that do not show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +73,10 @@ class AgentConfigError(ProducerError):
         self.problems = tuple(problems)
 
 
-def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
-    """The options of a class, by name."""
-    return {field.name: field for field in dataclasses.fields(cls) if "doc" in field.metadata}
-
-
-def flume_name(field: dataclasses.Field[Any]) -> str:
+def flume_name(each: Option) -> str:
     """Flume's key of an option."""
-    first, *rest = field.name.split("_")
-    return field.metadata["flume"] or first + "".join(map(str.capitalize, rest))
+    first, *rest = each.name.split("_")
+    return each.flume or first + "".join(map(str.capitalize, rest))
 
 
 def from_flume(cls: type, values: Mapping[str, str]) -> dict[str, Any]:
@@ -159,12 +88,12 @@ def from_flume(cls: type, values: Mapping[str, str]) -> dict[str, Any]:
     translate: Callable[[Mapping[str, str]], Mapping[str, Any]] | None = getattr(cls, "translate_flume", None)
     if translate is not None:
         values = translate(values)
-    known = {flume_name(field): field for field in fields_of(cls).values()}
+    known = {flume_name(each): each for each in options_of(cls).values()}
     found: dict[str, Any] = {}
     for key, value in values.items():
-        field, parent = known.get(key), _parent(key, known)
-        if field is not None:
-            found[field.name] = _scaled(value, field.metadata["scale"])
+        each, parent = known.get(key), _parent(key, known)
+        if each is not None:
+            found[each.name] = _scaled(value, each.scale)
         elif parent and isinstance(found.setdefault(known[parent].name, {}), dict):
             found[known[parent].name][key[len(parent) + 1 :]] = value
         else:
@@ -172,7 +101,7 @@ def from_flume(cls: type, values: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _parent(key: str, known: typing.Iterable[str]) -> str:
+def _parent(key: str, known: Iterable[str]) -> str:
     """The longest known key of which this one is a part; empty if there is none."""
     return max((name for name in known if key.startswith(f"{name}.")), key=len, default="")
 
@@ -191,7 +120,7 @@ def read_options(
     values: Mapping[str, Any],
     where: str,
     lines: Mapping[str, int] = {},
-    beside: typing.Iterable[str] = (),
+    beside: Sequence[str] = (),
     *,
     flume: bool = False,
 ) -> _T:
@@ -204,39 +133,54 @@ def read_options(
     :raises AgentConfigError: with all that is wrong.
     """
     problems: list[Problem] = []
-    fields, hints = fields_of(cls), typing.get_type_hints(cls)
-    chosen: dict[str, Any] = {}
+    options, chosen = options_of(cls), dict[str, Any]()
     for key, value in values.items():
-        field = fields.get(key)
-        if field is None:
-            problems.append(Problem(where, key, _unknown(key, fields, beside), lines.get(key)))
-            continue
         try:
-            chosen[key] = _checked(value, hints[key], field, field.metadata["scale"] if flume else 1)
-        except ValueError as error:
-            hidden = field.metadata["secret"] and not isinstance(error, _PublicError)
-            message = "has a wrong value, which is not shown" if hidden else f"{error}{_meaning(value, field)}"
-            problems.append(Problem(where, key, message, lines.get(key)))
-    for name, field in fields.items():
-        if _is_required(cls, name) and name not in values:
-            problems.append(Problem(where, name, f"is missing: {field.metadata['doc']}"))
+            if key not in options:
+                raise _unknown(key, options, beside)
+            chosen[key] = _checked(options[key], value, flume=flume)
+        except ConfigError as error:
+            problems.append(_problem(error, where, lines, value, options.get(key)))
+    for name, each in options.items():
+        if each.default is ... and name not in values:
+            problems.append(Problem(where, name, f"is missing: {each.doc}"))
     if problems:
         raise AgentConfigError([*problems, *_also_wrong(cls, chosen, where, lines)])
     return _made(cls, chosen, where, lines)
+
+
+def _checked(each: Option, value: Any, *, flume: bool) -> Any:
+    """Check a value of a file; a shell's variable would be a key that no server knows."""
+    found = _SHELLS.fullmatch(value) if each.secret and isinstance(value, str) else None
+    if found is not None:
+        rule = f"is a shell's variable, which means nothing here; did you mean ${{env:{found[1]}}}?"
+        raise ConfigError(each.name, rule, each.name)
+    return each.check(value, text=True, scale=each.scale if flume else 1)
+
+
+def _problem(
+    error: ConfigError, where: str, lines: Mapping[str, int], value: Any = None, each: Option | None = None
+) -> Problem:
+    """Return what is wrong with an option; of a number that has a unit, the meaning."""
+    message = f"{error.rule}{_got(error)}"
+    if each is not None and each.unit is None and isinstance(value, str) and value[:1].isdigit() and not each.choices:
+        message += f"; write it without a unit: {each.doc}"
+    return Problem(where, error.name, message, lines.get(error.name))
 
 
 def _made(cls: type[_T], chosen: Mapping[str, Any], where: str, lines: Mapping[str, int]) -> _T:
     try:
         return cls(**chosen)
     except ConfigError as error:
-        field = fields_of(cls).get(error.name)
-        message = error.rule if field is not None and field.metadata["secret"] else f"{error.rule}{_got(error)}"
-        raise AgentConfigError([Problem(where, error.name, message, lines.get(error.name))]) from error
+        each = options_of(cls).get(error.name)
+        if each is not None and each.secret:
+            error = ConfigError(error.name, error.rule, error.name)
+        raise AgentConfigError([_problem(error, where, lines)]) from error
 
 
 def _also_wrong(cls: type, chosen: Mapping[str, Any], where: str, lines: Mapping[str, int]) -> list[Problem]:
     """What the class itself has to say of the options that are right so far, with some word for each missing one."""
-    texts = [name for name, hint in typing.get_type_hints(cls).items() if hint is str and _is_required(cls, name)]
+    texts = [name for name, each in options_of(cls).items() if each.kind is str and each.default is ...]
     found: list[Problem] = []
     for word in ("word", "http://word") if texts else ("",):
         try:
@@ -248,30 +192,18 @@ def _also_wrong(cls: type, chosen: Mapping[str, Any], where: str, lines: Mapping
     return found
 
 
-def _is_required(cls: type, name: str) -> bool:
-    field = fields_of(cls).get(name)
-    return field is not None and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def _unknown(key: str, fields: Mapping[str, dataclasses.Field[Any]], beside: typing.Iterable[str]) -> str:
-    for name, field in fields.items():
-        if key == flume_name(field):
-            return f"is what Flume calls it; here it is {name!r}"
-    meant = difflib.get_close_matches(key, [*fields, *beside], 1, 0.6)
-    return f"no such option{nearest(key, meant or fields)}"
-
-
-def _meaning(value: Any, field: dataclasses.Field[Any]) -> str:
-    """Of a number that was written with a unit: in which one it is."""
-    unitless = field.metadata["unit"] is None and isinstance(value, str) and value[:1].isdigit()
-    return f"; it is: {field.metadata['doc']}" if unitless and not field.metadata["choices"] else ""
+def _unknown(key: str, options: Mapping[str, Option], beside: Sequence[str]) -> ConfigError:
+    for name, each in options.items():
+        if key == flume_name(each):
+            return ConfigError(key, f"is what Flume calls it; here it is {name!r}", key)
+    return unknown(key, [*options, *difflib.get_close_matches(key, beside, 1)])
 
 
 def _got(error: ConfigError) -> str:
-    """The value, unless there is none, or the rule names it."""
-    if error.value is None or (isinstance(error.value, str) and error.value and repr(error.value) in error.rule):
-        return ""
-    return f", got {shown(error.value)}"
+    """The value, unless there is none, it is secret, or the rule names it."""
+    value = error.value
+    told = isinstance(value, str) and value and repr(value) in error.rule
+    return "" if value is None or value is error.name or told else f", got {shown(value)}"
 
 
 def shown(value: Any) -> str:
@@ -285,29 +217,26 @@ def typed(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     What has not the right form stays a text, so that :func:`read_options` says what is wrong with it; so does one with
     a reference that is not resolved, ``${env:X}``.
     """
-    hints, fields = typing.get_type_hints(cls), fields_of(cls)
-    return {
-        key: _plain(value, hints[key], fields[key].metadata["unit"]) if key in fields else value
-        for key, value in values.items()
-    }
+    options = options_of(cls)
+    return {key: _plain(value, options[key]) if key in options else value for key, value in values.items()}
 
 
-def _plain(value: Any, hint: Any, unit: str | None) -> Any:
-    if hint is Path or "${" in str(value):
+def _plain(value: Any, each: Option) -> Any:
+    if each.kind is Path or "${" in str(value):
         return value
     try:
-        converted = _converted(value, hint, unit)
-    except ValueError:
+        converted = Option(kind=each.kind, unit=each.unit).check(value, text=True)
+    except ConfigError:
         return value
     if isinstance(converted, tuple):
         return value.split() if isinstance(value, str) else list(converted)
     if isinstance(converted, Mapping):
-        inner = typing.get_args(hint)[1]
-        return {name: _plain(item, inner, unit) for name, item in value.items()}
+        inner = dataclasses.replace(each, kind=typing.get_args(each.kind)[1])
+        return {name: _plain(item, inner) for name, item in (converted if isinstance(value, str) else value).items()}
     return value if isinstance(converted, Path) or converted is None else converted
 
 
-def nearest(name: str, known: typing.Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """Which known name was meant, for the end of a message."""
     names = list(known)
     found = difflib.get_close_matches(name, names, 1, 0.6)
@@ -324,119 +253,3 @@ def missing_file(name: str, path: Path | str | None) -> Iterator[ConfigError]:
                 pass
     except OSError as error:
         yield ConfigError(name, f"cannot be read: {error.strerror}", str(path))
-
-
-def _checked(value: Any, hint: Any, field: dataclasses.Field[Any], scale: float) -> Any:
-    rules = field.metadata
-    _check_is_no_shells(value, rules["secret"])
-    value = _converted(value, hint, rules["unit"])
-    if rules["choices"] and value not in rules["choices"]:
-        raise ValueError(f"must be one of {', '.join(rules['choices'])}, got {value!r}")
-    if rules["least"] is not None and value is not None and value < rules["least"]:
-        raise ValueError(f"must be at least {_number_in(rules['least'], scale)}, got {_number_in(value, scale)}")
-    if rules["most"] is not None and value is not None and value > rules["most"]:
-        raise ValueError(f"must be at most {_number_in(rules['most'], scale)}, got {_number_in(value, scale)}")
-    return value
-
-
-def _number_in(value: float, scale: float) -> str:
-    """As people write it, in the unit of the file."""
-    number = value if scale == 1 else round(value / scale, 9)
-    return str(int(number) if math.isfinite(number) and number == int(number) else number)
-
-
-def _check_is_no_shells(value: Any, secret: bool) -> None:
-    """A variable as a shell has it would be a key that nobody knows; elsewhere it may be meant."""
-    found = _SHELLS.fullmatch(value) if secret and isinstance(value, str) else None
-    if found is not None:
-        raise _PublicError(f"is a shell's variable, which means nothing here; did you mean ${{env:{found[1]}}}?")
-
-
-def _converted(value: Any, hint: Any, unit: str | None = None) -> Any:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return _of_union(value, arguments, unit)
-    if origin is tuple:
-        items = value.split() if isinstance(value, str) else value
-        if not isinstance(items, list | tuple):
-            raise ValueError(f"must be a list, got {shown(value)}")
-        return tuple(_converted(item, arguments[0], unit) for item in items)
-    if origin is not None and issubclass(origin, Mapping):
-        if not isinstance(value, Mapping):
-            raise ValueError(f"must be a table, got {shown(value)}")
-        return {str(name): _converted(item, arguments[1], unit) for name, item in value.items()}
-    if hint is int:
-        return _integer(value, unit)
-    return _CONVERSIONS.get(hint, lambda each: each)(value)
-
-
-def _of_union(value: Any, arguments: Sequence[Any], unit: str | None) -> Any:
-    if value is None or (value == "" and types.NoneType in arguments):
-        return None
-    failures: list[str] = []
-    for hint in arguments:
-        if hint is types.NoneType:
-            continue
-        try:
-            return _converted(value, hint, unit)
-        except ValueError as error:
-            failures.append(str(error))
-    raise ValueError(failures[0])
-
-
-def _integer(value: Any, unit: str | None) -> int:
-    if isinstance(value, str):
-        text = value.strip().lower()
-        digits = text.rstrip("kmgib") if unit == "bytes" else text
-        factor = _UNITS.get(text[len(digits) :].strip())
-        try:
-            if factor is not None:
-                return int(digits) * factor
-        except ValueError:
-            pass
-    elif isinstance(value, int) and not isinstance(value, bool):
-        return value
-    elif isinstance(value, float) and value.is_integer():
-        return int(value)
-    rule = "a whole number of bytes, such as 65536 or 64k (k, m and g are powers of 1024)" if unit else "a whole number"
-    raise ValueError(f"must be {rule}, got {shown(value)}")
-
-
-def _number(value: Any) -> float:
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if math.isnan(number):
-        more = ", without a unit" if isinstance(value, str) and value[:1].isdigit() else ""
-        raise ValueError(f"must be a number{more}, got {shown(value)}")
-    return number
-
-
-def _flag(value: Any) -> bool:
-    text = str(value).strip().lower()
-    if text in _TRUE + _FALSE:
-        return text in _TRUE
-    raise ValueError(f"must be true or false, got {shown(value)}")
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return _Address(value) if _USERINFO.search(value) else value
-    raise ValueError(f"must be text, got {shown(value)}")
-
-
-def _path(value: Any) -> Path:
-    if isinstance(value, str) and _URL.match(value):
-        raise ValueError(f"must be a path of this machine, got the address {shown(value)}")
-    if isinstance(value, str | Path) and str(value):
-        return Path(value).expanduser()
-    raise ValueError(f"must be a path, got {shown(value)}")
-
-
-_CONVERSIONS: dict[Any, Callable[[Any], Any]] = {
-    float: _number,
-    bool: _flag,
-    str: _text,
-    Path: _path,
-}

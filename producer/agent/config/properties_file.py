@@ -12,10 +12,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...model.options import options_of
 from .file_bytes import read_file
 from .flume_keys import hint_of
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
-from .options import AgentConfigError, Problem, fields_of, flume_name, from_flume, nearest, typed
+from .options import AgentConfigError, Problem, flume_name, from_flume, nearest, typed
 from .properties_text import Properties, parse_properties
 from .references import References
 from .registry import canonical, class_of
@@ -172,7 +173,7 @@ class _Reader:
         """What the file calls all options: a processor's belong to its group."""
         group = where.removesuffix(".processor")
         below = "processor." if group != where else ""
-        fields = fields_of(cls) if (cls := _options_of(kind, type_name)) else {}
+        fields = options_of(cls) if (cls := _options_of(kind, type_name)) else {}
         keys = {name: f"{below}{flume_name(field)}" for name, field in fields.items()}
         return {"": f"{self._name}.{group}", "type": f"{below}type", **keys}
 
@@ -184,7 +185,7 @@ class _Reader:
         if cls is None:
             return dict(texts), dict(lines)
         self._check_scaled(cls, where, texts)
-        fields = fields_of(cls)
+        fields = options_of(cls)
         options = self._ours(cls, where, texts)
         ours = {flume_name(field): name for name, field in fields.items()}
         placed = {
@@ -204,10 +205,10 @@ class _Reader:
 
     def _check_scaled(self, cls: type, where: str, texts: Mapping[str, str]) -> None:
         """A reference that stays one cannot be turned from milliseconds to seconds."""
-        for field in fields_of(cls).values():
+        for field in options_of(cls).values():
             key = flume_name(field)
-            if not self._references and field.metadata["scale"] != 1 and "${" in texts.get(key, ""):
-                ours = f"{field.name}, times {field.metadata['scale']}"
+            if not self._references and field.scale != 1 and "${" in texts.get(key, ""):
+                ours = f"{field.name}, times {field.scale}"
                 self._notes.append(f"{self._name}.{where}.{key} = {texts[key]} has to be written in units of {ours}")
 
     # -- keys

@@ -38,16 +38,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...model.options import options_of
 from . import toml_lines
 from .file_bytes import read_file
 from .limits import Limits
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
-from .options import AgentConfigError, Problem, fields_of, nearest, read_options, shown
+from .options import AgentConfigError, Problem, nearest, read_options, shown
 from .references import References
 from .toml_syntax import limit_line, syntax_problem
 
 _TABLES = ("agent", "sources", "channels", "sinks", "groups")
-_AGENT = ("name", "state", "monitoring", "stop_timeout", *fields_of(Limits))
+AGENT_KEYS = ("name", "state", "monitoring", "stop_timeout", *options_of(Limits))
 
 
 def read_toml(path: Path) -> AgentConfig:
@@ -95,7 +96,7 @@ class _Reader:
     def read(self) -> AgentConfig:
         self._check_tables()
         agent = self._table(("agent",), self._document.get("agent", {}))
-        self._check_names(("agent",), agent, _AGENT, "key")
+        self._check_names(("agent",), agent, AGENT_KEYS, "key")
         sources = {name: self._source(name, table) for name, table in self._components("sources")}
         channels = {name: self._channel(name, table) for name, table in self._components("channels")}
         sinks = {name: self._sink(name, table) for name, table in self._components("sinks")}
@@ -214,7 +215,7 @@ class _Reader:
     def _check_tables(self) -> None:
         """One whose name is nearly right is read as what was meant: all else in it is looked at, too."""
         for name in [name for name in self._document if name not in _TABLES]:
-            if name in _AGENT:
+            if name in AGENT_KEYS:
                 self._wrong((name,), "stands outside of a table; it goes under [agent]")
                 continue
             self._wrong((name,), f"no such table{nearest(name, _TABLES)}")
@@ -260,7 +261,7 @@ class _Reader:
         return 30.0
 
     def _limits(self, agent: Mapping[str, Any]) -> Limits:
-        given = {key: self._resolved(("agent", key), agent[key]) for key in fields_of(Limits) if key in agent}
+        given = {key: self._resolved(("agent", key), agent[key]) for key in options_of(Limits) if key in agent}
         try:
             return read_options(Limits, given, "agent", {key: self._line(("agent", key)) for key in given})
         except AgentConfigError as error:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...model.options import options_of
 from .limits import Limits
 from .model import AgentConfig, ComponentConfig
-from .options import fields_of
 
 _DEFAULT_STATE = Path("loghub-agent")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -45,7 +45,7 @@ def _agent(config: AgentConfig) -> str:
         values["monitoring"] = config.monitoring
     if config.stop_timeout != 30.0:
         values["stop_timeout"] = config.stop_timeout
-    limits = {name: getattr(config.limits, name) for name in fields_of(Limits)}
+    limits = {name: getattr(config.limits, name) for name in options_of(Limits)}
     values |= {name: value for name, value in limits.items() if value is not None}
     return "".join(_table(("agent",), values))
 

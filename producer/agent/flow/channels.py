@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ...channels import FileChannel, MemoryChannel, SpillableChannel
 from ...channels.file.options import LEAST_SEGMENT
@@ -15,8 +15,8 @@ from ...channels.file.store.lost import LostEvent, TellLost
 from ...channels.file.store.pointers import MOST_OFFSET
 from ...model.errors import ConfigError
 from ...model.interfaces import Channel, Event
+from ...model.options import option
 from ...runtime.loggers import get_logger
-from ..config.options import option
 from ..events.batch import Position
 from ..events.event_format import count_of, position_of
 from ..events.interfaces import Context
@@ -102,7 +102,9 @@ class _OnDisk(_Common):
     directory: Path | None = option(None, flume="checkpointDir", doc="its own; by default below the agent's state")
     data_directories: tuple[Path, ...] = option((), flume="dataDirs", doc="where segments go, if elsewhere")
     byte_capacity: int | None = option(None, least=1, unit="bytes", doc=_BYTES)
-    fsync: str | float = option("commit", doc='"commit", "os", or seconds: when a commit is on the disk')
+    fsync: Literal["commit", "os"] | float = option(
+        "commit", least=LEAST_INTERVAL, most=86_400, unit="seconds", doc="when a commit is on the disk"
+    )
     segment_size: int = option(
         64 << 20, flume="maxFileSize", least=LEAST_SEGMENT, most=MOST_OFFSET, unit="bytes", doc="bytes of a file"
     )
@@ -126,10 +128,6 @@ class _OnDisk(_Common):
         given.pop("fsyncInterval", None)
         return given
 
-    def __post_init__(self) -> None:
-        if self.fsync not in ("commit", "os") and not _is_seconds(self.fsync):
-            raise ConfigError("fsync", 'must be "commit", "os" or seconds above 0', self.fsync)
-
     def missing(self) -> Iterator[ConfigError]:
         """What a check of the configuration finds."""
         try:
@@ -149,13 +147,6 @@ class _OnDisk(_Common):
             return FileKeys(self.key_file)
         except ConfigError as error:
             raise ConfigError("key_file", error.rule, str(self.key_file)) from error
-
-
-def _is_seconds(text: str | float) -> bool:
-    try:
-        return LEAST_INTERVAL <= float(text) < math.inf
-    except ValueError:
-        return False
 
 
 class FileChannelBuilder:
@@ -296,7 +287,7 @@ def _file_channel(options: _OnDisk, context: Context, lost: TellLost) -> FileCha
         byte_capacity=options.byte_capacity,
         admit_larger=True,
         keep_alive=options.keep_alive,
-        fsync=options.fsync if options.fsync in ("commit", "os") else float(options.fsync),
+        fsync=options.fsync,
         segment_size=options.segment_size,
         checkpoint_interval=options.checkpoint_interval,
         dual_checkpoints=options.dual_checkpoints,

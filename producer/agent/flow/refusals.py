@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..config.options import without_userinfo
+from ...text.printable import without_userinfo
 from ..events.batch import EventBatch
 from ..events.interfaces import Refusal
 

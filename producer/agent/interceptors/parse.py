@@ -14,6 +14,7 @@ from functools import partial
 from itertools import accumulate, chain, compress
 
 from ...model.errors import ConfigError
+from ...model.options import option
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ...wire.access_log import parse_access_line
@@ -21,7 +22,6 @@ from ...wire.delimited import fields_parser
 from ...wire.logfmt import parse_logfmt
 from ...wire.splitters import split_access, split_syslog
 from ...wire.syslog import facility_and_severity, parse_syslog
-from ..config.options import option
 from ..events.batch import EventBatch, usual_names
 from ..events.interfaces import Context
 from .texts import over_former, texts

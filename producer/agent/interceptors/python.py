@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.errors import ConfigError
-from ..config.options import option
+from ...model.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 

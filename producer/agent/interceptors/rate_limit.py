@@ -9,8 +9,8 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from ...model.options import option
 from ...runtime.clock import Clock
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from .texts import key_of

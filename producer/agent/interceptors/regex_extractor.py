@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.errors import ConfigError
+from ...model.options import option
 from ...wire.captures import Steps, steps_of
 from ...wire.text_column import TextColumn
-from ..config.options import option
 from ..events.batch import Column, EventBatch
 from ..events.interfaces import Context
 from .patterns import compiled, slow_notes

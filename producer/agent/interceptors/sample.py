@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from zlib import crc32
 
-from ..config.options import option
+from ...model.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 

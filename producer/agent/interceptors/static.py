@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..config.options import option
+from ...model.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from .texts import with_header

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from uuid import UUID
 
-from ..config.options import option
+from ...model.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from .texts import with_values

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ...model.config import ProjectConfig
 from ...model.credentials import Credentials, StaticCredentials
 from ...model.errors import ConfigError
+from ...model.options import option
 from ...text.names import LOGSTORE_RULE, is_logstore_name
-from ..config.options import option
 from .proxies import PROXY
 
 
@@ -25,7 +26,7 @@ class LogstoreOptions:
     access_key_id: str = option(doc="the id of an access key", secret=True)
     access_key_secret: str = option(doc="its secret; better ${env:NAME} or ${file:/path} than the text", secret=True)
     security_token: str | None = option(None, doc="of temporary credentials", secret=True)
-    sign_version: str = option("v1", doc="of signatures; v4 needs a region", choices=("v1", "v4"))
+    sign_version: Literal["v1", "v4"] = option("v1", doc="of signatures; v4 needs a region")
     region: str | None = option(None, doc="such as cn-hangzhou")
     proxy: str | None = option(None, secret=True, doc=PROXY)
 

@@ -14,7 +14,8 @@ from ...model.errors import ProducerError
 from ...runtime.clock import Clock, Deadline, WaitingRoom
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
-from ..config.options import without_userinfo, words_of
+from ...text.printable import without_userinfo
+from ..config.options import words_of
 from ..events.counters import Counters
 from ..events.interfaces import Stop
 

@@ -9,8 +9,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...model.options import option
 from ..config.flume_keys import in_small_letters
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, Routes
 from ..flow.channel import BatchChannel

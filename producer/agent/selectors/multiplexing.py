@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..config.options import AgentConfigError, Problem, nearest, option
+from ...model.options import option
+from ..config.options import AgentConfigError, Problem, nearest
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, Routes
 from ..flow.channel import BatchChannel

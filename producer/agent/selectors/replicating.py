@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ..config.options import AgentConfigError, Problem, nearest, option
+from ...model.options import option
+from ..config.options import AgentConfigError, Problem, nearest
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, Routes
 from ..flow.channel import BatchChannel

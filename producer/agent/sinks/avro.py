@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...model.options import option
 from ...runtime.clock import Deadline
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from ..protocols import avro

@@ -9,9 +9,9 @@ from enum import IntEnum
 from itertools import islice
 from typing import Any, NamedTuple
 
+from ...model.options import option
 from ...runtime.clock import NO_DEADLINE, Deadline
 from ..config.flume_keys import without_needless
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, SinkError
 from .peers import FRAME, OversizedError, Peer, PeerOptions

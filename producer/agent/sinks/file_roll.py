@@ -23,10 +23,10 @@ from datetime import datetime
 from pathlib import Path
 
 from ...model.errors import ChannelError
+from ...model.options import option
 from ...runtime.loggers import get_logger
 from ...runtime.whole_file import sync_directory
 from ..config.flume_keys import in_small_letters, serializer_of
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, SinkError
 from .json_lines import json_line

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ...model.options import option
 from ...runtime.clock import NO_DEADLINE, Deadline
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, SinkError
 from .peers import FRAME, OversizedError, Peer, PeerOptions

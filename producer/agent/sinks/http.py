@@ -28,6 +28,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 
 from ...model.config import HttpConfig
 from ...model.errors import AttemptError, ConfigError
+from ...model.options import option
 from ...runtime.clock import Deadline
 from ...runtime.loggers import get_logger
 from ...sinks.http.ca_bundle import file_of_authorities, trust_authorities
@@ -35,7 +36,7 @@ from ...sinks.http.failures import elsewhere, error_of_proxy, page_of
 from ...sinks.http.proxies import through
 from ...sinks.http.server_time import clock_offset
 from ...sinks.http.transport import Answer, Transport
-from ..config.options import missing_file, option
+from ..config.options import missing_file
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, RefusedError, SinkError
 from ..flow.held_back import ASIDE_BYTES

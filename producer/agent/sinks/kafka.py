@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from ...model.errors import ConfigError
+from ...model.options import option
 from ...runtime.clock import Deadline
 from ...text.printable import shown
 from ..config.flume_keys import renamed
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, Refusal, RefusedError, SinkError
 from ..protocols.kafka import ClientLog, RenewedClient, check_settings, missing_files

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...model.options import option
 from ...runtime.loggers import get_logger
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 

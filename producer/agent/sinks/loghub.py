@@ -25,6 +25,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ...client.producer import Producer
 from ...client.stream import Stream
@@ -38,11 +39,11 @@ from ...model.errors import (
 )
 from ...model.futures import SendFuture
 from ...model.interfaces import Record
+from ...model.options import option
 from ...model.results import Result
 from ...model.sequence import SequenceKey
 from ...runtime.clock import Deadline
 from ...spark.failure_reason import blames_rows, reason_of
-from ..config.options import option
 from ..events.batch import EventBatch, Headers
 from ..events.interfaces import Context, Refusal, RefusedError, SinkError
 from ..flow.held_back import ASIDE_BYTES
@@ -86,7 +87,7 @@ class LogHubSink:
             least=0,
             doc="further attempts of a request, before its batch goes back and this is logged",
         )
-        compression: str = option("lz4", doc="of requests", choices=("lz4", "zstd", "deflate", "none"))
+        compression: Literal["lz4", "zstd", "deflate", "none"] = option("lz4", doc="of requests")
 
         def __post_init__(self) -> None:
             self.account()

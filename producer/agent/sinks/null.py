@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..config.options import option
+from ...model.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 

@@ -15,9 +15,9 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from ...model.errors import ConfigError
+from ...model.options import option
 from ...runtime.clock import Deadline
 from ...runtime.loggers import get_logger
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from ..protocols.proxies import PROXY, proxies_of

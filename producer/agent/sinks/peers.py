@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...model.errors import ConfigError
+from ...model.options import option
 from ...runtime.clock import NO_DEADLINE, Clock, Deadline
 from ...runtime.tls import closed_if_it_fails
 from ...sinks.http.raw_exchange import looks_quiet
-from ..config.options import option
 from ..events.interfaces import Context
 from ..protocols.tls_files import RenewedTls, load_own, out_of_time
 

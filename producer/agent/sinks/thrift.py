@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, ClassVar
 
+from ...model.options import option
 from ...runtime.clock import Deadline
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from .calls import CallSink, CallSinkOptions, exactly, flumes_keys

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...model.options import option
 from ..config.flume_keys import without_needless
-from ..config.options import option
 from ..protocols import avro
 from ..protocols.calls import Deflater, Inflated, check_one_layer
 from ..protocols.reckoning import Reckoning

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..config.options import option
+from ...model.options import option
 from ..events.batch import EventBatch, batches_of
 from ..events.interfaces import Context, Outlet, Stop
 from ..protocols.calls import BadCallError

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...model.errors import ConfigError
+from ...model.options import option
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, Outlet, Stop
 from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines

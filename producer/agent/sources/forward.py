@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from ..config.options import option
+from ...model.options import option
 from ..events.batch import EventBatch, batches_of
 from ..events.interfaces import Context, Outlet, Stop
 from ..protocols.reckoning import Reckoning, of_event

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from ...model.options import option
 from ..config.flume_keys import without_needless
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from ..protocols.batches import unpack

@@ -19,8 +19,8 @@ from typing import Any
 
 from ...channels.file.store.notes import FileNotes
 from ...model.errors import ConfigError, ProducerError
+from ...model.options import option
 from ...runtime.loggers import get_logger
-from ..config.options import option
 from ..events.batch import EventBatch, Position
 from ..events.interfaces import Context, Outlet, Stop
 from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines

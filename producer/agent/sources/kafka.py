@@ -20,10 +20,10 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from ...model.errors import ConfigError
+from ...model.options import option
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.flume_keys import renamed
-from ..config.options import option
 from ..events.batch import EventBatch, Position
 from ..events.interfaces import Context, Lag, Outlet, Stop
 from ..protocols.fields import unique_names, with_own

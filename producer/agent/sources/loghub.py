@@ -29,16 +29,16 @@ from typing import Protocol
 
 from ...model.config import HttpConfig, ProducerConfig
 from ...model.errors import ConfigError, ProducerError
+from ...model.options import option
 from ...reading.consumer_group import ConsumerGroup
 from ...reading.errors import AnswerTooLargeError, LogHubReadError
-from ...reading.logstore import MAX_PULL_COUNT, LogstoreReader
+from ...reading.logstore import LogstoreReader
 from ...reading.signed_client import SignedClient
 from ...runtime.clock import Clock
 from ...runtime.loggers import get_logger
 from ...sinks.http.transport import target_of
-from ...wire.cursors import cursor_at, position_of
+from ...wire.cursors import MAX_PULL_COUNT, cursor_at, position_of
 from ...wire.read_log_group import Fields, fields_of, loggroups_of, read_group
-from ..config.options import option
 from ..events.batch import EventBatch, Position
 from ..events.interfaces import Context, Outlet, Stop
 from ..protocols.loghub import LogstoreOptions

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...model.options import option
 from ..config.flume_keys import without_needless
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, Outlet, Stop
 from .datagrams import Datagram, UdpOptions, UdpServer

@@ -13,7 +13,7 @@ from functools import partial
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from ..config.options import option
+from ...model.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from ..protocols.reckoning import Reckoning, TooManyEventsError

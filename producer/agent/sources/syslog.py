@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...model.errors import ConfigError
+from ...model.options import option
 from ..config.flume_keys import without_needless
-from ..config.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, Outlet, Stop
 from .datagrams import Datagram, UdpOptions, UdpServer

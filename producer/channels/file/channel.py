@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from ...model.errors import ChannelError, ChannelLockedError, ConfigError, TransactionFullError
 from ...model.interfaces import ChannelStats, Event, FileStats, Stored
@@ -23,11 +23,12 @@ from ...runtime.clock import Clock, Deadline, SystemClock
 from ...runtime.forks import Stage, call_in_child
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
+from ..limits import default_transaction_capacity
 from ..room import Claim
 from .keeper import Keeper
 from .log.log import Log
 from .log.run import Run
-from .options import FileChannelOptions, check_paths, fewest
+from .options import FileChannelOptions, check_paths
 from .queue.event_reader import EventReader
 from .queue.file_transaction import FileTransaction
 from .queue.ledger import Ledger, Taken
@@ -100,7 +101,7 @@ class FileChannel:
         admit_larger: bool = False,
         transaction_capacity: int | None = None,
         keep_alive: float = 3.0,
-        fsync: str | float = "commit",
+        fsync: Literal["commit", "os"] | float = "commit",
         segment_size: int = 64 * 1024 * 1024,
         checkpoint_interval: float | None = 30.0,
         dual_checkpoints: bool = True,
@@ -118,7 +119,9 @@ class FileChannel:
             capacity=capacity,
             byte_capacity=byte_capacity,
             admit_larger=admit_larger,
-            transaction_capacity=transaction_capacity if transaction_capacity is not None else fewest(capacity),
+            transaction_capacity=default_transaction_capacity(capacity)
+            if transaction_capacity is None
+            else transaction_capacity,
             keep_alive=keep_alive,
             fsync=fsync,
             segment_size=segment_size,

@@ -24,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     turn.add_argument("--name", metavar="AGENT", default=argparse.SUPPRESS, help="the agent's name in it")
     tell = add_action(actions, "explain", "describe a type and its options; without TYPE, list all types")
     tell.add_argument("type", nargs="?", metavar="TYPE", help="such as taildir, sinks.http or Flume's name")
+    form = add_action(
+        actions, "schema", "print a JSON Schema of the TOML file, by which an editor completes and checks"
+    )
     text = add_action(actions, "unit", "print a file that runs it as a service")
     text.add_argument("kind", choices=UNITS, help="the kind of service")
     text.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="the agent's configuration")
@@ -31,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     set_examples(check, checked, f"{checked} --connect")
     set_examples(turn, "producer agent convert --flume flume.properties --name a1 > agent.toml")
     set_examples(tell, "producer agent explain", "producer agent explain taildir")
+    set_examples(form, "producer agent schema > agent.schema.json")
     set_examples(text, "producer agent unit systemd --config /etc/loghub-agent.toml")
     set_examples(
         parser,

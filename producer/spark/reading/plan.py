@@ -9,8 +9,8 @@ from pyspark.sql.types import StructType
 
 from ...model.config import ProducerConfig
 from ...model.errors import ConfigError
-from ...reading.logstore import MAX_PULL_COUNT
 from ...reading.search import command_of
+from ...wire.cursors import MAX_PULL_COUNT
 from ..logstore import LogstoreClient
 from ..options import (
     READ_OPTIONS,
@@ -22,6 +22,7 @@ from ..options import (
     producer_config,
     producer_option_names,
     target_of,
+    value_of,
 )
 from .filters import Condition
 from .schema import check_schema
@@ -33,12 +34,6 @@ SHARED_OPTIONS = tuple(
     if name.startswith("http.")
     or name in {"sign_version", "region", "retries", "base_retry_backoff_ms", "max_retry_backoff_ms"}
 )
-
-#: Of a shard: each is a look-up when the read is planned.
-MAX_PARTITIONS = 1_000
-
-#: Between the time of a log and that of its receipt: a hundred years.
-MAX_SECONDS = 100 * 366 * 86_400
 
 # A driver that plans, or a task, waits less long than a producer, which has nothing to lose.
 _MAX_BACKOFF_MS = 10_000
@@ -99,23 +94,24 @@ class ReadPlan:
         )
         check_schema(schema)
         _check_query(options)
+        chosen = {name: value_of(options, each) for name, each in READ_OPTIONS.items()}
         return cls(
             target=_readable(target_of(options)),
             config=producer_config({"max_retry_backoff_ms": str(_MAX_BACKOFF_MS), **options}),
             schema=schema,
-            failfast=_is_failfast(options.get("mode", "PERMISSIVE")),
-            pull_count=_whole_number(options, "pullCount", MAX_PULL_COUNT) or MAX_PULL_COUNT,
-            shards=_shards(options.get("shards")),
-            starting=options.get("startingOffsets"),
-            ending=options.get("endingOffsets"),
-            max_rows=_whole_number(options, "maxRowsPerTrigger"),
-            max_seconds=_whole_number(options, "maxSecondsPerTrigger"),
-            partitions=_whole_number(options, "partitionsPerShard", MAX_PARTITIONS),
-            push_filters=_is_true(options, "pushFilters"),
-            received_within=_whole_number(options, "receivedWithin", MAX_SECONDS),
-            query=options.get("query"),
-            since=options.get("startingTime"),
-            until=options.get("endingTime"),
+            failfast=chosen["mode"] == "FAILFAST",
+            pull_count=chosen["pullCount"],
+            shards=_shards(chosen["shards"]),
+            starting=chosen["startingOffsets"],
+            ending=chosen["endingOffsets"],
+            max_rows=chosen["maxRowsPerTrigger"],
+            max_seconds=chosen["maxSecondsPerTrigger"],
+            partitions=chosen["partitionsPerShard"],
+            push_filters=chosen["pushFilters"],
+            received_within=chosen["receivedWithin"],
+            query=chosen["query"],
+            since=chosen["startingTime"],
+            until=chosen["endingTime"],
         )
 
     def client(self) -> LogstoreClient:
@@ -165,30 +161,6 @@ def _check_query(options: Mapping[str, str]) -> None:
             raise ConfigError(name, rule, options[name])
     if command_of(query):
         raise ConfigError("query", "must be a search without SQL: that is Spark's here", query)
-
-
-def _is_failfast(mode: str) -> bool:
-    if mode.strip().upper() not in {"PERMISSIVE", "FAILFAST"}:
-        raise ConfigError("mode", "must be PERMISSIVE or FAILFAST", mode)
-    return mode.strip().upper() == "FAILFAST"
-
-
-def _is_true(options: Mapping[str, str], name: str) -> bool:
-    text = options.get(name, "false").strip().lower()
-    if text not in {"true", "false"}:
-        raise ConfigError(name, "must be true or false", options[name])
-    return text == "true"
-
-
-def _whole_number(options: Mapping[str, str], name: str, most: int | None = None) -> int | None:
-    if name not in options:
-        return None
-    text = options[name].strip()
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
-    if number < 1 or (most is not None and number > most):
-        rule = f"must be a whole number from 1 to {most}" if most else "must be a whole number, at least 1"
-        raise ConfigError(name, rule, options[name])
-    return number
 
 
 def _shards(text: str | None) -> tuple[str, ...] | None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Self
 
-from ...model.config import MAX_BATCH_COUNT, ProducerConfig
+from ...model.config import ProducerConfig
 from ...model.errors import ConfigError
 from ..ack_timeout import defaults_of_task
 from ..options import (
+    ACK_TIMEOUT,
+    CHUNK_BYTES,
+    CHUNK_ROWS,
     READ_OPTIONS,
     TARGET_OPTIONS,
     WRITE_OPTIONS,
@@ -20,20 +23,11 @@ from ..options import (
     producer_config,
     producer_option_names,
     target_of,
+    value_of,
 )
 
-_Kind = TypeVar("_Kind", bound=enum.Enum)
-_Number = TypeVar("_Number", int, float)
-
-#: How long a task waits for the next acknowledgement, seconds.
-ACK_TIMEOUT = 600.0
-#: The requests of ``exactlyOnce`` are cut by these: rows, and bytes before compression.
-CHUNK_ROWS, CHUNK_BYTES = 16_384, 2 << 20
 #: Of ``atLeastOnce``: twice the producer's default, since rows come many at a time, and each request costs the same.
 BATCH_BYTES = 1 << 20
-#: A request's body may not be larger, whatever is asked for, bytes.
-MAX_CHUNK_BYTES = 4 << 20
-
 _RUN_ID = re.compile(r"[\x20-\x7e]{1,256}")
 
 
@@ -137,25 +131,26 @@ class WriteOptions:
         :raises ConfigError: an option is unknown, missing or wrong; it names the option.
         """
         options = documented(given, (*TARGET_OPTIONS, *WRITE_OPTIONS, *producer_option_names()), others=READ_OPTIONS)
-        ack_timeout = _number(options, "ackTimeout", float, ACK_TIMEOUT, 0.001, 86_400.0)
+        chosen = {name: value_of(options, each) for name, each in WRITE_OPTIONS.items()}
+        ack_timeout = chosen["ackTimeout"]
         defaults = {"batch_size_threshold_in_bytes": BATCH_BYTES} | defaults_of_task(options, ack_timeout)
-        columns = {name: options.get(option) for name, option in _COLUMN_OPTIONS.items()}
+        columns = {name: chosen[option] for name, option in _COLUMN_OPTIONS.items()}
         return cls(
             target=target_of(options),
             config=producer_config(options, **defaults),
-            topic=options.get("topic", ""),
-            source=options.get("source"),
+            topic=chosen["topic"],
+            source=chosen["source"],
             columns=Columns(**columns),
-            row_labels=tuple(name.strip() for name in options.get("rowLabels", "").split(",") if name.strip()),
-            on_failure=_choice(options, "onFailure", OnFailure, OnFailure.FAIL),
-            dead_letter_path=options.get("deadLetterPath"),
-            guarantee=_choice(options, "deliveryGuarantee", Guarantee, Guarantee.AT_LEAST_ONCE),
-            run_id=options.get("runId"),
-            chunk_rows=_number(options, "chunkRows", int, CHUNK_ROWS, 1, MAX_BATCH_COUNT),
-            chunk_bytes=_number(options, "chunkBytes", int, CHUNK_BYTES, 1, MAX_CHUNK_BYTES),
+            row_labels=tuple(name.strip() for name in chosen["rowLabels"].split(",") if name.strip()),
+            on_failure=OnFailure(chosen["onFailure"]),
+            dead_letter_path=chosen["deadLetterPath"],
+            guarantee=Guarantee(chosen["deliveryGuarantee"]),
+            run_id=chosen["runId"],
+            chunk_rows=chosen["chunkRows"],
+            chunk_bytes=chosen["chunkBytes"],
             ack_timeout=ack_timeout,
-            metrics_path=options.get("metricsPath"),
-            check_target=_truth(options, "checkTarget", default=True),
+            metrics_path=chosen["metricsPath"],
+            check_target=chosen["checkTarget"],
         )
 
 
@@ -172,36 +167,3 @@ _COLUMN_OPTIONS = {
 def column_options() -> Mapping[str, str]:
     """The options that name a column, by the field of :class:`Columns`."""
     return _COLUMN_OPTIONS
-
-
-def _choice(options: Mapping[str, str], name: str, kind: type[_Kind], default: _Kind) -> _Kind:
-    text = options.get(name)
-    if text is None:
-        return default
-    for member in kind:
-        if member.value.lower() == text.strip().lower():
-            return member
-    raise ConfigError(name, f"must be one of {', '.join(member.value for member in kind)}", text)
-
-
-def _number(
-    options: Mapping[str, str], name: str, kind: Callable[[str], _Number], default: _Number, low: _Number, high: _Number
-) -> _Number:
-    text = options.get(name)
-    if text is None:
-        return default
-    try:
-        number = kind(text)
-    except ValueError:
-        number = None
-    if number is None or not low <= number <= high:
-        what = "an integer" if kind is int else "a number"
-        raise ConfigError(name, f"must be {what} from {low} to {high}", text)
-    return number
-
-
-def _truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = options.get(name, str(default)).strip().lower()
-    if text not in {"true", "false"}:
-        raise ConfigError(name, "must be true or false", options[name])
-    return text == "true"

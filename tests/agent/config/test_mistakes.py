@@ -49,7 +49,7 @@ a1.channels.c1.type = file
 a1.sinks.k1.type = logger
 a1.sinks.k1.channel = c1
 """
-BYTES = "must be a whole number of bytes, such as 65536 or 64k (k, m and g are powers of 1024)"
+BYTES = "must be a whole number of bytes (also as 64k, 4m or 2g, in powers of 1024), at least 1"
 SHELL = "is a shell's variable, which means nothing here; did you mean ${env:SECRET}?"
 
 
@@ -95,7 +95,7 @@ def told(text: str, *, flume: bool = False) -> list[str]:
         (
             'paths = ["/var/log/*.log"]',
             'paths = ["/var/log/*.log"]\nidle_timeout = 0',
-            "line 7: sources.access.idle_timeout: must be at least 1, got 0",
+            "line 7: sources.access.idle_timeout: must be a number, at least 1, got 0",
         ),
         ('monitoring = "127.0.0.1:9180"', "monitoring = true", "line 3: agent.monitoring: must be text, got true"),
         (
@@ -108,16 +108,22 @@ def told(text: str, *, flume: bool = False) -> list[str]:
             'byte_capacity = "64m"',
             'capacity = "10k"',
             (
-                "line 13: channels.q.capacity: must be a whole number, got '10k'; it is: events; empty for no limit but"
+                "line 13: channels.q.capacity: must be a whole number, at least 1, got '10k'; write it without a"
+                " unit: events; empty for no limit but"
                 " that of the bytes"
             ),
         ),
-        ('byte_capacity = "64m"', "capacity = true", "line 13: channels.q.capacity: must be a whole number, got true"),
+        (
+            'byte_capacity = "64m"',
+            "capacity = true",
+            "line 13: channels.q.capacity: must be a whole number, at least 1, got true",
+        ),
         (
             'byte_capacity = "64m"',
             'keep_alive = "3s"',
             (
-                "line 13: channels.q.keep_alive: must be a number, without a unit, got '3s'; it is: seconds that a put"
+                "line 13: channels.q.keep_alive: must be a number, at least 0, got '3s'; write it without a unit:"
+                " seconds that a put"
                 " waits for room"
             ),
         ),
@@ -193,7 +199,8 @@ def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
             "c1.type = file",
             "c1.type = file\na1.channels.c1.capacity = 10k",
             (
-                "line 9: a1.channels.c1.capacity: must be a whole number, got '10k'; it is: events; empty for no"
+                "line 9: a1.channels.c1.capacity: must be a whole number, at least 1, got '10k'; write it without a"
+                " unit: events; empty for no"
                 " limit but"
                 " that of the bytes"
             ),
@@ -201,12 +208,12 @@ def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
         (
             "k1.type = logger",
             "k1.type = logger\na1.sinks.k1.maxBytesToLog = 0",
-            "line 10: a1.sinks.k1.maxBytesToLog: must be at least 1, got 0",
+            f"line 10: a1.sinks.k1.maxBytesToLog: {BYTES}, got 0",
         ),
         (
             "k1.type = logger",
             "k1.type = avro\na1.sinks.k1.hostname = h\na1.sinks.k1.port = 1\na1.sinks.k1.connect-timeout = -500",
-            "line 12: a1.sinks.k1.connect-timeout: must be at least 1, got -500",
+            "line 12: a1.sinks.k1.connect-timeout: must be a number, at least 1, got -500",
         ),
         (
             "k1.type = logger",

@@ -91,7 +91,7 @@ def test_flumes_commits_that_are_not_synced_each_are_synced_every_five_seconds()
     """As Flume's ``fsyncInterval`` is if it is not given; and it means nothing while every commit is synced."""
     text = "x.channels = f g\nx.channels.f.type = file\nx.channels.g.type = file\nx.channels.g.fsyncInterval = 7\n"
     channels = parse_flume(text + "x.channels.f.fsyncPerTransaction = false\n").channels
-    assert (channels["f"].options["fsync"], channels["g"].options.get("fsync")) == ("5", None)
+    assert (channels["f"].options["fsync"], channels["g"].options.get("fsync")) == (5.0, None)
 
 
 def test_flumes_channels_have_all_of_their_keys() -> None:
@@ -109,7 +109,7 @@ def test_flumes_channels_have_all_of_their_keys() -> None:
     assert config.channels["f"].options == {
         "directory": "/c/loghub-agent",
         "data_directories": ["/d/loghub-agent"],
-        "fsync": "7",
+        "fsync": 7.0,
     }
     assert config.channels["s"].options == {
         "directory": "/s/loghub-agent",
@@ -121,7 +121,7 @@ def test_flumes_channels_have_all_of_their_keys() -> None:
 def test_values_that_cannot_be_translated_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong interval of syncs, and whatever else a component's own translation stumbles over, has its line."""
     text = FLUME + "a1.channels.c1.fsyncPerTransaction = false\na1.channels.c1.fsyncInterval = often\n"
-    rule = 'must be "commit", "os" or seconds above 0'
+    rule = 'must be "commit", "os" or a number of seconds from 0.001 to 86400'
     assert [told.partition(": ")[2] for told in problems_of(text)] == [f"a1.channels.c1.fsync: {rule}, got 'often'"]
 
     def stumble(values: dict[str, str]) -> dict[str, str]:
@@ -200,7 +200,8 @@ def test_what_convert_leaves_out_is_a_comment(tmp_path: Path) -> None:
     assert problems == (
         ("line 33: a1.sinks.k3.type: no such type 'hive', though Flume has it; use objects, whose files Hive reads"),
         (
-            "line 44: a1.channels.c2.keep-alive: must be a number, without a unit, got '3s'; it is: seconds that"
+            "line 44: a1.channels.c2.keep-alive: must be a number, at least 0, got '3s'; write it without a unit:"
+            " seconds that"
             " a put waits"
             " for room"
         ),

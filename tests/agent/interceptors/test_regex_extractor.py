@@ -94,7 +94,7 @@ def test_a_serializer_class_of_somebodys_is_told():
     with pytest.raises(AgentConfigError, match="headers: must name a header"):
         made_of_flume("interceptors", "regex_extractor", regex="(a)", serializers="   ")
     flume = {"serializers": "s1", "serializers.s1.type": "com.example.My$Serializer"}
-    with pytest.raises(AgentConfigError, match=r"serializers\.s1\.type: no such option"):
+    with pytest.raises(AgentConfigError, match=r"serializers\.s1\.type: unknown option"):
         made_of_flume("interceptors", "regex_extractor", regex="(a)", **flume)
 
 

@@ -26,5 +26,5 @@ def test_events_of_one_value_stay_or_go_together():
 
 def test_a_share_is_between_none_and_all():
     """A share beyond 1 is an error of the configuration."""
-    with pytest.raises(AgentConfigError, match="must be at most 1"):
+    with pytest.raises(AgentConfigError, match="must be a number from 0 to 1"):
         interceptor("sample", share=2)

@@ -208,7 +208,7 @@ def test_a_read_that_is_given_up_ends_its_thread(server: LogHubServer, put: Put)
         ({"maxSecondsPerTrigger": "5"}, "maxSecondsPerTrigger: is for readStream"),
         ({"pullCount": "0"}, "pullCount: must be a whole number from 1 to 1000, got '0'"),
         ({"pullCount": "1001"}, "from 1 to 1000"),
-        ({"mode": "DROPMALFORMED"}, "mode: must be PERMISSIVE or FAILFAST"),
+        ({"mode": "DROPMALFORMED"}, "mode: must be one of PERMISSIVE, FAILFAST"),
         ({"shards": "a"}, "shards: must be numbers of shards"),
         ({"shards": "0,7"}, "shards: must be of the shards of the logstore, 0, 1, got '7'"),
         ({"logstore": ""}, "logstore: is required"),

@@ -224,7 +224,7 @@ def test_the_reader_travels_without_its_connections(server: LogHubServer, put: P
     [
         ({"endingOffsets": "latest"}, "endingOffsets: is for a batch"),
         ({"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger: must be a whole number, at least 1"),
-        ({"maxSecondsPerTrigger": "1h"}, "maxSecondsPerTrigger: must be a whole number, at least 1"),
+        ({"maxSecondsPerTrigger": "1h"}, "maxSecondsPerTrigger: must be a whole number of seconds, at least 1"),
         ({"startingOffsets": "soon"}, "startingOffsets: must be earliest"),
     ],
 )

@@ -138,8 +138,8 @@ def test_chunk_must_fit_into_memory() -> None:
 def test_chunks_have_the_sizes_that_the_documentation_tells() -> None:
     """What cuts the requests of exactlyOnce decides what another run of the same name takes for written."""
     default = options(deliveryGuarantee="exactlyOnce")
-    assert WRITE_OPTIONS["chunkRows"].endswith(f"; default {default.chunk_rows}")
-    assert WRITE_OPTIONS["chunkBytes"].endswith(f"; default {default.chunk_bytes}")
+    assert (WRITE_OPTIONS["chunkRows"].default, WRITE_OPTIONS["chunkBytes"].default) == (16_384, 2_097_152)
+    assert (default.chunk_rows, default.chunk_bytes) == (16_384, 2_097_152)
 
 
 def test_half_a_key_is_refused() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ....model.errors import ConfigError
+from ....model.options import option
 from ....text.extras import how_to_install
 from ...config.flume_keys import serializer_of
-from ...config.options import option
 from .forms import COMPRESSIONS, FORMATS, PACKED_BY_DEFAULT, ending
 from .places import Places, Rounding, zone_named
 from .stores import check_scheme

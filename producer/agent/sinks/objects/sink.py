@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from math import inf
 
-from ...config.options import without_userinfo
+from ....text.printable import without_userinfo
 from ...events.batch import EventBatch
 from ...events.interfaces import Context, Patience, Refusal, RefusedError, SinkError
 from ...flow.isolation import is_of_event

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....model.errors import ConfigError
+from ....model.options import option
 from ....wire import encodings
 from ...config.flume_keys import without_needless
-from ...config.options import option
 
 _NOT_NEEDED = "taken from Flume's files and not needed: "
 _DESERIALIZER = "deserializer."

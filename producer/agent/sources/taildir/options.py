@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ....model.errors import ConfigError
+from ....model.options import option
 from ....wire.encodings import is_utf8
 from ....wire.log_start import Logs, compile_start
-from ...config.options import option
 from .groups import Group, file_group, glob_group
 
 _NOT_NEEDED = "taken from Flume's files and not needed: "
