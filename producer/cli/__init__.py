@@ -24,7 +24,8 @@ _INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that ``argv`` (default: the process's arguments) names; returns the exit code.
 
-    An interrupt ends it with one line and 130, SIGTERM with 143, SIGHUP with 129, whatever it did at that moment.
+    An interrupt ends it with one line and 130, SIGTERM with 143, SIGHUP with 129, whatever it did at that moment, unless
+    the command takes the signal for its orderly end.
     """
     try:
         return _main_with_signals(argv)
@@ -43,10 +44,14 @@ def _main_with_signals(argv: Sequence[str] | None) -> int:
     interrupts = Interrupts()
     with interrupts.raised():
         try:
-            from .commands import COMMANDS  # here an interrupt is told, not traced
+            from ..runtime.signals import ignore_until_exit  # here an interrupt is told, not traced
+            from .commands import COMMANDS
+            from .exit_codes import ExitCode
 
             name = next((argument for argument in arguments if argument in COMMANDS), None)
             code = _main(arguments, name, ends_process=argv is None)
+            if argv is None and code in (ExitCode.OK, ExitCode.FAILED):
+                ignore_until_exit()
         except (KeyboardInterrupt, RuntimeError) as error:
             # Within the making of a class CPython 3.11 tells one as an error that it caused.
             if not any(isinstance(each, KeyboardInterrupt) for each in (error, error.__cause__)):

@@ -59,7 +59,6 @@ def _run(args: argparse.Namespace) -> int:
         path,
         until_done=args.until_done,
         watch=not args.no_reload,
-        ends_process=args.ends_process,
     )
     with _heard():
         return _OK if program.run() else _FAILED

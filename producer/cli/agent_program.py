@@ -56,13 +56,12 @@ class Program:
     :param path: its file.
     :param until_done: end when all sources have nothing left to do, and all is delivered.
     :param watch: whether to look for changes of the file.
-    :param ends_process: whether the process ends as well.
     """
 
     def __init__(
-        self, load: Callable[[], AgentConfig], path: Path, *, until_done: bool, watch: bool, ends_process: bool = False
+        self, load: Callable[[], AgentConfig], path: Path, *, until_done: bool, watch: bool
     ) -> None:
-        self._load, self._path, self._until_done, self._ends_process = load, path, until_done, ends_process
+        self._load, self._path, self._until_done = load, path, until_done
         self._watched = _Watched(path) if watch else None
         self._inbox: deque[str] = deque()  # signal handlers append to it
         self._arrived = Signal()
@@ -209,19 +208,12 @@ class Program:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Put SIGTERM, SIGINT and SIGHUP into the inbox; a second stop signal does what it did before.
-
-        In a process that ends as well, a SIGHUP that comes after that does not end it in place of its exit code.
-        """
+        """Put SIGTERM, SIGINT and SIGHUP into the inbox; a second stop signal does what it did before."""
         with (
-            handling({signal.SIGHUP: lambda *_: self._tell(_RELOAD)}) as former,
+            handling({signal.SIGHUP: lambda *_: self._tell(_RELOAD)}),
             on_stop_signal(lambda number: self._tell(signal.Signals(number).name)),
         ):
-            try:
-                yield
-            finally:
-                if self._ends_process:
-                    former[signal.SIGHUP] = signal.SIG_IGN
+            yield
 
 
 class _Watched:

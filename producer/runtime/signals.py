@@ -104,6 +104,16 @@ def ignore_stops() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
+def ignore_until_exit() -> None:
+    """Ignore the signals that end a process which has its exit code.
+
+    An interpreter that exits puts the default actions back: with them a signal would end it in place of that code.
+    """
+    if runs_handlers():
+        for number in (*STOP_SIGNALS, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+
 class Requests:
     """Tells a signal that asks once more from the echo of the first one.
 

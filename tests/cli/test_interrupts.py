@@ -153,6 +153,28 @@ def test_send_whose_terminal_is_closed_ends_in_order() -> None:
         assert _texts(server) == ["first", "first", "more"]
 
 
+@pytest.mark.parametrize("command", ["agent", "completion"])
+def test_a_signal_that_comes_while_the_interpreter_exits_does_not_change_the_exit_code(
+    tmp_path: Path, command: str
+) -> None:
+    """The command has ended in order, and said so: a supervisor that asks once more must not see a process that was
+    killed.
+    """
+    config = tmp_path / "agent.toml"
+    config.write_text(
+        '[sources.s]\ntype = "sequence"\ntotal_events = 1\nchannels = ["c"]\n[channels.c]\ntype = "memory"\n'
+        '[sinks.k]\ntype = "null"\nchannel = "c"\n'
+    )
+    arguments = {"agent": ["--until-done", "--config", str(config)], "completion": ["bash"]}[command]
+    numbers = f"for number in ({int(signal.SIGTERM)}, {int(signal.SIGINT)}, {int(signal.SIGHUP)})"
+    program = "import atexit, os, sys; from producer.cli import main;"
+    program += f"atexit.register(lambda: [os.kill(os.getpid(), number) {numbers}]); sys.exit(main())"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, command, *arguments], capture_output=True, check=False, timeout=PATIENCE
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_send_that_is_interrupted_waits_a_second_for_an_absent_server(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
