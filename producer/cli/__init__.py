@@ -24,8 +24,8 @@ _INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that ``argv`` (default: the process's arguments) names; returns the exit code.
 
-    An interrupt ends it with one line and 130, SIGTERM with 143, SIGHUP with 129, whatever it did at that moment, unless
-    the command takes the signal for its orderly end.
+    An interrupt ends it with one line and 130, SIGTERM with 143, SIGHUP with 129, whatever it did at that moment. A
+    command that runs until it is told to end ends in order, with an exit code of its own.
     """
     try:
         return _main_with_signals(argv)

@@ -58,9 +58,7 @@ class Program:
     :param watch: whether to look for changes of the file.
     """
 
-    def __init__(
-        self, load: Callable[[], AgentConfig], path: Path, *, until_done: bool, watch: bool
-    ) -> None:
+    def __init__(self, load: Callable[[], AgentConfig], path: Path, *, until_done: bool, watch: bool) -> None:
         self._load, self._path, self._until_done = load, path, until_done
         self._watched = _Watched(path) if watch else None
         self._inbox: deque[str] = deque()  # signal handlers append to it

@@ -34,6 +34,7 @@ class Shipment:
     :ivar complete_lines: the lines of those.
     :ivar unsearched: whether it failed before all files were found.
     :ivar unread: (path, reason) of what was named or found and not read.
+    :ivar follows: whether it went on where another run had ended.
     """
 
     figures: Figures
@@ -45,6 +46,7 @@ class Shipment:
     complete_lines: int = 0
     unsearched: bool = False
     unread: Skipped = ()
+    follows: bool = False
 
 
 class ProgressBar:
@@ -85,7 +87,7 @@ def summary(shipment: Shipment) -> Table:
     """The table of what was shipped."""
     figures = shipment.figures
     rows = {
-        "files": f"{figures.files:,}",
+        "files begun" if shipment.follows else "files": f"{figures.files:,}",
         "lines": f"{figures.lines:,}",
         "bytes": f"{figures.line_bytes:,}",
         "records acknowledged": f"{figures.records:,}",

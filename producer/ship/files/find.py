@@ -42,6 +42,8 @@ from .remote.seen import RemoteError
 
 #: Why a file is not among those found: a pattern of those to leave out.
 EXCLUDED = "excluded"
+#: Why a directory walk left out a file whose name begins with a dot.
+HIDDEN = "hidden"
 #: The beginning of why a directory walk left out a file of another encoding.
 LOOKS_LIKE = "binary, but looks like"
 #: Why a directory walk left out a link to a directory: it may lead in a circle.
@@ -366,7 +368,7 @@ def _walk(directory: str, exclude: _Exclusion, left: _Left, links_to: LinkTarget
         for name in sorted(folders):
             path = os.path.join(folder, name)
             if name.startswith("."):
-                left.skipped[path] = "hidden"
+                left.skipped[path] = HIDDEN
             elif os.path.islink(path):
                 _leave_link(path, exclude, left, links_to)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -390,7 +392,7 @@ def _collect_walked(
         left.skipped[path] = EXCLUDED
         return
     if Path(path).name.startswith("."):
-        left.skipped[path] = "hidden"
+        left.skipped[path] = HIDDEN
         return
     if os.path.islink(path) and _leads_out(path, links_to, left):
         return
@@ -458,7 +460,7 @@ def _why_not(address: str, path: str, exclude: _Exclusion, *, walked: bool) -> s
     if exclude.matches_name(shown(address)):
         return EXCLUDED
     below = shown(address).removeprefix(shown(path))
-    return "hidden" if walked and any(part.startswith(".") for part in below.split("/")) else None
+    return HIDDEN if walked and any(part.startswith(".") for part in below.split("/")) else None
 
 
 def _named(path: str) -> LogFile:

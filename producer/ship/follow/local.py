@@ -55,7 +55,7 @@ def follow_locally(
         run = following.run
         failure = run.failure or unwritten or following.losses.last
     seconds = time.monotonic() - began
-    return Shipment(run.figures, seconds, run.failed_attempts, failure, unread=unread_of(options))
+    return Shipment(run.figures, seconds, run.failed_attempts, failure, unread=unread_of(options), follows=True)
 
 
 class _Following:

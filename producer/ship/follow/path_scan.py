@@ -9,7 +9,7 @@ from ...runtime.loggers import get_logger
 from ...text.plural import counted
 from ...text.printable import shown
 from ...wire.log_start import Logs
-from ..files.find import LINK_TO_DIRECTORY, LOOKS_LIKE, Found, Skipped, find_files
+from ..files.find import EXCLUDED, HIDDEN, Found, Skipped, find_files
 from ..files.plan import cut, pack, partition_size
 from ..portions import Portion
 from .options import FollowOptions
@@ -46,6 +46,8 @@ class Looks:
         self._logs = logs
         self._allow_links_to = allow_links_to
         self._told: frozenset[tuple[str, str]] = frozenset()
+        self._unread: set[str] = set()
+        self._has_told = False
 
     def latest(self, known: Offset) -> Offset:
         """The offset after everything that can be taken now.
@@ -65,13 +67,18 @@ class Looks:
         )
 
     def _tell_unread(self, found: Found) -> None:
-        """Log each path once that cannot be read, and why; and when it can."""
-        unread = frozenset([*found.unread, *found.absent, *_worth_telling(found)])
-        for path, reason in sorted(unread - self._told):
-            _log.warning("skipped %s: %s", shown(path), reason)
-        for path in sorted({path for path, _ in self._told} - {path for path, _ in unread}):
+        """Log each path once that is not shipped, and why; and when one that could not be read can.
+
+        Hidden files that come later are not told: programs write temporary files under such names.
+        """
+        unread = frozenset([*found.unread, *found.absent])
+        skipped = frozenset(each for each in found.skipped if each[1] != EXCLUDED)
+        for path, reason in sorted((unread | skipped) - self._told):
+            if not self._has_told or reason != HIDDEN:
+                _log.warning("skipped %s: %s", shown(path), reason)
+        for path in sorted(self._unread - {path for path, _ in unread}):
             _log.warning("%s can be read again", shown(path))
-        self._told = unread
+        self._told, self._unread, self._has_told = unread | skipped, {path for path, _ in unread}, True
 
     def portions(
         self, start: Offset, end: Offset, *, partition_bytes: int, parallelism: int, run: str = ""
@@ -93,11 +100,6 @@ class Looks:
         portions = [Portion(part, run=run) for part in pack(splits, partition_bytes=size)]
         lost = tuple(_loss(each) for each in found if each.lost)
         return [*portions, Portion((), lost)] if lost else portions
-
-
-def _worth_telling(found: Found) -> list[tuple[str, str]]:
-    """Find links to directories, and files of another encoding, of which nothing is shipped."""
-    return [each for each in found.skipped if each[1].startswith((LINK_TO_DIRECTORY, LOOKS_LIKE))]
 
 
 def unread_of(options: FollowOptions) -> Skipped:

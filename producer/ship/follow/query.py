@@ -55,7 +55,7 @@ def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, conso
             failure = watch.until_end(query, stop, options.stop_timeout)
         seconds = time.monotonic() - began
         failure = failure or watch.losses.last
-        return Shipment(figures.value, seconds, failure=failure, unread=unread_of(options))
+        return Shipment(figures.value, seconds, failure=failure, unread=unread_of(options), follows=True)
 
 
 def _check_pandas() -> None:

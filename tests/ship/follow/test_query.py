@@ -178,6 +178,24 @@ def test_link_to_a_directory_is_told_once(tmp_path: Path, caplog: pytest.LogCapt
     assert told == [f"skipped {logs / name}: {LINK_TO_DIRECTORY}" for name in ("first", "second")]
 
 
+def test_files_that_are_left_out_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Binary and hidden files by name and reason, as without --follow; not hidden ones that come later, such as
+    temporary files; and that a file is gone is nothing to tell.
+    """
+    (tmp_path / ".old").write_text("x")
+    (tmp_path / "wtmp").write_bytes(b"\0")
+    reader = FilesReader([str(tmp_path)], [], str(tmp_path / "checkpoint"), 10.0, 1000)
+    for name, content in (("first.log", b""), (".tmp", b"x"), ("btmp", b"\0")):
+        (tmp_path / name).write_bytes(content)
+        for _ in range(2):
+            reader.latestOffset({}, ReadMaxBytes(1000))
+    (tmp_path / "wtmp").unlink()
+    reader.latestOffset({}, ReadMaxBytes(1000))
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    reasons = ((".old", "hidden"), ("wtmp", "binary"), ("btmp", "binary"))
+    assert told == [f"skipped {tmp_path / name}: {reason}" for name, reason in reasons]
+
+
 def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_path: Path) -> None:
     """A follower in a process of its own ships what comes, and ends on SIGTERM with 0 and its table."""
     append(logs / "a.log", "one\n")
@@ -192,7 +210,7 @@ def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_pat
         finally:
             follower.kill()
     assert follower.returncode == 0, err
-    assert "lines" in out
+    assert "files begun" in out
     assert "Traceback" not in err
     assert [log["__file_offset__"] for log in held(server)] == ["0", "4"]
     assert server.count(PROJECT, LOGSTORE) == 2
