@@ -29,6 +29,7 @@ from ..pipeline.batching.cut import CutRule
 from ..pipeline.sender import Sender
 from ..runtime.clock import Clock
 from ..wire.columnar import ColumnarEncoder, EncodedRows, Grouping, Names
+from ..wire.text import moment_of
 from .stream_keys import StreamKeys
 
 #: Bytes that are encoded at once: fewer cost more for each, more no longer fit the processor's caches.
@@ -184,7 +185,7 @@ class ArrowSender:
 
     def encode(self, batch: pa.RecordBatch, rows: Sequence[int]) -> EncodedRows:
         """The records of rows, whose numbers for errors are given."""
-        return self._encoder.encode(batch, int(self._clock.time()), rows)
+        return self._encoder.encode(batch, moment_of(self._clock.time())[0], rows)
 
     def group(self, batch: pa.RecordBatch) -> Grouping:
         """See :meth:`ColumnarEncoder.group`."""

@@ -279,7 +279,7 @@ class Producer:
         if callback is not None:
             _check_callback(callback)
         pipeline = self._pipeline or self._make_pipeline()
-        sender = LineSender(pipeline, key, self._cut, field, time, int(self._clock.time()))
+        sender = LineSender(pipeline, key, self._cut, field, time, moment_of(self._clock.time())[0])
         try:
             return sender.send(block, callback)
         except ProducerClosedError:

@@ -25,6 +25,7 @@ from ..model.sequence import SequenceKey
 from ..spark.errors import DeliveryFailedError
 from ..text.printable import readable
 from ..wire.speed import encode_lines, encode_log
+from ..wire.text import moment_of
 from ..wire.times import NANOS
 from .delivery import Delivery, File, is_timeout
 from .errors import FileChangedError, LinesRefusedError
@@ -191,7 +192,7 @@ class PortionSender:
 
     def _encode(self, of: File, lines: Block | Line, figures: Figures) -> tuple[bytes, int]:
         """The records of lines, one behind the other, and how many they are."""
-        now = int(time.time())
+        now = moment_of(time.time())[0]
         if isinstance(lines, Block) and lines.is_text:
             if of.columns is None:
                 records, count, _ = encode_lines(lines.data, 0, b"content", now, 0, _UNBOUNDED, _UNBOUNDED, True)

@@ -69,7 +69,15 @@ def time_of(item: LogItem, now: int, now_ns: int = 0) -> tuple[int, int]:
 
 
 def moment_of(time: float) -> tuple[int, int]:
-    """Seconds since the epoch, and nanoseconds within that second, as far as a number of seconds carries them."""
+    """Seconds since the epoch, and nanoseconds within that second, as far as a number of seconds carries them.
+
+    :param time: of the system clock.
+    :raises InvalidArgumentError: it is no time that a log can have.
+    """
+    if not 0 <= time < MAX_TIME + 1:
+        raise InvalidArgumentError(
+            f"the system clock must be at 0 to {MAX_TIME} seconds since 1970 to send logs, and is at {time}: set it"
+        )
     second = int(time)
     return second, int((time - second) * 1e9)
 

@@ -30,11 +30,12 @@ from producer import (
     ProducerConfig,
     ProducerError,
     ProjectConfig,
+    Stream,
 )
 from producer.cli import main
 from producer.model.config import producer_options
 from producer.model.futures import SendFuture
-from producer.testing import LogHubServer, RecordingSink
+from producer.testing import LogHubServer, ManualClock, RecordingSink
 from producer.text.migration_hints import _FOREIGN, _FOREIGN_OF_PROJECT, _HTTP
 
 KEY: dict[str, Any] = {"access_key_id": "id", "access_key_secret": "s3cret"}
@@ -350,3 +351,24 @@ def test_a_wrong_value_that_cannot_be_printed_or_is_long_is_told_all_the_same() 
                 with pytest.raises((InvalidArgumentError, ConfigError)) as raised:
                     call(value)
                 assert len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize("clock", [-1000.5, 2.0**32])
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda stream: stream.send({"a": "b"}),
+        lambda stream: stream.send(LogItem({"a": "b"})),
+        lambda stream: stream.send_many([{"a": "b"}]),
+        lambda stream: stream.send_lines(b"a\nb\n"),
+        lambda stream: stream.send_arrow(pytest.importorskip("pyarrow").table({"a": ["b"]})),
+    ],
+    ids=["dict", "item", "many", "lines", "arrow"],
+)
+def test_a_system_clock_that_is_at_no_time_of_a_log_is_told(clock: float, send: Callable[[Stream], object]) -> None:
+    """As a time that is given and is none: with the value and the range, and nothing is accepted."""
+    sink = RecordingSink()
+    with Producer(sink=sink, clock=ManualClock(clock)) as sender:
+        with pytest.raises(InvalidArgumentError, match=rf"system clock .* 0 to 4294967295 .* at {clock}: set it"):
+            send(sender.stream("my-project", "app-log"))
+        assert sender.stats().accepted == 0

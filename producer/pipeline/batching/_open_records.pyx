@@ -25,6 +25,7 @@ from ...model.futures import SendFuture as PureFuture
 from ...model.futures import missing
 from ...model.records import LogItem
 from ...wire.log_group import encode_log
+from ...wire.text import moment_of as moment_of_clock
 from .open_records import ONE_LOG_EACH, RECORD_OVERHEAD as PURE_RECORD_OVERHEAD, Sealed
 
 cdef extern from "<time.h>":
@@ -374,13 +375,10 @@ cdef class OpenRecords:
     cdef inline Moment _moment(self) except *:
         cdef Moment moment
         cdef timespec real
-        cdef double now
-        if self._is_real_time and timespec_get(&real, TIME_UTC) == TIME_UTC:
+        if self._is_real_time and timespec_get(&real, TIME_UTC) == TIME_UTC and 0 <= real.tv_sec <= 4294967295:
             moment.seconds, moment.nanos = <size_t> real.tv_sec, <size_t> real.tv_nsec
             return moment
-        now = self._clock.time()
-        moment.seconds = <size_t> now
-        moment.nanos = <size_t> ((now - <double> moment.seconds) * 1e9)
+        moment.seconds, moment.nanos = moment_of_clock(self._clock.time())
         return moment
 
     cdef inline void _put(self, const Log* fields, Moment time, bytes record) noexcept:

@@ -22,7 +22,7 @@ from ...model.records import LogItem
 from ...model.results import Callback
 from ...runtime.clock import Clock
 from ...wire.log_group import encode_log
-from ...wire.text import Fallback
+from ...wire.text import Fallback, moment_of
 
 if TYPE_CHECKING:
     from .memory import Bytes
@@ -128,9 +128,8 @@ class OpenRecords:
         contents = log.contents if type(log) is LogItem else log
         if holder is None or type(contents) is not dict or not (callback is None or callable(callback)):
             return None
-        now = self._clock.time()
-        second = int(now)
-        record = encode_log(log, second, int((now - second) * 1e9), self._fallback)
+        now, nanos = moment_of(self._clock.time())
+        record = encode_log(log, now, nanos, self._fallback)
         length = len(record)
         charge = length + RECORD_OVERHEAD
         if self._lock._is_owned():  # type: ignore[attr-defined]  # asked here, since the call of an OwnedLock costs more

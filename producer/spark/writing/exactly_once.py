@@ -34,6 +34,7 @@ from ...runtime.clock import SystemClock
 from ...text.plural import counted
 from ...wire.columnar import ColumnarEncoder, EncodedRows, Names
 from ...wire.put_logs import adjust_shard_hash
+from ...wire.text import moment_of
 from ..errors import DeliveryFailedError
 from ..failure_reason import Reason, blames_rows, reason_of
 from .metrics import WriteMetrics
@@ -239,7 +240,7 @@ class _Line:
     def _encoded(self, rows: Rows, encoder: ColumnarEncoder) -> Iterator[tuple[Rows, EncodedRows]]:
         """Those of the rows that can become logs, encoded; the others are refused."""
         try:
-            encoded = encoder.encode(rows.batch, int(self._clock.time()))
+            encoded = encoder.encode(rows.batch, moment_of(self._clock.time())[0])
         except UNSENDABLE as error:
             if not blames_row(error):
                 raise self._not_acknowledged(rows, full_reason(error)) from error
@@ -323,7 +324,7 @@ class _Line:
             return
         encoder = ColumnarEncoder(rows.batch.schema, **self._options.columns.as_arguments())
         for half in rows.halves():
-            encoded = encoder.encode(half.batch, int(self._clock.time()))
+            encoded = encoder.encode(half.batch, moment_of(self._clock.time())[0])
             self._send(_Piece((half,), encoded.body, chunk.depth + 1))
             self.settle()
 
