@@ -354,7 +354,7 @@ def test_136_retriable_errors_are_retried_with_the_configured_number_and_backoff
         clock, at = JumpingClock(), []
         sink = ScriptedSink([lambda _delivery, at=at, clock=clock: at.append(clock.monotonic()) or DOWN] * 20)
         pipeline = threadless(sink, clock, **options)
-        future = pipeline.accept(KEY, record(), 1, None)
+        future = pipeline.admission.accept(KEY, record(), 1, None)
         pipeline.flush(None)
         assert future.exception(0) is not None
         assert len(at) == attempts
@@ -371,7 +371,7 @@ def test_137_callback_and_future_report_the_outcome_and_every_attempt() -> None:
         told: list[Result] = []
         sink = ScriptedSink(errors)
         pipeline = threadless(sink, clock, retries=30)
-        future = pipeline.accept(KEY, record(), 1, told.append)
+        future = pipeline.admission.accept(KEY, record(), 1, told.append)
         began = clock.time()
         pipeline.flush(None)
         error = future.exception(0)
@@ -392,7 +392,7 @@ def test_138_logs_of_a_stream_share_a_context_with_increasing_numbers() -> None:
     sink = ScriptedSink([None, DOWN, None])
     pipeline = threadless(sink, batch_count_threshold=1)
     for _ in range(3):
-        pipeline.accept(KEY, record(), 1, None)
+        pipeline.admission.accept(KEY, record(), 1, None)
         pipeline.flush(None)
     contexts, numbers = zip(*[(d.pack_id or "").split("-") for d in sink.attempts], strict=True)
     assert len(set(contexts)) == 1
@@ -420,7 +420,7 @@ def test_140_memory_is_bounded_and_io_threads_are_configurable() -> None:
 
     def fill() -> None:
         for i in range(1000):
-            pipeline.accept(KEY._replace(topic=str(i % 9)), record("x" * 50), 1, None)
+            pipeline.admission.accept(KEY._replace(topic=str(i % 9)), record("x" * 50), 1, None)
             assert pipeline.budget.used <= 50_000
 
     with pytest.raises(SendTimeoutError):
@@ -436,9 +436,9 @@ def test_141_without_space_send_blocks_until_freed_or_timed_out() -> None:
     assert ProducerConfig().max_block_ms == 60_000
     for max_block_ms in (0, 50):
         pipeline = threadless(total_size_in_bytes=7000, max_block_ms=max_block_ms)
-        pipeline.accept(KEY, record("x" * 1500), 1, None)
+        pipeline.admission.accept(KEY, record("x" * 1500), 1, None)
         with pytest.raises(SendTimeoutError) as caught:
-            pipeline.accept(KEY, record("x" * 1500), 1, None)
+            pipeline.admission.accept(KEY, record("x" * 1500), 1, None)
         assert caught.value.waited == pytest.approx(max_block_ms / 1000)
     sink = GatedSink()
     producer = Producer(sink=sink, config=config(total_size_in_bytes=7000, max_block_ms=-1, linger_ms=100))
@@ -470,19 +470,19 @@ def test_143_a_batch_without_room_is_sent_first_and_a_full_one_at_once() -> None
     """At 8 MiB and 40,960 logs a record without room opens a new batch; at a threshold a batch goes at once."""
     assert (ProducerConfig().batch_size_threshold_in_bytes, ProducerConfig().batch_count_threshold) == (524_288, 4096)
     pipeline = threadless(batch_size_threshold_in_bytes=8 * 2**20, batch_count_threshold=40_960)
-    pipeline.accept(KEY, b"a" * (5 * 2**20), 1, None)
-    pipeline.accept(KEY, b"a" * (5 * 2**20), 1, None)
+    pipeline.admission.accept(KEY, b"a" * (5 * 2**20), 1, None)
+    pipeline.admission.accept(KEY, b"a" * (5 * 2**20), 1, None)
     assert pipeline.io_pool.queued == 1
-    pipeline.accept(KEY, b"a", 40_959, None)
+    pipeline.admission.accept(KEY, b"a", 40_959, None)
     assert pipeline.io_pool.queued == 2
-    pipeline.accept(KEY, b"a", 40_000, None)
+    pipeline.admission.accept(KEY, b"a", 40_000, None)
     assert pipeline.io_pool.queued == 2
-    pipeline.accept(KEY, b"a", 961, None)
+    pipeline.admission.accept(KEY, b"a", 961, None)
     assert pipeline.io_pool.queued == 3
     defaults = threadless()
-    defaults.accept(KEY, b"a" * 524_288, 1, None)
+    defaults.admission.accept(KEY, b"a" * 524_288, 1, None)
     for _ in range(4096):
-        defaults.accept(KEY, b"a", 1, None)
+        defaults.admission.accept(KEY, b"a", 1, None)
     assert defaults.io_pool.queued == 2
 
 
@@ -514,11 +514,11 @@ def test_145_the_mover_submits_what_lingered_then_what_is_due() -> None:
     clock = ManualClock()
     sink = ScriptedSink([DOWN])
     pipeline = threadless(sink, clock, base_retry_backoff_ms=1000, max_retry_backoff_ms=1000)
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     clock.advance(2.0)
     pipeline.mover.run_once()
     pipeline.io_pool.run_next()
-    pipeline.accept(KEY._replace(topic="second"), record(), 1, None)
+    pipeline.admission.accept(KEY._replace(topic="second"), record(), 1, None)
     clock.advance(0.5)
     assert pipeline.mover.run_once() == pytest.approx(1.5)
     assert pipeline.io_pool.queued == 0
@@ -534,7 +534,7 @@ def test_146_with_nothing_due_the_mover_sleeps_linger_ms_also_while_the_network_
     """Idle, or with retries in the far future, a turn of the mover asks for linger_ms of sleep."""
     for sink in (RecordingSink(), DeadSink()):
         pipeline = threadless(sink, ManualClock(), base_retry_backoff_ms=50_000, linger_ms=700)
-        pipeline.accept(KEY, record(), 1, None)
+        pipeline.admission.accept(KEY, record(), 1, None)
         pipeline.accumulator.seal_open()
         settle(pipeline)
         assert [pipeline.mover.run_once() for _ in range(5)] == [0.7] * 5
@@ -543,7 +543,7 @@ def test_146_with_nothing_due_the_mover_sleeps_linger_ms_also_while_the_network_
 def test_147_failures_that_are_permanent_or_retried_enough_or_late_fail_and_nothing_retries_for_ever() -> None:
     """Permanent: one attempt. Retries used up: failed, however many failures are not told yet. Queue closed: failed."""
     pipeline = threadless(ScriptedSink([RejectedError("C", "x")]))
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.accumulator.seal_open()
     pipeline.io_pool.run_next()
     assert pipeline.stats().failed == 1
@@ -551,7 +551,7 @@ def test_147_failures_that_are_permanent_or_retried_enough_or_late_fail_and_noth
     clock, sink = JumpingClock(), DeadSink()
     crowded = threadless(sink, clock, retries=2, batch_count_threshold=1)
     for i in range(50):
-        crowded.accept(KEY._replace(topic=str(i)), record(), 1, lambda _result, _error: None)
+        crowded.admission.accept(KEY._replace(topic=str(i)), record(), 1, lambda _result, _error: None)
     while crowded.accumulator.incomplete():  # no failure handler runs: its queue only grows
         clock.advance(60.0)
         crowded.mover.run_once()
@@ -560,7 +560,7 @@ def test_147_failures_that_are_permanent_or_retried_enough_or_late_fail_and_noth
     assert crowded.settlement.failure.pending == 50
 
     closed = threadless(DeadSink())
-    closed.accept(KEY, record(), 1, None)
+    closed.admission.accept(KEY, record(), 1, None)
     closed.retry_queue.close()
     closed.accumulator.seal_open()
     closed.io_pool.run_next()
@@ -571,8 +571,8 @@ def test_148_a_retry_waits_in_the_queue_and_never_in_the_io_thread() -> None:
     """After a transient failure the batch is in the retry queue, not settled, and the IO thread does another batch."""
     clock = ManualClock()
     pipeline = threadless(ScriptedSink([DOWN]), clock, batch_count_threshold=1)
-    first = pipeline.accept(KEY, record(), 1, None)
-    second = pipeline.accept(KEY._replace(logstore="other"), record(), 1, None)
+    first = pipeline.admission.accept(KEY, record(), 1, None)
+    second = pipeline.admission.accept(KEY._replace(logstore="other"), record(), 1, None)
     pipeline.io_pool.run_next()
     assert (len(pipeline.retry_queue), clock.monotonic()) == (1, 0.0)
     pipeline.io_pool.run_next()
@@ -589,7 +589,7 @@ def test_149_the_retry_queue_gives_the_earliest_first_and_refuses_after_close() 
         sink, clock, batch_count_threshold=1, retry_policy=RetryPolicy(wait=lambda _state: next(waits))
     )
     for topic in "abc":
-        pipeline.accept(KEY._replace(topic=topic), record(), 1, None)
+        pipeline.admission.accept(KEY._replace(topic=topic), record(), 1, None)
     settle(pipeline)
     clock.advance(5.0)
     settle(pipeline)
@@ -622,8 +622,10 @@ def test_151_a_handler_returns_memory_sets_futures_and_survives_callbacks_that_r
         seen.append((futures[0].done(), pipeline.budget.used))
         raise RuntimeError("mine")
 
-    futures = [pipeline.accept(KEY, record(), 1, first)]
-    futures.append(pipeline.accept(KEY, record(), 1, lambda _r: seen.append((futures[1].done(), pipeline.budget.used))))
+    futures = [pipeline.admission.accept(KEY, record(), 1, first)]
+    futures.append(
+        pipeline.admission.accept(KEY, record(), 1, lambda _r: seen.append((futures[1].done(), pipeline.budget.used)))
+    )
     pipeline.accumulator.seal_open()
     settle(pipeline)
     assert seen == [(True, 0), (True, 0)]
@@ -734,18 +736,18 @@ def test_158_close_follows_the_data_and_gives_waiting_batches_a_last_attempt() -
     clock, told = JumpingClock(), []
     sink = ScriptedSink([DOWN, DOWN, None])
     pipeline = threadless(sink, clock, base_retry_backoff_ms=50_000, linger_ms=10**6)
-    pipeline.accept(KEY, record(), 1, told.append)
+    pipeline.admission.accept(KEY, record(), 1, told.append)
     pipeline.accumulator.seal_open()
     settle(pipeline)
     assert len(pipeline.retry_queue) == 1
-    pipeline.accept(KEY._replace(topic="open"), record(), 1, told.append)
+    pipeline.admission.accept(KEY._replace(topic="open"), record(), 1, told.append)
     Shutdown(pipeline).close(10.0)
     assert clock.monotonic() == 0.0
     assert sorted(result.successful for result in told) == [False, True]
     assert len(sink.attempts) == 3
     assert sink.closed
     with pytest.raises(ProducerClosedError):
-        pipeline.accept(KEY, record(), 1, None)
+        pipeline.admission.accept(KEY, record(), 1, None)
 
 
 def test_159_no_loss_at_close() -> None:

@@ -114,9 +114,9 @@ def test_3_2_bytes_are_returned_once_and_before_user_code_runs(error: RejectedEr
 
     def callback(_result: Result) -> None:
         used.append(pipeline.budget.used)
-        pipeline.accept(KEY, b"a" * 2000, 1, lambda _r: used.append(pipeline.budget.used))
+        pipeline.admission.accept(KEY, b"a" * 2000, 1, lambda _r: used.append(pipeline.budget.used))
 
-    pipeline.accept(KEY, record("x" * 2000), 1, callback)
+    pipeline.admission.accept(KEY, record("x" * 2000), 1, callback)
     settle(pipeline)
     assert used == [0, 0]
     assert pipeline.budget.used == 0
@@ -125,7 +125,7 @@ def test_3_2_bytes_are_returned_once_and_before_user_code_runs(error: RejectedEr
 def test_3_3_a_batch_in_a_final_state_never_changes() -> None:
     """Settling a settled batch, from the owner or from close, changes nothing and tells nobody again."""
     pipeline, told = threadless(), []
-    pipeline.accept(KEY, record(), 1, told.append)
+    pipeline.admission.accept(KEY, record(), 1, told.append)
     pipeline.accumulator.seal_open()
     batch = pipeline.accumulator.incomplete()[0]
     settle(pipeline)
@@ -254,7 +254,7 @@ def test_3_5_no_io_and_no_user_code_runs_under_a_lock() -> None:
     script = [NetworkError("R", "x"), BodyTooLargeError("PostBodyTooLarge", "x")]
     pipeline = threadless(Sink(script), retry_policy=RetryPolicy(wait=strategy))
     for _ in range(2):
-        future = pipeline.accept(KEY, record(), 1, lambda _r: look("callback"))
+        future = pipeline.admission.accept(KEY, record(), 1, lambda _r: look("callback"))
     future.add_done_callback(lambda _f: look("done-callback"))
     batches += pipeline.accumulator.incomplete()
     pipeline.flush(None)

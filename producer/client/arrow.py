@@ -26,7 +26,7 @@ from ..model.results import Callback
 from ..pipeline.admission import say_how_far
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.cut import CutRule
-from ..pipeline.sender import Sender
+from ..pipeline.sender import Door
 from ..runtime.clock import Clock
 from ..wire.columnar import ColumnarEncoder, EncodedRows, Grouping, Names
 from ..wire.text import moment_of
@@ -93,7 +93,7 @@ def batches_of(data: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 class ArrowSender:
     """Sends batches of one schema to one stream, or to streams that differ from it by names.
 
-    :param pipeline: takes the pieces.
+    :param door: takes the pieces.
     :param keys: makes the keys of streams that columns pick.
     :param key: the stream.
     :param clock: gives logs without a time of their own theirs.
@@ -102,7 +102,7 @@ class ArrowSender:
 
     def __init__(
         self,
-        pipeline: Sender,
+        door: Door,
         keys: StreamKeys,
         key: StreamKey,
         config: ProducerConfig,
@@ -110,7 +110,7 @@ class ArrowSender:
         encoder: ColumnarEncoder,
         callback: Callback | None,
     ) -> None:
-        self._pipeline, self._keys, self._key, self._clock = pipeline, keys, key, clock
+        self._door, self._keys, self._key, self._clock = door, keys, key, clock
         self._encoder, self._callback = encoder, callback
         self._cut = CutRule.of(config)
         self._slice_bytes = max(1, min(SLICE_BYTES, config.total_size_in_bytes // _PART_OF_MEMORY))
@@ -142,9 +142,9 @@ class ArrowSender:
         """
         self._encoder.check(batch)
         for start, rows, size in self._slices(batch):
-            task = _Slice(self, rows, start, first_row)
+            task = _Slice(self, rows, start, first_row, size)
             try:
-                futures = self._pipeline.accept_encoded(size, task.encode, self._callback)
+                futures = self._door.accept_encoded(task, self._callback)
             except ProducerError as error:
                 yield from task.pieces_of(cast("Sequence[SendFuture]", error.accepted))
                 raise
@@ -204,7 +204,7 @@ class ArrowSender:
 
     def check_size(self, piece: Piece) -> None:
         """See :meth:`Admission.check_size`."""
-        self._pipeline.check_size(piece)
+        self._door.check_size(piece)
 
 
 class _Slice:
@@ -212,9 +212,11 @@ class _Slice:
 
     :param start: its first row's position in the batch.
     :param first_row: what errors call the batch's first row.
+    :param estimate: its size once it is encoded, about, bytes.
     """
 
-    def __init__(self, sender: ArrowSender, rows: pa.RecordBatch, start: int, first_row: int) -> None:
+    def __init__(self, sender: ArrowSender, rows: pa.RecordBatch, start: int, first_row: int, estimate: int) -> None:
+        self.estimate = estimate
         self._sender, self._batch, self._start, self._first_row = sender, rows, start, first_row
         self._sent: list[tuple[Rows, int, int]] = []
 

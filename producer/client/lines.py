@@ -16,7 +16,7 @@ from ..model.results import Callback
 from ..pipeline.admission import say_how_far
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.cut import CutRule
-from ..pipeline.sender import Sender
+from ..pipeline.sender import Door
 from ..text.printable import described
 from ..wire.log_group import encode_log
 from ..wire.reserved import free_key
@@ -27,7 +27,7 @@ from ..wire.text import time_of
 class LineSender:
     """Sends blocks to one stream.
 
-    :param pipeline: takes the pieces.
+    :param door: takes the pieces.
     :param cut: how large a piece is.
     :param field: the name of the logs' only field.
     :param time: of the logs: seconds since the epoch, or an aware datetime; None is ``now``.
@@ -36,9 +36,9 @@ class LineSender:
     """
 
     def __init__(
-        self, pipeline: Sender, key: StreamKey, cut: CutRule, field: str, time: float | datetime | None, now: int
+        self, door: Door, key: StreamKey, cut: CutRule, field: str, time: float | datetime | None, now: int
     ) -> None:
-        self._pipeline, self._key, self._cut = pipeline, key, cut
+        self._door, self._key, self._cut = door, key, cut
         if not isinstance(field, str):
             raise InvalidArgumentError(
                 f"a field's name must be text, got {described(field)} of type {type(field).__qualname__}"
@@ -65,7 +65,7 @@ class LineSender:
 
     def _accept(self, piece: Piece, callback: Callback | None, line: int) -> SendFuture:
         try:
-            return self._pipeline.accept(*piece, callback)
+            return self._door.accept(*piece, callback)
         except LogSizeTooLargeError as error:  # only a line that is alone can be so large
             raise LogSizeTooLargeError(error.size, error.limit, f"line {line} of send_lines: {error.what}") from error
 

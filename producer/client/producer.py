@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -228,7 +227,7 @@ class Producer:
         else:
             record = encode_log(log, now, nanos, self._fallback)  # type: ignore[arg-type]  # one log
         try:
-            return pipeline.accept(key, record, logs, callback)
+            return pipeline.admission.accept(key, record, logs, callback)
         except ProducerClosedError:
             at_exit.wait_for_signal()
             raise
@@ -256,7 +255,7 @@ class Producer:
     def _open_records(self, future: SendFuture) -> OpenRecords | None:
         """Where the next log of a send's stream may go; None if there is no such place."""
         pipeline = self._pipeline
-        return None if pipeline is None else pipeline.open_records(future)
+        return None if pipeline is None else pipeline.admission.open_records(future)
 
     def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]:
         if callback is not None:
@@ -266,7 +265,7 @@ class Producer:
             raise InvalidArgumentError(f"send_many takes a list of logs or an iterator, got {kind}: send takes one log")
         pipeline = self._pipeline or self._make_pipeline()
         try:
-            return pipeline.accept_pieces(self._pieces(key, logs), callback)
+            return pipeline.admission.accept_pieces(self._pieces(key, logs), callback)
         except ProducerClosedError:
             at_exit.wait_for_signal()
             raise
@@ -279,7 +278,7 @@ class Producer:
         if callback is not None:
             _check_callback(callback)
         pipeline = self._pipeline or self._make_pipeline()
-        sender = LineSender(pipeline, key, self._cut, field, time, moment_of(self._clock.time())[0])
+        sender = LineSender(pipeline.admission, key, self._cut, field, time, moment_of(self._clock.time())[0])
         try:
             return sender.send(block, callback)
         except ProducerClosedError:
@@ -295,7 +294,9 @@ class Producer:
         # A schema with metadata, such as that of a pandas.DataFrame, has no hash.
         encoder = arrow.encoder_of(schema.remove_metadata(), tuple(options.items()))
         pipeline = self._pipeline or self._make_pipeline()
-        sender: ArrowSender = arrow.ArrowSender(pipeline, self._keys, key, self.config, self._clock, encoder, callback)
+        sender: ArrowSender = arrow.ArrowSender(
+            pipeline.admission, self._keys, key, self.config, self._clock, encoder, callback
+        )
         return sender
 
     def _pieces(self, key: StreamKey, logs: Iterable[Log]) -> Iterator[Piece]:
@@ -488,36 +489,20 @@ class Producer:
     def _new_pipeline(self) -> tuple[Sender, Shutdown]:
         from ..pipeline.pipeline import Pipeline  # see _import_stages
         from ..pipeline.shutdown import Shutdown
+        from .pipeline_owner import PipelineOwner
 
-        alive, name, drain_timeout = weakref.ref(self), self.name, self.config.drain_timeout_ms / 1000
+        owner = PipelineOwner(self, self._losses, self.config.drain_timeout_ms / 1000)
         parts = (self.config, self._sink, self._clock, self.name)
-
-        # What the pipeline is given must not hold the producer, or it would never be an orphan.
-        def orphaned() -> bool:
-            return alive() is None
-
-        def abandon() -> None:
-            _close_orphan(shutdown, name, drain_timeout)
-
-        def on_start() -> bool | None:
-            return at_exit.drain_at_exit(shutdown, name, drain_timeout)
-
-        counters, say_losses = self._counters, self._losses.say
         if self._channel is None:
-            pipeline = Pipeline(*parts, orphaned=orphaned, abandon=abandon, on_start=on_start, counters=counters)
-            shutdown = Shutdown(pipeline, at_end=say_losses)
-            return pipeline, shutdown
+            pipeline = Pipeline(*parts, owner=owner, counters=self._counters)
+            return owner.owns(pipeline, Shutdown(pipeline))
         from ..durable.pipeline import DurablePipeline
         from ..durable.shutdown import DurableCloser
 
         channels = self._channel, self._dead_letter
-        durable = DurablePipeline(
-            *parts, *channels, orphaned=orphaned, abandon=abandon, on_start=on_start, counters=counters
-        )
-        shutdown = Shutdown(
-            durable.pipeline, DurableCloser(durable), threads=durable.working_threads, at_end=say_losses
-        )
-        return durable, shutdown
+        durable = DurablePipeline(*parts, *channels, owner=owner, counters=self._counters)
+        closer = DurableCloser(durable)
+        return owner.owns(durable, Shutdown(durable.pipeline, closer, threads=durable.working_threads))
 
     def renew_in_child(self) -> None:
         """Start empty in a forked child; called by the fork hook."""
@@ -627,13 +612,3 @@ def _is_duration(value: object) -> bool:
 def _check_timeout(timeout: float | None) -> None:
     if timeout is not None and not _is_duration(timeout):
         raise InvalidArgumentError(f"timeout: must be None or seconds, at least 0, got {described(timeout)}")
-
-
-def _close_orphan(shutdown: Shutdown, name: str, timeout: float) -> None:
-    """Drain a producer that was dropped without ``close``; on a thread of its own, since it ends the mover."""
-    closer = threading.Thread(
-        target=partial(at_exit.drain, shutdown, name, timeout), name=f"{name}-closer", daemon=True
-    )
-    # The interpreter that starts no threads any more is exiting, and will drain this producer with the others.
-    with contextlib.suppress(RuntimeError):
-        closer.start()

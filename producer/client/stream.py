@@ -266,7 +266,7 @@ class Stream:
             raise InvalidArgumentError("the stream was opened without a SequenceKey")
         order.next = number
         pipeline = self._producer._pipeline or self._producer._make_pipeline()
-        return pipeline.accept(self.key, record, logs, None)
+        return pipeline.admission.accept(self.key, record, logs, None)
 
     def _by_name(self, takes: str, more: Sequence[object]) -> InvalidArgumentError:
         where = f"{self.key.project}/{self.key.logstore}"

@@ -17,6 +17,7 @@ from ..model.owned_lock import OwnedLock
 from ..model.records import SEQUENCED, StreamKey
 from ..model.results import Result
 from ..pipeline.batching.batch import ProducerBatch
+from ..pipeline.batching.memory import Refund
 from ..pipeline.settling.outcomes import Abandonment
 from ..pipeline.threads import StageThread
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
@@ -25,8 +26,7 @@ from ..runtime.rate_limited_log import RateLimitedLog
 from ..text.plural import counted
 from .dead_letters import DeadLetters
 from .event_format import write_event
-from .event_ref import Ticket
-from .fed_batch import FedBatch
+from .event_ref import Ticket, tickets_of
 from .stopped_events import Parking
 from .take_lease import Taking
 
@@ -45,7 +45,7 @@ class _Failed:
     records: Sequence[bytes]
     logs: Sequence[int]
     result: Result
-    release: Callable[[], None]
+    refund: Refund
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +112,12 @@ class Acks:
 
     def delivered(self, batch: ProducerBatch) -> None:
         """The server has the records of ``batch``."""
-        if isinstance(batch, FedBatch):
-            self._put(batch.tickets)
+        self._put(tickets_of(batch))
 
-    def failed(self, batch: ProducerBatch, result: Result, release: Callable[[], None]) -> None:
-        """The records of ``batch`` are given up.
-
-        :param release: gives back the memory of the records, once they are not needed.
-        """
-        if isinstance(batch, FedBatch):
-            records, logs = [bytes(record) for record in batch.records], batch.logs_of_sends
-            self._put(_Failed(batch.key, batch.tickets, records, logs, result, release))
+    def failed(self, batch: ProducerBatch, result: Result, refund: Refund) -> None:
+        """The records of ``batch`` are given up."""
+        records, logs = [bytes(record) for record in batch.records], batch.logs_of_sends
+        self._put(_Failed(batch.key, tickets_of(batch), records, logs, result, refund))
 
     def settled(self, ticket: Ticket) -> None:
         """The event was settled before the process before this one died; the channel has not heard of it."""
@@ -130,8 +125,7 @@ class Acks:
 
     def parked(self, batch: ProducerBatch) -> None:
         """The stream of ``batch`` is stopped."""
-        if isinstance(batch, FedBatch):
-            self.park(batch.key, batch.tickets)
+        self.park(batch.key, tickets_of(batch))
 
     def park(self, key: StreamKey, tickets: Sequence[Ticket]) -> None:
         """Keep these in the channel, for the next producer on it; of an ordered stream, until it goes on."""
@@ -279,7 +273,7 @@ class Acks:
         dead_letters, done = self._dead_letters, len(item.tickets)
         if dead_letters is not None:
             done = self._guarded(lambda: dead_letters.store(self._letters(dead_letters, item)))
-        item.release()
+        item.refund.pay()
         self._owe(item.tickets[:done])
         self.park(item.key, item.tickets[done:])
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from ..model.futures import SendFuture
 from ..model.records import StreamKey
+from ..pipeline.batching.batch import ProducerBatch
 from .take_lease import Taking
 
 
@@ -44,3 +47,10 @@ class Ticket:
         with self.taking.lock:
             self.shares -= 1
             return not self.shares
+
+
+def tickets_of(batch: ProducerBatch) -> list[Ticket]:
+    """Return the tickets of a batch out of the channel, one for each send."""
+    if batch.origins is None:
+        raise TypeError("a batch of records that are in no channel has no tickets")  # a bug
+    return cast("list[Ticket]", batch.origins.all)

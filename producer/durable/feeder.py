@@ -7,7 +7,7 @@ everything: so the records of one project that cannot be delivered may fill the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 
 from ..model.errors import (
@@ -21,8 +21,10 @@ from ..model.interfaces import Channel, Event
 from ..model.owned_lock import OwnedLock
 from ..model.records import IDEMPOTENT, StreamKey
 from ..model.results import Attempt, Result
+from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.stopped_streams import Line
 from ..pipeline.batching.unconfirmed import SentBefore
+from ..pipeline.pipeline import Pipeline
 from ..pipeline.settling.settlement import attempt_of
 from ..pipeline.threads import StageThread
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
@@ -54,10 +56,8 @@ _PAUSE = 1.0
 class Feeder:
     """Takes blocks of events from a channel, on a thread of its own, and feeds their records to the pipeline.
 
-    :param feed: takes over a record, its ticket, and under what it was sent before a restart; waits for memory.
-    :param recovery: knows that of idempotent streams.
-    :param settled: whether every batch of a stopped stream is settled.
-    :param resume: told that the pipeline may go on with a stream that was stopped.
+    :param pipeline: takes over the records, and goes on with stopped streams.
+    :param recovery: knows under what records of idempotent streams were sent before a restart.
     :param instance: the id of this producer, by which it knows the records whose futures it may have.
     :param block_bytes: what is taken at once, at most, if it is more than one event.
     :param gathering: seconds that pass between takes while events come one soon after the other, unless somebody
@@ -72,12 +72,10 @@ class Feeder:
         clock: Clock,
         registry: Registry,
         acks: Acks,
-        feed: Callable[[StoredRecord, Ticket, SentBefore | None], object],
+        pipeline: Pipeline,
         instance: bytes,
         *,
         recovery: Recovery,
-        settled: Callable[[StreamKey], bool],
-        resume: Callable[[StreamKey], object],
         block_bytes: int = BLOCK_BYTES,
         gathering: float = 0.0,
     ) -> None:
@@ -86,10 +84,8 @@ class Feeder:
         self._clock = clock
         self._registry = registry
         self._acks = acks
-        self._feed = feed
+        self._pipeline = pipeline
         self._recovery = recovery
-        self._settled = settled
-        self._resume = resume
         self._instance = instance
         self._errors = RateLimitedLog(clock)
         self._block, self._block_bytes = BLOCK_EVENTS, block_bytes
@@ -243,6 +239,10 @@ class Feeder:
         if intent is not None:
             recovery.fed(key, position)
 
+    def _feed(self, stored: StoredRecord, ticket: Ticket, before: SentBefore | None) -> None:
+        piece = Piece(stored.key, stored.record, stored.logs)
+        self._pipeline.admission.feed(piece, ticket, number=stored.number, before=before)
+
     def _keep_or_fail(self, key: StreamKey, future: StoredFuture, error: StreamStoppedError) -> None:
         """Its record is parked: for a moment, or nobody knows how long."""
         if self.is_resuming(key):
@@ -289,12 +289,12 @@ class Feeder:
         for key, barrier in resuming:
             if barrier is None:
                 # Who heard of the failure may be quicker than the thread that settles what waits behind it.
-                if self._settled(key):
+                if not any(batch.key.line == key.line for batch in self._pipeline.accumulator.incomplete()):
                     # What failed may be on its way to the dead letters, or back.
                     self._set_resuming(key, self._acks.handled())
             elif barrier.is_set():
                 self._give_back(key)
-                self._resume(key)
+                self._pipeline.resume(key)
                 self._end_resuming(key)
 
     def _set_resuming(self, key: StreamKey, barrier: Latch) -> None:

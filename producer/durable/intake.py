@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from ..model.errors import (
     ChannelClosedError,
@@ -18,12 +19,13 @@ from ..model.errors import (
     StreamStoppedError,
 )
 from ..model.futures import SendFuture
-from ..model.interfaces import Channel, Event, Stored
+from ..model.interfaces import Channel, Event, Record, Stored
 from ..model.records import StreamKey, plain
 from ..model.results import Callback
 from ..model.sequence import Numbering
+from ..pipeline.admission import UnencodedLogs
 from ..pipeline.batching.accumulator import Piece
-from ..pipeline.batching.open_records import RECORD_OVERHEAD
+from ..pipeline.batching.open_records import RECORD_OVERHEAD, OpenRecords
 from ..pipeline.pipeline import Pipeline
 from ..runtime import send_timeout
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
@@ -37,15 +39,27 @@ from .registry import Registry, StoredFuture
 _PutAtOnce = Callable[[Sequence[Event], float], tuple[Stored, int | None]]
 
 
+class Durable(Protocol):
+    """The pipeline behind a channel, as far as its intake has to know it."""
+
+    pipeline: Pipeline
+
+    def start(self) -> None:
+        """Begin to work, once."""
+
+    def stopped(self, key: StreamKey) -> StreamStoppedError | None:
+        """Why an ordered stream is stopped; None if it is not."""
+
+    def leave(self, futures: Sequence[StoredFuture]) -> None:
+        """Settle futures whose records stay in the channel."""
+
+
 class Intake:
     """Stores what is sent, and opens its futures.
 
-    :param pipeline: what a record has to fit into.
+    :param durable: is started before a record is stored, knows stopped streams, leaves records in the channel.
     :param max_block: seconds that a send waits for room; None is for ever.
     :param instance: the id of this producer, under which its futures are found again.
-    :param start: called before the first record is stored, and before later ones.
-    :param stopped: why a stream is stopped; None if it is not.
-    :param leave: told of futures whose records stay in the channel.
     :ivar refusing: nothing more is stored.
     """
 
@@ -53,25 +67,22 @@ class Intake:
         self,
         channel: Channel,
         registry: Registry,
-        pipeline: Pipeline,
+        durable: Durable,
         stats: KnownStats,
         clock: Clock,
         *,
         max_block: float | None,
         instance: bytes,
-        start: Callable[[], None],
-        stopped: Callable[[StreamKey], StreamStoppedError | None],
-        leave: Callable[[Sequence[StoredFuture]], None],
     ) -> None:
-        self._channel, self._registry, self._pipeline = channel, registry, pipeline
+        self._channel, self._registry, self._durable = channel, registry, durable
+        self._pipeline = durable.pipeline
         self._stats, self._clock, self._max_block, self._instance = stats, clock, max_block, instance
-        self._start, self._stopped, self._leave = start, stopped, leave
         self._put_at_once: _PutAtOnce | None = getattr(channel, "put_at_once", None)
         self._turns = NumberTurns(clock)
         self._ends = WaitingRoom(clock, LOOK_AGAIN)  # of who waits for sends to end
         self.refusing = False
 
-    def bounded(self, pieces: Iterable[Piece]) -> list[Piece]:
+    def _bounded(self, pieces: Iterable[Piece]) -> list[Piece]:
         """The pieces, if they fit in the memory together: one transaction needs all of them at once.
 
         :raises LogSizeTooLargeError: they do not.
@@ -88,6 +99,36 @@ class Intake:
             all_of_them.append(piece)
         return all_of_them
 
+    def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
+        """Store one send.
+
+        :param record: its encoded logs, joined.
+        :param logs: how many they are.
+        :raises LogSizeTooLargeError: it cannot fit in a batch, or in the memory.
+        :raises MaxBatchCountExceedError: more logs than a batch may hold.
+        :raises SendTimeoutError: no room in the channel within ``max_block_ms``.
+        :raises ProducerClosedError: after ``close`` began.
+        :raises StreamStoppedError: a batch of the ordered stream has failed permanently.
+        :raises ChannelError: the channel could not store it, for a disk that is full or fails.
+        """
+        return self.store([Piece(key, record, logs)], callback)[0]
+
+    def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
+        """As :meth:`accept`, for several in one transaction: all of them are stored, or none."""
+        return self.store(self._bounded(pieces), callback)
+
+    def accept_encoded(self, logs: UnencodedLogs, callback: Callback | None) -> list[SendFuture]:
+        """As :meth:`accept_pieces`, for logs that are encoded first. The feeder takes their memory."""
+        return self.store(logs.encode(), callback)
+
+    def check_size(self, piece: Piece) -> None:
+        """See :meth:`Admission.check_size`."""
+        self._pipeline.admission.check_size(piece)
+
+    def open_records(self, future: SendFuture) -> OpenRecords | None:  # noqa: ARG002  # as the other door
+        """None: every record goes through the channel."""
+        return None
+
     def store(self, pieces: Sequence[Piece], callback: Callback | None) -> list[SendFuture]:
         """Store all of these, or none; their futures.
 
@@ -96,16 +137,16 @@ class Intake:
         """
         logs, ordered = 0, set[StreamKey]()
         for piece in pieces:
-            self._pipeline.check_size(piece)
+            self.check_size(piece)
             logs += piece.logs
             if piece.key.order:
                 ordered.add(piece.key)
         if self.refusing:
             raise ProducerClosedError("the producer is closed")
         for key in ordered:
-            if (stopped := self._stopped(key)) is not None:
+            if (stopped := self._durable.stopped(key)) is not None:
                 raise stopped
-        self._start()
+        self._durable.start()
         futures = self._registry.open(len(pieces), callback)
         try:
             if self.refusing:  # whoever closes has looked for sends, and this one was not there
@@ -193,7 +234,7 @@ class Intake:
             raise
         late = self._registry.committed(futures, stored, last)
         if late:
-            self._leave(late)
+            self._durable.leave(late)
 
     def _put_in_transaction(self, events: Sequence[Event], timeout: float) -> tuple[Stored, int | None]:
         with self._channel.transaction() as transaction:

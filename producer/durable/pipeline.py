@@ -11,19 +11,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from ..model.config import ProducerConfig
 from ..model.errors import ChannelError, FlushTimeoutError, StreamStoppedError
-from ..model.futures import SendFuture
-from ..model.interfaces import Channel, Notes, Record, Sink
+from ..model.interfaces import Channel, Notes, Sink
 from ..model.metrics import Counters, Stats
 from ..model.records import StreamKey, plain
-from ..model.results import Callback, Result
-from ..pipeline.batching.accumulator import Piece
-from ..pipeline.batching.batch import ProducerBatch
-from ..pipeline.batching.open_records import OpenRecords
-from ..pipeline.batching.unconfirmed import SentBefore
+from ..model.results import Result
+from ..pipeline.owner import Owner
 from ..pipeline.pipeline import Pipeline
 from ..pipeline.storage_hooks import Backing
 from ..pipeline.threads import StageThread
@@ -33,9 +29,7 @@ from ..text.plural import counted
 from .acks import Acks
 from .channel_owners import claim, give_up
 from .dead_letters import DeadLetters
-from .event_format import INSTANCE_SIZE, StoredRecord
-from .event_ref import Ticket
-from .fed_batch import FedBatch
+from .event_format import INSTANCE_SIZE
 from .feeder import BLOCK_BYTES, GATHERING, GATHERING_SHARE, Feeder
 from .intake import Intake
 from .known_stats import KnownStats
@@ -51,7 +45,8 @@ class DurablePipeline:
 
     :param channel: where records wait; it belongs to the pipeline from now on, which closes it.
     :param dead_letter: where those go that cannot be delivered; likewise.
-    :param orphaned: as of :class:`Pipeline`, as are the others.
+    :param owner: as of :class:`Pipeline`, as are the others.
+    :ivar admission: where records enter.
     :ivar survives_close: whether the next producer on the channel finds what stays in it.
     :ivar sink_error: what the sink raised when it was closed; None if nothing.
     :raises ChannelClosedError: the channel is closed.
@@ -66,9 +61,7 @@ class DurablePipeline:
         channel: Channel,
         dead_letter: Channel | None = None,
         *,
-        orphaned: Callable[[], bool] = lambda: False,
-        abandon: Callable[[], None] = lambda: None,
-        on_start: Callable[[], bool | None] = lambda: None,
+        owner: Owner | None = None,
         threadless: bool = False,
         counters: Counters | None = None,
     ) -> None:
@@ -80,28 +73,26 @@ class DurablePipeline:
         self.survives_close = bool(getattr(channel, "survives_close", True))
         self.acks = Acks(name, clock, channel.name, self._dead_letters, lasts=self.survives_close)
         notes: Notes | None = getattr(channel, "notes", None)
-        intents = None if notes is None else Intents(notes, self._in_flight)
+        intents = None if notes is None else Intents(notes)
         self.pipeline = Pipeline(
             config,
             sink,
             clock,
             name,
-            orphaned=orphaned,
-            abandon=abandon,
-            on_start=on_start,
+            owner=owner,
             threadless=threadless,
             counters=counters,
-            all_stats=self.stats,
             backing=Backing(
                 listener=self.acks,
                 journal=intents,
-                batch_type=FedBatch,
                 without_threads=_WITHOUT_THREADS,
             ),
         )
+        if intents is not None:
+            intents.accumulator = self.pipeline.accumulator
         if dead_letter is not None:
             dead_letter.stats()  # one that cannot be used is found now, not with the first record that needs it
-        self.registry = Registry(channel, self.pipeline.settlement.failure.tell)
+        self.registry = Registry(channel, self.pipeline.settlement.failure)
         self._channel_stats = KnownStats(channel, clock, name)
         block = min(BLOCK_BYTES, max(1, config.total_size_in_bytes // 8))
         self.feeder = Feeder(
@@ -110,25 +101,20 @@ class DurablePipeline:
             clock,
             self.registry,
             self.acks,
-            self._feed,
+            self.pipeline,
             instance,
-            recovery=Recovery(intents, self.pipeline.accumulator.seal_formed),
-            settled=self._settled,
-            resume=self.pipeline.resume,
+            recovery=Recovery(intents, self.pipeline.accumulator),
             block_bytes=block,
             gathering=min(GATHERING, GATHERING_SHARE * config.linger_ms / 1000),
         )
-        self._intake = Intake(
+        self.admission = Intake(
             channel,
             self.registry,
-            self.pipeline,
+            self,
             self._channel_stats,
             clock,
             max_block=None if config.max_block_ms < 0 else config.max_block_ms / 1000,
             instance=instance,
-            start=self.start,
-            stopped=self.stopped,
-            leave=self._leave,
         )
         self._starting = threading.RLock()  # guards the start of the threads; as the pipeline's
         self._started = False
@@ -162,40 +148,9 @@ class DurablePipeline:
             _log.warning("%s: no threads can be started (%s): %s", self.name, error, _WITHOUT_THREADS)
             self.leave_futures()
 
-    def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
-        """Store one send.
-
-        :param record: its encoded logs, joined.
-        :param logs: how many they are.
-        :raises LogSizeTooLargeError: it cannot fit in a batch, or in the memory.
-        :raises MaxBatchCountExceedError: more logs than a batch may hold.
-        :raises SendTimeoutError: no room in the channel within ``max_block_ms``.
-        :raises ProducerClosedError: after ``close`` began.
-        :raises StreamStoppedError: a batch of the ordered stream has failed for good.
-        :raises ChannelError: the channel could not store it, for a disk that is full or fails.
-        """
-        return self._intake.store([Piece(key, record, logs)], callback)[0]
-
-    def open_records(self, future: SendFuture) -> OpenRecords | None:  # noqa: ARG002  # the base class's
-        """None: every record goes through the channel."""
-        return None
-
     def hand_on_stream(self, key: StreamKey) -> None:
         """What was fed of the stream goes at once; what is still in the channel lingers when it comes."""
         self.pipeline.hand_on_stream(key)
-
-    def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
-        """As :meth:`accept`, for several in one transaction: all of them are stored, or none."""
-        return self._intake.store(self._intake.bounded(pieces), callback)
-
-    def accept_encoded(
-        self,
-        estimate: int,  # noqa: ARG002  # the feeder takes the memory, when it takes the records out of the channel
-        encode: Callable[[], Sequence[Piece]],
-        callback: Callback | None,
-    ) -> list[SendFuture]:
-        """As :meth:`accept_pieces`, for what is encoded first, of one stream or of several that differ by names."""
-        return self._intake.store(encode(), callback)
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
         """Why an ordered stream is stopped; None if it is not, or about to go on."""
@@ -217,30 +172,6 @@ class DurablePipeline:
             raise ChannelError(self.channel.name, message)
         self.feeder.resume(plain(key))
 
-    def _feed(self, stored: StoredRecord, ticket: Ticket, before: SentBefore | None) -> None:
-        """Hand a record of the channel to the pipeline; see :meth:`Admission.feed`."""
-        piece = Piece(stored.key, stored.record, stored.logs)
-        self.pipeline.admission.feed(piece, ticket, number=stored.number, before=before)
-
-    def _in_flight(self) -> list[ProducerBatch]:
-        return self.pipeline.accumulator.incomplete()
-
-    def _settled(self, key: StreamKey) -> bool:
-        """Whether nothing of a stream, which is stopped, waits for its end."""
-        return not any(batch.key.line == key.line for batch in self._in_flight())
-
-    def check_size(self, piece: Piece) -> None:
-        """See :meth:`Admission.check_size`."""
-        self.pipeline.check_size(piece)
-
-    def refuse(self) -> None:
-        """Store nothing more."""
-        self._intake.refusing = True
-
-    def wait_put(self, deadline: Deadline) -> None:
-        """After :meth:`refuse`: wait until the sends that began before are in the channel, or have failed."""
-        self._intake.wait_ended(deadline)
-
     def flush(self, timeout: float | None) -> None:
         """Wait until everything in the channel is settled, its callbacks have run, and the channel knows.
 
@@ -261,7 +192,7 @@ class DurablePipeline:
         except FlushTimeoutError as error:
             raise FlushTimeoutError(error.remaining, timeout or 0.0, self.stored) from None
         if not fed or not self.pipeline.passed(self.acks.barrier(), deadline):
-            raise FlushTimeoutError(len(self._in_flight()), timeout or 0.0, self.stored)
+            raise FlushTimeoutError(len(self.pipeline.accumulator.incomplete()), timeout or 0.0, self.stored)
 
     @property
     def working_threads(self) -> tuple[StageThread, ...]:
@@ -303,7 +234,8 @@ class DurablePipeline:
         """Settle every future whose record is in the channel, where it stays; also those of sends still to come."""
         self.registry.leave_all(self._staying)
 
-    def _leave(self, futures: Sequence[StoredFuture]) -> None:
+    def leave(self, futures: Sequence[StoredFuture]) -> None:
+        """Settle futures whose records stay in the channel."""
         self.registry.leave(futures, self._staying())
 
     def _staying(self) -> Result:

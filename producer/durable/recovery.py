@@ -14,9 +14,9 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable
 
 from ..model.records import ADOPTED, StreamKey
+from ..pipeline.batching.accumulator import LogAccumulator
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
 from .send_journal import Intent, Intents
@@ -41,12 +41,12 @@ class Recovery:
     """Tells of each event that comes out of the channel whether it belongs to the batch of before the restart.
 
     :param intents: None for a channel without notes: there is nothing to recover.
-    :param close: told that the batch of a stream has all its events.
+    :param accumulator: seals the batch of a stream that has all its events.
     """
 
-    def __init__(self, intents: Intents | None, close: Callable[[StreamKey], object]) -> None:
+    def __init__(self, intents: Intents | None, accumulator: LogAccumulator) -> None:
         self._intents = intents
-        self._close = close
+        self._accumulator = accumulator
         self._streams: dict[StreamKey, _Stream] = {}
         self._known: OrderedDict[StreamKey, None] = OrderedDict()
         #: The last event of each batch that is being formed, and its stream; the next one that will be passed by first.
@@ -118,7 +118,7 @@ class Recovery:
                 counted(stream.formed, "event"),
             )
         if stream.formed:
-            self._close(key)
+            self._accumulator.seal_formed(key)
 
     def _know(self, key: StreamKey) -> None:
         self._known[key] = None

@@ -16,6 +16,7 @@ from ..model.futures import SendFuture
 from ..model.interfaces import Channel, Stored
 from ..model.owned_lock import OwnedLock
 from ..model.results import Attempt, Callback, Result
+from ..pipeline.settling.callbacks import BatchHandler
 from ..runtime.clock import Latch
 
 
@@ -141,12 +142,12 @@ def staying(attempt: Attempt) -> Result:
 class Registry:
     """Finds the future of a record by the record's number, as long as somebody wants to know its result.
 
-    :param tell: has the holders of futures, which are settled, told of their result.
+    :param handler: tells the holders of settled futures their result.
     """
 
-    def __init__(self, channel: Channel, tell: Callable[[Sequence[SendFuture], Result], object]) -> None:
+    def __init__(self, channel: Channel, handler: BatchHandler) -> None:
         self._channel = channel
-        self._tell = tell
+        self._handler = handler
         #: Guards everything below, and who waits.
         self.lock = OwnedLock()
         # Without a lock entries go, wherever futures are collected.
@@ -254,7 +255,7 @@ class Registry:
         for future in futures:
             if isinstance(future._holder, Waiting):
                 future._holder.settle(result)
-        self._tell(futures, result)
+        self._handler.tell(futures, result)
 
     def _forget(self, future: StoredFuture) -> None:
         holder = future._holder

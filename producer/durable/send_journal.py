@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
@@ -29,10 +28,11 @@ from struct import Struct
 from ..model.errors import ChannelError, NumberNotNotedError
 from ..model.interfaces import Notes, SequenceId
 from ..model.records import ADOPTED, StreamKey
+from ..pipeline.batching.accumulator import LogAccumulator
 from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.batching.unconfirmed import SentBefore
 from ..runtime.loggers import get_logger
-from .fed_batch import FedBatch
+from .event_ref import tickets_of
 
 _log = get_logger("producer.intents")
 
@@ -99,12 +99,12 @@ class Intents:
     """The journal of idempotent streams: implements :class:`~producer.pipeline.sending.numbers.NumberJournal`.
 
     :param notes: of the channel.
-    :param in_flight: the batches that are not settled.
+    :ivar accumulator: knows the batches that are not settled; None until the pipeline is made.
     """
 
-    def __init__(self, notes: Notes, in_flight: Callable[[], Iterable[ProducerBatch]]) -> None:
+    def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._in_flight = in_flight
+        self.accumulator: LogAccumulator | None = None
         self._writes = 0
         self._distrusted: set[str] = set()
 
@@ -119,9 +119,7 @@ class Intents:
         whole, doubt = batch, batch.doubt
         if doubt is not None:  # the other parts stand and fall with it
             whole = doubt.parts[-1]
-        if not isinstance(batch, FedBatch) or not isinstance(whole, FedBatch):
-            raise TypeError("a batch of records that are in no channel has nothing to write down")  # a bug
-        first, last = batch.tickets[0], whole.tickets[-1]
+        first, last = tickets_of(batch)[0], tickets_of(whole)[-1]
         cut = doubt is not None and (whole is not batch or doubt.shorter)
         intent = Intent(sequence, first.position, last.position, cut)
         try:
@@ -135,7 +133,8 @@ class Intents:
             raise NumberNotNotedError("NumberNotNoted", str(error)) from error
 
     def _prune(self) -> None:
-        keys = {batch.key for batch in self._in_flight() if batch.sequence is not None}
+        in_flight = () if self.accumulator is None else self.accumulator.incomplete()
+        keys = {batch.key for batch in in_flight if batch.sequence is not None}
         self._notes.prune(MAX_NOTES, map(note_name, keys))
 
     def read(self, key: StreamKey) -> Intent | None:

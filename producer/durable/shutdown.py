@@ -30,7 +30,7 @@ class DurableCloser:
 
     def begin(self) -> None:
         """See :class:`~producer.pipeline.shutdown.Closer`."""
-        self._durable.refuse()
+        self._durable.admission.refusing = True
 
     def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
         """See :class:`~producer.pipeline.shutdown.Closer`; nothing is ever failed because of the deadline."""
@@ -56,7 +56,7 @@ class DurableCloser:
     def _drain(self, deadline: Deadline) -> None:
         durable, pipeline = self._durable, self._durable.pipeline
         phase = retry_phase(pipeline, deadline)
-        durable.wait_put(phase)
+        durable.admission.wait_ended(phase)
         durable.feeder.wait_fed(durable.put, phase)
         pipeline.accumulator.wait_settled(pipeline.accumulator.seal_open(), phase)
 

@@ -256,7 +256,7 @@ def _wait(future: SendFuture, timeout: float | None) -> Result:
 
 def _trouble(holder: ResultHolder) -> str:
     """What the last attempt met, if there was one."""
-    attempts = getattr(holder, "attempts", ())
+    attempts = getattr(getattr(holder, "history", None), "attempts", ())
     return f" (the last attempt: {attempts[-1].error_code}: {attempts[-1].error_message})" if attempts else ""
 
 

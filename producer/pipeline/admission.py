@@ -7,13 +7,13 @@ step finds too little. All waits of one piece, or of one slice, have one deadlin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from ..model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES, ProducerConfig
 from ..model.errors import LogSizeTooLargeError, MaxBatchCountExceedError, ProducerError, SendTimeoutError
 from ..model.futures import SendFuture
-from ..model.interfaces import Record
+from ..model.interfaces import Record, Sink
 from ..model.records import StreamKey
 from ..model.results import Callback
 from ..runtime import send_timeout
@@ -33,6 +33,18 @@ from .batching.memory import MemoryBudget, Reservation
 from .batching.open_records import RECORD_OVERHEAD, OpenRecords
 from .batching.ready_batches import ReadyBatches
 from .batching.unconfirmed import SentBefore
+
+
+class UnencodedLogs(Protocol):
+    """Logs that are encoded when there is memory for them.
+
+    :ivar estimate: their size once they are encoded, about, bytes.
+    """
+
+    estimate: int
+
+    def encode(self) -> Sequence[Piece]:
+        """Return the pieces, each of them checked by :meth:`Admission.check_size`."""
 
 
 class Threads(Protocol):
@@ -62,11 +74,10 @@ class Threads(Protocol):
 class Admission:
     """See the module.
 
-    :param tail_size: the size of a batch's body without records; see :class:`~producer.model.interfaces.Sink`.
+    :param sink: knows the size of a batch's body without records.
     :param ready: takes the sealed batches.
     :param threads: what works behind the door.
-    :param batch_type: what batches are made of.
-    :param ordered: of every stream one batch is on its way at a time, not only of ordered ones.
+    :param kept: True if each record has an origin; it is :meth:`feed` then that accepts records.
     :ivar started: whether the threads were told to start.
     """
 
@@ -74,22 +85,19 @@ class Admission:
         self,
         config: ProducerConfig,
         clock: Clock,
-        tail_size: Callable[[StreamKey, str | None], int],
+        sink: Sink,
         ready: ReadyBatches,
         threads: Threads,
         *,
-        batch_type: type[ProducerBatch] = ProducerBatch,
-        ordered: bool = False,
+        kept: bool = False,
     ) -> None:
-        self._tail_size = tail_size
+        self._sink = sink
         self._ready = ready
         self._threads = threads
         self._max_block = None if config.max_block_ms < 0 else config.max_block_ms / 1000
         self.cut = CutRule.of(config)
         self.budget = MemoryBudget(config.total_size_in_bytes, clock)
-        self.accumulator = LogAccumulator(
-            config, clock, tail_size, self.budget, self.cut, ready, batch_type=batch_type, ordered=ordered
-        )
+        self.accumulator = LogAccumulator(config, clock, sink, self.budget, self.cut, ready, kept=kept)
         #: What owes no more than this, in logs that a batch may hold, needs no closer look.
         self._surely_fits = min(config.total_size_in_bytes - MAX_BATCH_OVERHEAD, MAX_BATCH_SIZE_IN_BYTES // 2)
         self.started = False
@@ -133,32 +141,28 @@ class Admission:
             raise
         return futures
 
-    def accept_encoded(
-        self, estimate: int, encode: Callable[[], Sequence[Piece]], callback: Callback | None
-    ) -> list[SendFuture]:
-        """Take over what is encoded only when there is memory for it; all waits for it have one deadline.
+    def accept_encoded(self, logs: UnencodedLogs, callback: Callback | None) -> list[SendFuture]:
+        """Accept logs that are encoded once there is memory for them; all waits for it have one deadline.
 
-        :param estimate: its size once it is encoded, about, bytes.
-        :param encode: makes the pieces, each of them checked by :meth:`check_size`.
         :raises ProducerError: as :meth:`accept_pieces`.
         """
         if not self.started:
             self._threads.start()
         give_way()
         futures: list[SendFuture] = []
-        logs = 0
+        accepted, estimate = 0, logs.estimate
         with Reservation(self.budget, send_timeout.or_else(self._max_block)) as memory:
             self._acquire(
                 memory, estimate + estimate // 16 + BATCH_OVERHEAD
             )  # the objects of the sends need memory as well
-            pieces = encode()
+            pieces = logs.encode()
             try:
                 for piece in pieces:
                     futures.append(self._place(piece, callback, memory))
-                    logs += piece.logs
+                    accepted += piece.logs
                     self._after()
             except ProducerError as error:
-                say_how_far(error, futures, logs)
+                say_how_far(error, futures, accepted)
                 raise
         return futures
 
@@ -211,7 +215,7 @@ class Admission:
             raise MaxBatchCountExceedError(logs, MAX_BATCH_COUNT)
         # A tail is small; it is not worth computing for ordinary records.
         if len(record) > MAX_BATCH_SIZE_IN_BYTES // 2:
-            size = len(record) + self._tail_size(key, "F" * 33)
+            size = len(record) + self._sink.tail_size(key, "F" * 33)
             if size > MAX_BATCH_SIZE_IN_BYTES:
                 raise LogSizeTooLargeError(size, MAX_BATCH_SIZE_IN_BYTES, "one batch with this log or list")
 

@@ -6,28 +6,24 @@ because all that starts, joins and ends the stages stands in one place.
 
 from __future__ import annotations
 
-import json
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 from ..model.config import ProducerConfig
 from ..model.errors import FlushTimeoutError, ProducerError, StreamStoppedError
-from ..model.futures import SendFuture
-from ..model.interfaces import Record, Sink
+from ..model.interfaces import Sink
 from ..model.metrics import Counters, Stats
 from ..model.records import StreamKey
-from ..model.results import Callback
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch
 from ..runtime.internal_threads import at_work
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
 from .admission import Admission
-from .batching.accumulator import Piece
 from .batching.batch import BatchState, ProducerBatch
-from .batching.open_records import OpenRecords
 from .batching.ready_batches import ReadyBatches
-from .sending.fair_queue import fair_queue_of
+from .owner import Owner
+from .sending.fair_queue import FairQueue
 from .sending.io_pool import IOThreadPool
 from .sending.mover import Mover
 from .sending.retry_queue import RetryQueue
@@ -43,20 +39,15 @@ from .threads import StageThread
 LEAST_PATIENCE = 0.5
 
 _log = get_logger("producer.pipeline")
-_stats_log = get_logger("producer.stats")
 
 
 class Pipeline:
     """See the module.
 
     :param name: prefix of the threads' names.
-    :param orphaned: whether nobody holds the producer any more.
-    :param abandon: called on the mover's thread once that is so.
-    :param on_start: called once, before the first record is accepted; False if nobody will ever close the pipeline,
-        because the process is past that.
     :param threadless: start no threads: whoever flushes or closes does the work (see :meth:`work_inline`).
     :param backing: where the records are kept besides.
-    :param all_stats: returns what is logged every ``stats_interval_ms``; None for :meth:`stats`.
+    :ivar owner: the producer that it works for.
     """
 
     def __init__(
@@ -66,16 +57,14 @@ class Pipeline:
         clock: Clock,
         name: str,
         *,
-        orphaned: Callable[[], bool] = lambda: False,
-        abandon: Callable[[], None] = lambda: None,
-        on_start: Callable[[], bool | None] = lambda: None,
+        owner: Owner | None = None,
         threadless: bool = False,
         backing: Backing | None = None,
         counters: Counters | None = None,
-        all_stats: Callable[[], Stats] | None = None,
     ) -> None:
         self.clock = clock
         self.sink = sink
+        self.owner = owner or Owner()
         self.name = name
         self.counters = Counters() if counters is None else counters
         backing = backing or Backing()
@@ -84,11 +73,10 @@ class Pipeline:
         self.admission = Admission(
             config,
             clock,
-            sink.tail_size,
+            sink,
             ready,
             self,
-            batch_type=backing.batch_type,
-            ordered=keeps,
+            kept=keeps,
         )
         self.budget, self.accumulator = self.admission.budget, self.admission.accumulator
         self.retry_queue = RetryQueue(clock)
@@ -118,11 +106,11 @@ class Pipeline:
             name,
             config.io_thread_count,
             ready,
-            fair_queue_of(config, rules.last_chance),
-            destination=sink.destination,
-            run=task.run,
-            refuse=self.settlement.abandon,
-            set_alarm=self.retry_queue.set_alarm,
+            FairQueue(config, rules),
+            sink=sink,
+            task=task,
+            settlement=self.settlement,
+            retry_queue=self.retry_queue,
             clock=clock,
         )
         self.mover = Mover(
@@ -131,13 +119,9 @@ class Pipeline:
             self.retry_queue,
             self.io_pool,
             clock,
-            orphaned=orphaned,
-            abandon=abandon,
-            report=self._report,
-            report_every=config.stats_interval_ms / 1000 or math.inf,
+            self.owner,
+            config.stats_interval_ms / 1000 or math.inf,
         )
-        self._all_stats = all_stats or self.stats
-        self._on_start = on_start
         # Guards the start of the threads. Not an OwnedLock: a signal handler that interrupts a start does it itself.
         self._starting = threading.RLock()
         self._started = False
@@ -149,28 +133,6 @@ class Pipeline:
         self.patience = max(self.drain_timeout, LEAST_PATIENCE)
         #: Asked for, or the interpreter would not start threads any more: whoever waits does the work itself.
         self.threadless = threadless
-
-    def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
-        """Take over one send; see :meth:`Admission.accept`."""
-        return self.admission.accept(key, record, logs, callback)
-
-    def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
-        """Take over many; see :meth:`Admission.accept_pieces`."""
-        return self.admission.accept_pieces(pieces, callback)
-
-    def accept_encoded(
-        self, estimate: int, encode: Callable[[], Sequence[Piece]], callback: Callback | None
-    ) -> list[SendFuture]:
-        """Take over what is encoded when there is memory; see :meth:`Admission.accept_encoded`."""
-        return self.admission.accept_encoded(estimate, encode, callback)
-
-    def check_size(self, piece: Piece) -> None:
-        """Raise if a piece could never be accepted; see :meth:`Admission.check_size`."""
-        self.admission.check_size(piece)
-
-    def open_records(self, future: SendFuture) -> OpenRecords | None:
-        """Return where the next logs of a send's stream go; see :meth:`Admission.open_records`."""
-        return self.admission.open_records(future)
 
     def hurry(self) -> None:
         """Seal all batches that take records, soon, on the mover's thread."""
@@ -192,7 +154,7 @@ class Pipeline:
         with self._starting:
             if self._started:
                 return
-            if self._on_start() is False:
+            if not self.owner.begins():
                 self.threadless = self.late = self._last = True
             if not self.threadless:
                 self._start_threads()
@@ -258,7 +220,7 @@ class Pipeline:
         """After a fork: the records are the parent's, which sends them; nobody in this process shall wait for them."""
         attempt = self.settlement.forked_away()
         for batch in self.accumulator.incomplete_in_child():
-            batch.abandon_in_child(batch.outcome(successful=False, last=attempt))
+            batch.abandon_in_child(batch.history.result(successful=False, last=attempt))
 
     @property
     def accepted_at(self) -> float:
@@ -359,12 +321,6 @@ class Pipeline:
                 return
             left = deadline.remaining(self.clock)
             self.retry_queue.wait(wait if left is None else min(wait, left))
-
-    def _report(self) -> None:
-        try:
-            _stats_log.info("%s: %s", self.name, json.dumps(self._all_stats().to_dict()))
-        except Exception:  # noqa: BLE001  # a channel is somebody else's class, and the mover must go on
-            _log.exception("%s: the statistics could not be logged", self.name)
 
     def stats(self) -> Stats:
         """See :class:`~producer.model.metrics.Stats`."""

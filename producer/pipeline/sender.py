@@ -1,8 +1,8 @@
-"""Sender: what the API hands records to. There are two: a pipeline, and one behind a channel."""
+"""Sender: the pipeline that the API sends to. There are two: one in memory, and one behind a channel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 from ..model.errors import StreamStoppedError
@@ -12,35 +12,42 @@ from ..model.metrics import Stats
 from ..model.records import StreamKey
 from ..model.results import Callback
 from ..runtime.clock import Deadline
+from .admission import UnencodedLogs
 from .batching.accumulator import Piece
 from .batching.open_records import OpenRecords
 
 
-class Sender(Protocol):
-    """Takes records over, and sees to it that each of them ends once."""
-
-    def start(self) -> None:
-        """Begin to work, once; whoever sends first does so if nobody did before."""
+class Door(Protocol):
+    """The ways in, for encoded logs: :class:`~.admission.Admission`, or behind a channel its intake."""
 
     def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
-        """Take over one send: its encoded logs, joined, and how many they are."""
+        """Accept one send: its encoded logs, joined, and how many they are."""
 
     def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
-        """Take over many; an error says how far it came."""
+        """Accept many; an error says how far it came."""
 
-    def accept_encoded(
-        self, estimate: int, encode: Callable[[], Sequence[Piece]], callback: Callback | None
-    ) -> list[SendFuture]:
-        """Take over what is encoded when there is room for about ``estimate`` bytes."""
-
-    def hand_on_stream(self, key: StreamKey) -> None:
-        """Send at once what was accepted of a stream; where it is stored first, it goes when it is fed."""
+    def accept_encoded(self, logs: UnencodedLogs, callback: Callback | None) -> list[SendFuture]:
+        """Accept logs that are encoded when there is memory for them."""
 
     def check_size(self, piece: Piece) -> None:
         """Raise if a piece could never be accepted."""
 
     def open_records(self, future: SendFuture) -> OpenRecords | None:
-        """Where the next logs of a send's stream go without a closer look; None if there is no such place."""
+        """Return the open batch for the next logs of a send's stream; None if there is none."""
+
+
+class Sender(Protocol):
+    """Takes records over, and sees to it that each of them ends once."""
+
+    @property
+    def admission(self) -> Door:
+        """Where records enter."""
+
+    def start(self) -> None:
+        """Begin to work, once; whoever sends first does so if nobody did before."""
+
+    def hand_on_stream(self, key: StreamKey) -> None:
+        """Send at once what was accepted of a stream; where it is stored first, it goes when it is fed."""
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
         """Why an ordered stream is stopped; None if it is not."""

@@ -11,7 +11,6 @@ the time that it needs, and one that says nothing gets no more than at the inter
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Protocol
 
 from ..model.errors import CloseTimeoutError
@@ -90,21 +89,14 @@ class Shutdown:
 
     :param closer: how; None for a pipeline whose records exist only in it.
     :param threads: those that work besides the pipeline's own.
-    :param at_end: called once all is closed, such as to report what was lost.
     """
 
     def __init__(
-        self,
-        pipeline: Pipeline,
-        closer: Closer | None = None,
-        *,
-        threads: tuple[StageThread, ...] = (),
-        at_end: Callable[[], None] = lambda: None,
+        self, pipeline: Pipeline, closer: Closer | None = None, *, threads: tuple[StageThread, ...] = ()
     ) -> None:
         self._pipeline = pipeline
         self._threads = threads
         self._closer = closer or PlainCloser(pipeline)
-        self._at_end = at_end
         self._room = WaitingRoom(pipeline.clock, LOOK_AGAIN)
         self._lock = OwnedLock()  # guards everything below
         self._begun = False
@@ -162,7 +154,7 @@ class Shutdown:
             return error
         finally:
             self._ended = True
-            self._at_end()
+            self._pipeline.owner.closed()
         return None
 
     def _begin_or_ended(self, performer: object) -> bool:

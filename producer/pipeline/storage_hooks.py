@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .batching.batch import ProducerBatch
 from .sending.numbers import NumberJournal
 from .settling.outcomes import NobodyListens, OutcomeListener
 
@@ -19,11 +18,9 @@ class Backing:
 
     :ivar listener: hears of every outcome.
     :ivar journal: where the numbers of idempotent streams are written down; None if they do not outlive the process.
-    :ivar batch_type: what batches are made of; one of its own knows where each of its records is kept.
     :ivar without_threads: what becomes of records if no threads can be started; for the log.
     """
 
     listener: OutcomeListener = field(default_factory=NobodyListens)
     journal: NumberJournal | None = None
-    batch_type: type[ProducerBatch] = ProducerBatch
     without_threads: str = "records are sent by those who call send, flush and close"

@@ -58,8 +58,8 @@ def test_batches_carry_one_key_and_numbers_from_one_on() -> None:
     sink = Server()
     pipeline = threadless(sink, batch_count_threshold=2)
     for n in range(6):
-        pipeline.accept(IDEMPOTENT, record(str(n)), 1, None)
-    pipeline.accept(KEY, record("plain"), 1, None)
+        pipeline.admission.accept(IDEMPOTENT, record(str(n)), 1, None)
+    pipeline.admission.accept(KEY, record("plain"), 1, None)
     pipeline.flush(None)
     assert sink.numbers() == [1, 2, 3]
     (key,) = sink.last
@@ -72,7 +72,7 @@ def test_a_lost_answer_is_not_stored_twice_and_the_result_says_so() -> None:
     """InvalidSequenceId after an attempt that may have stored the batch is a success, marked as already written."""
     sink = Server(LOST)
     pipeline = threadless(sink)
-    future = pipeline.accept(IDEMPOTENT, record("0"), 1, None)
+    future = pipeline.admission.accept(IDEMPOTENT, record("0"), 1, None)
     pipeline.flush(None)
     result = future.result(0)
     assert values(sink) == ["0"]
@@ -88,11 +88,11 @@ def test_a_refused_number_that_nobody_of_ours_has_sent_is_a_failure() -> None:
     """Somebody else uses the key: the batch fails, the stream stops, and goes on with a new key."""
     sink = Server()
     pipeline = threadless(sink, batch_count_threshold=1)
-    pipeline.accept(IDEMPOTENT, record("0"), 1, None)
+    pipeline.admission.accept(IDEMPOTENT, record("0"), 1, None)
     settle(pipeline)
     (key,) = sink.last
     sink.last[key] = 99
-    future = pipeline.accept(IDEMPOTENT, record("1"), 1, None)
+    future = pipeline.admission.accept(IDEMPOTENT, record("1"), 1, None)
     settle(pipeline)
     result = future.exception(0).result  # type: ignore[union-attr]
     assert result.error_code == "InvalidSequenceId"
@@ -100,7 +100,7 @@ def test_a_refused_number_that_nobody_of_ours_has_sent_is_a_failure() -> None:
     assert result.may_have_been_stored
     assert pipeline.stopped(IDEMPOTENT) is not None
     pipeline.resume(IDEMPOTENT)
-    pipeline.accept(IDEMPOTENT, record("1"), 1, None)
+    pipeline.admission.accept(IDEMPOTENT, record("1"), 1, None)
     settle(pipeline)
     assert values(sink) == ["0", "1"]
     assert len(sink.last) == 2
@@ -110,7 +110,7 @@ def test_an_attempt_that_cannot_have_stored_anything_explains_no_refused_number(
     """After a refused connection InvalidSequenceId still tells of somebody else."""
     sink = Server(DOWN)
     pipeline = threadless(sink, batch_count_threshold=1)
-    future = pipeline.accept(IDEMPOTENT, record("0"), 1, None)
+    future = pipeline.admission.accept(IDEMPOTENT, record("0"), 1, None)
     assert pipeline.io_pool.run_next()
     (attempt,) = sink.attempts
     assert attempt.sequence is not None
@@ -124,7 +124,7 @@ def test_halves_of_a_batch_that_is_too_large_take_numbers_that_follow() -> None:
     sink = Server(BodyTooLargeError("PostBodyTooLarge", "too large"))
     pipeline = threadless(sink, batch_count_threshold=4)
     for n in range(8):
-        pipeline.accept(IDEMPOTENT, record(str(n)), 1, None)
+        pipeline.admission.accept(IDEMPOTENT, record(str(n)), 1, None)
     settle(pipeline)
     assert sink.numbers() == [1, 2, 3]
     assert values(sink) == [str(n) for n in range(8)]
@@ -134,7 +134,7 @@ def test_a_lost_answer_to_a_half_is_not_mistaken_for_one_to_the_other() -> None:
     """What an attempt for the whole left in doubt says nothing of the second half's number."""
     sink = Server(DOWN, BodyTooLargeError("PostBodyTooLarge", "too large"), LOST)
     pipeline = threadless(sink, batch_count_threshold=4)
-    futures = [pipeline.accept(IDEMPOTENT, record(str(n)), 1, None) for n in range(4)]
+    futures = [pipeline.admission.accept(IDEMPOTENT, record(str(n)), 1, None) for n in range(4)]
     pipeline.flush(None)
     assert values(sink) == ["0", "1", "2", "3"]
     assert [future.result(0).already_written for future in futures] == [True, True, False, False]
@@ -145,7 +145,7 @@ def test_what_is_in_doubt_of_the_whole_explains_no_refused_number_of_the_second_
     too_large = BodyTooLargeError("PostBodyTooLarge", "too large")
     sink = Server(LOST, *[too_large] * SURE_AFTER)
     pipeline = threadless(sink, batch_count_threshold=4)
-    futures = [pipeline.accept(IDEMPOTENT, record(str(n)), 1, None) for n in range(4)]
+    futures = [pipeline.admission.accept(IDEMPOTENT, record(str(n)), 1, None) for n in range(4)]
     assert pipeline.io_pool.run_next()
     (key,) = sink.last
     sink.last[key] = 0  # in doubt, and not stored
@@ -164,7 +164,7 @@ def test_a_stream_that_was_forgotten_gets_a_new_key() -> None:
     sink, clock = Server(LOST, None, None, LOST), JumpingClock()
     pipeline = threadless(sink, clock, batch_count_threshold=1)
     for n in range(3):
-        pipeline.accept(IDEMPOTENT, record(str(n)), 1, None)
+        pipeline.admission.accept(IDEMPOTENT, record(str(n)), 1, None)
         pipeline.flush(None)
         clock.advance(120)
         pipeline.accumulator.seal_expired(clock.monotonic())
@@ -236,7 +236,7 @@ def test_a_stopped_handle_is_forgotten_with_its_stream(caplog: pytest.LogCapture
     sink = Server(*(RejectedError("ParameterInvalid", "no good") for _ in range(3)))
     pipeline = threadless(sink)
     for _ in range(3):
-        pipeline.accept(sequenced(), record(), 1, None)
+        pipeline.admission.accept(sequenced(), record(), 1, None)
         settle(pipeline)
     assert len(pipeline.accumulator._stopped._handles) == 3
     sink.attempts.clear()
@@ -251,7 +251,7 @@ def test_a_numbered_piece_is_never_cut() -> None:
     """413 fails it for good, in words, since its halves would need numbers of others."""
     sink = Server(BodyTooLargeError("PostBodyTooLarge", "too large", http_status=413))
     pipeline = threadless(sink)
-    future = pipeline.accept(sequenced(), record(logs=4), 4, None)
+    future = pipeline.admission.accept(sequenced(), record(logs=4), 4, None)
     settle(pipeline)
     result = future.exception(0).result  # type: ignore[union-attr]
     assert result.error_code == "PostBodyTooLarge"
@@ -265,7 +265,7 @@ def test_all_topics_of_one_handle_are_one_order() -> None:
     pipeline = threadless(sink)
     key = sequenced()
     for n in range(4):
-        pipeline.accept(key._replace(topic=str(n % 2)), record(str(n)), 1, None)
+        pipeline.admission.accept(key._replace(topic=str(n % 2)), record(str(n)), 1, None)
     pipeline.flush(None)
     assert sink.numbers() == [1, 2, 3, 4]
     assert values(sink) == ["0", "1", "2", "3"]
@@ -356,7 +356,7 @@ def test_numbers_of_the_caller_survive_in_the_channel() -> None:
     pipeline = by_hand(Server(*[DOWN] * 1000), channel)
     key = sequenced(KEY_B, 5)
     for n in range(3):
-        pipeline.accept(key, record(str(n)), 1, None)
+        pipeline.admission.accept(key, record(str(n)), 1, None)
     pipeline.give_back()
     sink = Server()
     with durable(sink, channel) as producer:
@@ -371,11 +371,11 @@ def test_a_send_that_the_channel_refused_spends_no_number() -> None:
     sink = Server()
     pipeline = by_hand(sink, channel, max_block_ms=0)
     key = sequenced()
-    pipeline.accept(key, record("0"), 1, None)
+    pipeline.admission.accept(key, record("0"), 1, None)
     with pytest.raises(TimeoutError):
-        pipeline.accept(key, record("1"), 1, None)
+        pipeline.admission.accept(key, record("1"), 1, None)
     drive(pipeline)
-    pipeline.accept(key, record("1"), 1, None)
+    pipeline.admission.accept(key, record("1"), 1, None)
     drive(pipeline)
     assert sink.numbers() == [1, 2]
 
@@ -384,7 +384,7 @@ def test_a_dead_letter_carries_no_number_of_its_sender() -> None:
     """Delivered later it would be refused as written: the server has seen higher numbers."""
     channel, letters = KeptChannel(), KeptChannel()
     pipeline = by_hand(Server(BAD), channel, letters)
-    pipeline.accept(sequenced(), record(), 1, None)
+    pipeline.admission.accept(sequenced(), record(), 1, None)
     drive(pipeline)
     (letter,) = letters.events()
     assert not letter.headers.keys() & {"order", "seqid"}

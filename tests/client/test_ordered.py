@@ -100,8 +100,8 @@ def test_a_retry_holds_up_its_own_stream_only_and_keeps_its_place() -> None:
     sink = Picky(n0=[BUSY] * 3)
     pipeline = threadless(sink, batch_count_threshold=1, base_retry_backoff_ms=1000)
     for n in range(3):
-        pipeline.accept(ORDERED, record(str(n)), 1, None)
-    pipeline.accept(KEY, record("other"), 1, None)
+        pipeline.admission.accept(ORDERED, record(str(n)), 1, None)
+    pipeline.admission.accept(KEY, record("other"), 1, None)
     settle(pipeline)
     assert values(sink) == ["other"]
     pipeline.flush(None)
@@ -129,8 +129,8 @@ def test_a_permanent_failure_stops_the_stream_until_it_is_resumed() -> None:
     """The failed batch tells its reason; those behind it and later sends tell of it; after resume() it goes on."""
     sink = Picky(n1=[BAD])
     pipeline = threadless(sink, batch_count_threshold=1)
-    futures = [pipeline.accept(ORDERED, record(str(n)), 1, None) for n in range(4)]
-    other = pipeline.accept(KEY, record("other"), 1, None)
+    futures = [pipeline.admission.accept(ORDERED, record(str(n)), 1, None) for n in range(4)]
+    other = pipeline.admission.accept(KEY, record("other"), 1, None)
     settle(pipeline)
     assert futures[0].result(0).successful
     assert other.result(0).successful
@@ -140,12 +140,12 @@ def test_a_permanent_failure_stops_the_stream_until_it_is_resumed() -> None:
         assert (result.error_code, result.attempt_count, result.may_have_been_stored) == ("StreamStopped", 1, False)
         assert "ParameterInvalid: no good" in result.error_message
     with pytest.raises(StreamStoppedError, match=r"project/logstore.*no good.*resume\(\)") as caught:
-        pipeline.accept(ORDERED, record("4"), 1, None)
+        pipeline.admission.accept(ORDERED, record("4"), 1, None)
     assert caught.value.first.error_code == "ParameterInvalid"
     assert caught.value.stream == ORDERED
     assert pipeline.budget.used == 0
     pipeline.resume(ORDERED)
-    pipeline.accept(ORDERED, record("5"), 1, None)
+    pipeline.admission.accept(ORDERED, record("5"), 1, None)
     settle(pipeline)
     assert values(sink) == ["0", "other", "5"]
     assert pipeline.stats().failed == 3
@@ -182,14 +182,14 @@ def test_send_many_says_how_far_it_came_when_the_stream_stops() -> None:
             yield Piece(ORDERED, record(str(number)), 1)
 
     with pytest.raises(StreamStoppedError) as caught:
-        pipeline.accept_pieces(pieces(), None)
+        pipeline.admission.accept_pieces(pieces(), None)
     assert (len(caught.value.accepted), caught.value.accepted_logs) == (2, 2)
 
 
 def test_exhausted_retries_stop_the_stream() -> None:
     """What was retried as often as allowed has failed for good."""
     pipeline = threadless(ScriptedSink([BUSY] * 3), batch_count_threshold=1, retries=2)
-    futures = [pipeline.accept(ORDERED, record(str(n)), 1, None) for n in range(2)]
+    futures = [pipeline.admission.accept(ORDERED, record(str(n)), 1, None) for n in range(2)]
     pipeline.flush(None)
     assert [future.exception(0).result.error_code for future in futures] == ["ServerBusy", "StreamStopped"]  # type: ignore[union-attr]
 
@@ -198,12 +198,12 @@ def test_an_open_batch_behind_a_failure_fails_with_it() -> None:
     """Records that linger while the one before them fails are not sent."""
     sink = ScriptedSink([BAD])
     pipeline = threadless(sink, batch_count_threshold=2)
-    futures = [pipeline.accept(ORDERED, record(str(n)), 1, None) for n in range(3)]
+    futures = [pipeline.admission.accept(ORDERED, record(str(n)), 1, None) for n in range(3)]
     assert pipeline.io_pool.run_next()
     settle(pipeline)
     assert futures[2].exception(0).result.error_code == "StreamStopped"  # type: ignore[union-attr]
     pipeline.resume(ORDERED)
-    pipeline.accept(ORDERED, record("3"), 1, None)
+    pipeline.admission.accept(ORDERED, record("3"), 1, None)
     pipeline.flush(None)
     assert values(sink) == ["3"]
 
@@ -212,7 +212,7 @@ def test_close_at_its_deadline_sends_nothing_behind_what_it_fails() -> None:
     """Of an ordered stream whose first batch is failed by close, no later one reaches the server."""
     sink = ScriptedSink([BUSY] * 1000)
     pipeline = threadless(sink, JumpingClock(), batch_count_threshold=1, retries=1000, base_retry_backoff_ms=1000)
-    futures = [pipeline.accept(ORDERED, record(str(n)), 1, None) for n in range(5)]
+    futures = [pipeline.admission.accept(ORDERED, record(str(n)), 1, None) for n in range(5)]
     settle(pipeline)
     abandoned, _ = close_pipeline(pipeline, Deadline.after(pipeline.clock, 0))
     assert abandoned == 5
@@ -225,7 +225,7 @@ def test_what_close_fails_makes_way_for_nothing() -> None:
     sink = Picky(n0=[BUSY])
     pipeline = threadless(sink, batch_count_threshold=1)
     for n in range(5):
-        pipeline.accept(ORDERED, record(str(n)), 1, None)
+        pipeline.admission.accept(ORDERED, record(str(n)), 1, None)
     settle(pipeline)
     submit = pipeline.io_pool.submit
 
@@ -275,7 +275,7 @@ def test_a_pickled_stream_keeps_its_order() -> None:
 def test_a_stopped_error_can_be_pickled() -> None:
     """It crosses processes, as errors of Spark tasks do."""
     pipeline = threadless(ScriptedSink([BAD]), batch_count_threshold=1)
-    pipeline.accept(ORDERED, record(), 1, None)
+    pipeline.admission.accept(ORDERED, record(), 1, None)
     settle(pipeline)
     error = pipeline.stopped(ORDERED)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
@@ -288,8 +288,8 @@ def test_behind_a_channel_what_waits_stays_there_until_resume() -> None:
     """Without dead letters the refused record is forgotten, the rest of its stream is delivered after resume()."""
     channel, sink = KeptChannel(), Picky(n1=[BAD])
     pipeline = by_hand(sink, channel, batch_count_threshold=1)
-    futures = [pipeline.accept(ORDERED, record(str(n)), 1, None) for n in range(4)]
-    pipeline.accept(KEY, record("other"), 1, None)
+    futures = [pipeline.admission.accept(ORDERED, record(str(n)), 1, None) for n in range(4)]
+    pipeline.admission.accept(KEY, record("other"), 1, None)
     drive(pipeline)
     assert values(sink) == ["0", "other"]
     codes = [future.exception(0).result.error_code for future in futures[1:]]  # type: ignore[union-attr]
@@ -297,9 +297,9 @@ def test_behind_a_channel_what_waits_stays_there_until_resume() -> None:
     assert pipeline.stats().kept_back == 2
     assert pipeline.pipeline.budget.used == 0
     with pytest.raises(StreamStoppedError):
-        pipeline.accept(ORDERED, record("x"), 1, None)
+        pipeline.admission.accept(ORDERED, record("x"), 1, None)
     pipeline.resume(ORDERED)
-    last = pipeline.accept(ORDERED, record("4"), 1, None)
+    last = pipeline.admission.accept(ORDERED, record("4"), 1, None)
     drive(pipeline)
     pipeline.pipeline.accumulator.seal_open()
     drive(pipeline)
@@ -313,8 +313,8 @@ def test_behind_a_channel_later_events_of_a_stopped_stream_cost_no_memory() -> N
     """What is fed after the stop is parked in the channel; its future says so, and other streams go on."""
     channel, sink = KeptChannel(), ScriptedSink([BAD])
     pipeline = by_hand(sink, channel, batch_count_threshold=1)
-    pipeline.accept(ORDERED, record("0"), 1, None)
-    backlog = pipeline.accept(ORDERED, record("1"), 1, None)
+    pipeline.admission.accept(ORDERED, record("0"), 1, None)
+    backlog = pipeline.admission.accept(ORDERED, record("1"), 1, None)
     while not pipeline.pipeline.stopped(ORDERED):
         pipeline.feeder.run_once(0)
         pipeline.pipeline.io_pool.run_next()
@@ -339,7 +339,7 @@ def test_the_next_producer_on_the_channel_delivers_what_a_stopped_stream_left() 
         producer.flush(PATIENCE)
     pipeline = by_hand(ScriptedSink([BAD]), channel, batch_count_threshold=1)
     for n in range(3):
-        pipeline.accept(ORDERED, record(str(n)), 1, None)
+        pipeline.admission.accept(ORDERED, record(str(n)), 1, None)
     drive(pipeline)
     pipeline.give_back()
     sink = RecordingSink()
@@ -353,7 +353,7 @@ def test_with_dead_letters_the_record_is_moved_and_the_stream_stops_as_well() ->
     channel, letters, sink = KeptChannel(), KeptChannel(), ScriptedSink([BAD])
     pipeline = by_hand(sink, channel, letters, batch_count_threshold=1)
     for n in range(3):
-        pipeline.accept(ORDERED, record(str(n)), 1, None)
+        pipeline.admission.accept(ORDERED, record(str(n)), 1, None)
     drive(pipeline)
     (letter,) = letters.events()
     assert (letter.headers["order"], letter.headers["error_code"]) == ("ordered", "ParameterInvalid")
@@ -371,7 +371,7 @@ def test_what_the_dead_letters_refuse_comes_first_after_resume() -> None:
     pipeline = by_hand(sink, channel, batch_count_threshold=1)
     pipeline.acks._dead_letters = _Refusing()  # type: ignore[assignment]
     for n in range(3):
-        pipeline.accept(ORDERED, record(str(n)), 1, None)
+        pipeline.admission.accept(ORDERED, record(str(n)), 1, None)
     drive(pipeline)
     assert pipeline.stored == 3
     pipeline.resume(ORDERED)

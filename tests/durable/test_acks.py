@@ -15,6 +15,7 @@ from producer import (
     RejectedError,
 )
 from producer.durable.event_format import read_event
+from producer.durable.event_ref import tickets_of
 from producer.durable.pipeline import DurablePipeline
 from producer.durable.take_lease import Taking
 from producer.model.interfaces import Event
@@ -36,7 +37,7 @@ REJECTED = RejectedError("ParameterInvalid", "no such field", http_status=400, r
 
 
 def _accept(one: DurablePipeline, *texts: str, key: Any = KEY) -> list[Any]:
-    return [one.accept(key, record(text), 1, None) for text in texts]
+    return [one.admission.accept(key, record(text), 1, None) for text in texts]
 
 
 def _settled(one: DurablePipeline) -> None:
@@ -221,7 +222,7 @@ def test_without_dead_letters_a_failure_is_told_counted_logged_and_forgotten(cap
     """The callback and the counter hear of it, the log says why, and the channel is rid of it."""
     told: list[Any] = []
     one = by_hand(ScriptedSink([REJECTED]), KeptChannel())
-    one.accept(KEY, record(), 1, told.append)
+    one.admission.accept(KEY, record(), 1, told.append)
     with caplog.at_level(logging.WARNING):
         _settled(one)
     assert [result.error_code for result in told] == ["ParameterInvalid"]
@@ -233,7 +234,7 @@ def test_only_the_part_of_a_list_that_failed_becomes_a_dead_letter() -> None:
     """A list that had to be cut, one half of it refused: that half is buried, the event is acknowledged once."""
     dead = KeptChannel()
     one = by_hand(ScriptedSink([BodyTooLargeError("PostBodyTooLarge", "x"), None, REJECTED]), KeptChannel(), dead)
-    future = one.accept(KEY, record("a") + record("b"), 2, None)
+    future = one.admission.accept(KEY, record("a") + record("b"), 2, None)
     _settled(one)
     assert future.exception(0) is not None
     assert [(read_event(e).logs, read_event(e).record) for e in dead.events()] == [(1, record("b"))]
@@ -311,6 +312,6 @@ def test_an_event_that_the_channel_does_not_know_holds_up_no_other() -> None:
     one = by_hand(RecordingSink(), KeptChannel())
     _accept(one, *map(str, range(100)))
     one.feeder.run_once(0)
-    one.pipeline.accumulator.incomplete()[0].tickets[37].sequence = 10**9  # type: ignore[attr-defined]
+    tickets_of(one.pipeline.accumulator.incomplete()[0])[37].sequence = 10**9
     _settled(one)
     assert (one.stored, one.stats().kept_back) == (1, 1)

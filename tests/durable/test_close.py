@@ -362,7 +362,7 @@ def test_a_send_that_had_begun_when_close_did_is_delivered_where_the_server_answ
     sender = Call(lambda: producer.send("p", "l", LOG))
     passed(channel.came)
     closing, one = Call(producer.close), pipeline_of(producer)
-    eventually(lambda: closing.done or (one._intake.refusing and one._intake._ends))
+    eventually(lambda: closing.done or (one.admission.refusing and one.admission._ends))
     channel.gate.set()
     assert sender.result().result(PATIENCE).successful
     closing.result()
@@ -374,7 +374,7 @@ def test_a_send_that_is_only_about_to_begin_when_close_does_is_refused(monkeypat
     channel = KeptChannel()
     producer = durable(RecordingSink(), channel)
     producer.send("p", "l", LOG).result(PATIENCE)
-    monkeypatch.setattr(pipeline_of(producer)._intake, "_start", lambda: Call(producer.close).result())
+    monkeypatch.setattr(pipeline_of(producer), "start", lambda: Call(producer.close).result())
     with pytest.raises(ProducerClosedError):
         producer.send("p", "l", LOG)
     assert (channel.events(), len(pipeline_of(producer).registry)) == ([], 0)

@@ -212,7 +212,7 @@ def test_delivery_timeout_makes_a_record_a_dead_letter() -> None:
     clock, dead = ManualClock(), KeptChannel()
     sink = ScriptedSink([NetworkError("RequestError", "down")] * 10_000)
     one = by_hand(sink, KeptChannel(), dead, clock, delivery_timeout_ms=60_000)
-    future = one.accept(KEY, record(), 1, None)
+    future = one.admission.accept(KEY, record(), 1, None)
     for _ in range(100):
         drive(one)
         assert not future.done() or clock.monotonic() >= 60
@@ -280,7 +280,7 @@ def test_flush_waits_for_everything_that_is_in_the_channel() -> None:
     channel = KeptChannel()
     first = by_hand(ScriptedSink(), channel)
     for i in range(50):
-        first.accept(KEY, record(f"old {i}"), 1, None)
+        first.admission.accept(KEY, record(f"old {i}"), 1, None)
     first.give_back()
     told: list[Result] = []
     sink = RecordingSink()
@@ -325,7 +325,7 @@ def test_flush_inside_a_callback_is_refused() -> None:
 def test_recovered_records_flow_without_any_send() -> None:
     """The threads start with the producer when it has a channel."""
     channel = KeptChannel()
-    by_hand(ScriptedSink(), channel).accept(KEY, record("old"), 1, None)
+    by_hand(ScriptedSink(), channel).admission.accept(KEY, record("old"), 1, None)
     sink = RecordingSink()
     with durable(sink, channel):
         eventually(lambda: sink.records() == [record("old")])

@@ -45,7 +45,7 @@ def test_a_transaction_that_is_full_is_no_limit() -> None:
     sink = GatedSink()
     one = by_hand(sink, channel)
     for i in range(10):
-        one.accept(KEY, record(str(i)), 1, None)
+        one.admission.accept(KEY, record(str(i)), 1, None)
     for _ in range(10):
         one.feeder.run_once(0)
     assert channel.stats().taken == 10
@@ -61,7 +61,7 @@ def test_a_transaction_smaller_than_a_block_makes_blocks_smaller() -> None:
     """A channel whose transactions hold one event is fed from all the same."""
     one = by_hand(RecordingSink(), KeptChannel(transaction_capacity=1))
     for i in range(5):
-        one.accept(KEY, record(str(i)), 1, None)
+        one.admission.accept(KEY, record(str(i)), 1, None)
     for _ in range(20):
         drive(one)
     one.pipeline.accumulator.seal_open()
@@ -98,7 +98,7 @@ def test_a_transaction_that_counts_what_was_acknowledged_makes_blocks_no_smaller
     channel = CountsInAll()
     one = by_hand(RecordingSink(), channel)
     for i in range(10):
-        one.accept(KEY, record(str(i)), 1, None)
+        one.admission.accept(KEY, record(str(i)), 1, None)
         while one.feeder.fed <= i:
             one.feeder.run_once(0)
         one.pipeline.accumulator.seal_open()
@@ -117,7 +117,7 @@ def test_an_event_that_is_none_of_a_producers_stops_nothing(
     _put(channel, Event({"mine": "yes"}, b"not a record"))
     sink = RecordingSink()
     one = by_hand(sink, channel, dead if with_dead_letters else None)
-    one.accept(KEY, record("behind"), 1, None)
+    one.admission.accept(KEY, record("behind"), 1, None)
     drive(one)
     one.pipeline.accumulator.seal_open()
     drive(one)
@@ -156,7 +156,7 @@ def test_a_bug_with_one_event_stops_no_other(caplog: pytest.LogCaptureFixture) -
 
     one.feeder._feed = broken_once
     told: list[Any] = []
-    futures = [one.accept(KEY, record(str(i)), 1, told.append) for i in range(3)]
+    futures = [one.admission.accept(KEY, record(str(i)), 1, told.append) for i in range(3)]
     drive(one)
     assert [result.error_code for result in told] == ["InternalError"]
     assert isinstance(futures[1].exception(0), ResultFailedError)
@@ -171,8 +171,8 @@ def test_a_record_larger_than_the_memory_that_is_left_now_is_delivered_all_the_s
     """It was accepted by a producer with more memory: alone it gets all that there is."""
     channel = KeptChannel()
     first = by_hand(ScriptedSink(), channel)
-    first.accept(KEY, record("x" * 50_000), 1, None)
-    first.accept(KEY, record("small"), 1, None)
+    first.admission.accept(KEY, record("x" * 50_000), 1, None)
+    first.admission.accept(KEY, record("small"), 1, None)
     first.give_back()
     sink = RecordingSink()
     with durable(sink, channel, total_size_in_bytes=20_000) as producer:
@@ -184,10 +184,10 @@ def test_a_record_larger_than_the_memory_that_is_left_now_is_delivered_all_the_s
 def test_records_of_an_earlier_producer_have_no_future_here() -> None:
     """Equal numbers of two producers are not mistaken for each other."""
     channel = KeptChannel()
-    by_hand(ScriptedSink(), channel).accept(KEY, record("old"), 1, None)
+    by_hand(ScriptedSink(), channel).admission.accept(KEY, record("old"), 1, None)
     sink = RecordingSink()
     one = by_hand(sink, channel)
-    future = one.accept(KEY, record("new"), 1, None)
+    future = one.admission.accept(KEY, record("new"), 1, None)
     assert one.stats().recovered == 1
     one.feeder._block = 1
     one.feeder.run_once(0)
@@ -349,7 +349,7 @@ def test_a_flush_is_not_over_when_a_transaction_is_full() -> None:
     """That the one which takes has no room does not mean that the channel is empty."""
     one = by_hand(RecordingSink(), KeptChannel(transaction_capacity=2))
     for i in range(6):
-        one.accept(KEY, record(str(i)), 1, None)
+        one.admission.accept(KEY, record(str(i)), 1, None)
     waiting = Call(lambda: (one.feeder.wait_fed(6, Deadline(None)), one.feeder.fed))
     eventually(lambda: len(one.feeder._room) == 1)
     while one.feeder.fed < 6:
@@ -382,7 +382,7 @@ def test_the_feeder_takes_no_more_than_memory_holds() -> None:
 def test_what_was_recovered_is_said_at_construction(caplog: pytest.LogCaptureFixture) -> None:
     """The log and the statistics tell how many events were found."""
     channel = KeptChannel(name="mine")
-    by_hand(ScriptedSink(), channel).accept(KEY, record(), 1, None)
+    by_hand(ScriptedSink(), channel).admission.accept(KEY, record(), 1, None)
     with caplog.at_level(logging.INFO), durable(RecordingSink(), channel) as producer:
         assert "1 event recovered from channel mine" in caplog.text
         assert producer.stats().recovered == 1

@@ -67,7 +67,7 @@ class Life:
     def send(self, *texts: str, key: StreamKey = IDEMPOTENT) -> None:
         """Store so many records."""
         for text in texts:
-            self.pipeline.accept(key, record(text), 1, None)
+            self.pipeline.admission.accept(key, record(text), 1, None)
 
     def deliver(self) -> None:
         """Do all that can be done, lingering batches and retries included."""
@@ -311,7 +311,7 @@ def test_what_nobody_can_tell_stays_in_the_channel_until_somebody_decides(tmp_pa
 def test_a_list_of_an_idempotent_stream_in_a_channel_is_not_cut(tmp_path: Path) -> None:
     """How much of one event was sent could not be told after a restart: it fails in words."""
     life = Life(tmp_path, Server(BodyTooLargeError("PostBodyTooLarge", "x")))
-    future = life.pipeline.accept(IDEMPOTENT, record(logs=4), 4, None)
+    future = life.pipeline.admission.accept(IDEMPOTENT, record(logs=4), 4, None)
     drive(life.pipeline)
     assert "never cut" in future.exception(0).result.error_message  # type: ignore[union-attr]
 
@@ -625,7 +625,7 @@ def test_what_was_in_flight_is_adopted_with_its_number(tmp_path: Path) -> None:
     life.send("6")
     channel = _adopting(tmp_path)
     pipeline = by_hand(life.sink, channel, batch_count_threshold=2)
-    pipeline.accept(IDEMPOTENT, record("own"), 1, None)
+    pipeline.admission.accept(IDEMPOTENT, record("own"), 1, None)
     _orphan(life, tmp_path / "base")
     assert channel.adopt() == 7
     life.pipeline = pipeline

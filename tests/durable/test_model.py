@@ -112,7 +112,7 @@ class _History:
         told: list[Result] = []
         body = b"".join(map(record, texts))
         try:
-            future = self.one.accept(key, body, len(texts), told.append)
+            future = self.one.admission.accept(key, body, len(texts), told.append)
         except StreamStoppedError:
             return
         self.sent[key] += texts

@@ -40,7 +40,7 @@ def test_a_send_behind_another_one_waits_no_longer_than_max_block_ms() -> None:
     stream = producer.stream("p", "l", idempotent=SequenceKey("ab" * 16))
     stream.send(LOG)
     calls = [Call(lambda: stream.send(LOG)) for _ in range(2)]
-    eventually(lambda: channel.stats().waiting == 1 and len(pipeline_of(producer)._intake._turns._room) == 1)
+    eventually(lambda: channel.stats().waiting == 1 and len(pipeline_of(producer).admission._turns._room) == 1)
     clock.advance(1.0)
     for call in calls:
         with pytest.raises(SendTimeoutError, match="max_block_ms"):

@@ -100,7 +100,7 @@ def test_a_transaction_whose_end_fails_is_no_failed_acknowledgement(caplog: pyte
     sink = GatedSink()
     one = by_hand(sink, _Endless(transaction_capacity=2), batch_count_threshold=1)
     for _ in range(4):
-        one.accept(KEY, record(), 1, None)
+        one.admission.accept(KEY, record(), 1, None)
     for _ in range(4):
         one.feeder.run_once(0)
     assert len(one.feeder.takings) == 3
@@ -145,7 +145,7 @@ def test_one_batch_that_cannot_be_buried_keeps_no_other_from_the_dead_letters(
 
     monkeypatch.setattr(one._dead_letters, "reason_of", broken_once)
     for topic in "ab":
-        one.accept(KEY._replace(topic=topic), record(), 1, None)
+        one.admission.accept(KEY._replace(topic=topic), record(), 1, None)
     one.feeder.run_once(0)
     while one.pipeline.io_pool.run_next():
         pass
@@ -160,12 +160,12 @@ def test_close_during_resume_leaves_no_future_pending_and_nothing_undone() -> No
     channel, sink = KeptChannel(), ScriptedSink([BAD])
     one = by_hand(sink, channel, batch_count_threshold=1)
     stopped = KEY._replace(order="ordered")
-    futures = [one.accept(stopped, record(text), 1, None) for text in "abc"]
+    futures = [one.admission.accept(stopped, record(text), 1, None) for text in "abc"]
     drive(one)
     one.resume(stopped)
-    futures.append(one.accept(stopped, record("d"), 1, None))
+    futures.append(one.admission.accept(stopped, record("d"), 1, None))
     one.feeder.run_once(0)
-    futures.append(one.accept(stopped, record("e"), 1, None))
+    futures.append(one.admission.accept(stopped, record("e"), 1, None))
     one.leave_futures()
     one.give_back()
     assert [future.exception(0).result.error_code for future in futures] == [  # type: ignore[union-attr]

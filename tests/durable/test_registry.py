@@ -6,6 +6,7 @@ import concurrent.futures
 import gc
 import threading
 import tracemalloc
+from collections.abc import Sequence
 from functools import partial
 
 import pytest
@@ -14,6 +15,7 @@ from producer import Attempt, Result, SendFuture
 from producer.channels import MemoryChannel
 from producer.durable.registry import Registry, StoredFuture, staying
 from producer.model.interfaces import Stored
+from producer.pipeline.settling.callbacks import BatchHandler
 from producer.testing import RecordingSink
 from tests.durable.kit import KeptChannel, by_hand, drive
 from tests.support.pipelines import KEY, record
@@ -22,12 +24,18 @@ from tests.support.waiting import PATIENCE, Call, eventually
 FAILED = Result(successful=False, attempts=(), attempt_count=0)
 
 
-def _nobody(_futures: object, _result: object) -> None:
-    """Nobody is told."""
+class Handler(BatchHandler):
+    """Notes which futures it is to tell."""
+
+    def __init__(self, told: list[SendFuture] | None = None) -> None:
+        self._told = [] if told is None else told
+
+    def tell(self, futures: Sequence[SendFuture], result: Result) -> None:
+        self._told.extend(futures)
 
 
 def _registry() -> Registry:
-    return Registry(MemoryChannel(), _nobody)
+    return Registry(MemoryChannel(), Handler())
 
 
 def test_a_future_is_found_again_once() -> None:
@@ -126,7 +134,7 @@ def test_who_waits_for_another_record_does_not_go_on_when_a_batch_takes_one_over
 def test_who_waited_before_the_record_was_fed_has_the_result_of_its_batch() -> None:
     """The feeder lets him go on once a batch has it."""
     one = by_hand(RecordingSink(), KeptChannel(), batch_count_threshold=1)
-    future = one.accept(KEY, record(), 1, None)
+    future = one.admission.accept(KEY, record(), 1, None)
     call, waiting = Call(lambda: future.result(PATIENCE)), future._holder
     eventually(lambda: waiting._event)  # type: ignore[attr-defined]
     drive(one)
@@ -162,7 +170,7 @@ class _Holder:
 def test_close_returns_the_committed_and_their_senders_settle_the_others() -> None:
     """A put that is committed only after close began is told to its sender; none is forgotten, none told twice."""
     told = list[SendFuture]()
-    registry = Registry(KeptChannel(), lambda futures, _result: told.extend(futures))
+    registry = Registry(KeptChannel(), Handler(told))
     early, late, never = registry.open(3, print)
     assert registry.committed([early], Stored.DISK, 1) == []
     for _ in range(2):
@@ -176,7 +184,7 @@ def test_close_returns_the_committed_and_their_senders_settle_the_others() -> No
 @pytest.mark.parametrize(("stored", "synced", "expected"), [(Stored.DISK, -1, True), (Stored.MEMORY, 99, False)])
 def test_stored_is_what_the_commit_said(stored: Stored, synced: int, expected: bool) -> None:
     """On disk at once, or never."""
-    future = Registry(_Synced(synced), _nobody).open(1, None)[0]  # type: ignore[arg-type]
+    future = Registry(_Synced(synced), Handler()).open(1, None)[0]  # type: ignore[arg-type]
     assert future.stored is False
     future.committed(stored, 5)
     assert future.stored is expected
@@ -185,7 +193,7 @@ def test_stored_is_what_the_commit_said(stored: Stored, synced: int, expected: b
 def test_stored_becomes_true_when_the_channel_has_synced_it() -> None:
     """Of what is in the page cache, the future says when it has reached the disk, and does not forget it."""
     channel = _Synced(4)
-    future = Registry(channel, _nobody).open(1, None)[0]  # type: ignore[arg-type]
+    future = Registry(channel, Handler()).open(1, None)[0]  # type: ignore[arg-type]
     future.committed(Stored.CACHE, 5)
     assert future.stored is False
     channel.synced_sequence = 5

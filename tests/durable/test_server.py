@@ -12,9 +12,9 @@ import pytest
 
 from producer import HttpConfig, Producer, ProducerConfig, ProjectConfig
 from producer.durable.event_ref import Ticket
-from producer.durable.fed_batch import FedBatch
 from producer.model.futures import SendFuture
 from producer.model.interfaces import Channel
+from producer.pipeline.batching.batch import ProducerBatch
 from producer.server import LogHubServer, faults
 from tests.durable.kit import KeptChannel, crashed, file_channel, pipeline_of
 from tests.support.living import living
@@ -82,7 +82,7 @@ def test_with_errors_of_every_kind_nothing_is_lost_and_streams_keep_their_order(
 def _living() -> int:
     """Futures, tickets and batches in this process, those of other tests too."""
     gc.collect()
-    return sum(len(living(kind)) for kind in (SendFuture, Ticket, FedBatch))
+    return sum(len(living(kind)) for kind in (SendFuture, Ticket, ProducerBatch))
 
 
 def test_an_outage_in_miniature_loses_nothing_and_keeps_memory_bounded(server: LogHubServer, tmp_path: Path) -> None:

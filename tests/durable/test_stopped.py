@@ -48,10 +48,12 @@ def test_a_list_of_which_both_halves_are_refused_is_parked_once() -> None:
     channel = KeptChannel(transaction_capacity=3)
     sink = _OtherIsDown([TOO_LARGE, BAD])
     one = by_hand(sink, channel, _full(), batch_count_threshold=1)
-    one.accept(ORDERED, record("a") + record("b"), 2, None)
-    one.accept(ORDERED, record("c"), 1, None)
-    one.accept(OTHER, record("d"), 1, None)
-    one.accept(KEY, record("e"), 1, None)  # more than the transaction holds: it takes no more, and waits for its events
+    one.admission.accept(ORDERED, record("a") + record("b"), 2, None)
+    one.admission.accept(ORDERED, record("c"), 1, None)
+    one.admission.accept(OTHER, record("d"), 1, None)
+    one.admission.accept(
+        KEY, record("e"), 1, None
+    )  # more than the transaction holds: it takes no more, and waits for its events
     drive(one)
     assert one.stats().kept_back == 2
     one.resume(ORDERED)
@@ -65,7 +67,7 @@ def test_a_list_of_which_both_halves_are_refused_is_parked_once() -> None:
 def test_an_event_with_two_failed_halves_is_kept_back_once() -> None:
     """Of a stream without order as well: the counter counts events."""
     one = by_hand(ScriptedSink([TOO_LARGE, BAD, BAD]), KeptChannel(), _full(), batch_count_threshold=1)
-    one.accept(KEY, record("a") + record("b"), 2, None)
+    one.admission.accept(KEY, record("a") + record("b"), 2, None)
     drive(one)
     assert (one.stored, one.stats().kept_back) == (1, 1)
 
@@ -77,14 +79,14 @@ def test_resume_in_the_callback_of_the_failure_waits_for_what_is_still_being_par
     sink = ScriptedSink([BAD])
     one = by_hand(sink, KeptChannel(), batch_count_threshold=1)
     for text in "abcd":
-        one.accept(ORDERED, record(text), 1, None)
+        one.admission.accept(ORDERED, record(text), 1, None)
     one.feeder.run_once(0)
     parked, seen = one.acks.parked, list[ProducerBatch]()
 
     def interrupted(batch: ProducerBatch) -> None:
         if not seen:  # the other threads are quicker than the one that settles
             one.resume(ORDERED)
-            one.accept(ORDERED, record("e"), 1, None)
+            one.admission.accept(ORDERED, record("e"), 1, None)
             for _ in range(3):
                 one.acks.run_once()
                 one.feeder.run_once(0)
@@ -122,11 +124,11 @@ def test_a_stream_does_not_go_on_without_what_the_channel_would_not_take_back() 
     channel, sink = _GivesNothingBack(), ScriptedSink([BAD])
     one = by_hand(sink, channel, batch_count_threshold=1)
     for text in "abc":
-        one.accept(ORDERED, record(text), 1, None)
+        one.admission.accept(ORDERED, record(text), 1, None)
     drive(one)
     channel.failures = 1
     one.resume(ORDERED)
-    one.accept(ORDERED, record("d"), 1, None)
+    one.admission.accept(ORDERED, record("d"), 1, None)
     with pytest.raises(ChannelIOError):
         drive(one)
     drive(one)

@@ -159,7 +159,7 @@ def test_a_done_callback_whose_loop_has_ended_is_called_all_the_same(gated: tupl
 
 
 def _accept(pipeline: Pipeline) -> SendFuture:
-    return pipeline.accept(KEY, record(), 1, None)
+    return pipeline.admission.accept(KEY, record(), 1, None)
 
 
 def test_a_done_callback_can_be_taken_back() -> None:

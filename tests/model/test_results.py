@@ -25,7 +25,7 @@ LOG = {"a": "b"}
 
 def _accept(pipeline: Pipeline, count: int = 1) -> list[SendFuture]:
     """Futures of ``count`` batches."""
-    return [pipeline.accept(KEY._replace(topic=str(i)), record(), 1, None) for i in range(count)]
+    return [pipeline.admission.accept(KEY._replace(topic=str(i)), record(), 1, None) for i in range(count)]
 
 
 def _attempt_all(pipeline: Pipeline) -> None:
@@ -223,7 +223,7 @@ def test_settling_tells_the_callback_of_send_last_and_once() -> None:
     """Done-callbacks are called before it, and neither a second time."""
     pipeline = threadless()
     told: list[str] = []
-    future = pipeline.accept(KEY, record(), 1, lambda _r: told.append("callback"))
+    future = pipeline.admission.accept(KEY, record(), 1, lambda _r: told.append("callback"))
     future.add_done_callback(lambda _f: told.append("done"))
     pipeline.flush(None)
     settle(pipeline)
@@ -320,7 +320,7 @@ def test_results_and_errors_pickle_and_are_frozen() -> None:
 def test_futures_of_a_batch_share_one_result() -> None:
     """All sends of a batch get the same Result object; a future nobody watched costs no condition."""
     pipeline = threadless(RecordingSink())
-    futures = [pipeline.accept(KEY, record(), 1, None) for _ in range(10)]
+    futures = [pipeline.admission.accept(KEY, record(), 1, None) for _ in range(10)]
     pipeline.flush(None)
     assert len({id(future.result(0)) for future in futures}) == 1
     assert all(future._watch is None for future in futures)

@@ -17,7 +17,7 @@ from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.pipeline import Pipeline
 from producer.testing import ManualClock
 from tests.support.garbage import uncollected
-from tests.support.pipelines import KEY, record, settle, threadless
+from tests.support.pipelines import KEY, Encoded, record, settle, threadless
 from tests.support.short_way import by_hand, known
 from tests.support.waiting import Call, eventually
 
@@ -32,20 +32,20 @@ def _held(pipeline: Pipeline) -> int:
 
 
 def _single(pipeline: Pipeline) -> object:
-    return pipeline.accept(KEY, record("x" * 100), 1, None)
+    return pipeline.admission.accept(KEY, record("x" * 100), 1, None)
 
 
 def _listed(pipeline: Pipeline) -> object:
-    return pipeline.accept(KEY, record("x" * 50, 2), 2, None)
+    return pipeline.admission.accept(KEY, record("x" * 50, 2), 2, None)
 
 
 def _many(pipeline: Pipeline) -> object:
-    return pipeline.accept_pieces([Piece(KEY, record("x" * 100), 1)], None)
+    return pipeline.admission.accept_pieces([Piece(KEY, record("x" * 100), 1)], None)
 
 
 def _encoded(pipeline: Pipeline) -> object:
     # The estimate is far too low: more has to be waited for once it is encoded.
-    return pipeline.accept_encoded(1, lambda: [Piece(KEY, b"x" * 6000, 1)], None)
+    return pipeline.admission.accept_encoded(Encoded(1, lambda: [Piece(KEY, b"x" * 6000, 1)]), None)
 
 
 @pytest.mark.parametrize("send", [_single, _listed, _many, _encoded])
@@ -53,7 +53,7 @@ def test_all_waits_of_one_send_have_one_deadline(send: Callable[[Pipeline], obje
     """Granted memory that turns out to be too little does not begin max_block_ms anew: it ends when that is over."""
     clock = ManualClock()
     pipeline = threadless(clock=clock, total_size_in_bytes=20_000, max_block_ms=5000, linger_ms=10**6)
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     others = Reservation(pipeline.budget, 0)
     assert others.reserve(20_000 - pipeline.budget.used)
     sender = Call(lambda: send(pipeline))
@@ -89,7 +89,7 @@ def test_memory_that_is_reserved_for_what_is_being_encoded_is_shown_as_such() ->
         seen.append(pipeline.stats().memory_by_stage)
         return [Piece(KEY, record(), 1)]
 
-    pipeline.accept_encoded(1000, encode, None)
+    pipeline.admission.accept_encoded(Encoded(1000, encode), None)
     after = pipeline.stats().memory_by_stage
     assert seen == [dict.fromkeys(after, 0) | {"reserved": 1000 + 1000 // 16 + BATCH_OVERHEAD}]
     assert after["reserved"] == after["callbacks"] == 0
@@ -102,7 +102,7 @@ def test_callbacks_hold_what_settled_records_occupy_until_their_handler_takes_th
     """
     pipeline = threadless()
     seen: list[dict[str, int]] = []
-    pipeline.accept(KEY, record("x" * 500), 1, lambda _r: seen.append(dict(pipeline.stats().memory_by_stage)))
+    pipeline.admission.accept(KEY, record("x" * 500), 1, lambda _r: seen.append(dict(pipeline.stats().memory_by_stage)))
     pipeline.accumulator.seal_open()
     pipeline.io_pool.run_next()
     assert pipeline.stats().memory_by_stage["callbacks"] == pipeline.budget.used == BATCH_OVERHEAD + RECORD_OVERHEAD
@@ -144,14 +144,14 @@ def test_what_a_refused_send_costs_does_not_depend_on_how_many_batches_are_open(
     for streams in (10, 1000):
         pipeline = threadless(total_size_in_bytes=40_000_000, max_block_ms=0)
         for number in range(streams):
-            pipeline.accept(KEY._replace(topic=f"{number}"), record(), 1, None)
+            pipeline.admission.accept(KEY._replace(topic=f"{number}"), record(), 1, None)
         memory = Reservation(pipeline.budget, 0)
         assert memory.reserve(40_000_000 - pipeline.budget.used)
         pipeline.hurry = lambda: None  # type: ignore[method-assign]  # what the mover would do on its own thread
 
         def refused(pipeline: Pipeline = pipeline) -> None:
             with pytest.raises(SendTimeoutError):
-                pipeline.accept(KEY._replace(topic="0"), record("x" * 100), 1, None)
+                pipeline.admission.accept(KEY._replace(topic="0"), record("x" * 100), 1, None)
 
         refused()
         steps.append(_steps_of(refused))
@@ -170,9 +170,10 @@ def test_the_sums_of_memory_are_those_of_the_batches() -> None:
         assert budget.sealed == sum(batch.held for batch in batches if batch not in taking)
 
     for number in range(10):
-        pipeline.accept(KEY if number % 3 else OTHER, record(), 1, None)
+        pipeline.admission.accept(KEY if number % 3 else OTHER, record(), 1, None)
         look()
-    pipeline.accept_encoded(10, lambda: look() or [Piece(KEY, record(), 1), Piece(OTHER, record(), 1)], None)  # type: ignore[func-returns-value]
+    pieces = [Piece(KEY, record(), 1), Piece(OTHER, record(), 1)]
+    pipeline.admission.accept_encoded(Encoded(10, lambda: look() or pieces), None)  # type: ignore[func-returns-value]
     look()
     pipeline.accumulator.seal_open()
     look()

@@ -23,7 +23,7 @@ def test_retries_while_closing_end_after_half_of_the_timeout() -> None:
     clock, sink = JumpingClock(), ScriptedSink(NetworkError("RequestError", "no") for _ in range(100))
     backoff = {"base_retry_backoff_ms": 60_000, "max_retry_backoff_ms": 60_000}
     pipeline = threadless(sink, clock, drain_timeout_ms=10_000, **backoff)
-    future = pipeline.accept(KEY, record(), 1, None)
+    future = pipeline.admission.accept(KEY, record(), 1, None)
     Shutdown(pipeline).close(1.0)
     assert clock.monotonic() == 0.5
     assert future.exception(0).result.attempt_count == 2

@@ -111,7 +111,7 @@ def test_close_lets_retries_go_on_for_the_drain_timeout_or_half_of_its_own(
     backoff = {"base_retry_backoff_ms": 1000, "max_retry_backoff_ms": 1000}
     options = {"drain_timeout_ms": drain_timeout_ms, "retries": 100}
     pipeline = threadless(ScriptedSink([down] * 100), clock, **options, **backoff)
-    future = pipeline.accept(KEY, record(), 1, None)
+    future = pipeline.admission.accept(KEY, record(), 1, None)
     began = clock.monotonic()
     Shutdown(pipeline).close(timeout)
     assert future.done()
@@ -145,7 +145,7 @@ def test_a_batch_abandoned_before_its_body_was_made_is_not_sent() -> None:
     """If close fails a batch while its body is being made, no request leaves with half of it."""
     sink = RecordingSink()
     pipeline = threadless(sink)
-    future = pipeline.accept(KEY, record(), 1, None)
+    future = pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.accumulator.seal_open()
     batch = pipeline.accumulator.incomplete()[0]
     encode = sink.encode
@@ -164,7 +164,7 @@ def test_a_batch_abandoned_before_its_body_was_made_is_not_sent() -> None:
 def test_a_batch_that_leaves_for_the_server_while_it_is_abandoned_is_in_doubt() -> None:
     """An IO thread takes it between the decision and the end: nobody says that it is not stored."""
     pipeline = threadless(RecordingSink())
-    future = pipeline.accept(KEY, record(), 1, None)
+    future = pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.accumulator.seal_open()
     (batch,) = pipeline.accumulator.incomplete()
     attempt_of = pipeline.settlement.abandoned

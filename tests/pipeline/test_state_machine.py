@@ -175,7 +175,7 @@ class PipelineMachine(RuleBasedStateMachine):
                 self._close(None)
 
         try:
-            future = self.pipeline.accept(
+            future = self.pipeline.admission.accept(
                 self._key(stream), b"".join(logs), len(logs), None if reaction == "none" else callback
             )
         except SendTimeoutError as error:

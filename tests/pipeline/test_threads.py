@@ -12,7 +12,7 @@ from producer.pipeline.batching import accumulator, memory
 from producer.pipeline.batching.accumulator import Piece
 from producer.pipeline.threads import StageThread, stand_back
 from producer.runtime.clock import Deadline, SystemClock
-from tests.support.pipelines import KEY, record, threadless
+from tests.support.pipelines import KEY, Encoded, record, threadless
 from tests.support.waiting import PATIENCE
 
 
@@ -46,7 +46,7 @@ def test_who_sends_lists_stands_back_from_the_budgets_lock(place: ModuleType, mo
     asked: list[object] = []
     monkeypatch.setattr(place, "stand_back", asked.append)
     pipeline = threadless()
-    pipeline.accept_encoded(100, lambda: [Piece(KEY, record("one"), 1)], None)
+    pipeline.admission.accept_encoded(Encoded(100, lambda: [Piece(KEY, record("one"), 1)]), None)
     assert pipeline.budget.lock in asked
 
 

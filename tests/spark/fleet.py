@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from producer.model.config import ProducerConfig
 from producer.model.errors import QuotaExceededError
 from producer.model.results import Attempt
+from producer.pipeline.batching.attempt_history import AttemptHistory
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.batching.stream_state import StreamState
-from producer.pipeline.sending.concurrency import AdaptiveLimit
 from producer.pipeline.sending.fair_queue import FairQueue, Report, Turn
 from producer.pipeline.sending.gates import Verdict
 from producer.pipeline.sending.retry_rules import RetryRules
@@ -138,13 +138,7 @@ class _Process:
         threads = config.io_thread_count
         self._acknowledged = 0.0
         self._fleet, self._batches, self._free = fleet, batches, threads
-        self._queue = FairQueue(
-            threads,
-            lambda: AdaptiveLimit(threads),
-            hold=(config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000),
-            longest_unreachable=5.0,
-            last_chance=fleet.rules.last_chance,
-        )
+        self._queue = FairQueue(config, fleet.rules)
 
     def begin(self) -> None:
         """All batches are there at once."""
@@ -158,7 +152,7 @@ class _Process:
                 pack_id=None,
                 tail_size=1_000_000,
                 created_at=now,
-                max_reserved_attempts=1,
+                history=AttemptHistory(1),
             )
             self._queue.put(batch, "endpoint", now)
         self._go_on()
@@ -180,8 +174,8 @@ class _Process:
         fleet, batch = self._fleet, turn.batch
         if turn.last_since is not None:
             fleet.rules.take_last_chance(batch, turn.last_since)
-        if not batch.attempt_count:
-            batch.first_attempt_at = batch.first_attempt_at or fleet.now
+        if not batch.history.attempt_count:
+            batch.history.first_attempt_at = batch.history.first_attempt_at or fleet.now
         self._free -= 1
         fleet.under_way += 1
         taken = fleet.takes()
@@ -205,14 +199,14 @@ class _Process:
 
     def _refused(self, batch: ProducerBatch) -> None:
         fleet = self._fleet
-        batch.note_attempt(_NOTED, _REFUSED)
+        batch.history.note(_NOTED, _REFUSED)
         decision = fleet.rules.decide(batch, _REFUSED)
         if not decision.retry:
             fleet.failed += 1
             fleet.ended()
             return
         fleet.rules.note_retry(batch, _REFUSED)
-        fleet.retries = max(fleet.retries, batch.retry_count)
+        fleet.retries = max(fleet.retries, batch.history.retry_count)
 
         def again() -> None:
             self._queue.put(batch, "endpoint", fleet.now)

@@ -38,7 +38,7 @@ def _tried(errors: list[AttemptError], config: ProducerConfig) -> tuple[int, int
     begun = clock.monotonic()
     options = {name: getattr(config, name) for name in ("retries", "max_retry_backoff_ms", "quota_timeout_ms")}
     pipeline = threadless(sink, clock, **options)
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.flush(None)
     return len(sink.attempts), len(sink.deliveries), clock.monotonic() - begun
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from producer.model.config import ProducerConfig
@@ -9,6 +10,7 @@ from producer.model.futures import SendFuture, holder_of
 from producer.model.interfaces import Clock, Sink
 from producer.model.records import StreamKey
 from producer.model.results import Result
+from producer.pipeline.batching.accumulator import Piece
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.pipeline import Pipeline
 from producer.testing import RecordingSink
@@ -31,6 +33,16 @@ def record(text: str = "x", logs: int = 1) -> bytes:
 def threadless(sink: Sink | None = None, clock: Clock | None = None, **options: Any) -> Pipeline:
     """A pipeline without threads, driven by :func:`settle` or stage by stage."""
     return Pipeline(config(**options), sink or RecordingSink(), clock or JumpingClock(), "test", threadless=True)
+
+
+class Encoded:
+    """Logs that are encoded by a function.
+
+    :param estimate: about so many bytes.
+    """
+
+    def __init__(self, estimate: int, encode: Callable[[], Sequence[Piece]]) -> None:
+        self.estimate, self.encode = estimate, encode
 
 
 def step(pipeline: Pipeline) -> bool:

@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...model.config import ProducerConfig
 from ...model.errors import ProducerClosedError, StreamStoppedError
 from ...model.futures import SendFuture
-from ...model.interfaces import Record, SequenceId
+from ...model.interfaces import Record, SequenceId, Sink
 from ...model.records import SEQUENCED, StreamKey, hash_key_of
 from ...model.sequence import Numbering
 from ...runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
@@ -26,11 +25,13 @@ from ...runtime.compiled import either
 from ...runtime.loggers import get_logger
 from ...wire.text import fallback_of
 from ..threads import stand_back
+from .attempt_history import AttemptHistory
 from .batch import ProducerBatch, Recipient, overhead_of_batch
 from .cut import CutRule
 from .memory import MemoryBudget, Reservation
 from .open_records import RECORD_OVERHEAD
 from .open_records import OpenRecords as PureOpenRecords
+from .origins import Origins
 from .ready_batches import ReadyBatches
 from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
@@ -84,36 +85,33 @@ class Piece(NamedTuple):
 class LogAccumulator:
     """See the module.
 
-    :param tail_size: the size of a batch's body without records, by stream and pack id, bytes; asked without the lock.
+    :param sink: knows the size of a batch's body without records; asked without the lock.
     :param budget: what batches owe their memory to; its lock guards everything here as well, since the most frequent
         step touches both.
     :param cut: says when a batch is full.
     :param ready: takes the sealed batches.
-    :param batch_type: what batches are made of.
-    :param ordered: of every stream one batch is on its way at a time, not only of ordered ones; see
-        :class:`StreamOrder`.
+    :param kept: True if each record has an origin. Then of every stream one batch is in flight at a time, not only of
+        ordered ones; see :class:`StreamOrder`.
     """
 
     def __init__(
         self,
         config: ProducerConfig,
         clock: Clock,
-        tail_size: Callable[[StreamKey, str | None], int],
+        sink: Sink,
         budget: MemoryBudget,
         cut: CutRule,
         ready: ReadyBatches,
         *,
-        batch_type: type[ProducerBatch] = ProducerBatch,
-        ordered: bool = False,
+        kept: bool = False,
     ) -> None:
         self._config = config
         self._clock = clock
         self._thresholds = cut.thresholds  # one object, which all batches share
-        self._tail_size = tail_size
+        self._sink = sink
         self._budget = budget
         self._cut = cut
         self._ready = ready
-        self._batch_type = batch_type
         self._fallback = fallback_of(config.default, config.on_unencodable)
         self._settled = WaitingRoom(clock, LOOK_AGAIN)
         self._lock = budget.lock  # guards everything below
@@ -127,7 +125,7 @@ class LogAccumulator:
         self._streams: dict[StreamKey, StreamState] = {}
         self._contexts: list[str] = []  # of streams to come
         self._idle: OrderedDict[StreamKey, StreamState] = OrderedDict()  # those with nothing alive, longest idle first
-        self._all_ordered = ordered
+        self._kept = kept
         self._order = StreamOrder()
         self._stopped = StoppedStreams()
         self._next_serial = 0
@@ -151,17 +149,17 @@ class LogAccumulator:
         stream = self._streams.get(key) or StreamState(self._new_context())
         number = stream.next_number
         pack_id = f"{stream.context}-{number:X}" if self._config.generate_pack_id else None
-        draft = self._batch_type(
+        draft = ProducerBatch(
             key,
             stream=stream,
             serial=number,  # of its stream, until it is opened
             pack_id=pack_id,
-            tail_size=self._tail_size(key, pack_id),
+            tail_size=self._sink.tail_size(key, pack_id),
             created_at=self._clock.monotonic(),
-            max_reserved_attempts=self._config.max_reserved_attempts,
+            origins=Origins() if self._kept else None,
         )
         draft.open = OpenRecords(
-            draft, self._budget, self._clock, self._thresholds, draft.tail_size, self._fallback, draft.apart
+            draft, self._budget, self._clock, self._thresholds, draft.tail_size, self._fallback, self._kept
         )
         return draft
 
@@ -319,7 +317,7 @@ class LogAccumulator:
         self._budget.change(-draft.held)
 
     def _in_line(self, batch: ProducerBatch) -> bool:
-        return self._all_ordered or batch.key.order != ""
+        return self._kept or batch.key.order != ""
 
     @staticmethod
     def _number_of(key: StreamKey, number: int | None) -> int | None:
@@ -344,6 +342,7 @@ class LogAccumulator:
         """Let a batch take no more records. The caller holds the lock."""
         taking = self._forming if batch.forming else self._open
         batch.seal()
+        batch.history = AttemptHistory(self._config.max_reserved_attempts)
         held, logs = batch.held, batch.log_count
         may_go = not self._in_line(batch) or self._order.is_turn_of(batch)
         del taking[batch.key]

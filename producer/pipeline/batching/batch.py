@@ -14,33 +14,22 @@ stands in it.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import threading
 from collections.abc import Sequence
 from itertools import chain
-from typing import ClassVar, Protocol, Self
+from typing import Protocol, Self
 
-from ...model.errors import AttemptError
 from ...model.futures import ResultHolder, SendFuture
 from ...model.interfaces import Payload, Record, SequenceId
-from ...model.records import SEQUENCED, StreamKey
-from ...model.results import Attempt, Callback, Result
+from ...model.records import IDEMPOTENT, SEQUENCED, StreamKey
+from ...model.results import Callback, Result
 from ...runtime.clock import Latch
+from .attempt_history import NO_ATTEMPTS, AttemptHistory
 from .open_records import ONE_LOG_EACH, OpenRecords, Sealed
+from .origins import Origin, Origins
 from .stream_state import StreamState
 from .unconfirmed import Doubt
-
-
-class Origin(Protocol):
-    """Where a record came from that is kept elsewhere; stands in place of the callback of its send, for a kind of
-    batch that knows what to do with it.
-
-    :ivar future: of its send, until a batch takes it over; None for a record that nobody asks about.
-    """
-
-    future: SendFuture | None
-
 
 #: Who is to be told of a send's outcome.
 Recipient = Callback | Origin | None
@@ -114,40 +103,30 @@ class ProducerBatch:
 
     :param serial: increasing with the time of creation; the halves of a split batch keep that of the whole.
     :param tail_size: bytes of the LogGroup that are not records.
+    :param origins: None for records that exist only here.
     """
 
-    #: Whether the records of its sends stay apart, for who needs them one by one.
-    apart: ClassVar[bool] = False
-
     __slots__ = (
-        "_attempts_kept",
         "_held",
         "_lock",
         "_sealed",
         "_settled",
         "_watched",
-        "attempt_count",
-        "attempts",
         "callbacks",
         "created_at",
         "doubt",
-        "excused",
-        "excused_at",
-        "first_attempt_at",
         "forming",
+        "history",
         "key",
-        "last_error",
-        "may_have_been_stored",
         "noted",
         "open",
+        "origins",
         "pack_id",
         "part",
         "parts",
         "payload",
         "records",
         "result",
-        "retry_count",
-        "same_error_count",
         "sequence",
         "serial",
         "state",
@@ -164,7 +143,8 @@ class ProducerBatch:
         pack_id: str | None,
         tail_size: int,
         created_at: float,
-        max_reserved_attempts: int,
+        history: AttemptHistory = NO_ATTEMPTS,
+        origins: Origins | None = None,
     ) -> None:
         self.key = key
         self.stream = stream
@@ -174,6 +154,7 @@ class ProducerBatch:
         self.pack_id = pack_id
         self.created_at = created_at
         self.tail_size = tail_size
+        self.origins = origins
         #: What it holds as long as it takes records; then it is None, and what follows holds it.
         self.open: OpenRecords | None = None
         self.records: Sequence[Record] = ()
@@ -190,18 +171,7 @@ class ProducerBatch:
         self._watched: dict[int, SendFuture] | None = None
         self._settled: Latch | None = None  # made for the first who waits
         # Touched by the owner only.
-        self.attempts: tuple[Attempt, ...] = ()
-        self.attempt_count = 0
-        #: Attempts that were followed, or are to be followed, by another of the same batch.
-        self.retry_count = 0
-        #: How many of them do not count any more, and when that was said, monotonic seconds.
-        self.excused = 0
-        self.excused_at = 0.0
-        self._attempts_kept = max_reserved_attempts
-        self.may_have_been_stored = False
-        self.first_attempt_at = 0.0
-        self.last_error: type[AttemptError] | None = None
-        self.same_error_count = 0
+        self.history = history  # its own from the seal on: of many streams each has an open batch
         #: Of an idempotent batch; whether the channel knows of it; what requests under it may have been stored.
         self.sequence: SequenceId | None = None
         self.noted = False
@@ -244,11 +214,27 @@ class ProducerBatch:
     def add(self, record: Record, logs: int, recipient: Recipient, charge: int) -> SendFuture | None:
         """Append one send; see :meth:`OpenRecords.append`.
 
-        :param recipient: the callback of the send.
+        :param recipient: the callback of the send, or its origin, whose future becomes this batch's.
         """
-        if self.open is None:
+        records, origins = self.open, self.origins
+        if records is None:
             return None
-        return self.open.append(record, logs, recipient, charge)  # type: ignore[arg-type]  # origins: another kind
+        if origins is None:
+            return records.append(record, logs, recipient, charge)  # type: ignore[arg-type]  # no origin
+        if recipient is None or callable(recipient):
+            raise TypeError("a record that is kept elsewhere came without its origin")  # a bug
+        del origins.all[records.sends :]  # of a record that was not added
+        origins.all.append(recipient)
+        added = records.append(record, logs, None, charge)
+        if added is None:
+            return None
+        future, recipient.future = recipient.future, None
+        if future is None:
+            return added
+        self.heed(added._position, future)
+        future._position = added._position
+        future._holder = self
+        return future
 
     def seal(self) -> None:
         """Take no more records; a second time changes nothing.
@@ -261,6 +247,8 @@ class ProducerBatch:
         self.fill(records.seal())
         self.state = BatchState.QUEUED
         self.open = None
+        if self.origins is not None:
+            del self.origins.all[self.sends :]
         records.forget()
 
     def fill(self, sealed: Sealed) -> None:
@@ -350,29 +338,6 @@ class ProducerBatch:
         if self._settled is not None:
             self._settled.set()
 
-    def note_attempt(self, attempt: Attempt, error: AttemptError | None) -> None:
-        """Remember an attempt, and how often its kind of error came in a row."""
-        before = self.attempts[-1] if self.attempts else None
-        if before is not None and before.error_message == attempt.error_message:
-            # A server that is down says the same each time, to thousands of batches: one text for all attempts.
-            attempt = dataclasses.replace(attempt, error_message=before.error_message)
-        self.attempts = (*self.attempts, attempt)[-self._attempts_kept :]
-        self.attempt_count += 1
-        self.may_have_been_stored |= attempt.may_have_been_stored
-        self.same_error_count = self.same_error_count + 1 if type(error) is self.last_error else 1
-        self.last_error = type(error) if error is not None else None
-
-    def outcome(self, *, successful: bool, last: Attempt | None = None) -> Result:
-        """The result that the attempts so far, and ``last`` where it is given, amount to."""
-        attempts = self.attempts if last is None else (*self.attempts, last)[-self._attempts_kept :]
-        stored = self.may_have_been_stored or (last is not None and last.may_have_been_stored)
-        return Result(
-            successful=successful,
-            attempts=attempts,
-            attempt_count=self.attempt_count + (last is not None),
-            may_have_been_stored=not successful and stored,
-        )
-
     def abandon_in_child(self, result: Result) -> None:
         """Fail a batch that belongs to the parent of this process, so that nobody here waits for it.
 
@@ -406,45 +371,42 @@ class ProducerBatch:
         callbacks, self.callbacks = self.callbacks, ()
         return watched, callbacks
 
-    def empty_half(self) -> Self:
-        """A batch without records that takes over this one's stream, number and attempts; it is queued at once."""
-        half = type(self)(
+    def empty_half(self) -> ProducerBatch:
+        """Return a batch without records that takes over the stream, the number and the attempts of this one."""
+        return ProducerBatch(
             self.key,
             stream=self.stream,
             serial=self.serial,
             pack_id=self.pack_id,
             tail_size=self.tail_size,
             created_at=self.created_at,
-            max_reserved_attempts=self._attempts_kept,
+            history=self.history.for_half(),
         )
-        half.attempts, half.attempt_count = self.attempts, self.attempt_count
-        half.may_have_been_stored = self.may_have_been_stored
-        half.retry_count, half.first_attempt_at = self.retry_count, self.first_attempt_at
-        half.excused, half.excused_at = self.excused, self.excused_at
-        return half
 
     def encode(self, payload: Payload) -> None:
-        """The body is made: the records live on in it."""
+        """Hold the body; the records live on in it, unless they have origins."""
         self.payload = payload
-        self.records = ()
+        if self.origins is None:
+            self.records = ()
 
     def rest(self) -> None:
-        """The batch is about to wait for another attempt; called by its owner."""
-
-    def share_with(self, halves: Sequence[ProducerBatch], middle: int) -> None:
-        """The batch is cut: hand on what else belongs to its sends.
-
-        :param middle: the sends that the first half took; 0 if the only send is cut itself.
-        """
+        """Prepare to wait for another attempt; called by the owner."""
+        if self.origins is not None:
+            self.payload = None
 
     @property
     def indivisible(self) -> bool:
-        """Whether it must never be cut: it holds one piece, whose number was given by its sender."""
-        return self.key.order.startswith(SEQUENCED)
+        """True if it must never be cut: its sender gave its piece a number, or it is one event of an idempotent stream,
+        which has one position in its channel, by which the part that was sent could not be told.
+        """
+        order = self.key.order
+        kept = self.origins is not None and self.sends == 1 and order.startswith(IDEMPOTENT)
+        return kept or order.startswith(SEQUENCED)
 
-    def shares_send(self, other: ProducerBatch) -> bool:  # noqa: ARG002  # behind a channel it matters
-        """Whether both carry parts of the same send."""
-        return False
+    def shares_send(self, other: ProducerBatch) -> bool:
+        """Return True if both carry parts of the same record that is kept elsewhere."""
+        mine, others = self.origins, other.origins
+        return mine is not None and others is not None and mine.all[0] is others.all[-1]
 
     def drop_bytes(self) -> None:
         """Forget the bytes: they are settled, or other batches carry them."""

@@ -220,3 +220,17 @@ class Reservation:
         with self._budget.lock:
             self.hold(-self.held)
             self._leave()
+
+
+class Refund:
+    """Bytes of a batch that are given back to the budget once, however often :meth:`pay` is called."""
+
+    __slots__ = ("_amount", "_budget")
+
+    def __init__(self, budget: MemoryBudget, amount: int) -> None:
+        self._budget, self._amount = budget, amount
+
+    def pay(self) -> None:
+        """Give them back."""
+        amount, self._amount = self._amount, 0
+        self._budget.release(amount)

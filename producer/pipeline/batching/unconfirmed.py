@@ -24,6 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ...model.errors import InvalidSequenceError
 from ...model.interfaces import SequenceId
+from .attempt_history import AttemptHistory
 
 #: How often a request in doubt has to be found too large before it is cut: a server that refuses it for its size each
 #: time has, as a rule, never stored it.
@@ -53,7 +54,7 @@ class Part(Protocol):
     """A batch, as far as it matters here."""
 
     doubt: Doubt[Any] | None
-    may_have_been_stored: bool
+    history: AttemptHistory
 
 
 _P = TypeVar("_P", bound=Part)
@@ -100,7 +101,7 @@ class Doubt(Generic[_P]):
         """The server has stored the first part, so nothing under the number before it."""
         for part in self.parts:
             part.doubt = None
-            part.may_have_been_stored = False
+            part.history.may_have_been_stored = False
 
     def fate_of(self, part: _P) -> Fate:
         """What became of a part, once the server knows the number."""

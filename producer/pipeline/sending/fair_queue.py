@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
 from ...model.config import ProducerConfig
@@ -94,52 +94,29 @@ def _held(name: str, gate: Gate, now: float) -> HeldStats | None:
     return HeldStats(name=name, reason=gate.reason.value, seconds=max(0.0, gate.until - now))
 
 
-class LastChance(Protocol):
-    """Until when a batch can wait behind a closed gate, monotonic seconds."""
+class LastChances(Protocol):
+    """Knows how long a batch can wait for its last attempt; see :class:`~.retry_rules.RetryRules`."""
 
-    def __call__(self, batch: ProducerBatch, since: float, /, *, over_quota: bool) -> float:
-        """
+    def last_chance(self, batch: ProducerBatch, since: float, *, over_quota: bool) -> float:
+        """Return until when ``batch`` can wait behind a closed gate, monotonic seconds.
+
         :param since: since when it or its like waits, monotonic seconds.
-        :param over_quota: whether the gate is closed for a quota.
+        :param over_quota: True if the gate is closed for a quota.
         """
-
-
-def fair_queue_of(config: ProducerConfig, last_chance: LastChance) -> FairQueue:
-    """The queue that a configuration asks for; ``last_chance`` as there."""
-    most, adaptive = config.max_concurrency_per_destination or config.io_thread_count, config.adaptive_concurrency
-    return FairQueue(
-        config.io_thread_count,
-        lambda: AdaptiveLimit(most, adaptive=adaptive),
-        hold=(config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000),
-        longest_unreachable=LONGEST_UNREACHABLE,
-        last_chance=last_chance,
-    )
 
 
 class FairQueue:
     """See the module. It has no lock and no clock: its owner brings both, and passes ``now`` in monotonic seconds.
 
-    :param threads: how many take turns from it.
-    :param new_limit: makes the limit of a gate.
-    :param hold: how long a gate is closed at first and at most, seconds.
-    :param longest_unreachable: how long the gate of a destination is closed at most, seconds.
-    :param last_chance: until when a batch can wait behind a closed gate.
+    :param rules: knows until when a batch can wait behind a closed gate.
     """
 
-    def __init__(
-        self,
-        threads: int,
-        new_limit: Callable[[], AdaptiveLimit],
-        *,
-        hold: tuple[float, float],
-        longest_unreachable: float,
-        last_chance: LastChance,
-    ) -> None:
-        self._half = max(1, threads // 2)
-        self._new_limit = new_limit
-        self._base, self._longest = hold
-        self._longest_unreachable = longest_unreachable
-        self._last_chance = last_chance
+    def __init__(self, config: ProducerConfig, rules: LastChances) -> None:
+        self._half = max(1, config.io_thread_count // 2)
+        self._most = config.max_concurrency_per_destination or config.io_thread_count
+        self._adaptive = config.adaptive_concurrency
+        self._base, self._longest = config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000
+        self._rules = rules
         self._destinations: dict[Hashable, Destination] = {}
         # Slow are those whose answers take long, unreached those whose last attempt did not come so far.
         self._brisk, self._slow, self._unreached = ThreadShare(), ThreadShare(), ThreadShare()
@@ -262,13 +239,15 @@ class FairQueue:
     def _logstore(self, key: Hashable, name: tuple[str, str]) -> Logstore:
         destination = self._destinations.get(key)
         if destination is None:
-            gate = Gate(self._new_limit(), self._base, min(self._longest, self._longest_unreachable))
+            gate = self._gate(min(self._longest, LONGEST_UNREACHABLE))
             destination = self._destinations[key] = Destination(key, gate, self._clock, self._brisk)
         logstore = destination.logstores.get(name)
         if logstore is None:
-            gate = Gate(self._new_limit(), self._base, self._longest)
-            logstore = destination.logstores[name] = Logstore(name, gate, destination)
+            logstore = destination.logstores[name] = Logstore(name, self._gate(self._longest), destination)
         return logstore
+
+    def _gate(self, longest: float) -> Gate:
+        return Gate(AdaptiveLimit(self._most, adaptive=self._adaptive), self._base, longest)
 
     def _next(self) -> Destination | None:
         first = self._brisk.ready.first()
@@ -346,7 +325,7 @@ class FairQueue:
             self._alarms.remove(owner)
 
     def _chance_of(self, batch: ProducerBatch, gate: Gate) -> float:
-        return self._last_chance(batch, gate.since, over_quota=gate.reason is Reason.QUOTA)
+        return self._rules.last_chance(batch, gate.since, over_quota=gate.reason is Reason.QUOTA)
 
     def _give_last_chances(self, owner: Owner, now: float) -> None:
         destination = owner if isinstance(owner, Destination) else owner.destination

@@ -8,18 +8,22 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from ...model.interfaces import Sink
 from ...model.metrics import DestinationStats
 from ...model.records import StreamKey
 from ...runtime.clock import NO_DEADLINE, Clock, Deadline
 from ...runtime.loggers import get_logger
 from ..batching.batch import ProducerBatch
 from ..batching.ready_batches import ReadyBatches
+from ..settling.settlement import Settlement
 from ..threads import StageThread
 from .fair_queue import FairQueue, Report, Turn
 from .gates import Verdict
+from .retry_queue import RetryQueue
+from .send_task import SendTask
 
 _log = get_logger("producer.io_pool")
 
@@ -29,10 +33,10 @@ class IOThreadPool:
 
     :param ready: brings the batches.
     :param queue: nobody else's.
-    :param destination: says where a stream's batches go; see :meth:`~producer.model.interfaces.Sink.destination`.
-    :param run: makes one attempt, and reports of it.
-    :param refuse: takes batches that come after the pool was stopped.
-    :param set_alarm: told when :meth:`wake` is to be called, monotonic seconds.
+    :param sink: says where a stream's batches go.
+    :param task: makes the attempts.
+    :param settlement: abandons batches that come after the pool was stopped.
+    :param retry_queue: has the mover call :meth:`wake` in time.
     """
 
     def __init__(
@@ -42,16 +46,16 @@ class IOThreadPool:
         ready: ReadyBatches,
         queue: FairQueue,
         *,
-        destination: Callable[[StreamKey], Hashable],
-        run: Callable[[Turn], Report],
-        refuse: Callable[[ProducerBatch], object],
-        set_alarm: Callable[[float], object],
+        sink: Sink,
+        task: SendTask,
+        settlement: Settlement,
+        retry_queue: RetryQueue,
         clock: Clock,
     ) -> None:
-        self._destination = destination
-        self._run = run
-        self._refuse = refuse
-        self._set_alarm = set_alarm
+        self._sink = sink
+        self._task = task
+        self._settlement = settlement
+        self._retry_queue = retry_queue
         self._clock = clock
         self.threads = tuple(StageThread(f"{name}-io-{i}", self._loop) for i in range(thread_count))
         # A sender only leaves its batches here: the queue takes many steps, and asks the sink. The thread that has the
@@ -73,7 +77,7 @@ class IOThreadPool:
         :param wake: False if :meth:`wake` follows, which wakes a thread only where the batch may go.
         """
         if self._stopped:
-            self._refuse(batch)
+            self._settlement.abandon(batch)
             return
         self._inbox.append(batch)
         if wake:
@@ -81,7 +85,7 @@ class IOThreadPool:
 
     def _destination_of(self, key: StreamKey) -> Hashable:
         try:
-            return self._destination(key)
+            return self._sink.destination(key)
         except Exception:  # noqa: BLE001  # whatever a sink of somebody else's raises, the batch is on its way
             _log.exception("the sink could not say where %s/%s is: taken as one with its project", *key[:2])
             return key.project
@@ -134,7 +138,7 @@ class IOThreadPool:
 
     def _tell(self, alarm: float) -> None:
         if alarm < math.inf:
-            self._set_alarm(alarm)
+            self._retry_queue.set_alarm(alarm)
 
     def _loop(self) -> None:
         while (turn := self._next()) is not None:
@@ -226,7 +230,7 @@ class IOThreadPool:
     def _attempt(self, turn: Turn) -> None:
         report = Report(Verdict.NOT_TRIED)
         try:
-            report = self._run(turn)
+            report = self._task.run(turn)
         finally:
             self._reports.append((turn, report, self._clock.monotonic()))
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 from ...runtime.clock import Clock
 from ..batching.accumulator import LogAccumulator
 from ..batching.batch import BatchState
+from ..owner import Owner
 from ..threads import StageThread
 from .io_pool import IOThreadPool
 from .retry_queue import RetryQueue
@@ -23,9 +21,7 @@ class Mover:
     :param accumulator: seals the batches that lingered.
     :param retry_queue: gives the batches whose retry is due.
     :param io_pool: takes them; its gates are opened in time.
-    :param orphaned: asked at each turn; when it is True nobody can close the producer any more, and ``abandon``
-        is called.
-    :param report: says how things are; must not raise.
+    :param owner: asked at each turn whether it is gone, and told if so; logs the statistics.
     :param report_every: so often, seconds.
     """
 
@@ -36,20 +32,15 @@ class Mover:
         retry_queue: RetryQueue,
         io_pool: IOThreadPool,
         clock: Clock,
-        *,
-        orphaned: Callable[[], bool],
-        abandon: Callable[[], None],
-        report: Callable[[], None] = lambda: None,
-        report_every: float = math.inf,
+        owner: Owner,
+        report_every: float,
     ) -> None:
         self._accumulator = accumulator
         self._retry_queue = retry_queue
         self._io_pool = io_pool
         self._hurried = False
         self._clock = clock
-        self._orphaned = orphaned
-        self._abandon = abandon
-        self._report, self._report_every = report, report_every
+        self._owner, self._report_every = owner, report_every
         self._report_at = clock.monotonic() + report_every
         self._stopping = False
         self.thread = StageThread(f"{name}-mover", self._loop)
@@ -67,11 +58,11 @@ class Mover:
         return min(wait, self._until_report())
 
     def _until_report(self) -> float:
-        """Say how things are, if that is due; the seconds until the next time."""
+        """Log the statistics, if that is due; return the seconds until the next time."""
         left = self._report_at - self._clock.monotonic()
         if left > 0:
             return left
-        self._report()
+        self._owner.report()
         self._report_at += max(self._report_every, self._report_every - left)
         return self._report_every
 
@@ -87,8 +78,8 @@ class Mover:
     def _loop(self) -> None:
         while not self._stopping:
             wait = self.run_once()
-            if self._orphaned():
-                self._abandon()
+            if self._owner.is_gone():
+                self._owner.abandon()
                 return
             self._retry_queue.wait(wait)
 

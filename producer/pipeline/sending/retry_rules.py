@@ -106,31 +106,31 @@ class RetryRules:
             return tried + min(self._delivery_timeout, self._quota_timeout)
         if self._patience is None:
             return tried + self._delivery_timeout
-        return min(tried + self._delivery_timeout, max(tried, batch.excused_at) + self._patience)
+        return min(tried + self._delivery_timeout, max(tried, batch.history.excused_at) + self._patience)
 
     def take_last_chance(self, batch: ProducerBatch, since: float) -> None:
         """``batch``, which waited since then, is about to be attempted for the last time."""
-        if not batch.attempt_count:
-            batch.first_attempt_at = self._tried_since(batch, since)
+        if not batch.history.attempt_count:
+            batch.history.first_attempt_at = self._tried_since(batch, since)
         if self._patience is not None:
-            batch.retry_count = max(batch.retry_count, batch.excused + self._retries)
+            batch.history.retry_count = max(batch.history.retry_count, batch.history.excused + self._retries)
 
     def _tried_since(self, batch: ProducerBatch, since: float) -> float:
         # One that a closed gate kept from its first attempt counts as if it had been made.
-        return batch.first_attempt_at if batch.attempt_count else max(since, batch.created_at)
+        return batch.history.first_attempt_at if batch.history.attempt_count else max(since, batch.created_at)
 
     def latest(self, batch: ProducerBatch) -> float:
         """When ``batch`` is to have its last attempt (monotonic seconds): never later, rather a little sooner."""
-        return batch.first_attempt_at + self._delivery_timeout if batch.attempt_count else math.inf
+        return batch.history.first_attempt_at + self._delivery_timeout if batch.history.attempt_count else math.inf
 
     def note_retry(self, batch: ProducerBatch, error: AttemptError) -> None:
         """``batch``, whose last attempt failed with ``error``, is to be tried again."""
-        batch.retry_count += 1
+        batch.history.retry_count += 1
         if self._has_own_time(error):
-            batch.excused, batch.excused_at = batch.retry_count, self._clock.monotonic()
+            batch.history.excused, batch.history.excused_at = batch.history.retry_count, self._clock.monotonic()
 
     def _quota_ends(self, batch: ProducerBatch) -> float:
-        return batch.first_attempt_at + self._quota_timeout
+        return batch.history.first_attempt_at + self._quota_timeout
 
     def _has_own_time(self, error: AttemptError) -> bool:
         return self._quota_timeout > 0 and isinstance(error, QuotaExceededError)
@@ -138,7 +138,7 @@ class RetryRules:
     def decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
         """The decision for ``batch``, whose last attempt failed with ``error``."""
         state = self._state(batch, error)
-        repeated = error.max_consecutive is not None and batch.same_error_count > error.max_consecutive
+        repeated = error.max_consecutive is not None and batch.history.same_error_count > error.max_consecutive
         if not self._worth_it(state, error, repeated=repeated):
             return GIVE_UP
         # What did not help at once, again and again, would be tried without a pause for ever.
@@ -164,12 +164,12 @@ class RetryRules:
             return True
         if self._has_own_time(error):
             return now >= self._quota_ends(batch)
-        return not self.endless and batch.retry_count - batch.excused >= self._retries
+        return not self.endless and batch.history.retry_count - batch.history.excused >= self._retries
 
     def _state(self, batch: ProducerBatch, error: AttemptError) -> tenacity.RetryCallState:
         state = tenacity.RetryCallState(self._retrying, None, (), {})
-        state.attempt_number = batch.retry_count + 1
-        state.start_time = batch.first_attempt_at
+        state.attempt_number = batch.history.retry_count + 1
+        state.start_time = batch.history.first_attempt_at
         state.outcome = tenacity.Future(state.attempt_number)
         state.outcome.set_exception(error)
         state.outcome_timestamp = self._clock.monotonic()

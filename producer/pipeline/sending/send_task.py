@@ -20,7 +20,6 @@ from ...runtime.loggers import get_logger
 from ..batching.accumulator import LogAccumulator
 from ..batching.batch import BatchState, ProducerBatch
 from ..batching.ready_batches import ReadyBatches
-from ..settling.callbacks import run_user_code
 from ..settling.failure_log import FailureLog
 from ..settling.settlement import Settlement
 from .destinations import Logstore
@@ -99,8 +98,8 @@ class SendTask:
         if not batch.move(BatchState.SENDING):
             return _NOT_TRIED
         started = self._clock.monotonic()
-        if batch.attempt_count == 0 and not batch.first_attempt_at:
-            batch.first_attempt_at = started
+        if batch.history.attempt_count == 0 and not batch.history.first_attempt_at:
+            batch.history.first_attempt_at = started
         timestamp_ms = int(self._clock.time() * 1000)
         payload = self._payload(batch)
         if batch.state is not BatchState.SENDING:  # failed from outside meanwhile, maybe before it was encoded
@@ -164,7 +163,7 @@ class SendTask:
             may_have_been_stored=error is not None and error.may_have_been_stored,
             already_written=already_written,
         )
-        batch.note_attempt(attempt, error)
+        batch.history.note(attempt, error)
 
     def _after_failure(self, batch: ProducerBatch, error: AttemptError, there: Logstore, verdict: Verdict) -> None:
         if isinstance(error, BodyTooLargeError) and self._sequencer.may_split(batch):
@@ -190,7 +189,7 @@ class SendTask:
         _log.debug("%s/%s: %s, next attempt in %.3f s", *batch.key[:2], error, due - now)
         if not error.immediate or delay:  # what the next attempt at once sets right is no outage
             place = there if verdict.to_logstore.hold else there.destination
-            self._outages.failed(place.name, error, attempt=batch.attempt_count, delay=due - now)
+            self._outages.failed(place.name, error, attempt=batch.history.attempt_count, delay=due - now)
 
     def _decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
         try:
@@ -223,7 +222,7 @@ class SendTask:
         payload = batch.payload
         if payload is None:  # failed from outside meanwhile
             return
-        parts = split(batch, self._sink.decode(payload), run_user_code)
+        parts = split(batch, self._sink.decode(payload))
         if not parts.adopt(batch):
             return
         self._accumulator.replace(batch, parts.halves)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from ...model.futures import ResultHolder, SendFuture, holder_of, settle_future
@@ -12,6 +12,7 @@ from ...model.interfaces import Record
 from ...model.results import Callback, Result
 from ..batching.batch import ProducerBatch
 from ..batching.open_records import Sealed
+from ..settling.callbacks import run_user_code
 
 
 class JoinedResult:
@@ -19,18 +20,11 @@ class JoinedResult:
 
     :param callback: of the send.
     :param halves: the batches; each holds its part as its only send, and calls :meth:`part_done`.
-    :param run: runs user code that became due.
     """
 
-    def __init__(
-        self,
-        callback: Callback | None,
-        halves: Sequence[ProducerBatch],
-        run: Callable[[Callable[[], object]], None],
-    ) -> None:
+    def __init__(self, callback: Callback | None, halves: Sequence[ProducerBatch]) -> None:
         self._callback = callback
         self.halves = halves
-        self._run = run
         self._result: Result | None = None
         self._lock = threading.Lock()  # guards the following; success and failure are told by two threads
         self._told = 0
@@ -80,10 +74,10 @@ class JoinedResult:
         with self._lock:
             future, self._watching = self._watching, None
         for due in () if future is None else settle_future(future, whole):
-            self._run(due)
+            run_user_code(due)
         callback = self._callback
         if callback is not None:
-            self._run(lambda: callback(whole))
+            run_user_code(lambda: callback(whole))
 
 
 def _joined(results: Sequence[Result]) -> Result:
@@ -112,7 +106,8 @@ class Split:
         """Let the halves settle the sends of ``batch``, which this ends; False if somebody settled it before."""
         if not batch.cut(self if self._joined is None else self._joined):
             return False
-        batch.share_with(self.halves, self._middle)
+        if batch.origins is not None:
+            self.halves[0].origins, self.halves[1].origins = batch.origins.split(self._middle)
         if batch.doubt is not None:
             batch.doubt.cut(self.halves)
         return True
@@ -123,18 +118,17 @@ class Split:
         return (left, position) if position < self._middle else (right, position - self._middle)
 
 
-def split(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[Callable[[], object]], None]) -> Split:
+def split(batch: ProducerBatch, records: Sequence[bytes]) -> Split:
     """Cut ``batch`` between sends near its middle; inside the send if it holds only one.
 
     :param records: its records, one log each, at least two.
-    :param run: runs user code that became due.
     :raises RuntimeError: not as many records as the batch has logs: a bug of the sink.
     """
     if len(records) != batch.log_count:
         raise RuntimeError(f"the sink decoded {len(records)} records from a batch of {batch.log_count} logs")
     counts = batch.logs_of_sends
     if len(counts) == 1:
-        return _split_send(batch, records, run)
+        return _split_send(batch, records)
     starts = [0, *accumulate(counts)]
     sends: list[Record] = [b"".join(records[start:end]) for start, end in pairwise(starts)]
     middle = _middle([len(send) for send in sends])
@@ -143,11 +137,11 @@ def split(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[Callabl
     return Split(_sharing(batch, left, right), middle)
 
 
-def _split_send(batch: ProducerBatch, records: Sequence[bytes], run: Callable[[Callable[[], object]], None]) -> Split:
+def _split_send(batch: ProducerBatch, records: Sequence[bytes]) -> Split:
     middle = _middle([len(record) for record in records])
     left, right = (_half(batch, [b"".join(part)], [len(part)], ()) for part in (records[:middle], records[middle:]))
     halves = _sharing(batch, left, right)
-    joined = JoinedResult(next(iter(batch.callbacks), None), halves, run)
+    joined = JoinedResult(next(iter(batch.callbacks), None), halves)
     for half in halves:
         half.callbacks = [joined.part_done]
     return Split(halves, joined=joined)

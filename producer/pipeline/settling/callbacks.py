@@ -24,6 +24,7 @@ from ...runtime.clock import Latch
 from ...runtime.internal_threads import in_callback
 from ...runtime.loggers import get_logger
 from ..batching.batch import ProducerBatch
+from ..batching.memory import MemoryBudget
 from ..threads import StageThread
 
 _log = get_logger("producer.handler")
@@ -63,11 +64,11 @@ _Item = ProducerBatch | tuple[Sequence[SendFuture], Result] | Latch | None
 class BatchHandler:
     """One handler thread and its queue.
 
-    :param release: gives bytes back to the memory budget.
+    :param budget: gets what settled batches still hold.
     """
 
-    def __init__(self, name: str, release: Callable[[int], None]) -> None:
-        self._release = release
+    def __init__(self, name: str, budget: MemoryBudget) -> None:
+        self._budget = budget
         self._lock = OwnedLock()  # guards _ended, and what is put while it may change
         self._ended = False
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
@@ -177,7 +178,7 @@ class BatchHandler:
 
     def _finish(self, batch: ProducerBatch) -> None:
         held, batch.held = batch.held, 0
-        self._release(held)
+        self._budget.release(held)
         result = batch.result
         if result is None:
             raise RuntimeError("a batch without a result reached its handler")

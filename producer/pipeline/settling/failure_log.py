@@ -26,7 +26,7 @@ class FailureLog:
             "%s/%s: %s failed after %s: %s (request id %s)%s",
             *batch.key[:2],
             _counted(batch.log_count, "record"),
-            _counted(batch.attempt_count, "attempt"),
+            _counted(batch.history.attempt_count, "attempt"),
             error,
             error.request_id or "none",
             f"; {silent} more failed likewise since the last such line" if silent else "",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from ...model.results import Result
 from ..batching.batch import ProducerBatch
+from ..batching.memory import Refund
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,10 @@ class OutcomeListener(Protocol):
     def delivered(self, batch: ProducerBatch) -> None:
         """The server has the records of ``batch``."""
 
-    def failed(self, batch: ProducerBatch, result: Result, release: Callable[[], None]) -> None:
+    def failed(self, batch: ProducerBatch, result: Result, refund: Refund) -> None:
         """The records of ``batch`` are given up; it forgets them when this returns.
 
-        :param release: gives the memory of the records back to the budget; to be called once, when it needs them no
-            longer.
+        :param refund: the memory of the records, to be paid when it needs them no longer.
         """
 
     def parked(self, batch: ProducerBatch) -> None:
@@ -63,9 +62,9 @@ class NobodyListens:
     def delivered(self, batch: ProducerBatch) -> None:
         """Nobody asks."""
 
-    def failed(self, batch: ProducerBatch, result: Result, release: Callable[[], None]) -> None:  # noqa: ARG002  # for the durable kind
+    def failed(self, batch: ProducerBatch, result: Result, refund: Refund) -> None:  # noqa: ARG002  # for the durable kind
         """The memory is free at once."""
-        release()
+        refund.pay()
 
     def parked(self, batch: ProducerBatch) -> None:
         """Nothing is ever parked."""

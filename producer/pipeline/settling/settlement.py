@@ -7,7 +7,6 @@ be told, the batch goes to a :class:`~.callbacks.BatchHandler`, which also gives
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 
 from ...model.errors import StreamStoppedError
 from ...model.metrics import FAILED_BY_CODE, Counters
@@ -18,7 +17,7 @@ from ...runtime.loggers import get_logger
 from ...text.plural import counted
 from ..batching.accumulator import LogAccumulator
 from ..batching.batch import BATCH_OVERHEAD, BatchState, ProducerBatch
-from ..batching.memory import MemoryBudget
+from ..batching.memory import MemoryBudget, Refund
 from ..batching.open_records import RECORD_OVERHEAD
 from ..batching.ready_batches import ReadyBatches
 from .callbacks import BatchHandler
@@ -68,8 +67,8 @@ class Settlement:
         self._listener = listener
         self._accumulator = accumulator
         self._counters = counters
-        self.success = BatchHandler(f"{name}-success", budget.release)
-        self.failure = BatchHandler(f"{name}-failure", budget.release)
+        self.success = BatchHandler(f"{name}-success", budget)
+        self.failure = BatchHandler(f"{name}-failure", budget)
 
     @property
     def handlers(self) -> tuple[BatchHandler, BatchHandler]:
@@ -90,7 +89,7 @@ class Settlement:
         if not batch.key.order:
             self._settle(batch, _Outcome.FAILED, attempt)
             return
-        error = StreamStoppedError(plain(batch.key), batch.outcome(successful=False, last=attempt))
+        error = StreamStoppedError(plain(batch.key), batch.history.result(successful=False, last=attempt))
         # Before anybody hears of the failure, so that whoever does finds the stream stopped.
         behind = self._accumulator.stop(batch, error)
         self._settle(batch, _Outcome.PARKED if keep and self._listener.keeps else _Outcome.FAILED, attempt)
@@ -136,7 +135,7 @@ class Settlement:
     ) -> bool:
         successful = outcome is _Outcome.DELIVERED
         to = BatchState.SUCCEEDED if successful else BatchState.FAILED
-        result = batch.outcome(successful=successful, last=last)
+        result = batch.history.result(successful=successful, last=last)
         if not batch.settle(to, result, unless=unless):
             return False
         concerns_somebody = batch.concerns_somebody
@@ -161,7 +160,7 @@ class Settlement:
         """Tell the listener; how much of the memory of the records is free now: of those that failed it gives that back
         when it needs them no longer.
         """
-        refund = _Refund(self._budget.release, memory) if outcome is _Outcome.FAILED else None
+        refund = Refund(self._budget, memory) if outcome is _Outcome.FAILED else None
         try:
             if refund is not None:
                 self._listener.failed(batch, result, refund)
@@ -172,18 +171,5 @@ class Settlement:
         except Exception:  # noqa: BLE001  # whatever goes wrong there, the batch is settled
             _log.exception("a bug: the outcome of a batch of %s was not noted", counted(batch.log_count, "log"))
             if refund is not None:
-                refund()
+                refund.pay()
         return memory if refund is None else 0
-
-
-class _Refund:
-    """Gives memory back to the budget, once, however often it is called."""
-
-    __slots__ = ("_memory", "_release")
-
-    def __init__(self, release: Callable[[int], None], memory: int) -> None:
-        self._release, self._memory = release, memory
-
-    def __call__(self) -> None:
-        memory, self._memory = self._memory, 0
-        self._release(memory)

@@ -51,10 +51,10 @@ def test_a_batch_is_sent_the_moment_its_bytes_reach_the_threshold() -> None:
     """One byte below batch_size_threshold_in_bytes a batch stays open; at it, the sender submits it."""
     tail = len(RecordingSink().encode(KEY, None, []).body)
     pipeline = threadless(batch_size_threshold_in_bytes=1000, generate_pack_id=False)
-    pipeline.accept(KEY, b"a" * (999 - tail), 1, None)
+    pipeline.admission.accept(KEY, b"a" * (999 - tail), 1, None)
     assert pipeline.io_pool.queued == 0
     assert _open(pipeline)[0].size == 999
-    pipeline.accept(KEY, b"a", 1, None)
+    pipeline.admission.accept(KEY, b"a", 1, None)
     assert pipeline.io_pool.queued == 1
     assert _open(pipeline) == []
 
@@ -64,7 +64,7 @@ def test_the_size_of_a_batch_is_its_exact_bytes_on_the_wire() -> None:
     sink = RecordingSink()
     pipeline = threadless(sink)
     for text in ("plain", "äöü", "日志" * 100):
-        pipeline.accept(KEY, record(text), 1, None)
+        pipeline.admission.accept(KEY, record(text), 1, None)
     size = _open(pipeline)[0].size
     pipeline.flush(10)
     assert len(sink.deliveries[0].payload.body) == size
@@ -73,9 +73,9 @@ def test_the_size_of_a_batch_is_its_exact_bytes_on_the_wire() -> None:
 def test_a_batch_is_sent_the_moment_its_logs_reach_the_threshold() -> None:
     """The batch_count_threshold counts logs, not sends, and its last log submits the batch."""
     pipeline = threadless(batch_count_threshold=10)
-    pipeline.accept(KEY, record(logs=9), 9, None)
+    pipeline.admission.accept(KEY, record(logs=9), 9, None)
     assert pipeline.io_pool.queued == 0
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     assert pipeline.io_pool.queued == 1
 
 
@@ -83,12 +83,12 @@ def test_the_first_batch_of_a_producer_lingers_half_a_second() -> None:
     """What is wrong with an endpoint shows after half a second, whatever linger_ms is; the second batch lingers."""
     clock = ManualClock(start=0)
     pipeline = threadless(clock=clock, linger_ms=60_000)
-    first = pipeline.accept(KEY, record(), 1, None)
+    first = pipeline.admission.accept(KEY, record(), 1, None)
     assert pipeline.mover.run_once() == pytest.approx(0.5)
     clock.advance(0.5)
     settle(pipeline)
     assert first.done()
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     assert pipeline.mover.run_once() == pytest.approx(60)
 
 
@@ -96,13 +96,13 @@ def test_a_batch_lingers_exactly_linger_ms_after_its_first_record() -> None:
     """Just before linger_ms a batch stays, at linger_ms the mover submits it; the mover knows when the next one is."""
     clock = ManualClock(start=0)
     pipeline = threadless(clock=clock, linger_ms=2000)
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.flush(None)  # the very first one lingers less
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     clock.advance(0.5)
-    pipeline.accept(KEY._replace(topic="later"), record(), 1, None)
+    pipeline.admission.accept(KEY._replace(topic="later"), record(), 1, None)
     clock.advance(1.25)
-    pipeline.accept(KEY, record(), 1, None)  # a later record does not keep the first one waiting
+    pipeline.admission.accept(KEY, record(), 1, None)  # a later record does not keep the first one waiting
     assert pipeline.mover.run_once() == pytest.approx(0.25)
     assert pipeline.io_pool.queued == 0
     clock.advance(0.249)
@@ -120,8 +120,8 @@ def test_a_record_that_does_not_fit_goes_into_a_new_batch() -> None:
     """A batch never passes 8 MiB: the record that would not fit sends it, and opens the next one."""
     pipeline = threadless(batch_size_threshold_in_bytes=MAX_BATCH_SIZE_IN_BYTES)
     tail = pipeline.sink.tail_size(KEY, "F" * 18)
-    pipeline.accept(KEY, b"a" * (MAX_BATCH_SIZE_IN_BYTES - tail - 100), 1, None)
-    pipeline.accept(KEY, b"a" * 101, 1, None)
+    pipeline.admission.accept(KEY, b"a" * (MAX_BATCH_SIZE_IN_BYTES - tail - 100), 1, None)
+    pipeline.admission.accept(KEY, b"a" * 101, 1, None)
     assert pipeline.io_pool.queued == 1
     assert [batch.log_count for batch in _open(pipeline)] == [1]
     assert all(batch.size <= MAX_BATCH_SIZE_IN_BYTES for batch in pipeline.accumulator.incomplete())
@@ -131,10 +131,10 @@ def test_the_largest_record_that_fits_is_accepted_and_one_byte_more_refused() ->
     """8 MiB with the tail is the limit of one send; the error names both numbers, and nothing is taken."""
     pipeline = threadless()
     most = MAX_BATCH_SIZE_IN_BYTES - pipeline.sink.tail_size(KEY, "F" * 33)
-    pipeline.accept(KEY, b"a" * most, 1, None)
+    pipeline.admission.accept(KEY, b"a" * most, 1, None)
     used = pipeline.budget.used
     with pytest.raises(LogSizeTooLargeError) as caught:
-        pipeline.accept(KEY, b"a" * (most + 1), 1, None)
+        pipeline.admission.accept(KEY, b"a" * (most + 1), 1, None)
     assert (caught.value.size, caught.value.limit) == (MAX_BATCH_SIZE_IN_BYTES + 1, MAX_BATCH_SIZE_IN_BYTES)
     assert f"{MAX_BATCH_SIZE_IN_BYTES + 1} bytes, the limit is {MAX_BATCH_SIZE_IN_BYTES} bytes" in str(caught.value)
     assert pipeline.budget.used == used
@@ -145,8 +145,8 @@ def test_a_record_larger_than_the_memory_is_refused_at_once() -> None:
     pipeline = threadless(total_size_in_bytes=10_000, max_block_ms=-1)
     fits = 10_000 - RECORD_OVERHEAD - BATCH_OVERHEAD
     with pytest.raises(LogSizeTooLargeError, match="10001 bytes, the limit is 10000"):
-        pipeline.accept(KEY, b"a" * (fits + 1), 1, None)
-    pipeline.accept(KEY, b"a" * fits, 1, None)
+        pipeline.admission.accept(KEY, b"a" * (fits + 1), 1, None)
+    pipeline.admission.accept(KEY, b"a" * fits, 1, None)
     assert pipeline.budget.used == 10_000
 
 
@@ -154,16 +154,16 @@ def test_a_list_of_40960_logs_is_one_batch_and_one_more_is_refused() -> None:
     """A list holds at most 40,960 logs; the error names both numbers."""
     pipeline = threadless(batch_size_threshold_in_bytes=MAX_BATCH_SIZE_IN_BYTES)
     with pytest.raises(MaxBatchCountExceedError, match=r"40961 logs .* holds 40960: use send_many"):
-        pipeline.accept(KEY, b"a", MAX_BATCH_COUNT + 1, None)
-    pipeline.accept(KEY, b"a", MAX_BATCH_COUNT, None)
+        pipeline.admission.accept(KEY, b"a", MAX_BATCH_COUNT + 1, None)
+    pipeline.admission.accept(KEY, b"a", MAX_BATCH_COUNT, None)
     assert pipeline.io_pool.queued == 1
 
 
 def test_a_batch_never_holds_more_than_40960_logs() -> None:
     """A list that would pass the hard limit sends the open batch and opens the next."""
     pipeline = threadless(batch_count_threshold=MAX_BATCH_COUNT)
-    pipeline.accept(KEY, b"a", MAX_BATCH_COUNT - 1, None)
-    pipeline.accept(KEY, b"a", 2, None)
+    pipeline.admission.accept(KEY, b"a", MAX_BATCH_COUNT - 1, None)
+    pipeline.admission.accept(KEY, b"a", 2, None)
     assert pipeline.io_pool.queued == 1
     assert [batch.log_count for batch in _open(pipeline)] == [2]
 
@@ -183,7 +183,7 @@ def test_only_equal_keys_share_a_batch(other: object) -> None:
     """A difference in any part of the key makes another batch."""
     pipeline = threadless()
     for key in (KEY, other, KEY, other):
-        pipeline.accept(key, record(), 1, None)  # type: ignore[arg-type]
+        pipeline.admission.accept(key, record(), 1, None)  # type: ignore[arg-type]
     assert [batch.log_count for batch in _open(pipeline)] == [2, 2]
 
 
@@ -192,8 +192,8 @@ def test_pack_ids_count_up_per_stream_and_name_their_stream() -> None:
     sink = RecordingSink()
     pipeline = threadless(sink, batch_count_threshold=1)
     for _ in range(17):
-        pipeline.accept(KEY, record(), 1, None)
-    pipeline.accept(KEY._replace(topic="b"), record(), 1, None)
+        pipeline.admission.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY._replace(topic="b"), record(), 1, None)
     pipeline.flush(10)
     # A stream's batches in their order; whose turn it is among the streams is another matter.
     ids = [delivery.pack_id or "" for delivery in sorted(sink.deliveries, key=lambda one: one.key.topic == "b")]
@@ -227,10 +227,10 @@ def test_a_stream_whose_first_log_was_refused_is_not_remembered() -> None:
     others = Reservation(pipeline.budget, 0)
     assert others.reserve(20_000)
     with pytest.raises(SendTimeoutError):
-        pipeline.accept(KEY, record(), 1, None)
+        pipeline.admission.accept(KEY, record(), 1, None)
     assert pipeline.accumulator.stream_counts() == {}
     others.__exit__()
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     assert list(pipeline.accumulator.stream_counts()) == [KEY]
 
 
@@ -253,7 +253,7 @@ def test_without_pack_ids_there_is_no_tag() -> None:
     """generate_pack_id=False leaves the tag out."""
     sink = RecordingSink()
     pipeline = threadless(sink, generate_pack_id=False)
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.flush(10)
     assert sink.deliveries[0].pack_id is None
     assert b"__pack_id__" not in sink.deliveries[0].payload.body
@@ -266,7 +266,7 @@ def test_twenty_thousand_topics_leave_nothing_behind_but_the_documented_bound() 
     pipeline = threadless(clock=clock, batch_count_threshold=1)
     data = record()
     for i in range(20_000):
-        pipeline.accept(KEY._replace(project="many", topic=str(i)), data, 1, None)
+        pipeline.admission.accept(KEY._replace(project="many", topic=str(i)), data, 1, None)
         settle_one(pipeline)
         pipeline.sink.deliveries.clear()  # type: ignore[attr-defined]
     accumulator = pipeline.accumulator
@@ -291,24 +291,24 @@ def test_memory_of_a_send_is_its_bytes_and_the_documented_overheads() -> None:
     """A send costs its bytes and 320, a batch 4096 more; a refused send costs nothing."""
     pipeline = threadless(total_size_in_bytes=8500, max_block_ms=0)
     data = record("x" * 100)
-    pipeline.accept(KEY, data, 1, None)
+    pipeline.admission.accept(KEY, data, 1, None)
     assert pipeline.budget.used == len(data) + RECORD_OVERHEAD + BATCH_OVERHEAD
-    pipeline.accept(KEY, data, 1, None)
+    pipeline.admission.accept(KEY, data, 1, None)
     assert pipeline.budget.used == 2 * (len(data) + RECORD_OVERHEAD) + BATCH_OVERHEAD
     used = pipeline.budget.used
     with pytest.raises(SendTimeoutError):
-        pipeline.accept(KEY, b"a" * 3500, 1, None)
+        pipeline.admission.accept(KEY, b"a" * 3500, 1, None)
     assert pipeline.budget.used == used
 
 
 def test_after_close_append_raises_and_what_was_taken_for_it_goes_back() -> None:
     """A sender who got memory just before close gets ProducerClosedError, and the memory returns."""
     pipeline = threadless()
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     used = pipeline.budget.used
     pipeline.accumulator.close()
     with pytest.raises(ProducerClosedError):
-        pipeline.accept(KEY, record(), 1, None)
+        pipeline.admission.accept(KEY, record(), 1, None)
     assert pipeline.budget.used == used
 
 
@@ -316,9 +316,9 @@ def test_waiting_for_those_before_does_not_wait_for_those_after() -> None:
     """A wait for the batches below a serial ends when these are settled, whatever came later."""
     clock = ManualClock()
     pipeline = threadless(clock=clock, batch_count_threshold=1)
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     serial = pipeline.accumulator.seal_open()
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     waiter = Call(lambda: pipeline.accumulator.wait_settled(serial, Deadline(None)))
     eventually(lambda: clock.waiting == 1)
     pipeline.io_pool.run_next()
@@ -331,8 +331,8 @@ def test_who_waits_for_many_batches_is_woken_once() -> None:
     sink = ScriptedSink([BodyTooLargeError("PostBodyTooLarge", "x"), *[None] * 4])
     pipeline, woken = threadless(sink, SystemClock()), list[int]()
     for topic in "abcd":
-        pipeline.accept(KEY._replace(topic=topic), record(), 1, None)
-        pipeline.accept(KEY._replace(topic=topic), record(), 1, None)
+        pipeline.admission.accept(KEY._replace(topic=topic), record(), 1, None)
+        pipeline.admission.accept(KEY._replace(topic=topic), record(), 1, None)
     accumulator, serial = pipeline.accumulator, pipeline.accumulator.seal_open()
     call = Call(lambda: accumulator.wait_settled(serial, Deadline(None)))
     eventually(lambda: len(accumulator._settled) == 1)
@@ -348,12 +348,12 @@ def test_a_stream_with_batches_under_way_is_not_forgotten() -> None:
     """However long a batch waits for a retry, its stream keeps its counts and its context; then it is forgotten."""
     clock, sink = JumpingClock(), ScriptedSink([NetworkError("R", "down")])
     pipeline = threadless(sink, clock, base_retry_backoff_ms=10**6, max_retry_backoff_ms=10**6)
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.accumulator.seal_open()
     settle(pipeline)
     clock.advance(IDLE_STREAM_SECONDS * 2)
     pipeline.mover.run_once()
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     (stats,) = pipeline.stats().streams
     assert stats == StreamStats(**KEY._asdict(), accepted=2, pending=2, pending_bytes=pipeline.budget.used)
     pipeline.flush(None)
@@ -370,10 +370,10 @@ def test_with_a_batch_that_lingered_go_those_whose_time_is_near() -> None:
     for linger, along in ((2.0, 0.01), (0.05, 0.005)):
         clock = ManualClock(start=0)
         pipeline = threadless(clock=clock, linger_ms=int(linger * 1000))
-        pipeline.accept(KEY, record(), 1, None)
+        pipeline.admission.accept(KEY, record(), 1, None)
         pipeline.flush(None)  # the very first one lingers less
         for topic in ("first", "near", "far"):
-            pipeline.accept(KEY._replace(topic=topic), record(), 1, None)
+            pipeline.admission.accept(KEY._replace(topic=topic), record(), 1, None)
             clock.advance(along * 0.9)
         clock.advance(linger - 2.75 * along)  # a little before the time of the first
         assert pipeline.mover.run_once() == pytest.approx(0.05 * along)

@@ -9,6 +9,7 @@ import pytest
 
 from producer import NetworkError, Result
 from producer.model.results import Attempt
+from producer.pipeline.batching.attempt_history import AttemptHistory
 from producer.pipeline.batching.batch import TRANSITIONS, BatchState
 from tests.pipeline.sending.test_retry_queue import batch
 from tests.support.waiting import Call
@@ -55,18 +56,18 @@ def test_of_many_threads_that_settle_a_batch_one_succeeds() -> None:
 def test_the_newest_attempts_are_kept_and_all_are_counted() -> None:
     """A result holds at most max_reserved_attempts, oldest dropped; what may have been stored is never forgotten."""
     one = batch()
-    one._attempts_kept = 3
-    one.note_attempt(Attempt(success=False, error_code="0", may_have_been_stored=True), NetworkError("0", ""))
+    one.history = AttemptHistory(3)
+    one.history.note(Attempt(success=False, error_code="0", may_have_been_stored=True), NetworkError("0", ""))
     for i in range(1, 6):
-        one.note_attempt(Attempt(success=False, error_code=str(i)), NetworkError(str(i), ""))
-    result = one.outcome(successful=False)
+        one.history.note(Attempt(success=False, error_code=str(i)), NetworkError(str(i), ""))
+    result = one.history.result(successful=False)
     assert [attempt.error_code for attempt in result.attempts] == ["3", "4", "5"]
     assert result.attempt_count == 6
     assert result.may_have_been_stored
-    with_last = one.outcome(successful=False, last=Attempt(success=False, error_code="closed"))
+    with_last = one.history.result(successful=False, last=Attempt(success=False, error_code="closed"))
     assert [attempt.error_code for attempt in with_last.attempts] == ["4", "5", "closed"]
     assert with_last.attempt_count == 7
-    assert not one.outcome(successful=True).may_have_been_stored
+    assert not one.history.result(successful=True).may_have_been_stored
 
 
 def test_a_wait_returns_in_time_and_at_the_result() -> None:

@@ -462,7 +462,7 @@ def test_a_piece_is_kept_as_it_is_beside_the_logs() -> None:
     piece = encode_log({"m": "x" * 5000}, 1)
     stream = _stream(producer)
     known(stream, LOG)
-    pipeline.accept(stream.key, piece, 1, None)
+    pipeline.admission.accept(stream.key, piece, 1, None)
     stream.send(LOG)
     batch = open_batch(pipeline)
     log = encode_log(LOG, *moment_of(pipeline.clock.time()))

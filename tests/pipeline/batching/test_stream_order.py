@@ -155,7 +155,7 @@ def test_each_stream_arrives_in_order_and_every_record_arrives_or_is_a_dead_lett
             logs = [record(f"{number + i}") for i in range(times)]
             number += times
             key = StreamKey("p", f"l{what % 2}", str(what), "here")
-            one.accept(key, b"".join(logs), len(logs), None)
+            one.admission.accept(key, b"".join(logs), len(logs), None)
             sent[str(what)] += logs
         elif action == "fault":
             server.faults += [what] * times

@@ -57,7 +57,7 @@ class Dropping(Server):
 def sent(sink: Server, count: int, **options: object) -> tuple[Pipeline, list[SendFuture]]:
     """One batch of so many records, all that can be done with it, and what was stored when."""
     pipeline = threadless(sink, JumpingClock(), batch_count_threshold=count, **options)
-    futures = [pipeline.accept(IDEMPOTENT, record(str(n)), 1, None) for n in range(count)]
+    futures = [pipeline.admission.accept(IDEMPOTENT, record(str(n)), 1, None) for n in range(count)]
     pipeline.flush(None)
     return pipeline, futures
 
@@ -175,7 +175,7 @@ def test_whatever_happens_nothing_is_stored_twice_and_results_tell_the_truth(
     futures: list[SendFuture] = []
     for size in batches:
         for _ in range(size):
-            futures.append(pipeline.accept(IDEMPOTENT, record(str(len(futures))), 1, None))
+            futures.append(pipeline.admission.accept(IDEMPOTENT, record(str(len(futures))), 1, None))
         pipeline.accumulator.seal_open()
     for _ in range(1000):
         settle(pipeline)

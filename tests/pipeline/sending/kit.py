@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+from producer import ProducerConfig
+from producer.pipeline.batching.attempt_history import AttemptHistory
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.batching.stream_state import StreamState
-from producer.pipeline.sending.concurrency import AdaptiveLimit
-from producer.pipeline.sending.fair_queue import FairQueue, LastChance, Report, Turn
+from producer.pipeline.sending.fair_queue import FairQueue, Report, Turn
 from producer.pipeline.sending.gates import Verdict
-from tests.support.pipelines import KEY
+from tests.support.pipelines import KEY, config
+
+
+def _never(_batch: ProducerBatch, _since: float, *, over_quota: bool) -> float:  # as those that end
+    return math.inf
+
+
+class Rules:
+    """Rules for last chances; without ``last_chance`` no batch has one."""
+
+    def __init__(self, last_chance: Callable[..., float] = _never) -> None:
+        self.last_chance = last_chance
+
+
+def fair(threads: int, limit: int | None = None, **options: Any) -> ProducerConfig:
+    """A configuration for a fair queue whose gates are closed for a second at first."""
+    slow = {"base_retry_backoff_ms": 1000, "max_retry_backoff_ms": 50_000}
+    return config(io_thread_count=threads, max_concurrency_per_destination=limit or threads, **(slow | options))
 
 
 class Line:
@@ -23,16 +43,10 @@ class Line:
         threads: int = 4,
         *,
         limit: int | None = None,
-        last_chance: LastChance = lambda _batch, _since, *, over_quota: math.inf,
+        last_chance: Callable[..., float] = _never,
     ) -> None:
         self.now = 0.0
-        self.queue = FairQueue(
-            threads,
-            lambda: AdaptiveLimit(limit or threads),
-            hold=(1.0, 50.0),
-            longest_unreachable=5.0,
-            last_chance=last_chance,
-        )
+        self.queue = FairQueue(fair(threads, limit), Rules(last_chance))
         self._streams: dict[tuple[str, str, str], StreamState] = {}
         self._serial = 0
 
@@ -46,7 +60,7 @@ class Line:
             pack_id=None,
             tail_size=size,
             created_at=self.now,
-            max_reserved_attempts=1,
+            history=AttemptHistory(1),
         )
         self._serial += 1
         self.again(batch)

@@ -15,11 +15,12 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from producer.pipeline.batching.attempt_history import AttemptHistory
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.batching.stream_state import StreamState
-from producer.pipeline.sending.concurrency import AdaptiveLimit
 from producer.pipeline.sending.fair_queue import FairQueue, Report, Turn
 from producer.pipeline.sending.gates import Verdict
+from tests.pipeline.sending.kit import Rules, fair
 from tests.support.pipelines import KEY
 
 
@@ -91,13 +92,7 @@ class Simulation:
         self._order = itertools.count()
         self._streams: dict[tuple[str, str, str], StreamState] = {}
         self._queued_at: dict[ProducerBatch, float] = {}
-        self.queue = FairQueue(
-            threads,
-            lambda: AdaptiveLimit(threads),
-            hold=(0.1, 50.0),
-            longest_unreachable=5.0,
-            last_chance=lambda _batch, _since, *, over_quota: math.inf,
-        )
+        self.queue = FairQueue(fair(threads, base_retry_backoff_ms=100), Rules())
 
     def at(self, when: float, do: Callable[[], None]) -> None:
         """Do something at a time."""
@@ -113,7 +108,7 @@ class Simulation:
             pack_id=None,
             tail_size=size,
             created_at=self.now,
-            max_reserved_attempts=1,
+            history=AttemptHistory(1),
         )
         self._queued_at[batch] = self.now
         self.queue.put(batch, project, self.now)

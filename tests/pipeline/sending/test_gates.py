@@ -161,7 +161,7 @@ def test_a_thousand_batches_for_a_dead_server_make_a_request_now_and_then() -> N
     clock, sink = ManualClock(), ScriptedSink(failures)
     pipeline = threadless(sink, clock, batch_count_threshold=1)
     for _ in range(1000):
-        pipeline.accept(KEY, record(), 1, None)
+        pipeline.admission.accept(KEY, record(), 1, None)
     attempts = []
     for _ in range(600):
         settle(pipeline)
@@ -182,7 +182,7 @@ def test_a_logstore_refused_for_ever_fails_all_its_batches_in_bounded_time() -> 
     refusals = [QuotaExceededError("ShardWriteQuotaExceed", "slow down") for _ in range(10_000)]
     clock, sink = JumpingClock(), ScriptedSink(refusals)
     pipeline = threadless(sink, clock, batch_count_threshold=1, retries=5, base_retry_backoff_ms=1000)
-    futures = [pipeline.accept(KEY, record(), 1, None) for _ in range(50)]
+    futures = [pipeline.admission.accept(KEY, record(), 1, None) for _ in range(50)]
     start = clock.monotonic()
     pipeline.flush(None)
     assert not any(outcome(future).successful for future in futures)
@@ -199,7 +199,7 @@ def test_what_waits_behind_a_closed_gate_fails_when_its_delivery_timeout_is_over
     failures = [UnreachableError("RequestError", "refused") for _ in range(100_000)]
     clock, sink = ManualClock(), ScriptedSink(failures)
     pipeline = threadless(sink, clock, batch_count_threshold=1, delivery_timeout_ms=10_000, retries=10**6)
-    futures = [pipeline.accept(KEY, record(), 1, None) for _ in range(100)]
+    futures = [pipeline.admission.accept(KEY, record(), 1, None) for _ in range(100)]
     for _ in range(99):
         settle(pipeline)
         clock.advance(0.1)
@@ -216,7 +216,7 @@ def test_close_gives_each_batch_behind_a_closed_gate_its_last_attempt() -> None:
     refusals = [QuotaExceededError("WriteQuotaExceed", "slow down")]
     clock, sink = JumpingClock(), ScriptedSink(refusals)
     pipeline = threadless(sink, clock, batch_count_threshold=1, base_retry_backoff_ms=50_000)
-    futures = [pipeline.accept(KEY, record(), 1, None) for _ in range(50)]
+    futures = [pipeline.admission.accept(KEY, record(), 1, None) for _ in range(50)]
     settle(pipeline)
     assert len(sink.attempts) == 1
     Shutdown(pipeline).close(1000.0)
@@ -231,12 +231,12 @@ def test_two_endpoints_of_one_project_are_two_destinations() -> None:
     endpoint = ["old"]
     sink.destination = lambda key: (key.project, endpoint[0])  # type: ignore[method-assign]
     pipeline = threadless(sink, clock, batch_count_threshold=1)
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     settle(pipeline)
-    held = pipeline.accept(KEY, record(), 1, None)
+    held = pipeline.admission.accept(KEY, record(), 1, None)
     settle(pipeline)
     endpoint[0] = "new"
-    free = pipeline.accept(KEY, record(), 1, None)
+    free = pipeline.admission.accept(KEY, record(), 1, None)
     settle(pipeline)
     assert (held.done(), free.done()) == (False, True)
     shown = {one.name: one for one in pipeline.stats().destinations}
@@ -249,7 +249,7 @@ def test_a_sink_that_cannot_say_where_a_stream_goes_loses_nothing(caplog: pytest
     sink = ScriptedSink()
     sink.destination = lambda _key: 1 / 0  # type: ignore[method-assign,assignment,return-value]
     pipeline = threadless(sink, batch_count_threshold=1)
-    future = pipeline.accept(KEY, record(), 1, None)
+    future = pipeline.admission.accept(KEY, record(), 1, None)
     settle(pipeline)
     assert future.result(0).successful
     assert [one.name for one in pipeline.stats().destinations] == ["project"]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from producer.model.records import StreamKey
+from producer.pipeline.batching.attempt_history import AttemptHistory
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.batching.ready_batches import ReadyBatches
 from producer.pipeline.batching.stream_state import StreamState
-from producer.pipeline.sending.fair_queue import Report, fair_queue_of
+from producer.pipeline.sending.fair_queue import FairQueue, Report
 from producer.pipeline.sending.gates import Verdict
 from producer.pipeline.sending.io_pool import IOThreadPool
 from producer.runtime.clock import Deadline, SystemClock
+from tests.pipeline.sending.kit import Rules
 from tests.support.pipelines import KEY, config
 from tests.support.waiting import (
     PATIENCE,
@@ -33,7 +35,7 @@ def _batch(project: str) -> ProducerBatch:
         pack_id=None,
         tail_size=0,
         created_at=0.0,
-        max_reserved_attempts=1,
+        history=AttemptHistory(1),
     )
 
 
@@ -44,11 +46,11 @@ def _pool(
         "test",
         threads,
         ReadyBatches(SystemClock()),
-        fair_queue_of(config(io_thread_count=threads), lambda _batch, _since, *, over_quota: math.inf),
-        destination=lambda key: key.project,
-        run=lambda turn: Report(run(turn.batch)),
-        refuse=(refused if refused is not None else []).append,
-        set_alarm=lambda _at: None,
+        FairQueue(config(io_thread_count=threads), Rules()),
+        sink=SimpleNamespace(destination=lambda key: key.project),  # type: ignore[arg-type]
+        task=SimpleNamespace(run=lambda turn: Report(run(turn.batch))),  # type: ignore[arg-type]
+        settlement=SimpleNamespace(abandon=(refused if refused is not None else []).append),  # type: ignore[arg-type]
+        retry_queue=SimpleNamespace(set_alarm=lambda _at: None),  # type: ignore[arg-type]
         clock=SystemClock(),
     )
 
@@ -64,7 +66,7 @@ def test_who_submits_runs_no_code_of_the_sink() -> None:
         asked.append(pool._lock.locked() or pool.queued != 1)
         return key.project
 
-    pool._destination = destination
+    pool._sink.destination = destination  # type: ignore[method-assign,assignment]
     batch = _batch("p")
     pool.submit(batch)
     assert asked == []

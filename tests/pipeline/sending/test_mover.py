@@ -78,7 +78,7 @@ def test_a_mover_with_many_retries_waiting_sleeps_until_the_first_is_due() -> No
     clock = ManualClock()
     pipeline = threadless(DeadSink(), clock, batch_count_threshold=1, base_retry_backoff_ms=10_000, linger_ms=60_000)
     for i in range(1000):
-        pipeline.accept(KEY._replace(topic=str(i)), record(), 1, None)
+        pipeline.admission.accept(KEY._replace(topic=str(i)), record(), 1, None)
     settle(pipeline)
     assert len(pipeline.retry_queue) == 1000
     waits: list[float | None] = []
@@ -99,10 +99,10 @@ def test_the_mover_hands_on_lingered_batches_and_due_retries() -> None:
     clock = ManualClock()
     sink = ScriptedSink([NetworkError("R", "x")])
     pipeline = threadless(sink, clock, base_retry_backoff_ms=1000, linger_ms=5000)
-    first = pipeline.accept(KEY, record(), 1, None)
+    first = pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.accumulator.seal_open()
     settle(pipeline)
-    second = pipeline.accept(KEY, record(), 1, None)
+    second = pipeline.admission.accept(KEY, record(), 1, None)
     clock.advance(2.0)
     settle(pipeline)
     assert (first.done(), second.done()) == (True, False)

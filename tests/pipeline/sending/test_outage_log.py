@@ -155,7 +155,7 @@ def test_one_logstore_over_its_quota_is_not_the_whole_destination(caplog: pytest
     pipeline = threadless(sink, batch_count_threshold=1, base_retry_backoff_ms=1)
     with caplog.at_level(logging.INFO, "producer"):
         for name in ("full", "other", "full"):
-            pipeline.accept(StreamKey("p", name), record(), 1, None)
+            pipeline.admission.accept(StreamKey("p", name), record(), 1, None)
         pipeline.flush(20)
     assert len(sink.records()) == 3
     said = [record.getMessage() for record in caplog.records if "attempt" in record.getMessage()]

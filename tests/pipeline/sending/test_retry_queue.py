@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer import ProducerClosedError
+from producer.pipeline.batching.attempt_history import AttemptHistory
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.batching.stream_state import StreamState
 from producer.pipeline.sending.retry_queue import RetryQueue
@@ -20,7 +21,7 @@ from tests.support.waiting import Call, eventually
 def batch() -> ProducerBatch:
     """A batch without records."""
     return ProducerBatch(
-        KEY, stream=StreamState("C"), serial=0, pack_id=None, tail_size=0, created_at=0.0, max_reserved_attempts=1
+        KEY, stream=StreamState("C"), serial=0, pack_id=None, tail_size=0, created_at=0.0, history=AttemptHistory(1)
     )
 
 

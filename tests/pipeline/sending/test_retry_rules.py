@@ -76,7 +76,7 @@ def _attempts(errors: list[AttemptError], **options: object) -> tuple[ScriptedSi
 
     sink = ScriptedSink([step(error) for error in errors])  # type: ignore[misc]
     pipeline = threadless(sink, clock, **options)
-    future = pipeline.accept(KEY, record(), 1, None)
+    future = pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.flush(None)
     assert future.done()
     assert pipeline.budget.used == 0
@@ -151,13 +151,13 @@ def test_a_strategy_that_raises_fails_the_record_and_nothing_else(part: str, cap
 
     sink = ScriptedSink([NetworkError("RequestError", "x")])
     pipeline = threadless(sink, retry_policy=RetryPolicy(**{part: broken}))  # type: ignore[arg-type]
-    future = pipeline.accept(KEY, record(), 1, None)
+    future = pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.flush(None)
     error = future.exception(0)
     assert error is not None
     assert [attempt.error_code for attempt in error.result.attempts] == ["RequestError"]
     assert "RetryPolicy raised" in caplog.text
-    after = pipeline.accept(KEY, record(), 1, None)
+    after = pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.flush(None)
     assert after.result(0).successful
 
@@ -173,12 +173,12 @@ def test_rules_count_the_same_error_in_a_row_only() -> None:
     """The bound of a class counts that class in a row; a batch that is new has no past."""
     rules, one = RetryRules(config(), ManualClock()), batch()
     skew = ClockSkewError("RequestTimeExpired", "x")
-    one.note_attempt(Attempt(success=False), skew)
+    one.history.note(Attempt(success=False), skew)
     assert rules.decide(one, skew).retry
-    one.note_attempt(Attempt(success=False), NetworkError("R", "x"))
-    one.note_attempt(Attempt(success=False), skew)
+    one.history.note(Attempt(success=False), NetworkError("R", "x"))
+    one.history.note(Attempt(success=False), skew)
     assert rules.decide(one, skew).retry
-    one.note_attempt(Attempt(success=False), skew)
+    one.history.note(Attempt(success=False), skew)
     assert rules.decide(one, skew) == GIVE_UP
 
 
@@ -236,14 +236,14 @@ def test_a_batch_behind_the_gate_of_a_quota_has_the_time_of_the_quota() -> None:
     clock = ManualClock()
     options = {"retries": 2, "base_retry_backoff_ms": 10, "max_retry_backoff_ms": 1000, "quota_timeout_ms": 60_000}
     rules, one = RetryRules(config(**options), clock), batch()
-    one.first_attempt_at = clock.monotonic()
-    one.note_attempt(Attempt(success=False), _REFUSED)
+    one.history.first_attempt_at = clock.monotonic()
+    one.history.note(Attempt(success=False), _REFUSED)
     clock.advance(30)
     rules.note_retry(one, _REFUSED)
-    assert rules.last_chance(one, 0.0, over_quota=True) == pytest.approx(one.first_attempt_at + 60)
+    assert rules.last_chance(one, 0.0, over_quota=True) == pytest.approx(one.history.first_attempt_at + 60)
     assert rules.last_chance(one, 0.0) == pytest.approx(clock.monotonic() + 0.02 + 0.04)
     rules.take_last_chance(one, 0.0)
-    one.note_attempt(Attempt(success=False), NetworkError("RequestError", "x"))
+    one.history.note(Attempt(success=False), NetworkError("RequestError", "x"))
     assert rules.decide(one, NetworkError("RequestError", "x")) == GIVE_UP
 
 
@@ -253,7 +253,11 @@ def test_the_halves_of_a_batch_keep_what_was_excused() -> None:
     for _ in range(20):
         rules.note_retry(one, _REFUSED)
     half = one.empty_half()
-    assert (half.excused, half.excused_at) == (one.excused, one.excused_at) == (20, one.excused_at)
+    assert (
+        (half.history.excused, half.history.excused_at)
+        == (one.history.excused, one.history.excused_at)
+        == (20, one.history.excused_at)
+    )
 
 
 def test_a_stop_strategy_of_the_user_wins_over_delivery_timeout() -> None:
@@ -269,11 +273,11 @@ def test_endless_rules_never_give_up_what_may_still_be_delivered(kind: type[Atte
     rules, one = RetryRules(config(retries=0), ManualClock(), endless=True), batch()
     error = kind("Code", "x")
     for attempt in range(1000):
-        one.note_attempt(Attempt(success=False), error)
+        one.history.note(Attempt(success=False), error)
         decision = rules.decide(one, error)
         assert decision.retry
         assert decision.delay > 0 or (attempt < 1 and error.immediate)
-        one.retry_count += 1
+        one.history.retry_count += 1
     assert rules.last_chance(one, 0.0) == math.inf
 
 
@@ -281,8 +285,8 @@ def test_the_time_of_all_backoffs_begins_with_the_first_attempt() -> None:
     """However long the batch lingered before: it does not cost it a retry."""
     rules = RetryRules(config(retries=2, base_retry_backoff_ms=10, max_retry_backoff_ms=1000), ManualClock())
     one = batch()
-    one.first_attempt_at = one.created_at + 5
-    one.note_attempt(Attempt(success=False), NetworkError("Code", "x"))
+    one.history.first_attempt_at = one.created_at + 5
+    one.history.note(Attempt(success=False), NetworkError("Code", "x"))
     assert rules.last_chance(one, 0.0) == pytest.approx(one.created_at + 5 + 0.02 + 0.04)
 
 
@@ -290,7 +294,7 @@ def test_endless_rules_give_up_what_cannot_be_delivered() -> None:
     """A permanent failure is one at once; a strategy of the user still says what may be retried, and when to stop."""
     for error in (RejectedError("C", "x"), InternalError("C", "x")):
         one = batch()
-        one.note_attempt(Attempt(success=False), error)
+        one.history.note(Attempt(success=False), error)
         assert RetryRules(config(), ManualClock(), endless=True).decide(one, error) == GIVE_UP
     policy = RetryPolicy(stop=tenacity.stop_after_attempt(1))
     rules = RetryRules(config(retry_policy=policy), ManualClock(), endless=True)
@@ -312,10 +316,10 @@ def test_a_quota_error_holds_back_its_logstore_and_no_other() -> None:
     clock = ManualClock()
     sink = ScriptedSink([QuotaExceededError("WriteQuotaExceed", "slow down")])
     pipeline = threadless(sink, clock, batch_count_threshold=1)
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     settle(pipeline)
-    same = pipeline.accept(KEY._replace(topic="other"), record(), 1, None)
-    other = pipeline.accept(KEY._replace(logstore="other"), record(), 1, None)
+    same = pipeline.admission.accept(KEY._replace(topic="other"), record(), 1, None)
+    other = pipeline.admission.accept(KEY._replace(logstore="other"), record(), 1, None)
     settle(pipeline)
     assert other.done()
     assert not same.done()
@@ -331,9 +335,9 @@ def test_waiting_for_a_held_back_logstore_costs_no_attempt() -> None:
     clock = ManualClock()
     sink = ScriptedSink([QuotaExceededError("WriteQuotaExceed", "slow down")])
     pipeline = threadless(sink, clock, batch_count_threshold=1)
-    pipeline.accept(KEY, record(), 1, None)
+    pipeline.admission.accept(KEY, record(), 1, None)
     settle(pipeline)
-    future = pipeline.accept(KEY, record(), 1, None)
+    future = pipeline.admission.accept(KEY, record(), 1, None)
     settle(pipeline)
     clock.advance(1)
     settle(pipeline)

@@ -67,7 +67,9 @@ def test_any_batch_is_cut_down_until_it_fits(sends: list[list[tuple[int, bool]]]
     for number, send in enumerate(sends):
         logs = [record(f"{number}:{i}:{'refuse' if bad else ''}" + "x" * size) for i, (size, bad) in enumerate(send)]
         expected.append(logs)
-        futures.append(pipeline.accept(KEY, b"".join(logs), len(logs), lambda _r, number=number: told.append(number)))
+        futures.append(
+            pipeline.admission.accept(KEY, b"".join(logs), len(logs), lambda _r, number=number: told.append(number))
+        )
     pipeline.accumulator.seal_open()
     pending = [pipeline.io_pool, *pipeline.settlement.handlers]
     while pipeline.accumulator.incomplete():
@@ -112,7 +114,7 @@ def test_a_batch_is_cut_between_sends_and_each_learns_its_own_half() -> None:
     """One half fails and one succeeds: each send learns of its own half, attempts before the cut included."""
     sink = ScriptedSink([TOO_LARGE, RejectedError("C", "x")])
     pipeline = threadless(sink)
-    futures = [pipeline.accept(KEY, record(str(i)), 1, None) for i in range(4)]
+    futures = [pipeline.admission.accept(KEY, record(str(i)), 1, None) for i in range(4)]
     pipeline.accumulator.seal_open()
     settle(pipeline)
     assert [future.exception(0) is None for future in futures] == [False, False, True, True]
@@ -127,7 +129,7 @@ def test_a_list_is_cut_inside_and_settles_as_one(caplog: pytest.LogCaptureFixtur
     sink = _first_attempt_too_large()
     pipeline = threadless(sink)
     logs = [record(str(i)) for i in range(5)]
-    future = pipeline.accept(KEY, b"".join(logs), 5, told.append)
+    future = pipeline.admission.accept(KEY, b"".join(logs), 5, told.append)
     pipeline.accumulator.seal_open()
     for _ in range(2):
         pipeline.io_pool.run_next()
@@ -145,7 +147,7 @@ def test_a_list_of_which_one_half_was_stored_has_failed_and_says_so(script: list
     """If one half fails the list has failed, with that half's attempts; the other half may have been stored: it was."""
     told: list[Result] = []
     pipeline = threadless(ScriptedSink(script))
-    future = pipeline.accept(KEY, record(logs=4), 4, told.append)
+    future = pipeline.admission.accept(KEY, record(logs=4), 4, told.append)
     pipeline.accumulator.seal_open()
     settle(pipeline)
     error = future.exception(0)
@@ -161,7 +163,7 @@ def test_a_list_of_which_one_half_was_stored_has_failed_and_says_so(script: list
 def test_the_result_of_a_list_does_not_wait_for_the_handlers() -> None:
     """Whoever waits in result() learns the outcome when both halves are settled, though no callback has run yet."""
     pipeline = threadless(_first_attempt_too_large())
-    future = pipeline.accept(KEY, record(logs=2), 2, None)
+    future = pipeline.admission.accept(KEY, record(logs=2), 2, None)
     pipeline.accumulator.seal_open()
     while pipeline.io_pool.run_next():
         pass
@@ -179,7 +181,7 @@ def test_a_log_that_is_too_large_on_its_own_fails_in_its_own_name() -> None:
         return RecordingSink.write(sink, delivery)
 
     sink.write = write  # type: ignore[method-assign,assignment]
-    futures = [pipeline.accept(KEY, record("giant" if i == 3 else str(i)), 1, None) for i in range(8)]
+    futures = [pipeline.admission.accept(KEY, record("giant" if i == 3 else str(i)), 1, None) for i in range(8)]
     pipeline.accumulator.seal_open()
     settle(pipeline)
     assert [future.exception(0) is None for future in futures] == [i != 3 for i in range(8)]
@@ -190,7 +192,7 @@ def test_those_who_wait_while_a_batch_is_cut_learn_the_outcome_of_their_half() -
     """Threads in result(), wait() and as_completed() on a batch go on with its halves."""
     for logs in (1, 2):
         pipeline = threadless(_first_attempt_too_large())
-        futures = [pipeline.accept(KEY, record(logs=logs), logs, None) for _ in range(2 if logs == 1 else 1)]
+        futures = [pipeline.admission.accept(KEY, record(logs=logs), logs, None) for _ in range(2 if logs == 1 else 1)]
         waiters = [Call(lambda future=future: future.result(60)) for future in futures]
         waiters.append(Call(lambda futures=futures: concurrent.futures.wait(futures, 20)))
         eventually(lambda futures=futures: all(future._watch is not None for future in futures))
@@ -206,7 +208,7 @@ def test_a_retry_of_a_half_counts_on_from_the_whole() -> None:
     down = NetworkError("R", "x")
     sink = ScriptedSink([down, TOO_LARGE, *[down] * 20])
     pipeline = threadless(sink, retries=3)
-    future = pipeline.accept(KEY, record(logs=2), 2, None)
+    future = pipeline.admission.accept(KEY, record(logs=2), 2, None)
     pipeline.flush(None)
     assert future.exception(0) is not None
     assert len(sink.attempts) == 2 + 2 * 3
@@ -216,7 +218,7 @@ def test_halves_of_a_list_that_are_abandoned_settle_the_list() -> None:
     """Close at its deadline fails both halves, and the list with them."""
     told: list[Result] = []
     pipeline = threadless(_first_attempt_too_large())
-    future = pipeline.accept(KEY, record(logs=2), 2, told.append)
+    future = pipeline.admission.accept(KEY, record(logs=2), 2, told.append)
     pipeline.accumulator.seal_open()
     pipeline.io_pool.run_next()
     for half in pipeline.accumulator.incomplete():
@@ -229,7 +231,7 @@ def test_halves_of_a_list_that_are_abandoned_settle_the_list() -> None:
 def test_a_list_whose_halves_belong_to_the_parent_settles_in_the_child() -> None:
     """After a fork nobody in the child waits for ever on a list that was just cut."""
     pipeline = threadless(_first_attempt_too_large())
-    future = pipeline.accept(KEY, record(logs=2), 2, None)
+    future = pipeline.admission.accept(KEY, record(logs=2), 2, None)
     pipeline.accumulator.seal_open()
     pipeline.io_pool.run_next()
     pipeline.abandon_in_child()
@@ -244,7 +246,7 @@ class _WrongSink(ScriptedSink):
 def test_a_sink_that_decodes_something_else_fails_the_batch_and_loses_nothing_silently() -> None:
     """If decode does not give back as many records as were encoded, every send fails as an internal error."""
     pipeline = threadless(_WrongSink([TOO_LARGE]))
-    futures = [pipeline.accept(KEY, record(str(i)), 1, None) for i in range(3)]
+    futures = [pipeline.admission.accept(KEY, record(str(i)), 1, None) for i in range(3)]
     pipeline.accumulator.seal_open()
     settle(pipeline)
     for future in futures:
@@ -260,7 +262,7 @@ def test_a_batch_settled_from_outside_while_it_is_cut_stays_settled() -> None:
     sink = _first_attempt_too_large()
     pipeline = threadless(sink)
     told: list[Result] = []
-    futures: list[SendFuture] = [pipeline.accept(KEY, record(), 1, told.append) for _ in range(2)]
+    futures: list[SendFuture] = [pipeline.admission.accept(KEY, record(), 1, told.append) for _ in range(2)]
     pipeline.accumulator.seal_open()
     batch = pipeline.accumulator.incomplete()[0]
     decode = sink.decode
@@ -283,7 +285,7 @@ def test_a_fork_right_after_a_batch_was_cut_leaves_nobody_waiting_in_the_child(
 ) -> None:
     """The halves hold the sends, and nobody else knows of them yet: they settle all the same."""
     pipeline = threadless(_first_attempt_too_large())
-    futures = [pipeline.accept(KEY, record(), 1, None) for _ in range(2)]
+    futures = [pipeline.admission.accept(KEY, record(), 1, None) for _ in range(2)]
     pipeline.accumulator.seal_open()
     monkeypatch.setattr(pipeline.accumulator, "replace", lambda *_: pipeline.abandon_in_child())
     pipeline.io_pool.run_next()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,9 +18,11 @@ from producer import (
 from producer.model.futures import SendFuture
 from producer.model.results import Attempt
 from producer.pipeline.batching.batch import BATCH_OVERHEAD, ProducerBatch
+from producer.pipeline.batching.memory import MemoryBudget
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.settling.callbacks import BatchHandler
 from producer.pipeline.settling.outcomes import NobodyListens
+from producer.runtime.clock import SystemClock
 from producer.testing import RecordingSink, ScriptedSink
 from tests.pipeline.sending.test_retry_queue import batch
 from tests.support.pipelines import (
@@ -109,7 +112,7 @@ def test_a_batch_that_nobody_is_to_be_told_of_needs_no_handler() -> None:
     """All of its memory is free, and its future done, when the attempt is over; one with a callback goes on."""
     for callback, pending in ((None, 0), (lambda _result: None, 1)):
         pipeline = threadless()
-        future = pipeline.accept(KEY, record(), 1, callback)
+        future = pipeline.admission.accept(KEY, record(), 1, callback)
         pipeline.accumulator.seal_open()
         assert pipeline.io_pool.run_next()
         assert future.done()
@@ -130,7 +133,7 @@ def test_memory_of_the_bytes_is_back_before_a_handler_has_the_batch(monkeypatch:
         put(batch)
 
     monkeypatch.setattr(handler, "put", seen)
-    pipeline.accept(KEY, record(), 1, lambda _result: None)
+    pipeline.admission.accept(KEY, record(), 1, lambda _result: None)
     pipeline.accumulator.seal_open()
     settle(pipeline)
     assert used == [BATCH_OVERHEAD + RECORD_OVERHEAD]
@@ -143,9 +146,9 @@ def test_memory_of_the_bytes_is_back_before_and_all_of_it_once_callbacks_run() -
     size = 7000 - BATCH_OVERHEAD - RECORD_OVERHEAD
 
     def send_again(_result: Result) -> None:
-        again.append(pipeline.accept(KEY, b"a" * size, 1, None))
+        again.append(pipeline.admission.accept(KEY, b"a" * size, 1, None))
 
-    pipeline.accept(KEY, record() + b"a" * (size - len(record())), 1, send_again)
+    pipeline.admission.accept(KEY, record() + b"a" * (size - len(record())), 1, send_again)
     settle(pipeline)
     assert len(again) == 1
     assert pipeline.budget.used == 0
@@ -156,7 +159,7 @@ def test_a_callback_runs_before_those_of_later_batches_and_after_done_callbacks(
     pipeline = threadless()
     order: list[str] = []
     for name in "ab":
-        future = pipeline.accept(KEY, record(), 1, lambda _r, name=name: order.append(f"callback {name}"))
+        future = pipeline.admission.accept(KEY, record(), 1, lambda _r, name=name: order.append(f"callback {name}"))
         future.add_done_callback(lambda _f, name=name: order.append(f"done {name}"))
     pipeline.accumulator.seal_open()
     settle(pipeline)
@@ -166,7 +169,7 @@ def test_a_callback_runs_before_those_of_later_batches_and_after_done_callbacks(
 def test_a_batch_that_comes_after_the_end_of_the_thread_is_still_told() -> None:
     """An IO thread that is late to close settles a batch: its callback runs all the same, on a handler thread."""
     released: list[int] = []
-    handler = BatchHandler("test-failure", released.append)
+    handler = BatchHandler("test-failure", SimpleNamespace(release=released.append))  # type: ignore[arg-type]
     handler.thread.start()
     handler.stop()
     eventually(lambda: not handler.thread._thread.is_alive())
@@ -187,7 +190,7 @@ def test_a_batch_that_comes_after_the_end_of_the_thread_is_still_told() -> None:
 
 def test_what_is_put_between_stop_and_the_end_is_handled() -> None:
     """Batches that come while a stopped thread still runs a callback are handled before it ends."""
-    handler = BatchHandler("test-success", lambda _amount: None)
+    handler = BatchHandler("test-success", MemoryBudget(0, SystemClock()))
     entered, gate, told = threading.Event(), threading.Event(), threading.Event()
     result = Result(successful=True, attempts=(), attempt_count=0)
     slow, late = batch(), batch()
@@ -206,7 +209,7 @@ def test_what_is_put_between_stop_and_the_end_is_handled() -> None:
 
 def test_a_thread_that_is_stopped_twice_ends() -> None:
     """As by the close that follows on one that was interrupted while a callback ran: it spins for nothing."""
-    handler = BatchHandler("test-success", lambda _amount: None)
+    handler = BatchHandler("test-success", MemoryBudget(0, SystemClock()))
     entered, gate = threading.Event(), threading.Event()
     slow = batch()
     slow.callbacks = [lambda _r: entered.set() or passed(gate)]
@@ -233,7 +236,7 @@ def test_a_listener_that_raises_keeps_nobody_from_hearing_of_the_outcome(caplog:
     pipeline.settlement._listener = _Broken()
     told: list[Result] = []
     for key in (KEY, KEY._replace(topic="other")):
-        pipeline.accept(key, record(), 1, told.append)
+        pipeline.admission.accept(key, record(), 1, told.append)
     settle(pipeline)
     assert [result.error_code for result in told] == ["C", "C"]
     assert pipeline.budget.used == 0
@@ -260,7 +263,7 @@ class _Gathering:
 
 def test_results_that_come_soon_after_others_are_told_of_together_and_at_once_where_somebody_waits() -> None:
     """A handler that has told of a batch is not woken by each of the next ones; who flushes or closes does not wait."""
-    handler, told = BatchHandler("test-success", lambda _amount: None), list[int]()
+    handler, told = BatchHandler("test-success", MemoryBudget(0, SystemClock())), list[int]()
     gathering = handler._hurry = _Gathering()  # type: ignore[assignment]
 
     def settled(number: int) -> ProducerBatch:
@@ -288,7 +291,7 @@ def test_results_that_come_soon_after_others_are_told_of_together_and_at_once_wh
 
 def test_who_awaits_a_future_is_told_at_once() -> None:
     """Also while the handler lets callbacks gather: whoever sends one log after the other waits for each."""
-    handler, told = BatchHandler("test-success", lambda _amount: None), list[object]()
+    handler, told = BatchHandler("test-success", MemoryBudget(0, SystemClock())), list[object]()
     gathering = handler._hurry = _Gathering()  # type: ignore[assignment]
     handler.thread.start()
     for _ in range(3):
@@ -306,7 +309,7 @@ def test_who_awaits_a_future_is_told_at_once() -> None:
 
 def test_a_handler_looks_again_by_itself_after_a_moment() -> None:
     """Nobody has to flush for a result that came while others gathered."""
-    handler, told = BatchHandler("test-success", lambda _amount: None), list[float]()
+    handler, told = BatchHandler("test-success", MemoryBudget(0, SystemClock())), list[float]()
     handler.thread.start()
     for _ in range(20):
         one, before = batch(), len(told)

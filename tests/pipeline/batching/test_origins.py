@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from producer import BodyTooLargeError, NetworkError
-from producer.durable.fed_batch import FedBatch
+from producer.durable.event_ref import tickets_of
 from producer.testing import ManualClock, ScriptedSink
 from tests.durable.kit import KeptChannel, by_hand, drive
 from tests.support.pipelines import KEY, record
@@ -14,12 +14,11 @@ def test_memory_holds_a_waiting_batch_once() -> None:
     clock = ManualClock()
     sink = ScriptedSink([NetworkError("RequestError", "x")])
     one = by_hand(sink, KeptChannel(), None, clock, max_retry_backoff_ms=1000)
-    one.accept(KEY, record("a"), 1, None)
+    one.admission.accept(KEY, record("a"), 1, None)
     drive(one)
     one.pipeline.accumulator.seal_open()
     drive(one)
     (batch,) = one.pipeline.accumulator.incomplete()
-    assert isinstance(batch, FedBatch)
     assert batch.payload is None
     assert batch.records == [record("a")]
     clock.advance(10)
@@ -32,8 +31,8 @@ def test_tickets_go_where_their_records_go() -> None:
     sink = ScriptedSink([BodyTooLargeError("PostBodyTooLarge", "x")])
     one = by_hand(sink, KeptChannel())
     for text in "abcd":
-        one.accept(KEY, record(text), 1, None)
-    one.accept(KEY._replace(topic="alone"), record("e") + record("f"), 2, None)
+        one.admission.accept(KEY, record(text), 1, None)
+    one.admission.accept(KEY._replace(topic="alone"), record("e") + record("f"), 2, None)
     one.feeder.run_once(0)
     one.pipeline.accumulator.seal_open()
     one.pipeline.io_pool.run_next()
@@ -42,8 +41,7 @@ def test_tickets_go_where_their_records_go() -> None:
     batches = one.pipeline.accumulator.incomplete()
     tickets = {}
     for batch in batches:
-        assert isinstance(batch, FedBatch)
-        tickets[batch.key.topic, b"".join(batch.records)] = batch.tickets
+        tickets[batch.key.topic, b"".join(batch.records)] = tickets_of(batch)
     assert [len(found) for found in tickets.values()] == [2, 2, 1, 1]
     assert tickets["alone", record("e")] == tickets["alone", record("f")]
     assert tickets["alone", record("e")][0].shares == 2
