@@ -8,15 +8,14 @@ A format that the user names is the only one. Times are nanoseconds since 1970.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ..wire.times import NANOS, moment_of, nanoseconds
+from ..model.errors import ConfigError
+from ..wire.times import AHEAD, NANOS, Place, moment_in, moment_of, placed_in, zone_of
 from .errors import InputError
 
 #: The fields that tell the time; the first one that a line has counts.
@@ -25,16 +24,11 @@ TIME_FIELDS = ("time", "timestamp", "@timestamp", "ts")
 UNIX = {"unix": 1, "unix-ms": 1_000, "unix-us": 1_000_000, "unix-ns": NANOS}
 
 _END = 2**32
-_OFFSET = re.compile(r"(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>[0-5]\d)")
-# What tells the zone, or the year, in a format.
-_ZONES, _YEARS = ("%z", "%Z"), ("%Y", "%y", "%c", "%x", "%G")
+# What tells the zone in a format.
+_ZONES = ("%z", "%Z")
 _ACCESS_LOG = "%d/%b/%Y:%H:%M:%S"
 # What has no zone by its nature: error logs of Apache and nginx.
 _WITHOUT_ZONE = ("%a %b %d %H:%M:%S.%f %Y", "%a %b %d %H:%M:%S %Y", "%Y/%m/%d %H:%M:%S")
-# ``%f`` takes six digits.
-_BEYOND_MICROSECONDS = re.compile(r"(?<!\d)(\d{6})(\d{1,3})(?!\d)", re.ASCII)
-# Of a time without a year: a clock that is ahead, and back to the last 29th of February.
-_AHEAD, _YEARS_BACK = timedelta(days=1), 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +47,13 @@ class LineTimes:
 
         :raises InputError: there is no such zone; or the format is none, or tells no zone and none is named.
         """
-        zone = None if self.zone is None else zone_of(self.zone)
+        place = _place_of(self.zone)
         if self.format is None or self.format in UNIX:
             return
         told = datetime(2024, 2, 28, 12, 30, 45, tzinfo=UTC)
-        if zone is None and not any(part in self.format for part in _ZONES):
+        if place is None and not any(part in self.format for part in _ZONES):
             raise InputError(f"--line-time-format {self.format!r} has no zone (%z): name it with --line-time-zone")
-        if "%" not in self.format or _parsed(told.strftime(self.format), self.format, zone, told) is None:
+        if "%" not in self.format or moment_in(told.strftime(self.format), self.format, place, told) is None:
             raise InputError(
                 f"--line-time-format {self.format!r} holds no time: use the codes of strptime, such as "
                 f"'%Y-%m-%d %H:%M:%S,%f', or one of {', '.join(UNIX)}"
@@ -75,19 +69,13 @@ class LineTimes:
         return None if name is None else self.reader()(fields[name])
 
 
-def zone_of(name: str) -> tzinfo:
-    """A zone by its name, or by its distance from UTC.
-
-    :raises InputError: there is none.
+def _place_of(name: str | None) -> Place | None:
     """
-    offset = _OFFSET.fullmatch(name)
-    if offset is not None:
-        distance = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"]))
-        if distance < timedelta(days=1):
-            return timezone(-distance if offset["sign"] == "-" else distance)
+    :raises InputError: there is no such zone.
+    """
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        return None if name is None else placed_in(zone_of(name))
+    except ConfigError as error:
         raise InputError(
             f"--line-time-zone {name!r} is not known here: use a name such as Asia/Shanghai or UTC, or an offset such "
             "as +08:00"
@@ -96,13 +84,13 @@ def zone_of(name: str) -> tzinfo:
 
 @lru_cache(maxsize=16)
 def _reader(times: LineTimes) -> Callable[[str], int | None]:
-    zone = None if times.zone is None else zone_of(times.zone)
+    place = _place_of(times.zone)
     if times.format is None:
-        read = partial(_known, zone=zone)
+        read = partial(_known, place=place)
     elif times.format in UNIX:
         read = partial(_unix, unit=UNIX[times.format])
     else:
-        read = partial(_formatted, form=times.format, zone=zone)
+        read = partial(_formatted, form=times.format, place=place)
     # Neighbours in a log tell the same second.
     return lru_cache(maxsize=4096)(lambda text: _in_range(read(text)))
 
@@ -111,16 +99,15 @@ def _in_range(moment: int | None) -> int | None:
     return moment if moment is not None and 0 <= moment < _END * NANOS else None
 
 
-def _known(text: str, zone: tzinfo | None) -> int | None:
+def _known(text: str, place: Place | None) -> int | None:
     """A moment in one of the forms that are known."""
-    now = datetime.now(UTC)
-    place = None if zone is None else partial(datetime.replace, tzinfo=zone)
-    moment = moment_of(text, place, now + _AHEAD)
+    latest = datetime.now(UTC) + AHEAD
+    moment = moment_of(text, place, latest)
     if moment is not None or text[4:5] == "-":
         return moment
     form = f"{_ACCESS_LOG} %z" if " " in text else _ACCESS_LOG
-    forms = [form, *_WITHOUT_ZONE] if zone is not None else [form]
-    return next((moment for form in forms if (moment := _parsed(text, form, zone, now)) is not None), None)
+    forms = [form, *_WITHOUT_ZONE] if place is not None else [form]
+    return next((moment for form in forms if (moment := moment_in(text, form, place, latest)) is not None), None)
 
 
 def _unix(text: str, unit: int) -> int | None:
@@ -131,31 +118,6 @@ def _unix(text: str, unit: int) -> int | None:
         return None
 
 
-def _formatted(text: str, form: str, zone: tzinfo | None) -> int | None:
-    """A moment in a format that the user names; with ``%f`` up to nine digits are known."""
-    now = datetime.now(UTC)
-    moment = _parsed(text, form, zone, now)
-    if moment is None and "%f" in form and (digits := _BEYOND_MICROSECONDS.search(text)):
-        moment = _parsed(text[: digits.start(2)] + text[digits.end(2) :], form, zone, now)
-        return None if moment is None else moment + int(digits[2].ljust(3, "0"))
-    return moment
-
-
-def _parsed(text: str, form: str, zone: tzinfo | None, now: datetime) -> int | None:
-    """The moment that a text names in a format; of one without a year the last that is not ahead."""
-    latest = now + _AHEAD
-    dated = any(part in form for part in _YEARS)
-    for year in [latest.year] if dated else range(latest.year, latest.year - _YEARS_BACK - 1, -1):
-        try:
-            moment = datetime.strptime(text, form) if dated else datetime.strptime(f"{year} {text}", f"%Y {form}")
-            placed = _in_zone(moment, zone)
-            if dated or (placed is not None and placed <= latest):
-                return None if placed is None else nanoseconds(placed)
-        # No such day in this year; or no such time at all, or format, or ahead of all times.
-        except (ValueError, OverflowError, re.error):
-            continue
-    return None
-
-
-def _in_zone(moment: datetime, zone: tzinfo | None) -> datetime | None:
-    return moment if moment.tzinfo is not None else None if zone is None else moment.replace(tzinfo=zone)
+def _formatted(text: str, form: str, place: Place | None) -> int | None:
+    """A moment in a format that the user names."""
+    return moment_in(text, form, place, datetime.now(UTC) + AHEAD)

@@ -1,8 +1,8 @@
 """The moments that times in log lines name, in nanoseconds since 1970.
 
-Known are ISO 8601 with a date, with ``T`` or a space before the time of day, and the times of syslog (:mod:`.syslog`),
-which may have no zone and no year. A time without a zone is placed by the caller. A time without a year is the last
-one that is not ahead.
+Known without a format are ISO 8601 with a date, with ``T`` or a space before the time of day, and the times of syslog
+(:mod:`.syslog`); and by a format of ``strptime`` all others. A time without a zone is placed by the caller. A time
+without a year is the last one that is not ahead.
 
 Example: ``2024-01-31T12:00:00.123456789Z`` is 1706702400123456789.
 """
@@ -12,15 +12,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import partial
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from ..model.errors import ConfigError
 
 #: Gives a moment without a zone one, such as ``datetime.astimezone`` that of this machine.
 Place = Callable[[datetime], datetime]
 
 NANOS = 1_000_000_000
+#: How far the clock that wrote a time may be ahead.
+AHEAD = timedelta(days=1)
 _EPOCH, _SECOND = datetime.fromtimestamp(0, UTC), timedelta(seconds=1)
 _DIGITS = len(str(NANOS)) - 1
 # Back to the last 29th of February, also over a year such as 2100, which has none.
-_YEARS_BACK = 8
+_YEARS_BACK, _LEAP_YEAR = 8, 2000
+_OFFSET = re.compile(r"(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>[0-5]\d)", re.ASCII)
+# Directives of ``strptime`` that tell the year, alone or with others.
+_YEARS = ("%Y", "%y", "%c", "%x", "%G")
+# ``%f`` takes six digits.
+_BEYOND_MICROSECONDS = re.compile(r"(?<!\d)(\d{6})(\d{1,3})(?!\d)", re.ASCII)
 
 _FRACTION = r"(?:[.,](?P<fraction>\d+))?"
 _ZONE = r"(?: ?(?P<zone>Z|UTC|GMT|[+-]\d\d(?::?\d\d)?))?"
@@ -33,11 +44,11 @@ _CLASSIC = re.compile(
 _MONTHS = {"JanFebMarAprMayJunJulAugSepOctNovDec"[3 * at : 3 * at + 3]: at + 1 for at in range(12)}
 
 
-def moment_of(text: str, place: Place | None, latest: datetime) -> int | None:
+def moment_of(text: str, place: Place | None, latest: datetime | None = None) -> int | None:
     """The moment that a text names; None if it names none.
 
     :param place: of a time without a zone; None if such a time names no moment.
-    :param latest: a time without a year is not behind this moment.
+    :param latest: a time without a year is not behind this moment; None if such a time names no moment.
     """
     try:
         if text[4:5] == "-":
@@ -46,6 +57,51 @@ def moment_of(text: str, place: Place | None, latest: datetime) -> int | None:
         return None if match is None else _of_classic(match, place, latest)
     except (ValueError, KeyError, OverflowError, OSError):
         return None  # a day or a month that there is not, or no such moment in this zone
+
+
+def moment_in(text: str, form: str, place: Place | None, latest: datetime) -> int | None:
+    """The moment that a text names in a format of ``strptime``, in which ``%f`` has up to nine digits.
+
+    :param place: as of :func:`moment_of`.
+    :param latest: as of :func:`moment_of`.
+    """
+    moment = _formatted(text, form, place, latest)
+    if moment is None and "%f" in form and (digits := _BEYOND_MICROSECONDS.search(text)):
+        moment = _formatted(text[: digits.start(2)] + text[digits.end(2) :], form, place, latest)
+        return None if moment is None else moment + int(digits[2].ljust(3, "0"))
+    return moment
+
+
+def has_year(form: str) -> bool:
+    """Whether a format of ``strptime`` tells the year."""
+    return any(part in form for part in _YEARS)
+
+
+def with_year(form: str) -> str:
+    """A format with the year in front, if it has none: without a year 29 February is no day."""
+    return form if has_year(form) else f"%Y {form}"
+
+
+def zone_of(name: str) -> tzinfo:
+    """A zone by its name, or by its distance from UTC.
+
+    :raises ConfigError: there is none.
+    """
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        distance = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"]))
+        if distance < timedelta(days=1):
+            return timezone(-distance if offset["sign"] == "-" else distance)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        rule = "must be a time zone, such as Europe/Berlin, or an offset, such as +08:00"
+        raise ConfigError("time_zone", rule, name) from error
+
+
+def placed_in(zone: tzinfo) -> Place:
+    """Let times without a zone have this one."""
+    return partial(datetime.replace, tzinfo=zone)
 
 
 def without_fraction(text: str) -> tuple[str, str]:
@@ -70,11 +126,13 @@ def _of_iso(text: str, place: Place | None) -> int | None:
     return _joined(datetime.fromisoformat(match["second"]), match, place)
 
 
-def _of_classic(match: re.Match[str], place: Place | None, latest: datetime) -> int | None:
+def _of_classic(match: re.Match[str], place: Place | None, latest: datetime | None) -> int | None:
     day, hour, minute, second = [int(match[name]) for name in ("day", "hour", "minute", "second")]
     month, told = _MONTHS[match["month"]], match["first"] or match["year"] or match["last"]
     if told:
         return _joined(datetime(int(told), month, day, hour, minute, second), match, place)
+    if latest is None:
+        return None
     most = nanoseconds(latest)
     for year in range(latest.year, latest.year - _YEARS_BACK - 1, -1):
         if month != 2 or day != 29 or _is_leap(year):
@@ -101,6 +159,27 @@ def _placed(moment: datetime, zone: str | None, place: Place | None) -> datetime
     if zone is not None:
         return moment.replace(tzinfo=_offset(zone))
     return moment if moment.tzinfo is not None else None if place is None else place(moment)
+
+
+def _formatted(text: str, form: str, place: Place | None, latest: datetime) -> int | None:
+    if has_year(form):
+        return _parsed(text, form, place)
+    for year in range(latest.year, latest.year - _YEARS_BACK - 1, -1):
+        moment = _parsed(f"{year} {text}", f"%Y {form}", place)
+        if moment is not None and moment <= nanoseconds(latest):
+            return moment
+        if moment is None and _parsed(f"{_LEAP_YEAR} {text}", f"%Y {form}", place) is None:
+            return None  # not only the day is missing in this year
+    return None
+
+
+def _parsed(text: str, form: str, place: Place | None) -> int | None:
+    try:
+        placed = _placed(datetime.strptime(text, form), None, place)
+        return None if placed is None else nanoseconds(placed)
+    # No such day in this year; or no such time at all, or format, or no such moment in this zone.
+    except (ValueError, OverflowError, OSError, re.error):
+        return None
 
 
 def _offset(zone: str) -> tzinfo:

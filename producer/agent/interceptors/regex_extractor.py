@@ -18,11 +18,12 @@ from ...model.errors import ConfigError
 from ...model.options import option
 from ...wire.captures import Steps, steps_of
 from ...wire.text_column import TextColumn
+from ...wire.times import zone_of
 from ..events.batch import Column, EventBatch
 from ..events.interfaces import Context
 from .patterns import compiled, slow_notes
 from .texts import texts, with_values
-from .times import milliseconds_parser, strptime_format, zone_named
+from .times import milliseconds_parser, strptime_format
 
 
 class RegexExtractorInterceptor:
@@ -45,7 +46,8 @@ class RegexExtractorInterceptor:
                 strptime_format(pattern)
                 if header not in names:
                     raise ConfigError("times", f"no group has the header; there are {', '.join(names)}", header)
-            zone_named(self.time_zone)
+            if self.time_zone is not None:
+                zone_of(self.time_zone)
 
         def names(self) -> dict[str, int]:
             """Headers, and the numbers of their groups."""
@@ -77,9 +79,9 @@ class RegexExtractorInterceptor:
     def __init__(self, options: Options, context: Context) -> None:
         pattern = compiled("regex", options.regex)
         self._groups = options.names()
-        zone = zone_named(options.time_zone)
         self._times = {
-            header: milliseconds_parser(pattern, zone, context.clock) for header, pattern in options.times.items()
+            header: milliseconds_parser(pattern, options.time_zone, context.clock)
+            for header, pattern in options.times.items()
         }
         self._search = pattern.search
         self._none = (None,) * pattern.groups

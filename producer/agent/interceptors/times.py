@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime
 from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...model.errors import ConfigError
 from ...runtime.clock import Clock
+from ...wire.times import AHEAD, has_year, moment_in, placed_in, with_year, zone_of
 
 #: Letters of a pattern, with how often they come: ``strptime``'s directives, the first that fits.
 _LETTERS = (
@@ -31,10 +31,9 @@ _LETTERS = (
     ("[ZXx]+", "%z"),
     ("z+", "%Z"),
 )
+_DAY = 86_400
 #: Characters of a text whose time is remembered: a peer's long ones would take gigabytes.
 _LONGEST_KEPT = 128
-#: Directives that stand for a year, alone or with others.
-_YEARS = ("%Y", "%y", "%c", "%x", "%G")
 _TOKEN = re.compile("'(?P<quoted>[^']*)'|" + "|".join(f"(?P<t{n}>{p})" for n, (p, _) in enumerate(_LETTERS)) + "|(.)")
 
 
@@ -45,22 +44,13 @@ def strptime_format(pattern: str) -> str:
     """
     directives = pattern if "%" in pattern else _directives(pattern)
     try:
-        datetime.strptime("", _with_year(directives))
+        datetime.strptime("", with_year(directives))
     except re.error as error:
         raise ConfigError("times", "a time's pattern names something twice", pattern) from error
     except ValueError as error:
         if "does not match" not in str(error):
             raise ConfigError("times", str(error), pattern) from error
     return directives
-
-
-def _has_year(directives: str) -> bool:
-    return any(part in directives for part in _YEARS)
-
-
-def _with_year(directives: str) -> str:
-    """Without a year 29 February is none, and Python warns of any day without one."""
-    return directives if _has_year(directives) else f"%Y {directives}"
 
 
 def _directives(pattern: str) -> str:
@@ -77,41 +67,23 @@ def _directives(pattern: str) -> str:
     return "".join(parts)
 
 
-def zone_named(name: str | None) -> tzinfo | None:
-    """The zone of times that name none; None is this machine's.
+def milliseconds_parser(pattern: str, zone: str | None, clock: Clock) -> Callable[[str], str | None]:
+    """A function from a time's text to milliseconds; to None where it is none. A pattern without a year means the last
+    time that this was.
 
-    :raises ConfigError: there is none of this name.
-    """
-    try:
-        return None if name is None else ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ConfigError("time_zone", "must be a time zone, such as Europe/Berlin", name) from error
-
-
-def milliseconds_parser(pattern: str, zone: tzinfo | None, clock: Clock) -> Callable[[str], str | None]:
-    """A function from a time's text to milliseconds; to None where it is none.
-
-    A pattern without a year means the last time that this was: neither next year's, nor older than a year.
+    :param zone: of times that name none; None is this machine's.
     """
     directives = strptime_format(pattern)
-    has_year, directives = _has_year(directives), _with_year(directives)
+    place = datetime.astimezone if zone is None else placed_in(zone_of(zone))
 
-    def parse(text: str, year: int) -> float | None:
-        try:
-            found = datetime.strptime(text if has_year else f"{year} {text}", directives)
-            aware = found if found.tzinfo else (found.replace(tzinfo=zone) if zone else found.astimezone())
-            return aware.timestamp()
-        except (ValueError, OverflowError, OSError):
-            return None
+    def parse(text: str, day: int) -> str | None:
+        moment = moment_in(text, directives, place, datetime.fromtimestamp(day * _DAY, UTC) + AHEAD)
+        return None if moment is None else str(round(moment / 1_000_000))
 
     kept = lru_cache(4096)(parse)  # lines of a log share their seconds
 
     def milliseconds(text: str) -> str | None:
-        find = kept if len(text) <= _LONGEST_KEPT else parse
-        tomorrow = datetime.fromtimestamp(clock.time(), UTC) + timedelta(days=1)
-        seconds = find(text, 0 if has_year else tomorrow.year)
-        if not has_year and (seconds is None or seconds > tomorrow.timestamp()):
-            seconds = find(text, tomorrow.year - 1)
-        return None if seconds is None else str(round(seconds * 1000))
+        today = 0 if has_year(directives) else int(clock.time() // _DAY) + 1
+        return (kept if len(text) <= _LONGEST_KEPT else parse)(text, today)
 
     return milliseconds

@@ -15,7 +15,7 @@ from itertools import pairwise
 from ...runtime.clock import Clock
 from ...wire.syslog import facility_and_severity
 from ...wire.syslog_headers import SyslogHeaders, headers_of
-from ...wire.times import NANOS, moment_of, without_fraction
+from ...wire.times import AHEAD, NANOS, moment_of, without_fraction
 from ..events.batch import Column, EventBatch
 
 STATUS = "flume.syslog.status"
@@ -89,7 +89,7 @@ def _seconds(text: str, day: int) -> int | None:
     """Of a time without a zone, this machine's; without a year, the last time that this was: a clock may be ahead by a
     day.
     """
-    moment = moment_of(text, datetime.astimezone, datetime.fromtimestamp((day + 2) * _DAY, UTC))
+    moment = moment_of(text, datetime.astimezone, datetime.fromtimestamp((day + 1) * _DAY, UTC) + AHEAD)
     return None if moment is None else moment // NANOS
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from producer.agent import AgentConfigError, EventBatch
+from producer.ship.line_times import LineTimes
 from producer.testing import ManualClock
 from tests.agent.components import bodies, headers, interceptor, lines, made_of_flume
 
@@ -59,7 +60,8 @@ def test_times_become_milliseconds():
         ("%c", "Sun Feb  1 16:05:00 2003", datetime(2003, 2, 1, 16, 5, tzinfo=UTC)),
         ("MMM d HH:mm:ss", "Dec 31 23:59:59", datetime(2023, 12, 31, 23, 59, 59, tzinfo=UTC)),
         ("MMM d HH:mm:ss", "Jan 1 00:00:00", datetime(2024, 1, 1, tzinfo=UTC)),
-        ("MMM d HH:mm:ss", "Feb 29 00:00:00", None),
+        ("MMM d HH:mm:ss", "Feb 29 00:00:00", datetime(2020, 2, 29, tzinfo=UTC)),
+        ("MMM d HH:mm:ss", "Feb 30 00:00:00", None),
     ],
 )
 def test_patterns_of_times(pattern, text, moment):
@@ -68,6 +70,15 @@ def test_patterns_of_times(pattern, text, moment):
     options = {"regex": "(.+)", "headers": ["t"], "times": {"t": pattern}, "time_zone": "UTC"}
     found = headers(interceptor("regex_extractor", clock, **options).intercept(lines(text)))
     assert found == [{} if moment is None else {"t": str(round(moment.timestamp() * 1000))}]
+
+
+@pytest.mark.parametrize("zone", ["Asia/Shanghai", "+08:00"])
+def test_times_are_those_that_ship_reads(zone):
+    """A zone by its name or its offset, and nine digits after the second, are known to the agent as to ``ship``."""
+    form, text = "%d.%m.%Y %H:%M:%S.%f", "31.01.2024 20:00:00.123456789"
+    made = interceptor("regex_extractor", regex="(.+)", headers=["t"], times={"t": form}, time_zone=zone)
+    read = LineTimes(zone, form).reader()(text)
+    assert (read, headers(made.intercept(lines(text)))) == (1_706_702_400_123_456_789, [{"t": "1706702400123"}])
 
 
 @pytest.mark.parametrize(

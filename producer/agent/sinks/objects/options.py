@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from ....model.errors import ConfigError
 from ....model.options import option
 from ....text.extras import how_to_install
+from ....wire.times import zone_of
 from ...config.flume_keys import serializer_of
 from .forms import COMPRESSIONS, FORMATS, PACKED_BY_DEFAULT, ending
-from .places import Places, Rounding, zone_named
+from .places import Places, Rounding
 from .stores import check_scheme
 
 #: Of Flume's keys those that change nothing here: an object is made at once, and there is nothing to keep open.
@@ -119,7 +120,8 @@ class ObjectsOptions:
         """
         rounding = Rounding(self.round_unit if self.round else "", self.round_value)
         header = None if self.use_local_time_stamp else self.time_header
-        return Places(f"{self.path.rstrip('/')}/{self.file_prefix}", zone_named(self.time_zone), rounding, header)
+        zone = None if self.time_zone is None else zone_of(self.time_zone)
+        return Places(f"{self.path.rstrip('/')}/{self.file_prefix}", zone, rounding, header)
 
     @staticmethod
     def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:

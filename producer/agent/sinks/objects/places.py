@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from hashlib import sha256
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ....model.errors import ConfigError
 from ...events.batch import EventBatch
@@ -132,17 +131,6 @@ class Places:
                 for part in self._parts
             ]
         )
-
-
-def zone_named(name: str | None) -> tzinfo | None:
-    """The zone of times; None is this machine's.
-
-    :raises ConfigError: there is none of this name.
-    """
-    try:
-        return None if name is None else ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ConfigError("time_zone", "must be a time zone, such as Europe/Berlin", name) from error
 
 
 def shortened(place: str, most: int, reserved: int) -> str:

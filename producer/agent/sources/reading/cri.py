@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
+from ....wire.times import NANOS, moment_of
 from ...events.batch import EventBatch, Position
 
 _TAGGED = re.compile(rb"^\S+ (stdout|stderr) ([FP])", re.MULTILINE)
@@ -104,22 +105,13 @@ def _milliseconds(times: Sequence[str | None]) -> list[str | None]:
     digits = "".join(fractions)
     if points == _USUAL * len(known) and digits.isdecimal() and len(digits) == 3 * len(known):
         texts = [time[:_TO_THE_SECOND] for time in known]
-        seconds = {text: _second(f"{text}Z") for text in set(texts)}
-        if None not in seconds.values():
-            return [f"{seconds[text]}{fraction}" for text, fraction in zip(texts, fractions, strict=True)]
+        seconds = {text: moment_of(f"{text}Z", None) for text in set(texts)}
+        known_seconds = {text: moment // NANOS for text, moment in seconds.items() if moment is not None}
+        if len(known_seconds) == len(seconds):
+            return [f"{known_seconds[text]}{fraction}" for text, fraction in zip(texts, fractions, strict=True)]
     return [_millisecond(time) for time in known]
 
 
 def _millisecond(time: str) -> str | None:
-    whole, _, fraction = time[_TO_THE_SECOND:].partition(".")
-    zone = fraction.lstrip("0123456789")
-    thousandths = fraction[: len(fraction) - len(zone)][:3].ljust(3, "0")
-    second = _second(time[:_TO_THE_SECOND] + (zone or whole))
-    return None if second is None else f"{second}{thousandths}"
-
-
-def _second(text: str) -> int | None:
-    try:
-        return int(datetime.fromisoformat(text).timestamp())
-    except (ValueError, OverflowError):
-        return None
+    moment = moment_of(time, datetime.astimezone)
+    return None if moment is None else str(moment // 1_000_000)
