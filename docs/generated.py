@@ -10,6 +10,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from producer.model.config import HttpConfig, ProducerConfig, default_of, produc
 from producer.model.options import Option, options_of
 from producer.spark.options import READ_OPTIONS, TARGET_OPTIONS, WRITE_OPTIONS
 
-PAGES = [Path(__file__).parent / "reference" / name for name in ("options.md", "agent-options.md")]
-_TABLE = re.compile(r"(?<=^<!-- options: )(\w+)( -->\n).*?(?=^<!-- end of options -->$)", re.MULTILINE | re.DOTALL)
-_MARK = re.compile(r"^<!-- (?:options: \w+|end of options) -->$", re.MULTILINE)
+_TABLE = re.compile(r"(?<=^<!-- options: )([\w.]+)( -->\n).*?(?=^<!-- end of options -->$)", re.MULTILINE | re.DOTALL)
+_MARK = re.compile(r"^<!-- (?:options: [\w.]+|end of options) -->$", re.MULTILINE)
+PAGES = [page for page in sorted(Path(__file__).parent.rglob("*.md")) if _TABLE.search(page.read_text())]
 _NONE = "none"
 #: A role of Sphinx, as the page has it.
 _SHOWN_ROLE = re.compile(r":\w+:<code>[~.]?(?:\w+\.)*(\w+)</code>")
@@ -83,12 +84,8 @@ def _lines(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-def agent_types() -> str:
-    """Every type of component: what it is, its options, and what is otherwise than in Flume."""
-    return "\n\n".join(_type(kind, name) for kind, known in BUILT_IN.items() for name in sorted(known))
-
-
-def _type(kind: str, name: str) -> str:
+def agent_type(kind: str, name: str) -> str:
+    """Return the summary of an agent's type, the table of its options, and its differences from Flume."""
     cls = class_of(kind, name)
     rows = [
         (f"`{each.name}`", _toml(each), f"*{each.words(text=True)}*: {each.doc.replace('``', '`')}", _in_flume(each))
@@ -96,7 +93,7 @@ def _type(kind: str, name: str) -> str:
     ]
     table = [_lines(("option", "default", "what it must be, and what it means", "in Flume"), rows)] if rows else []
     differences = [f"* Flume: {theirs}; here: {ours}" for theirs, ours in DIFFERENCES.get(f"{kind}.{name}", ())]
-    return "\n\n".join([f"## {kind}.{name}", summary_of(cls), *table, *["\n".join(differences)][: len(differences)]])
+    return "\n\n".join([summary_of(cls), *table, *["\n".join(differences)][: len(differences)]])
 
 
 def _in_flume(each: Option) -> str:
@@ -116,7 +113,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "target": lambda: _spark(TARGET_OPTIONS),
     "write": lambda: _spark(WRITE_OPTIONS),
     "read": lambda: _spark(READ_OPTIONS),
-    "agent": agent_types,
+}
+TABLES |= {
+    f"{kind}.{name}": partial(agent_type, kind, name) for kind, known in BUILT_IN.items() for name in sorted(known)
 }
 
 

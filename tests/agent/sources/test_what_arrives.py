@@ -25,7 +25,7 @@ from tests.agent.test_thrift import framed
 
 from .listeners import Served, all_of, serving
 
-_DOCUMENT = Path(__file__).parents[3] / "docs" / "agent" / "sources.md"
+_DOCUMENT = Path(__file__).parents[3] / "docs" / "agent" / "sources" / "index.md"
 _TIME = 1_700_000_000
 _STAMP = f"{_TIME}000"
 _OURS = {"tag": "t", "timestamp": _STAMP}
@@ -355,7 +355,7 @@ def _packed_syslog() -> None:
 
 def test_each_row_of_the_table_has_a_test() -> None:
     """A row that is new, or worded anew, is tested anew."""
-    table = _DOCUMENT.read_text(encoding="utf-8").partition("### What arrives")[2].partition("\n## ")[0]
+    table = _DOCUMENT.read_text(encoding="utf-8").partition("## What arrives")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", table, re.MULTILINE)[1:]
     assert len(rows) == len({*rows})
     assert {*rows} == {*_ROWS}
