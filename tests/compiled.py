@@ -4,8 +4,6 @@ In a fresh clone each process of tests would do that for itself, all at the same
 sanitizers: twenty seconds each. ``.ci/run`` calls it.
 """
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """What all tests share: the profile of Hypothesis, a Ctrl-C that works, and which tests never run side by side."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import traceback

@@ -4,8 +4,6 @@ of extras, those of the core and of these extras only, as requirements.
 Needs nothing but the standard library, since it runs before anything is installed.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

@@ -4,8 +4,6 @@
 it. Elsewhere a test says what is missing, and is skipped.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

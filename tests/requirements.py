@@ -4,8 +4,6 @@ Without the package itself, so that it is compiled while pip gets the rest. Need
 since it runs before anything is installed.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

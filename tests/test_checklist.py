@@ -3,8 +3,6 @@ an agent, 106 to 133 and a few before, are held by their tests, which are named 
 160, by one test each. The file is long since the list is.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import threading

@@ -1,7 +1,5 @@
 """The documents are true: their code runs, their tables match the code, their links lead somewhere."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import json

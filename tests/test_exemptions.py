@@ -1,7 +1,5 @@
 """Exemptions from the checks of the code."""
 
-from __future__ import annotations
-
 import re
 from itertools import chain
 from pathlib import Path

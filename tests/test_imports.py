@@ -1,7 +1,5 @@
 """What is not used is not imported."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
@@ -39,7 +37,6 @@ _UNUSED = (
 
 @pytest.fixture
 def server() -> Iterator[LogHubServer]:
-    """An embedded LogHub."""
     with LogHubServer() as server:
         yield server
 

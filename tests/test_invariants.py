@@ -1,7 +1,5 @@
 """What must never break: one test (or more) for each invariant, in the order of the design."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import threading

@@ -1,7 +1,5 @@
 """The lowest versions of libraries: where they come from, and whether those meant are installed."""
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an environment of a developer is made of."""
 
-from __future__ import annotations
-
 import pytest
 
 from .requirements import requirements

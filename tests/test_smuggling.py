@@ -1,7 +1,5 @@
 """Requests that a proxy could end elsewhere, at all that listens for HTTP: a source, the monitoring, the server."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Iterator
@@ -25,8 +23,6 @@ _REST = '[channels.c]\ntype = "memory"\n[sinks.n]\ntype = "null"\nchannel = "c"\
 
 
 class _Servers:
-    """All of them, each by its address."""
-
     def __init__(self, source: Served, server: LogHubServer, monitoring: MonitoringServer) -> None:
         self.source = source
         self.addresses = {

@@ -1,7 +1,5 @@
 """``make soak`` and what is to be run by it."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import fnmatch
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Makes components as an agent does, from options as a configuration has them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ from producer.runtime.clock import Clock, SystemClock
 
 
 def made(kind: str, name: str, state: Path | str = "unused", clock: Clock | None = None, **options: Any) -> Any:
-    """A component."""
     cls = class_of(kind, name)
     context = Context("a1", name, Path(state), clock=clock or SystemClock())
     return cls(read_options(cls.Options, options, name), context)
@@ -25,12 +22,10 @@ def made_of_flume(kind: str, name: str, clock: Clock | None = None, state: Path 
 
 
 def interceptor(name: str, clock: Clock | None = None, **options: Any) -> Any:
-    """An interceptor."""
     return made("interceptors", name, clock=clock, **options)
 
 
 def lines(*bodies: str, **shared: str) -> EventBatch:
-    """A batch of lines."""
     return EventBatch.of_lines("".join(f"{body}\n" for body in bodies).encode(), shared)
 
 
@@ -40,5 +35,4 @@ def bodies(*texts: str, **shared: str) -> EventBatch:
 
 
 def headers(batch: EventBatch) -> list[dict[str, str]]:
-    """The headers of each event."""
     return list(batch.headers())

@@ -1,7 +1,5 @@
 """Small components for the agent's tests: what they were given, and when they fail, is the test's to say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,21 +30,17 @@ class RecordingSink:
 
     @property
     def bodies(self) -> list[bytes]:
-        """All bodies, in order."""
         return [body for batch in self.batches for body in batch.bodies()]
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """Take them, unless it is to fail."""
         self._fail(batches)
         self.batches += batches
 
     def close(self) -> None:
-        """Count."""
         self.closed += 1
 
 
 def context(state: Path, name: str = "c", clock: Clock | None = None) -> Context:
-    """What a component is given."""
     return Context("a1", name, state / name, clock=clock or SystemClock())
 
 
@@ -59,7 +53,6 @@ class _Ledgers(Ledgers):
         self.opening = False
 
     def of(self, source: str) -> Ledger:
-        """Begin it, if nothing has."""
         ledger = super().of(source)
         if ledger.is_new and not self.opening:
             ledger.begin(rules_of(self.channels, "", exclusive=False))
@@ -71,13 +64,11 @@ _ledgers: dict[Path, _Ledgers] = {}
 
 
 def memory_channel(state: Path, name: str = "c", clock: Clock | None = None, **options: Any) -> BatchChannel:
-    """A channel that forgets."""
     builder = MemoryChannelBuilder(MemoryChannelBuilder.Options(**options), context(state, name, clock))
     return _begun(builder.open(), state, clock)
 
 
 def file_channel(state: Path, name: str = "c", **options: Any) -> BatchChannel:
-    """A channel that keeps."""
     options = {"minimum_free_space": 0, **options}
     return _begun(FileChannelBuilder(FileChannelBuilder.Options(**options), context(state, name)).open(), state)
 
@@ -134,7 +125,6 @@ def is_safe(channel: BatchChannel, name: str) -> bool:
 
 
 def die(*channels: BatchChannel) -> None:
-    """Nothing more is noted."""
     for channel in channels:
         ledgers = channel._ledgers
         assert isinstance(ledgers, _Ledgers)
@@ -148,7 +138,6 @@ def die(*channels: BatchChannel) -> None:
 
 @contextmanager
 def opened(channel: BatchChannel) -> Iterator[BatchChannel]:
-    """Close it afterwards."""
     try:
         yield channel
     finally:
@@ -156,7 +145,6 @@ def opened(channel: BatchChannel) -> Iterator[BatchChannel]:
 
 
 def taken(channel: BatchChannel) -> list[bytes]:
-    """Take all that is there, for good."""
     bodies: list[bytes] = []
     while (taking := channel.take(1_000_000, 1 << 30, 0)) is not None:
         bodies += [body for batch in taking.batches for body in batch.bodies()]

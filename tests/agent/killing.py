@@ -3,8 +3,6 @@
 ``PRODUCER_SOAK=1`` kills more often; by hand: ``KILLS=20 pytest tests/agent/test_kills.py``.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re
@@ -84,7 +82,6 @@ class Writing(ABC):
         self.end()
 
     def end(self) -> set[bytes]:
-        """Write no more; all numbers."""
         self._end.set()
         self._thread.join()
         return {b"%09d" % number for number in range(self.count)}

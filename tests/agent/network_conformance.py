@@ -1,7 +1,5 @@
 """The rules of all sources and sinks, for those that other agents and programs speak to by network."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress

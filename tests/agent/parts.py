@@ -55,7 +55,6 @@ HUBS: dict[str, Hub] = {}
 
 
 def until(ready: Callable[[], object], timeout: float = 10.0) -> None:
-    """Look until it is so."""
     deadline = time.monotonic() + timeout
     while not ready():
         assert time.monotonic() < deadline, "it is not so in time"

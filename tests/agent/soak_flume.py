@@ -3,8 +3,6 @@
 ``make soak`` runs it, since Maven has to fetch Flume for it.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections import Counter
 from collections.abc import Iterator

@@ -41,8 +41,6 @@ FLUMES_BATCH = bytes.fromhex(
 
 
 class Client:
-    """A client, on a plain connection."""
-
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, timeout=PATIENCE)
         try:
@@ -58,12 +56,10 @@ class Client:
         self._socket.close()
 
     def said(self, message: bytes) -> bytes:
-        """The answer to a message."""
         self._socket.sendall(avro.framed(7, message))
         return answered(self._socket, 7)
 
     def append_batch(self, *bodies: bytes) -> Status:
-        """The status that is answered."""
         events = avro_encoding.events_of(EventBatch.of_bodies(bodies), bodies)
         return avro.read_answer(self.said(avro.batch_call(events)))
 
@@ -75,7 +71,6 @@ def answered(peer: socket.socket, number: int) -> bytes:
 
 
 def received(peer: socket.socket, size: int) -> bytes:
-    """So many bytes."""
     data = b""
     while len(data) < size:
         more = peer.recv(size - len(data))
@@ -95,8 +90,6 @@ def sink(address: tuple[str, int], state: Path, clock: Clock | None = None, **op
 
 
 class TestSource(ListeningSourceConformance):
-    """The rules of all sources."""
-
     source = "avro", {"put_timeout": 0.05}
 
     def send(self, address: tuple[str, int], number: int, body: bytes) -> None:

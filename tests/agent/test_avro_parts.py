@@ -1,7 +1,5 @@
 """The parts of Flume's Avro protocol: its encoding, its packing, TLS, and Flume's keys for its source and its sink."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What every component must keep: held by those of the documentation, and by the built-in ones."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -52,8 +50,6 @@ class TestShout(InterceptorConformance):
 
 
 class TestAppend(SinkConformance):
-    """The sink of the documentation."""
-
     def make(self) -> Sink:
         self.path = self.context.state.with_name("out.log")
         return _COMPONENTS["AppendSink"](_COMPONENTS["AppendSink"].Options(path=self.path), self.context)
@@ -63,8 +59,6 @@ class TestAppend(SinkConformance):
 
 
 class TestSize(SelectorConformance):
-    """The selector of the documentation."""
-
     wrong_options = ({"most": "many"},)
 
     def make(self, channels: Mapping[str, BatchChannel]) -> Selector:
@@ -117,7 +111,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def same(batch: EventBatch) -> EventBatch:
-    """For the interceptor ``python``."""
     return batch
 
 
@@ -266,8 +259,6 @@ def test_a_source_that_breaks_a_rule_is_found(
 
 
 class _Loose:
-    """A sink with a flaw."""
-
     most_events = most_bytes = 1000
 
     def __init__(self, *, silent: bool) -> None:

@@ -1,7 +1,5 @@
 """The rules of all sources and sinks, for the built-in ones that have no module of their own for them."""
 
-from __future__ import annotations
-
 import ast
 import socket
 from collections.abc import Callable, Iterator
@@ -60,8 +58,6 @@ def _held(module: ast.Module) -> Iterator[tuple[str, set[object]]]:
 
 
 class TestTaildir(SourceConformance):
-    """Lines at the end of a file."""
-
     def make(self) -> Source:
         self._file.touch()
         return made("sources", "taildir", self.context.state, paths=[str(self._file)])  # type: ignore[no-any-return]
@@ -77,8 +73,6 @@ class TestTaildir(SourceConformance):
 
 
 class TestSpooldir(SourceConformance):
-    """A file a line."""
-
     def make(self) -> Source:
         self._folder.mkdir(exist_ok=True)
         given = {"spool_directory": str(self._folder), "settle": 0, "poll_delay": 0.01}
@@ -138,8 +132,6 @@ class TestJournald(SourceConformance):
 
 
 class TestLogHub(SourceConformance):
-    """Logs of the embedded server."""
-
     @pytest.fixture(autouse=True)
     def _served(self) -> Iterator[None]:
         with LogHubServer(shards=1) as self.server:
@@ -203,8 +195,6 @@ class TestHttp(ListeningSourceConformance):
 
 
 class TestNetcat(ListeningSourceConformance):
-    """Lines, each acknowledged with OK."""
-
     source = "netcat", {}
 
     def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
@@ -233,8 +223,6 @@ class _Unanswered(ListeningSourceConformance):
 
 
 class TestSyslogTcp(_Unanswered):
-    """Messages on a connection."""
-
     source = "syslog_tcp", {}
 
     def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
@@ -249,8 +237,6 @@ class TestSyslogTcp(_Unanswered):
 
 
 class _Datagrams(_Unanswered):
-    """Likewise."""
-
     head = b""
 
     def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
@@ -259,21 +245,15 @@ class _Datagrams(_Unanswered):
 
 
 class TestSyslogUdp(_Datagrams):
-    """A message a datagram."""
-
     source = "syslog_udp", {}
     head = b"<13>Oct 11 22:14:15 h "
 
 
 class TestNetcatUdp(_Datagrams):
-    """A line a datagram."""
-
     source = "netcatudp", {}
 
 
 class TestFileRoll(SinkConformance):
-    """Lines in files."""
-
     def make(self) -> Sink:
         given: dict[str, Any] = {"directory": self._folder, "roll_interval": 0}
         return FileRollSink(FileRollSink.Options(**given), self.context)
@@ -293,8 +273,6 @@ class TestFileRoll(SinkConformance):
 
 
 class TestHttpSink(ReceivedSinkConformance):
-    """Requests, to our source."""
-
     receiver = "http", {"format": "lines", "put_timeout": 0, "retry_after": 0}
 
     def make(self) -> Sink:

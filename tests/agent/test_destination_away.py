@@ -1,7 +1,5 @@
 """Each source whose events somebody can send or read again, while its destination is down, full, refusing or slow."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading
@@ -168,7 +166,6 @@ class _World:
         self.agent = Agent(parse_toml(text))
 
     def _fill(self) -> None:
-        """What nobody holds up."""
         Journal(self._folder / "journald").say(*(line.decode() for line in _LINES))
         send(self._server, *({"content": line.decode()} for line in _LINES))
         client = KafkaProducer({"bootstrap.servers": self._cluster, "partitioner": "consistent"}, **QUIET)
@@ -219,7 +216,6 @@ class _World:
         return self.agent.channels[kind].held > _ROOM - _PART or refused > 0
 
     def arrived(self, kind: str) -> list[int]:
-        """The numbers of a source's lines."""
         return [int(str(log.fields["content"])[-3:]) for log in self._server.logs("p", kind)]
 
 

@@ -1,7 +1,5 @@
 """``producer channel drain`` and a channel of an agent's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -54,7 +52,6 @@ def written(path: Path, text: str) -> None:
 
 
 def delivered(agent: Agent, ready: Callable[[], object]) -> None:
-    """Run an agent until it is so."""
     agent.start()
     try:
         until(ready)

@@ -1,7 +1,5 @@
 """The examples that read topics of Kafka, with a broker of librdkafka's in this process."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable

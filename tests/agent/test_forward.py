@@ -37,7 +37,6 @@ def packed(*values: Any) -> bytes:
 
 
 def answers(peer: socket.socket, count: int) -> list[Any]:
-    """So many values that it sends."""
     unpacker, found = msgpack.Unpacker(), list[Any]()
     while len(found) < count:
         data = peer.recv(1 << 16)
@@ -58,8 +57,6 @@ def sink(address: tuple[str, int], state: Path, **options: Any) -> Iterator[Forw
 
 
 class TestSource(ListeningSourceConformance):
-    """The rules of all sources."""
-
     source = "forward", {"field": "m"}
 
     def send(self, address: tuple[str, int], number: int, body: bytes) -> None:

@@ -66,8 +66,6 @@ def _messages(cluster: str, topic: str) -> list[Any]:
 
 
 class TestKafkaSink(SinkConformance):
-    """The rules of all sinks."""
-
     @pytest.fixture(autouse=True)
     def _broker(self, cluster: str, topic: str) -> None:
         self._cluster, self._topic, self._made_any = cluster, topic, False

@@ -1,7 +1,5 @@
 """Settings of Kafka's client: what it does not take is told before anything starts."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

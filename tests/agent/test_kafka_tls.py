@@ -1,7 +1,5 @@
 """From Kafka and to it over TLS, with SASL: librdkafka's broker stands behind an endpoint that asks for a password."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import socket
@@ -97,7 +95,6 @@ class _Endpoint:
                 client.sendall(_framed(_frame(broker).replace(theirs, ours)))
 
     def close(self) -> None:
-        """End all connections."""
         self._listener.close()
         for each in self._open:
             with suppress(OSError):

@@ -1,7 +1,5 @@
 """Agents that are killed at random instants while lines are written and files rotated."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections import Counter

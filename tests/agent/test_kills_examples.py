@@ -1,7 +1,5 @@
 """The example configurations under ``kill -9`` and changes of their file: no line lost, none twice."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -23,7 +21,6 @@ pytestmark = pytest.mark.timeout(TIMEOUT)
 
 
 def _of_access(number: int) -> bytes:
-    """A line of an access log."""
     return b'192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET /%09d HTTP/1.1" 200 5 "-" "curl/8"\n' % number
 
 

@@ -1,7 +1,5 @@
 """Files that are put into a directory, and agents that are killed: one, and the two of a hop."""
 
-from __future__ import annotations
-
 import random
 import socket
 import threading

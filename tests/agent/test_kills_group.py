@@ -1,7 +1,5 @@
 """Two agents read a logstore as members of a consumer group, and one after the other is killed."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -91,7 +91,6 @@ class _Feeding:
         self.end()
 
     def end(self) -> None:
-        """No more; all have arrived."""
         self._end.set()
         self._thread.join()
         assert self._client.flush(20) == 0

@@ -1,7 +1,5 @@
 """The whole way, killed: a log that rotates, an agent that dies at random instants, and a LogHub that loses answers."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections import Counter

@@ -1,7 +1,5 @@
 """An agent that a test leaves running ends with the test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """OpenTelemetry's logs by HTTP: our sink to our source, and requests made by hand."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import threading
@@ -120,8 +118,6 @@ def as_protobuf(given: Any) -> bytes:
 
 
 class TestSource(ListeningSourceConformance):
-    """The rules of all sources."""
-
     source = "otlp", {"put_timeout": 0.05}
 
     def send(self, address: tuple[str, int], number: int, body: bytes) -> None:

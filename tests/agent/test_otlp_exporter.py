@@ -1,7 +1,5 @@
 """The source ``otlp`` with OpenTelemetry's own exporter."""
 
-from __future__ import annotations
-
 from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter

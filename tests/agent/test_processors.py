@@ -1,7 +1,5 @@
 """Sink processors choose as Flume's do."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,8 +21,6 @@ _BATCHES = [EventBatch.of_lines(b"a\n")]
 
 
 class _Broken(RecordingSink):
-    """Fails while it is ``down``."""
-
     def __init__(self) -> None:
         super().__init__(self._look)
         self.down, self.tries = True, 0

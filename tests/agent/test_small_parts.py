@@ -1,7 +1,5 @@
 """The sources ``sequence`` and ``stress`` and the sink ``logger``: parts to try an agent with."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

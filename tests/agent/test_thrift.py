@@ -63,7 +63,6 @@ class Client:
         return self.call("appendBatch", write)
 
     def call(self, name: str, write: Callable[[Any], object]) -> int:
-        """The status that is answered."""
         self._protocol.writeMessageBegin(name, TMessageType.CALL, 7)
         _arguments(self._protocol, write)
         self._protocol.writeMessageEnd()
@@ -133,8 +132,6 @@ def sink(address: tuple[str, int], state: Path, **options: Any) -> Iterator[Thri
 
 
 class TestSource(ListeningSourceConformance):
-    """The rules of all sources."""
-
     source = "thrift", {"put_timeout": 0.05}
 
     def send(self, address: tuple[str, int], number: int, body: bytes) -> None:

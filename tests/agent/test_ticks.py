@@ -1,7 +1,5 @@
 """Sinks that have something to do when nothing comes."""
 
-from __future__ import annotations
-
 import pytest
 
 from producer.agent import Context, Stop
@@ -15,8 +13,6 @@ from tests.agent.components import made
 
 
 class _Ticking:
-    """Ends the run at its second tick."""
-
     most_events = most_bytes = 1
 
     def __init__(self, stop):

@@ -5,8 +5,6 @@ nothing can be fast by sending nothing. Results are kept in ``.bench/results.jso
 The cases ``ship``, ``ship-text`` and so on are those of :mod:`.ship`, with options of its own: ``--case ship --help``.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import sys

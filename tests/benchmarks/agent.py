@@ -6,8 +6,6 @@ starting counts for nothing. CPU seconds and memory are those of the whole proce
 ``--megabytes`` choose; without Maven or Java ours runs alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -107,7 +105,6 @@ class Figures:
 
 
 def properties(case: Case, folder: Path) -> str:
-    """The file that both agents run."""
     names = {"input": folder / "in", "state": folder / "state", "output": folder / "out"}
     parts = {"sources.r": _SOURCES[case.source], "channels.c": _CHANNELS[case.channel], "sinks.k": _SINKS[case.sink]}
     lines = ["a1.sources = r", "a1.channels = c", "a1.sinks = k", "a1.sources.r.channels = c", "a1.sinks.k.channel = c"]
@@ -155,7 +152,6 @@ AGENTS = {"flume": _flume, "ours": _ours}
 
 
 def measure(agent: str, case: Case, events: int) -> Figures:
-    """Run one agent once."""
     with folders() as folder:
         _write(folder / "in" / "a.log", events)
         return run(agent, case, folder, events)
@@ -248,7 +244,6 @@ def memory_of(process: subprocess.Popen[bytes]) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.agent")
     parser.add_argument("--case", action="append", choices=sorted(CASES), help="all by default")
     parser.add_argument("--rounds", type=int, default=3)

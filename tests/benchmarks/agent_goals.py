@@ -6,8 +6,6 @@ channel and the last, as its monitoring counts them; those through LogHub end wh
 goes beside Flume is in :mod:`.agent`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -98,7 +96,6 @@ class Goal:
     memory: float | None = None
 
     def verdict(self, figures: Figures) -> str:
-        """Whether it is met."""
         met = (
             (self.least is None or figures.value >= self.least)
             and (self.most is None or figures.value <= self.most)
@@ -107,7 +104,6 @@ class Goal:
         return "met" if met else "**missed**"
 
     def bound(self) -> str:
-        """The goal in words."""
         bound = f"≥ {self.least:,.0f}" if self.least is not None else f"≤ {self.most:g}"
         return f"{bound} {self.unit}" + (f", ≤ {self.memory:g} MiB" if self.memory else "")
 
@@ -129,16 +125,13 @@ class _Running:
             return 0
 
     def delivered(self) -> int:
-        """Events that have left the channel."""
         return self.counted("CHANNEL.c", "EventTakeSuccessCount")
 
     def figures(self, value: float) -> Figures:
-        """With what it has taken until now."""
         return Figures(value, cpu_seconds(self.process), memory_of(self.process))
 
 
 def filled(parts: str, folder: Path, name: str, port: int, **values: object) -> str:
-    """The configuration of an agent."""
     text = _AGENT + parts
     for key, value in {"name": name, "state": folder / name, "port": port, "input": folder / "in", **values}.items():
         text = text.replace(f"{{{key}}}", str(value))
@@ -194,8 +187,6 @@ def _rate(count: Callable[[], int], events: int) -> float:
 
 
 def _through(parts: str, size: int | None) -> Callable[[Path, int], Figures]:
-    """MB/s of lines through an agent."""
-
     def run(folder: Path, megabytes: int) -> Figures:
         block = _lines(size)
         events = _write(folder, block, megabytes)
@@ -341,7 +332,6 @@ GOALS = {
 
 
 def measure(name: str, megabytes: int, rounds: int) -> list[Figures]:
-    """Run a path so often."""
     found = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(prefix="agent-") as folder:
@@ -360,7 +350,6 @@ def row(name: str, runs: Sequence[Figures]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.agent_goals")
     parser.add_argument("--case", nargs="+", choices=GOALS, default=list(GOALS))
     parser.add_argument("--rounds", type=int, default=3)

@@ -5,8 +5,6 @@ the parts do not explain is the glue between them. A part may be cheaper alone t
 processor's caches full of other things. The compiled ``send`` takes no lock, and no call to ask for the time: zeros.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import sys

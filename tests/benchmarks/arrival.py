@@ -6,8 +6,6 @@ of the delay between a line's write and its arrival the mean, the standard devia
 lines came within.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import subprocess
@@ -49,7 +47,6 @@ class Arrivals:
     late: float
 
     def row(self, channel: str) -> str:
-        """Its line of the table."""
         shown = " | ".join(f"{1000 * each:.0f}" for each in (self.mean, self.spread, self.median, self.late))
         return f"| taildir → {channel} → LogHub | {self.rate:,.0f} | {shown} |"
 
@@ -102,7 +99,6 @@ def _write(log: Path, rate: int, count: int, written: list[float]) -> None:
 
 
 def _counted(server: LogHubServer, process: subprocess.Popen[bytes], wanted: int) -> float:
-    """When so many logs have arrived."""
     end = time.monotonic() + PATIENCE
     while server.count("p", "l") < wanted:
         if process.poll() is not None or time.monotonic() > end:
@@ -112,7 +108,6 @@ def _counted(server: LogHubServer, process: subprocess.Popen[bytes], wanted: int
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.arrival")
     parser.add_argument("--rate", type=int, default=200, help="lines a second")
     parser.add_argument("--count", type=int, default=2000, help="of lines")

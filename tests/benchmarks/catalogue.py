@@ -5,8 +5,6 @@ part, with fewer logs: they are slower, and their rates say as much. Left out ar
 twice: of the axes they have ``send`` alone, and neither the ten million logs of ``work`` nor what waits.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +34,6 @@ _COUNTS = {
 
 
 def _run(line: str, **more: Any) -> Run:
-    """A run by its line."""
     client, _, way = line.partition(": ")
     return Run(client=_CLIENTS.get(client, client), way=way, **more)
 

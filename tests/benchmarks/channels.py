@@ -4,8 +4,6 @@
 some. ``--case flume``, which needs Maven and Java, runs Apache Flume's file channel beside ours.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

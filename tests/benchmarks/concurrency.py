@@ -3,8 +3,6 @@
 ``python -m tests.benchmarks.concurrency --plot docs/images/concurrency.svg``
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

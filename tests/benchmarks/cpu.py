@@ -1,7 +1,5 @@
 """The CPU seconds of a process and of all that it starts."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from contextlib import suppress
@@ -32,5 +30,4 @@ class CpuOfTree:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
         return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,5 @@
 """An end for a script that runs in one process: whatever hangs in it, the process does not."""
 
-from __future__ import annotations
-
 import faulthandler
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The goals: a ratio of two medians' rounds, or a bound, each found in the results alone."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -46,24 +44,20 @@ class Verdict:
 
     @property
     def median(self) -> float:
-        """The figure that counts."""
         return statistics.median(self.figures)
 
     @property
     def met(self) -> bool | None:
-        """None if it was not measured."""
         if not self.figures:
             return None
         return self.median <= self.goal.bound if self.goal.at_most else self.median >= self.goal.bound
 
 
 def rate(measured: Measured) -> float:
-    """Logs a second."""
     return measured.rate
 
 
 def per_cpu_second(measured: Measured) -> float:
-    """Logs a second of the client's CPU."""
     return measured.per_cpu_second
 
 
@@ -78,7 +72,6 @@ def live_cpu_per_log(measured: Measured) -> float:
 
 
 def cpu_share(measured: Measured) -> float:
-    """Per cent of a core."""
     return measured.answer.cpu_seconds / measured.answer.seconds * 100
 
 
@@ -121,7 +114,6 @@ def ratio(case: str, one: str, other: str, metric: Metric) -> Callable[[Results]
 
 
 def alone(case: str, run: str, metric: Metric) -> Callable[[Results], list[float]]:
-    """One run's figure."""
     return lambda results: [metric(one) for found in runs_of(results, case, run) for one in found.rounds]
 
 
@@ -130,7 +122,6 @@ _AGAINST_OFFICIAL = "against `aliyun-log-producer`"
 
 
 def _at_least(case: str, bound: float, text: str, one: str, other: str, metric: Metric = rate) -> Goal:
-    """A ratio of two runs of a case."""
     return Goal(case=case, text=text, bound=bound, figures=ratio(case, one, other, metric))
 
 
@@ -238,5 +229,4 @@ GOALS = [*_throughput(), *_native(), *_durable(), *_at_most(), *_waiting()]
 
 
 def verdicts(results: Results) -> list[Verdict]:
-    """What came of each goal."""
     return [Verdict(goal=goal, figures=goal.figures(results)) for goal in GOALS]

@@ -3,8 +3,6 @@
 Made once and again when what it is made of changes. Processes that ask for it at the same time wait for each other.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import shutil
@@ -31,7 +29,6 @@ class NotInstalledError(Exception):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Only one process at a time."""
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

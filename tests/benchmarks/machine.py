@@ -1,7 +1,5 @@
 """The machine and the versions, without which figures say nothing."""
 
-from __future__ import annotations
-
 import os
 import platform
 from importlib import metadata

@@ -1,7 +1,5 @@
 """Measures a case: its participants send by turns, A B C A B C …, and everything that arrives is checked."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import threading
@@ -56,7 +54,6 @@ class _Table:
         self.done.clear()
 
     def round(self) -> None:
-        """Each of them once."""
         for name, run in self._left():
             measured, series = self._try(name, run) or (None, [])
             if measured is not None:
@@ -123,7 +120,6 @@ def _job(run: Run, address: str) -> Job:
 
 @contextmanager
 def _stall(port: int) -> Iterator[None]:
-    """The server does not answer."""
     set_mode(port, "stall")
     try:
         yield

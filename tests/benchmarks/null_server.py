@@ -99,7 +99,6 @@ class Counts:
             )
 
     def note_bad(self, problem: str) -> None:
-        """Count a request that is refused."""
         self.bad += 1
         self.problem = problem
 
@@ -142,11 +141,9 @@ class Connection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
 
     def connection_made(self, transport: Any) -> None:
-        """Accepted."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes, which end anywhere."""
         if self._in_body and len(data) <= self._missing and not self._waits:
             self._take_body(data)
             if self._missing == 0:

@@ -1,7 +1,5 @@
 """The processes of a case: the null server, a broker if one is needed, and the clients."""
 
-from __future__ import annotations
-
 import socket
 from contextlib import ExitStack
 
@@ -29,7 +27,6 @@ class Participants(ExitStack):
         return self._clients[name]
 
     def address(self, run: Run) -> str:
-        """Where a run sends."""
         if run.way == "dead":
             return self._nowhere()
         if address_of(run.client) == "kafka":

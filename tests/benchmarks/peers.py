@@ -3,8 +3,6 @@
 ``python -m tests.benchmarks.peers`` installs them all into ``.bench/``, once, and prints their versions.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -156,7 +154,6 @@ def _java_version(peer: Peer) -> str:
 
 
 def main() -> int:
-    """Install all, and say what is there."""
     reasons = prepare(PEERS)
     found = versions(name for name in PEERS if name not in reasons)
     for name, peer in PEERS.items():

@@ -3,8 +3,6 @@
 What is compiled and its pure twin have the same colour; the pure one is hollow, its lines are dashed.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -209,7 +207,6 @@ def outage(results: Results) -> Any:
 
 
 def everyday(results: Results) -> Any:
-    """A panel a case, a bar a run."""
     shown = [(text, bars) for text, find in _BARS if (bars := find(results))]
     if not shown:
         return None
@@ -232,8 +229,6 @@ _Bars = list[tuple[str, float, RunResult]]
 
 
 def _each(case: str, figure_of: Callable[[RunResult], float]) -> Callable[[Results], _Bars]:
-    """A bar for each run of a case."""
-
     def find(results: Results) -> _Bars:
         runs = results[case].runs if case in results else {}
         return [(name, figure_of(run), run) for name, run in runs.items()]

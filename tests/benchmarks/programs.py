@@ -1,7 +1,5 @@
 """Client programs: processes that answer a line with a line; see :mod:`tests.benchmarks.clients.protocol`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

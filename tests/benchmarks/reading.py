@@ -5,8 +5,6 @@ fields, of two of them, and of the default schema, as ``spark.read`` does in a t
 ``pull_logs`` into a dictionary a log, in the two ways that it has. Asking and waiting are in none of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

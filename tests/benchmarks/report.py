@@ -3,8 +3,6 @@
 The plots go into ``docs/project/benchmarks.md``, goals and tables into ``RESULTS.md`` beside this file.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -51,7 +49,6 @@ def report(cases: dict[str, Case], results: Results) -> str:
 
 
 def table(heads: Sequence[str], rows: Rows) -> str:
-    """A Markdown table."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -1,7 +1,5 @@
 """What was measured, as it is kept in ``.bench/results.json``: reports and plots are made from it alone."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import statistics
@@ -29,12 +27,10 @@ class Measured:
 
     @property
     def rate(self) -> float:
-        """Logs a second."""
         return self.answer.delivered / max(self.answer.seconds, 1e-9)
 
     @property
     def per_cpu_second(self) -> float:
-        """Logs a second of the client's CPU."""
         return self.answer.delivered / max(self.answer.cpu_seconds, 1e-9)
 
 
@@ -53,7 +49,6 @@ class RunResult:
 
     @property
     def rate(self) -> float:
-        """Logs a second, the median."""
         return statistics.median(one.rate for one in self.rounds)
 
     @property
@@ -63,7 +58,6 @@ class RunResult:
 
     @property
     def peak_bytes(self) -> int:
-        """The largest of all rounds."""
         return max(one.answer.peak_bytes for one in self.rounds)
 
     def quantiles(self, which: str) -> list[float]:
@@ -110,7 +104,6 @@ def merge(path: Path, found: Results) -> Results:
 
 
 def load(path: Path) -> Results:
-    """Read results."""
     return {name: _case(case) for name, case in json.loads(path.read_text()).items()}
 
 

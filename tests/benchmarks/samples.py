@@ -1,7 +1,5 @@
 """Nothing is fast by sending nothing: the server's counts and a sample of its bodies against what was to be sent."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import gzip

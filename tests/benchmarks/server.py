@@ -1,7 +1,5 @@
 """Starts a null server and talks to it; see :mod:`tests.benchmarks.null_server`."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

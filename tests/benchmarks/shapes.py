@@ -3,8 +3,6 @@
 Needs nothing but the standard library, since peers run in an environment of their own.
 """
 
-from __future__ import annotations
-
 import base64
 import random
 from collections.abc import Callable
@@ -57,7 +55,6 @@ def _web(choose: random.Random) -> Log:
 
 
 def _wide(choose: random.Random) -> Log:
-    """40 fields of a word or a number."""
     return {f"attribute_{n:02d}": f"value-{choose.randrange(10**6)}" for n in range(40)}
 
 

@@ -8,8 +8,6 @@ command; then the ratios that the goals name, and a table. Each run is told on s
 workers spend is not in its CPU seconds. A plot needs the extra ``bench``.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -5,8 +5,6 @@ goes nowhere. The agent sends. Rates are those after the start; CPU seconds are 
 included, as for ``ship``.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Collection

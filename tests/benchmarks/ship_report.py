@@ -1,7 +1,5 @@
 """What :mod:`.ship` has found: kept as JSON, and told as lines, as a table and as a plot."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import statistics
@@ -69,11 +67,9 @@ class Measured:
 
     @property
     def decompressed(self) -> float | None:
-        """The median of ``unzipped``."""
         return statistics.median(self.unzipped) if self.unzipped else None
 
     def keep(self, path: Path) -> None:
-        """Write it as JSON."""
         runs = [
             {"who": who, "case": case, "runs": [dataclasses.asdict(each) for each in some]}
             for (who, case), some in self.results.items()
@@ -114,7 +110,6 @@ def _goal(who: str, name: str) -> float | None:
 
 
 def row(who: str, name: str, result: Result) -> str:
-    """The line of a run."""
     return f"{who:8} {name:9} {result.rate:8.1f} MB/s {result.cpu:8.1f} CPU s/GB {result.seconds:6.1f} s"
 
 

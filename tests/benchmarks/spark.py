@@ -7,8 +7,6 @@ it got. Each run is told on stderr when it ends; ``--case`` chooses some ways, w
 among them. A plot needs the extra ``bench``.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

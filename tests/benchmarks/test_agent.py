@@ -1,7 +1,5 @@
 """The agent's benchmark: what it gives to both agents is what Flume's users write, and ours runs it as it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

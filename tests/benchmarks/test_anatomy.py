@@ -1,7 +1,5 @@
 """What a log costs, counted rather than timed; and the command that times it."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from types import FrameType

@@ -1,7 +1,5 @@
 """How late lines arrive: what is told of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from .arrival import Arrivals, arrivals, measure

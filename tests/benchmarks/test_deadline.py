@@ -1,7 +1,5 @@
 """No script of the benchmark runs for ever."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

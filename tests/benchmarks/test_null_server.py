@@ -1,7 +1,5 @@
 """The server that the benchmark sends to counts what is right, and refuses what is wrong."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 from collections.abc import Iterator
@@ -31,7 +29,6 @@ def port(running: int) -> int:
 
 
 def post(port: int, headers: dict[str, str], body: bytes = b"body", path: str = PATH) -> int:
-    """The status of a request."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("POST", path, body, headers)

@@ -1,7 +1,5 @@
 """The peers can be installed, deliver what they are timed for, and say why if they cannot."""
 
-from __future__ import annotations
-
 import fcntl
 import re
 import sys
@@ -29,20 +27,17 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def reasons() -> dict[str, str]:
-    """Why peers cannot run here."""
     return prepare(list(PEERS))
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """A null server's."""
     with null_server() as port:
         yield port
 
 
 @pytest.fixture(scope="module")
 def addresses(port: int, reasons: dict[str, str]) -> Iterator[dict[str, str]]:
-    """Where jobs go, by kind."""
     addresses = {"null": f"127.0.0.1:{port}"}
     if "kafka" in reasons:
         yield addresses

@@ -1,7 +1,5 @@
 """The benchmark of reading runs, and every way finds every log."""
 
-from __future__ import annotations
-
 from tests.benchmarks.reading import WAYS, answer_of, measure, report
 
 

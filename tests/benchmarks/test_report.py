@@ -1,7 +1,5 @@
 """Results are kept, merged, judged and shown as they are."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 
@@ -48,7 +46,6 @@ def made_up(case: Case, rounds: int = 3, seconds: float = 1) -> CaseResult:
 
 @pytest.fixture
 def results() -> Results:
-    """Of every case."""
     return {name: made_up(case) for name, case in CASES.items()}
 
 

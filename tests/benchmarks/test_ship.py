@@ -1,7 +1,5 @@
 """The benchmark of producer ship runs."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Every case of the benchmark runs, tiny, and none can be fast by sending nothing."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the samples of a process say."""
 
-from __future__ import annotations
-
 import pytest
 
 from .watching import Series, recovery

@@ -1,7 +1,5 @@
 """A process seen from outside: its memory and CPU over time."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -5,8 +5,6 @@ nothing: it brings its own libraries and fonts. npm itself comes from the index 
 has none. On other systems than Linux on x86-64 a Chrome or Chromium of the machine is used.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import platform
@@ -29,8 +27,6 @@ CHOICE = "PRODUCER_BROWSER"
 
 
 class NoBrowserError(Exception):
-    """There is none, and what to do."""
-
     def __init__(self, why: str) -> None:
         super().__init__(
             f"the tests of the pages need a browser, and {why}: run `python -m tests.browser.chromium` (Linux on"
@@ -74,7 +70,6 @@ def install() -> None:
 
 
 def _fetch(scratch: Path) -> Path:
-    """The folder with what is packed."""
     wanted = [*_npm(scratch), "pack", "--silent", f"{PACKAGE}@{VERSION}"]
     subprocess.run(wanted, cwd=scratch, check=True, stdout=subprocess.DEVNULL)
     (archive,) = scratch.glob("*.tgz")

@@ -1,7 +1,5 @@
 """What the tests of pages share: a page that is watched, logs to look at, accessibility, and pictures."""
 
-from __future__ import annotations
-
 import os
 import random
 import time

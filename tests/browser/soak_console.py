@@ -3,8 +3,6 @@
 Takes about three minutes; a part of ``make soak``.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 

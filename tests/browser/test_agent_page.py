@@ -1,7 +1,5 @@
 """The monitoring page of an agent: what it draws, that it lives, and that everybody can use it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,8 +41,6 @@ dead_letters = "refused"
 
 
 class Running:
-    """An agent with its page."""
-
     def __init__(self, folder: Path, hubs: tuple[Hub, ...]) -> None:
         self.hub = hubs[0]
         self.agent = Agent(parse_toml(CONFIG.format(state=folder)))

@@ -1,7 +1,5 @@
 """The console of the embedded LogHub, as one sees and uses it."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shlex

@@ -1,7 +1,5 @@
 """The console for everybody, for whom it is not open, while things go wrong, and with logs that mean harm."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +17,6 @@ VIEWS = ["logstores", "search", "tail", "requests", "faults", "producers"]
 
 
 def go(page: Page, view: str, **wanted: str) -> None:
-    """To a view, by its address."""
     given = "&".join(f"{name}={value}" for name, value in wanted.items())
     page.goto(f"{page.url.partition('#')[0]}#{view}?{given}")
     if view == "search":

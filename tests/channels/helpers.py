@@ -1,7 +1,5 @@
 """Short words for what tests do with a channel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,12 +13,10 @@ def events(bodies: Iterable[object]) -> list[Event]:
 
 
 def bodies(taken: Sequence[Event]) -> list[str]:
-    """The bodies as text."""
     return [event.body.decode() for event in taken]
 
 
 def opened(channel: Channel) -> Transaction:
-    """A transaction that is begun."""
     transaction = channel.transaction()
     transaction.begin()
     return transaction
@@ -40,7 +36,6 @@ def take(channel: Channel, count: int = 1, **options: Any) -> list[str]:
 
 
 def drained(channel: Channel) -> list[str]:
-    """All that can be taken, in order."""
     result: list[str] = []
     while got := take(channel, 100):
         result += got

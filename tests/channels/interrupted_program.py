@@ -28,7 +28,6 @@ def ring(*_: object) -> None:
 
 
 def open_channel(kind: str, directory: str) -> Any:
-    """A channel of 30 events."""
     if kind == "memory":
         return MemoryChannel(capacity=30, keep_alive=0.002)
     file = FileChannel(
@@ -56,19 +55,16 @@ class Books:
         self.made = 0
 
     def names(self, who: str) -> list[str]:
-        """Names of three new events."""
         self.made += 3
         return [f"{who}{self.made + place}" for place in range(3)]
 
 
 def put(channel: Any, names: list[str]) -> None:
-    """Put events in one transaction."""
     with channel.transaction() as transaction:
         transaction.put_many([Event({}, name.encode()) for name in names])
 
 
 def take(channel: Any, got: list[str], *, back: bool) -> None:
-    """Take events, and perhaps roll back."""
     with channel.transaction() as transaction:
         got += [event.body.decode() for event in transaction.take(4, timeout=0.002)]
         if back:
@@ -119,7 +115,6 @@ def step(channel: Any, books: Books) -> bool:
 
 
 def drain(channel: Any, books: Books) -> None:
-    """Take all that is left."""
     got: list[str] = []
     while not got or got[-1]:
         got.append("")
@@ -128,7 +123,6 @@ def drain(channel: Any, books: Books) -> None:
 
 
 def main(kind: str, directory: str) -> None:
-    """Interrupt, close and count."""
     signal.signal(signal.SIGALRM, ring)
     channel, mine, other, stop = open_channel(kind, directory), Books(), Books(), threading.Event()
     thread = ThreadPoolExecutor(1)

@@ -1,7 +1,5 @@
 """What a channel counts: sums that only grow, rates over about a minute, and how long the last take is ago."""
 
-from __future__ import annotations
-
 import pytest
 
 from producer.channels.counters import LEAST_SPAN, RATE_SPAN, ChannelCounters, Rate

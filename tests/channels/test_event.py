@@ -1,7 +1,5 @@
 """An event: what it is given, for good."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import FrozenInstanceError, replace
 

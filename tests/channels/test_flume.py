@@ -1,7 +1,5 @@
 """``docs/migrate/flume.md`` says the truth about options, and ``flume.md`` beside this file about our tests."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Giving some takes back: the same for every channel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A signal handler that raises in a call of a channel, as Ctrl-C does, harms that call's events at most."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

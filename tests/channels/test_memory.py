@@ -4,8 +4,6 @@ The file is long since it holds the channel's behaviour call by call; waiting, t
 their own.
 """
 
-from __future__ import annotations
-
 import copy
 import gc
 import logging

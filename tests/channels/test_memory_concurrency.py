@@ -1,7 +1,5 @@
 """Many threads on one memory channel: each committed event is taken exactly once, and all of them end."""
 
-from __future__ import annotations
-
 import math
 import random
 import threading

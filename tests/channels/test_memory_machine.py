@@ -1,7 +1,5 @@
 """Random histories of a memory channel against a list, looked over after every step."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -91,7 +89,6 @@ class MemoryChannelMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 3), count=st.integers(1, 7), max_bytes=st.none() | st.integers(1, 30))
     def take(self, which: int, count: int, max_bytes: int | None) -> None:
-        """From the head, as many as fit."""
         model = self._some(which)
         room = self.limits["transaction_capacity"] - len(model.taken)
         if room <= 0:
@@ -178,7 +175,6 @@ class MemoryChannelMachine(RuleBasedStateMachine):
         byte_capacity=st.none() | st.just(0) | st.integers(20, 100),
     )
     def resize(self, capacity: int | None, transaction_capacity: int | None, byte_capacity: int | None) -> None:
-        """All of the limits, or none."""
         wanted = {"capacity": capacity, "transaction_capacity": transaction_capacity, "byte_capacity": byte_capacity}
         limits = self.limits | {name: value for name, value in wanted.items() if value is not None}
         if limits["transaction_capacity"] > limits["capacity"]:
@@ -211,7 +207,6 @@ class MemoryChannelMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_queue_agrees(self) -> None:
-        """The same events in the same order."""
         self.channel.stats()  # a use, at which what was dropped comes back
         queue = self.channel._queue[self.channel._head :]
         assert [(entry[0], entry[2].body.decode()) for entry in queue] == sorted(self.queue.items())

@@ -3,8 +3,6 @@
 The file is long since there are three things to wait for, and each wait can end in several ways.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import threading
@@ -37,12 +35,10 @@ def empty(clock: ManualClock | None = None, **options: object) -> MemoryChannel:
 
 
 def waiting_takers(channel: MemoryChannel, count: int) -> None:
-    """Return once so many takes wait."""
     eventually(lambda: len(channel._turns.takers) == count)
 
 
 def waiting_commits(channel: MemoryChannel, count: int) -> None:
-    """Return once so many commits wait."""
     eventually(lambda: channel.stats().waiting == count)
 
 

@@ -1,7 +1,5 @@
 """Room: in events and bytes, first come, first served; in use is what is stored, and what is claimed."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,8 +7,6 @@ from producer.channels.room import Claim, Room
 
 
 class Stored:
-    """What a channel holds."""
-
     def __init__(self, events: int = 0, size: int = 0) -> None:
         self.events, self.size = events, size
 

@@ -3,8 +3,6 @@
 The file is long since it holds the channel's behaviour call by call.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import pickle

@@ -1,7 +1,5 @@
 """The life of a transaction: what may be called when, for every channel alike."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 

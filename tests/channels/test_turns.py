@@ -1,7 +1,5 @@
 """Turns: calls in line are served in order, also when a call that left it could not say so."""
 
-from __future__ import annotations
-
 from producer.channels.turns import Turn, Turns
 from producer.model.owned_lock import OwnedLock
 from producer.testing import ManualClock

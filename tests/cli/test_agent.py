@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import fcntl
 import http.client
@@ -56,7 +54,6 @@ HUB = {"source": "feed", "options": 'hub = "a"'}
 
 
 def written(tmp_path: Path, *changes: tuple[str, str], source: str = "stress", options: str = "") -> str:
-    """The path of a configuration."""
     text = CONFIG.format(state=tmp_path / "state", source=source, options=options)
     for old, new in changes:
         assert old in text

@@ -1,7 +1,5 @@
 """``producer channel``: looks into a directory, mends it, and delivers what is in it."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -361,8 +359,6 @@ def test_encrypted_directory_without_its_keys_is_still_counted(run: Run, tmp_pat
 
 
 class _Refusing(RecordingSink):
-    """Refuses what goes to one logstore."""
-
     def write(self, delivery: Delivery) -> object:  # type: ignore[override]
         if delivery.key.logstore == "bad":
             error: AttemptError = RejectedError("ParameterInvalid", "no")

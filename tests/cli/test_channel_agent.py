@@ -1,7 +1,5 @@
 """``producer channel`` for the directory of an agent's channel."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

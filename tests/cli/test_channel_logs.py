@@ -1,7 +1,5 @@
 """``producer channel peek`` and ``export`` show the logs in a channel; ``drain --all`` empties those of processes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -39,8 +37,6 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def target(monkeypatch: pytest.MonkeyPatch) -> Callable[[LogHubServer], None]:
-    """Names a server in the environment."""
-
     def name(server: LogHubServer) -> None:
         monkeypatch.setenv("LOGHUB_ENDPOINT", server.endpoint)
         monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", server.access_key_id)

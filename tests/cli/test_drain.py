@@ -1,7 +1,5 @@
 """``producer channel drain``: what its figures count, and whom one directory that cannot be drained keeps waiting."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess

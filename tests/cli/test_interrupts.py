@@ -1,7 +1,5 @@
 """Commands on Ctrl-C and SIGTERM: a line, no trace, and an exit code that says which it was."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """No foreign text forges a line in a log or on a terminal: names of files, words of peers, answers of servers."""
 
-from __future__ import annotations
-
 import ast
 import io
 import logging

@@ -1,7 +1,5 @@
 """The commands that send, search and follow logs, and those that list and make what holds them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools
@@ -80,7 +78,6 @@ def stored(server: LogHubServer) -> list[dict[str, str]]:
 
 @pytest.fixture
 def filled(server: LogHubServer) -> LogHubServer:
-    """With three logs, in one shard."""
     keys = {"access_key_id": server.access_key_id, "access_key_secret": server.access_key_secret}
     with Producer(ProjectConfig("cli", endpoint=server.endpoint, **keys)) as producer:
         stream = producer.stream("cli", os.environ["LOGHUB_LOGSTORE"], topic="t", source="s")

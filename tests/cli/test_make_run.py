@@ -1,7 +1,5 @@
 """``make run KEEP=1`` keeps the server up, and says where it is."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

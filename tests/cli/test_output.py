@@ -1,7 +1,5 @@
 """What commands print, and where colours and progress are written."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io
@@ -22,15 +20,12 @@ from producer.server import LogHubServer
 
 
 class Terminal(io.StringIO):
-    """A stream that is a terminal."""
-
     def isatty(self) -> bool:
         return True
 
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """A terminal that wants colours."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     return Terminal()
@@ -243,8 +238,6 @@ def test_an_output_that_takes_a_part_is_no_success(
 
 
 class Ended(io.StringIO):
-    """A pipe whose reader has ended."""
-
     def write(self, _text: str) -> int:
         raise BrokenPipeError
 

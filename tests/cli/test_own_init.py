@@ -1,7 +1,5 @@
 """Process 1 of a container: orphans do not stay zombies, signals arrive, and the status is the agent's."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What all commands have in common: help, examples, names that are nearly right, exit codes, completion."""
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

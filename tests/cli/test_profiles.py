@@ -1,7 +1,5 @@
 """Flags, the environment and profiles: which of them says where to, and who signs."""
 
-from __future__ import annotations
-
 import argparse
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``producer send``: whatever is given to it, each line is a log or told, and each log delivered or told."""
 
-from __future__ import annotations
-
 import io
 import os
 import time

@@ -1,7 +1,5 @@
 """``producer tail`` and ``pull``: the newest logs, those that come, and all of them, whatever becomes of shards."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """``--timeout`` of the commands that ask LogHub: one time for a request, with all its attempts."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Times that commands are given, and that they show."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterator
@@ -15,7 +13,6 @@ NOW = 1_700_000_000.5
 
 @pytest.fixture(params=["Asia/Shanghai", "America/New_York"])
 def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """This machine's, for a while."""
     with monkeypatch.context() as patch:
         patch.setenv("TZ", request.param)
         time.tzset()

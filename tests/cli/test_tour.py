@@ -1,7 +1,5 @@
 """The commands in ``docs/cli/index.md`` do what they are said to do."""
 
-from __future__ import annotations
-
 import io
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The API of coroutines: nothing of it blocks the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

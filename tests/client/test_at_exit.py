@@ -1,7 +1,5 @@
 """Signals that drain, in this process: where the main thread is when the signal comes, and what follows."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """``Producer.check``: one signed request, and what is wrong in a sentence."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import threading

@@ -1,7 +1,5 @@
 """What is said of records that are lost at the end: why, how many, and how long they had."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

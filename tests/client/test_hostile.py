@@ -1,7 +1,5 @@
 """What hostile tests found once, each held from then on."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import http.client
@@ -34,8 +32,6 @@ from tests.support.sinks import GatedSink
 
 
 class Settled:
-    """A holder whose result is there."""
-
     result = Result(successful=True, attempts=(Attempt(success=True),), attempt_count=1)
 
     def wait(self, timeout: float | None) -> None:
@@ -46,8 +42,6 @@ class Settled:
 
 
 class Pending(Settled):
-    """A holder whose result never comes."""
-
     result = None  # type: ignore[assignment]
 
     def heed(self, position: int, future: object) -> None:

@@ -1,7 +1,5 @@
 """Idempotent streams: what the server has is told from what it has not, so that nothing is stored twice."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import math
@@ -395,7 +393,6 @@ def test_a_dead_letter_carries_no_number_of_its_sender() -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LogHubServer]:
-    """One for all, with a shard."""
     with LogHubServer(shards=1) as running:
         yield running
 

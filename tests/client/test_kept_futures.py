@@ -1,7 +1,5 @@
 """Who keeps every future keeps results, not what was sent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from types import MethodType
 

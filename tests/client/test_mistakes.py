@@ -1,7 +1,5 @@
 """Plausible mistakes, and the sentence that each is told."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import io

@@ -1,7 +1,5 @@
 """Ordered streams: records arrive in the order of ``send``, whatever the server does, or the stream stops."""
 
-from __future__ import annotations
-
 import pickle
 import random
 import threading
@@ -53,7 +51,6 @@ class Picky(ScriptedSink):
         self.errors = {value.removeprefix("n"): list(some) for value, some in errors.items()}
 
     def write(self, delivery: Delivery) -> Receipt:
-        """Refuse, or accept."""
         errors = self.errors.get(first_value(delivery.payload.body))
         if errors:
             self.script.append(errors.pop(0))
@@ -72,7 +69,6 @@ def producer_of(sink: RecordingSink, **options: Any) -> Producer:
 
 
 def numbers(sink: RecordingSink) -> list[int]:
-    """The numbers that arrived, in order."""
     return [int(value) for value in values(sink)]
 
 
@@ -382,8 +378,6 @@ def test_what_the_dead_letters_refuse_comes_first_after_resume() -> None:
 
 
 class _Refusing:
-    """Dead letters that store nothing."""
-
     stored = 0
 
     def reason_of(self, _result: object) -> dict[str, str]:
@@ -398,7 +392,6 @@ class _Refusing:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LogHubServer]:
-    """One for all, with a shard."""
     with LogHubServer(shards=1) as running:
         yield running
 

@@ -1,7 +1,5 @@
 """Producer and Stream: what users call."""
 
-from __future__ import annotations
-
 import enum
 import gc
 import pickle

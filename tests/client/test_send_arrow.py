@@ -1,7 +1,5 @@
 """``Stream.send_arrow``: tables of any size through a producer of any size, a future for each piece."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,7 +29,6 @@ pytestmark = pytest.mark.usefixtures(columnar_twin.__name__)
 
 
 def make(sink: RecordingSink | None = None, channel: Any = None, clock: Any = None, **options: Any) -> Producer:
-    """A producer into a sink."""
     return Producer(
         config=ProducerConfig(source="here", **options), sink=sink or RecordingSink(), channel=channel, clock=clock
     )
@@ -284,8 +281,6 @@ def _batches(data: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 class Stranger:
-    """Another library's table."""
-
     def __init__(self, data: pa.Table) -> None:
         self._data = data
 

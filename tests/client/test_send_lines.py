@@ -1,7 +1,5 @@
 """``Stream.send_lines``: a block of lines goes in as pieces of about a batch, whatever encodes them."""
 
-from __future__ import annotations
-
 import mmap
 import threading
 from datetime import UTC, datetime, timedelta
@@ -59,12 +57,10 @@ def _released() -> memoryview:
 
 
 def block_of(lines: int, size: int = 100) -> bytes:
-    """Lines with their numbers."""
     return b"".join(b"%d-%s\n" % (number, b"x" * size) for number in range(lines))
 
 
 def expected(block: bytes, now: int, key: str = "content") -> list[bytes]:
-    """What ``send`` makes of the lines."""
     return [encode_log(LogItem({key: line}, time=now), now) for line in block.splitlines()]
 
 

@@ -1,7 +1,5 @@
 """``send_many``: pieces go in as they fill, whatever the logs come from, and errors say how far it came."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

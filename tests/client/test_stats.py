@@ -1,7 +1,5 @@
 """``stats()``: a snapshot that builds nothing, adds up, and can be written as JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Statistics as JSON: ``to_dict``, and a line of the log now and then."""
 
-from __future__ import annotations
-
 import json
 import logging
 

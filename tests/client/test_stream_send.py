@@ -1,7 +1,5 @@
 """``Stream.send`` of many logs, as users see it: futures, threads, close, pickles, odd callers."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import gc

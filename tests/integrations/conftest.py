@@ -1,7 +1,5 @@
 """An embedded LogHub for all integrations, a producer to it, and what arrived."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,14 +17,12 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def loghub() -> Iterator[LogHubServer]:
-    """An embedded LogHub."""
     with LogHubServer(shards=1) as server:
         yield server
 
 
 @pytest.fixture
 def reach(loghub: LogHubServer) -> dict[str, Any]:
-    """Endpoint and key, as options."""
     return {
         "endpoint": loghub.endpoint,
         "access_key_id": loghub.access_key_id,
@@ -44,7 +40,6 @@ def producer(reach: dict[str, Any]) -> Iterator[Producer]:
 
 @pytest.fixture
 def logstore() -> str:
-    """A logstore of the test's own."""
     return f"store-{next(_numbers)}"
 
 

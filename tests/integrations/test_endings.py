@@ -1,7 +1,5 @@
 """How processes end that log to LogHub, under real servers: what was logged arrives, or the loss is told."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

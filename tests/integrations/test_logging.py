@@ -1,7 +1,5 @@
 """``LogHubHandler``, under the real ``logging`` and against a real server."""
 
-from __future__ import annotations
-
 import contextvars
 import importlib
 import inspect
@@ -62,14 +60,11 @@ def handler(producer: Producer, logstore: str, logger: logging.Logger) -> LogHub
 
 
 class Kept(logging.Handler):
-    """Keeps records."""
-
     def __init__(self) -> None:
         super().__init__()
         self.records: list[logging.LogRecord] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
         self.records.append(record)
 
 
@@ -113,8 +108,6 @@ def test_levels_have_the_numbers_of_opentelemetry(handler: LogHubHandler, arrive
 
 
 class Odd:
-    """What has no text."""
-
     def __repr__(self) -> str:
         raise RuntimeError("no")
 
@@ -515,8 +508,6 @@ def test_a_record_that_cannot_be_made_into_a_log_is_counted(
 
 
 class _Unasked:
-    """Cannot be asked whether it is true."""
-
     def __bool__(self) -> bool:
         raise LookupError
 

@@ -1,7 +1,5 @@
 """The exporters and instruments for OpenTelemetry, under the real SDK and against a real server."""
 
-from __future__ import annotations
-
 import json
 import logging
 import threading
@@ -182,7 +180,6 @@ class Telling(RecordingSink):
         self._tracer = tracer
 
     def write(self, delivery: Delivery) -> Receipt:
-        """Tell, and write."""
         logging.getLogger("urllib3.connectionpool").warning("on the producer's thread")
         with self._tracer.start_as_current_span("POST"):
             return super().write(delivery)

@@ -1,7 +1,5 @@
 """``LogHubCollector``, under the real prometheus_client."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

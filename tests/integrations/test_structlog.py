@@ -1,7 +1,5 @@
 """``LogHubProcessor``, under the real structlog and against a real server."""
 
-from __future__ import annotations
-
 import io
 import logging
 import math
@@ -31,7 +29,6 @@ def _own_configuration() -> Iterator[None]:
 
 @pytest.fixture
 def sender(producer: Producer, logstore: str) -> LogHubProcessor:
-    """A processor."""
     return LogHubProcessor(producer, PROJECT, logstore)
 
 
@@ -116,8 +113,6 @@ def test_an_exception_that_was_formatted_elsewhere_keeps_its_traceback(
 
 
 class Unspeakable:
-    """Cannot be told."""
-
     def __str__(self) -> str:
         raise LookupError
 

@@ -1,7 +1,5 @@
 """Configuration: names, defaults and rules, checked once."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import pickle

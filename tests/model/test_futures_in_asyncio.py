@@ -1,7 +1,5 @@
 """What ``send`` returns, in asyncio: wait, tasks and groups of them, gather, shield, timeouts."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import threading

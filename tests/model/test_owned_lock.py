@@ -1,7 +1,5 @@
 """The lock of what users call."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """The future: with concurrent.futures, with asyncio, and with threads that come at the worst moment."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import itertools

@@ -1,7 +1,5 @@
 """Child processes: one program of ``programs/`` each, told by environment variables where the server is."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -38,7 +36,6 @@ class Ended:
 
     @property
     def words(self) -> list[str]:
-        """The last line of its output."""
         lines = self.stdout.splitlines()
         assert lines, f"it said nothing; on stderr: {self.stderr}"
         return lines[-1].split()
@@ -64,8 +61,6 @@ def environment_for(endpoint: str, server: LogHubServer | None = None) -> dict[s
 
 
 class Child:
-    """A running program."""
-
     def __init__(
         self,
         program: str | Path,
@@ -87,7 +82,6 @@ class Child:
         raise AssertionError(f"it ended without saying {line!r}: {self.end(5).stderr}")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
         self.process.send_signal(number)
 
     def ended_within(self, seconds: float) -> bool:
@@ -97,7 +91,6 @@ class Child:
         return self.process.returncode is not None
 
     def end(self, timeout: float = 240) -> Ended:
-        """Wait for its end."""
         try:
             stdout, stderr = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -118,7 +111,6 @@ def numbered(prefix: str, count: int) -> list[str]:
 
 
 def until(condition: Callable[[], object], *, seconds: float = 20, what: str = "") -> None:
-    """Poll ``condition`` until it holds."""
     deadline = time.monotonic() + seconds
     pause = iter(_pauses())
     while not condition():

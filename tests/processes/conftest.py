@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,7 +47,6 @@ def start(server: LogHubServer) -> Iterator[Callable[..., Child]]:
 
 @pytest.fixture
 def run(start: Callable[..., Child]) -> Callable[..., Ended]:
-    """Run a program to its end."""
     return lambda *arguments, **others: start(*arguments, **others).end()
 
 

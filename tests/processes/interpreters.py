@@ -4,8 +4,6 @@
 it. With ``--all`` it fails where one of :data:`WANTED` is missing.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -1,7 +1,5 @@
 """Workers of Celery's pool ``prefork``, which end by ``os._exit`` and run no exit function of Python."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Many threads send while one closes, and while interrupts fall anywhere: what was accepted is settled, once."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections import Counter

@@ -1,7 +1,5 @@
 """Every program of ``examples/`` does what it says, against a real server."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """What becomes of accepted records when the process ends, by a real end of a real process."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Fork: the child's producer starts empty and works; the parent's records are sent once, by the parent."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

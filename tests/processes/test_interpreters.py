@@ -1,7 +1,5 @@
 """Which Pythons the tests have, and what they say of those that they do not have."""
 
-from __future__ import annotations
-
 import pytest
 
 from . import interpreters

@@ -1,7 +1,5 @@
 """Under the monkey patching of gevent and eventlet, where no descriptor of a socket blocks."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Callable
 from pathlib import Path

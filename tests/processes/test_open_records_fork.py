@@ -1,7 +1,5 @@
 """Fork while handles know open batches: the child's handles find their own way, whatever lock a thread had."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

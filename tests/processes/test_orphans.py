@@ -1,7 +1,5 @@
 """A producer that its owner forgot: dropped without close, or left behind at the exit."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What would be published: a wheel and a source distribution, which work in environments that have nothing else."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -33,7 +31,6 @@ print(producer.stats().twin, __import__("producer").__file__)
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    """What a command prints."""
     done = subprocess.run(
         list(map(str, command)),
         cwd=cwd,

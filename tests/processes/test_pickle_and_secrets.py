@@ -1,7 +1,5 @@
 """A producer travels without its threads, its secrets travel with it, and nobody reads them on the way."""
 
-from __future__ import annotations
-
 import logging
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """What a producer takes from its machine, in child processes: CPU while it waits, and memory when it is full."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """SIGTERM and SIGINT with ``install_signal_handlers``: what was accepted arrives, then the signal does its work."""
 
-from __future__ import annotations
-
 import signal
 import struct
 from collections import defaultdict

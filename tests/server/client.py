@@ -2,8 +2,6 @@
 signing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -112,7 +110,6 @@ class Client:
         headers: Mapping[str, Any] | None = None,
         **others: Any,
     ) -> requests.Response:
-        """PutLogs."""
         given = {"Content-Type": "application/x-protobuf", "x-log-bodyrawsize": str(len(raw))}
         if compression != "none":
             given["x-log-compresstype"] = compression
@@ -123,15 +120,12 @@ class Client:
     def get(
         self, path: str, headers: Mapping[str, str] | None = None, timeout: float = 20, **params: str
     ) -> requests.Response:
-        """A signed GET."""
         return self.request("GET", path, params=params, headers=headers, timeout=timeout)
 
     def post_json(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> requests.Response:
-        """A signed POST of JSON."""
         return self.request("POST", path, body=body, headers={"Content-Type": "application/json", **(headers or {})})
 
     def cursor(self, shard: int, start: str, logstore: str = LOGSTORE) -> str:
-        """GetCursor."""
         answer = self.get(f"/logstores/{logstore}/shards/{shard}", type="cursor", **{"from": start})
         assert answer.status_code == 200, answer.text
         return str(answer.json()["cursor"])

@@ -3,8 +3,6 @@
 The server is their HTTP proxy, see :mod:`tests.server.official_sdk`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

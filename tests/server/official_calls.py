@@ -398,7 +398,6 @@ def delete_project() -> None:
 
 
 def main() -> None:
-    """Carry all calls out."""
     outcomes: dict[str, list[Any] | None] = {}
     for name, carry_out in CALLS.items():
         try:

@@ -2,8 +2,6 @@
 stdin, outcomes out.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -7,8 +7,6 @@ Input: ``{"access_key_id", "access_key_secret", "security_token", "sign_version"
 Output: a list with ``{"ok": result}`` or ``{"error": [status, code, message]}`` for each step.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import sys
@@ -81,7 +79,6 @@ def get_logs_by_get(client: LogClient, **arguments: Any) -> list[dict[str, Any]]
 
 
 def create_project(client: LogClient, project: str) -> None:
-    """CreateProject."""
     client.create_project(project, "made by the official SDK")
 
 
@@ -91,7 +88,6 @@ def get_project(client: LogClient, project: str) -> str:
 
 
 def create_logstore(client: LogClient, project: str, logstore: str, shard_count: int) -> None:
-    """CreateLogstore."""
     client.create_logstore(project, logstore, 7, shard_count)
 
 
@@ -152,7 +148,6 @@ def _run(client: LogClient, verb: str, arguments: dict[str, Any]) -> dict[str, A
 
 
 def main() -> None:
-    """Run the steps."""
     wanted = json.load(sys.stdin)
     client = LogClient(
         ENDPOINT,

@@ -1,7 +1,5 @@
 """A server in a process of its own, whose memory can be looked at, and a client's bytes on a raw socket."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -74,16 +72,13 @@ class ServerProcess:
 
     @property
     def endpoint(self) -> str:
-        """Where it listens."""
         return f"http://{self.host}:{self.port}"
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs."""
         return self.process.poll() is None
 
     def resident(self) -> int:
-        """Bytes of memory that it has now."""
         return _status(self.process.pid, "VmRSS")
 
     def peak(self) -> int:

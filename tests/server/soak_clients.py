@@ -4,8 +4,6 @@ A part of ``make soak``: it takes Go, and a JDK with Maven, and what these downl
 programs are in ``clients``, and are built into ``.bench``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -98,7 +96,6 @@ def _java_outcomes(server: LogHubServer, jars: Path, hosts: Path, version: str) 
 
 @contextmanager
 def _server_with_port_80() -> Iterator[LogHubServer]:
-    """Listening there, or where it can."""
     server = LogHubServer(auto_create=False, host=_ADDRESS, port=80)
     try:
         server.start()

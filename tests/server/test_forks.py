@@ -1,7 +1,5 @@
 """What a forked child must not do to the server that its parent has, and what it is told when it asks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -89,7 +87,6 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def messages(server: LogHubServer) -> list[str]:
-    """What the server holds."""
     return [str(log.fields["message"]) for log in server.logs(PROJECT, LOGSTORE)]
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 
@@ -21,7 +19,6 @@ def server() -> Iterator[LogHubServer]:
 
 
 def record(number: int, header: str = "") -> RequestRecord:
-    """A record with one header."""
     texts = dict.fromkeys(["operation", "method", "path", "project", "logstore", "request_id"], "")
     numbers = dict.fromkeys(["when", "finished", "raw_size", "body_size", "logs"], 0)
     headers = {"cookie": header}
@@ -29,7 +26,6 @@ def record(number: int, header: str = "") -> RequestRecord:
 
 
 def kept(journal: Journal) -> list[int]:
-    """The numbers of what it has."""
     return [record.number for record in journal.records()]
 
 

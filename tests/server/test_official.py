@@ -1,7 +1,5 @@
 """The official clients write to the embedded server and read back from it, unchanged."""
 
-from __future__ import annotations
-
 import json
 import time
 

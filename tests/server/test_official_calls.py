@@ -1,7 +1,5 @@
 """The calls of the official SDK against the embedded server, as protocol.md tells them."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

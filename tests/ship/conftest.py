@@ -1,7 +1,5 @@
 """Helpers for the tests of the application that ships log files."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

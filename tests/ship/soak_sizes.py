@@ -3,8 +3,6 @@
 ``PRODUCER_SOAK_SHARE=0.01`` makes less of both. The disk needs five gigabytes, and ten.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import os
@@ -43,7 +41,6 @@ class Bar:
         self.told: list[tuple[int, float, int]] = []
 
     def note(self, bar: ProgressBar) -> None:
-        """Look at it."""
         task = bar._progress.tasks[0]
         self.told.append((int(task.completed), float(task.total or 0), _memory()))
 
@@ -72,7 +69,6 @@ def _resident(number: str) -> int:
 
 @pytest.fixture
 def bar(monkeypatch: pytest.MonkeyPatch) -> Bar:
-    """Sees each look at the bar."""
     seen, show = Bar(), ProgressBar.show
 
     def watched(self: ProgressBar, *arguments: Any) -> None:

@@ -1,7 +1,5 @@
 """producer ship: a real Spark job into a real server, and what a person sees of it."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

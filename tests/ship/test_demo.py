@@ -1,7 +1,5 @@
 """make run: its verdict is right when all is well, and also when it is not."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Callable

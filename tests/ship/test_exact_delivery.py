@@ -1,7 +1,5 @@
 """One range with --exactly-once: what is told of lines that were not stored, and what becomes of those in halves."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

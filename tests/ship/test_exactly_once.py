@@ -1,7 +1,5 @@
 """--exactly-once: whatever is killed, and whenever, each line is stored once, by counting in the server."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM: one line, the right exit code, and no process that is left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -48,7 +46,6 @@ class Started:
         )
 
     def left(self) -> list[Process]:
-        """The processes of its session."""
         return processes_of(self.process.pid)
 
     def runs(self, words: str) -> bool:
@@ -99,7 +96,6 @@ def endless_java(tmp_path: Path) -> str:
 
 
 def programs(server: LogHubServer, folder: Path) -> dict[str, list[str]]:
-    """What starts Spark, by name."""
     (folder / "a.log").write_text("one\n")
     ship = ["-m", "producer", "ship", *ship_arguments(server, folder / "a.log"), "--master=local[1,4]"]
     return {

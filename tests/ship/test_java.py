@@ -1,7 +1,5 @@
 """Java: the first that is new enough is used, and where there is none the packaged one runs Spark."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """--engine local: the same portions in processes of this machine, without Spark, and none of them is left behind."""
 
-from __future__ import annotations
-
 import io
 import math
 import multiprocessing
@@ -48,7 +46,6 @@ def run_job(path: Path, job: ShipJob, **options: int) -> Shipment:
 
 
 def begin(path: Path, job: ShipJob) -> LocalRun:
-    """Ship a file as one portion."""
     return LocalEngine(1).start([Portion(splits) for splits in plan(find_files([str(path)]).files)], job)
 
 

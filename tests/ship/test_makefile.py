@@ -1,7 +1,5 @@
 """make run INPUT=…: the path reaches the demonstration as it was given."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What a process that ships takes from the system, and how often."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 r"""File names that are no text: they are sent and shown as ``\xNN``, and nothing waits for what cannot be said."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """What is said of a job that failed: stored, not stored, in doubt, by file, and how many requests it took."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import itertools

@@ -1,7 +1,5 @@
 """Remote files through the whole command: both engines, once each, and refused in words where they cannot be."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

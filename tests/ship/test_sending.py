@@ -1,7 +1,5 @@
 """Sending: where records come from stands in their tags, and a refused line does not take its neighbours along."""
 
-from __future__ import annotations
-
 import gzip
 import socket
 import time

@@ -1,7 +1,5 @@
 """The session: workers are this Python, can import the package, and say what is missing when they cannot."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -1,7 +1,5 @@
 """One task's work, in this process: what lies in files is what the server holds, byte for byte."""
 
-from __future__ import annotations
-
 import base64
 import bz2
 import gzip

@@ -1,7 +1,5 @@
 """producer ship -: what comes by standard input is shipped as it comes, and to the end."""
 
-from __future__ import annotations
-
 import array
 import fcntl
 import io
@@ -59,7 +57,6 @@ class Shipping:
 
 @pytest.fixture
 def ship(make_job: MakeJob) -> Iterator[Callable[..., Shipping]]:
-    """Begins to ship a pipe."""
     begun: list[Shipping] = []
 
     def start(*, settle: float = 3600.0, **options: object) -> Shipping:

@@ -1,7 +1,5 @@
 """FileSink: real files, full disks, other writers."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -27,12 +25,10 @@ KEY = StreamKey("p", "l", "t", "s", None, (("env", "test"),))
 
 
 def deliver(sink: FileSink, *texts: str, key: StreamKey = KEY) -> None:
-    """One attempt with a batch of these."""
     sink.write(Delivery(key, None, sink.encode(key, None, [record(text) for text in texts])))
 
 
 def lines(path: Path) -> list[dict[str, object]]:
-    """Every line."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 

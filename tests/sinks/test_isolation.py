@@ -1,7 +1,5 @@
 """One bad destination does not take the others with it."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """StdoutSink: what is printed, and what is known when printing fails."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

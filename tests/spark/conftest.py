@@ -1,7 +1,5 @@
 """Helpers for the tests of the Spark side: LogGroups in an embedded LogHub, and plans of reading them."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 
@@ -105,10 +103,8 @@ def options_of(server: LogHubServer, **options: str) -> dict[str, str]:
 
 
 def plan_of(server: LogHubServer, schema: StructType | None = None, **options: str) -> ReadPlan:
-    """The plan of a read."""
     return ReadPlan.of(options_of(server, **options), default_schema() if schema is None else schema)
 
 
 def target_in(server: LogHubServer, logstore: str = LOGSTORE) -> Target:
-    """A logstore of the tests' project."""
     return Target(project_of(server), logstore)

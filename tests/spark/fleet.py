@@ -7,8 +7,6 @@ the others; a request takes a while, unequally long. The tasks of a process fail
 ``python -m tests.spark.fleet`` prints the table of ``tests/benchmarks/MEASURED.md``.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import random
@@ -90,7 +88,6 @@ class Fleet:
         return self.now
 
     def at(self, when: float, do: Callable[[], None]) -> None:
-        """Do something at a time."""
         heapq.heappush(self._events, (when, next(self._order), do))
 
     def takes(self) -> bool:
@@ -104,11 +101,9 @@ class Fleet:
         return True
 
     def seconds(self, typical: float) -> float:
-        """How long a request takes."""
         return typical * self.random.lognormvariate(0.0, _NOISE)
 
     def ended(self) -> None:
-        """A batch is stored, or has failed."""
         self._last = self.now
 
     def run(self) -> Outcome:
@@ -141,7 +136,6 @@ class _Process:
         self._queue = FairQueue(config, fleet.rules)
 
     def begin(self) -> None:
-        """All batches are there at once."""
         stream, now = StreamState("C"), self._fleet.now
         self._acknowledged = now
         for serial in range(self._batches):
@@ -232,14 +226,12 @@ BATCHES, CORES = 20, 4
 
 
 def simulate(processes: int, quota: int, options: dict[str, int]) -> Outcome:
-    """What becomes of so many."""
     given = {name: str(value) for name, value in options.items()}
     config = ProducerConfig.from_mapping({"io_thread_count": CORES, **defaults_of_task(given, ACK_TIMEOUT), **options})
     return Fleet(processes, BATCHES, quota, config).run()
 
 
 def row(processes: int, quota: int, options: dict[str, int]) -> str:
-    """A line of the table."""
     found = simulate(processes, quota, options)
     told = ", ".join(f"`{name}={value}`" for name, value in options.items()) or "defaults"
     return (
@@ -249,7 +241,6 @@ def row(processes: int, quota: int, options: dict[str, int]) -> str:
 
 
 def main() -> None:
-    """Print the table."""
     for each in ROWS:
         print(row(*each), flush=True)
 

@@ -1,7 +1,5 @@
 """The Spark examples do what they say."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """get_producer: one producer for each process and configuration."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pickle
@@ -110,12 +108,10 @@ class Worker:
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
-    """A worker that runs its first task."""
     return Worker(monkeypatch)
 
 
 def usable(producer: Producer) -> bool:
-    """Whether it accepts records."""
     try:
         producer.send(producer._sink.project_configs()[0].project, "l", {"k": "v"})
     except ProducerClosedError:
@@ -211,7 +207,6 @@ class Stubborn(Producer):
 
 
 def stubborn_producers() -> executor.WorkerProducers:
-    """Producers that are slow to close."""
     return executor.WorkerProducers(
         SystemClock(), lambda projects, config, _channel: Stubborn(*projects, config=config)
     )

@@ -1,7 +1,5 @@
 """Which refusals blame rows, for Spark, ``ship`` and the agent alike."""
 
-from __future__ import annotations
-
 import pytest
 
 from producer.model.results import Attempt, Result

@@ -1,7 +1,5 @@
 """What ``MEASURED.md`` says of a thousand executors before one endpoint is what the simulation says."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The client of the reading side, against the embedded LogHub and its faults."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """``exactlyOnce`` asks the target what it stands on, before the job."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
@@ -19,13 +17,11 @@ ONCE = {"deliveryGuarantee": "exactlyOnce"}
 
 
 def asks(server: LogHubServer) -> bool:
-    """The answer to the question."""
     options = WriteOptions.from_mapping(target(server))
     return uses_up_numbers(options.target, options.config)
 
 
 def asked(server: LogHubServer) -> list[tuple[int, str | None]]:
-    """The answers to what was written."""
     return [(request.status, request.error_code) for request in server.requests]
 
 

@@ -3,8 +3,6 @@
 ``tests/test_docs.py`` runs the quick start, which uses it, with this environment not on PATH.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

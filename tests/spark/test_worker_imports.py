@@ -1,7 +1,5 @@
 """A process of Spark's imports what it does, no more: Spark starts one for each core, and anew after each error."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.test_imports import imported

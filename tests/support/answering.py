@@ -1,7 +1,5 @@
 """A server that gives every request the same answer, until another one is set."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator
@@ -27,7 +25,6 @@ class Answering(ThreadingHTTPServer):
 
     @property
     def endpoint(self) -> str:
-        """Where it listens."""
         return f"http://127.0.0.1:{self.server_port}"
 
 

@@ -1,7 +1,5 @@
 """A simulated disk with sectors that cannot be read."""
 
-from __future__ import annotations
-
 import errno
 
 from producer.channels.file.store.format import FRAME_SIZE

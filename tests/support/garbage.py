@@ -1,7 +1,5 @@
 """Keeps the garbage collector out of what is counted: the finalizers that it runs are somebody else's steps."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A lock that is held across forks, and tells of it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -21,14 +19,12 @@ class AskedFor:
         self.lock, self._asked, self._then = lock or threading.RLock(), asked, then
 
     def acquire(self) -> bool:
-        """Tell, then take it."""
         self._asked()
         self.lock.acquire()
         self._then()
         return True
 
     def release(self) -> None:
-        """Give it back."""
         self.lock.release()
 
     def _is_owned(self) -> bool:

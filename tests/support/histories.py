@@ -6,8 +6,6 @@ ten thousand are wanted, and is told by a seed alone. Not all rules take part in
 more often, and in a row.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -35,12 +33,10 @@ def sampled_from(values: Sequence[Any]) -> Choice:
 
 
 def sets(of: Choice, most: int) -> Choice:
-    """Up to ``most`` different values."""
     return lambda random: set() if random is None else {of(random) for _ in range(random.randint(0, most))}
 
 
 def lists(of: Choice, least: int, most: int) -> Choice:
-    """So many values, in order."""
     return lambda random: [of(random) for _ in range(least if random is None else random.randint(least, most))]
 
 
@@ -78,8 +74,6 @@ Step = tuple[str, dict[str, Any]]
 
 
 class Machine:
-    """What histories happen to."""
-
     def check(self) -> None:
         """Raise AssertionError unless everything holds that always does."""
 

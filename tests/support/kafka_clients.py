@@ -1,7 +1,5 @@
 """Clients of Kafka that tests make for themselves."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -5,8 +5,6 @@ of a second with them, and tests make hundreds, many by :func:`gc.collect`. Befo
 is garbage goes, and what is left is set aside.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Generator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Objects that nobody has freed yet."""
 
-from __future__ import annotations
-
 import gc
 import logging
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The LogGroup message in a schema of the tests' own, for the protobuf library: it shares nothing with the encoder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory

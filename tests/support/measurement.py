@@ -1,7 +1,5 @@
 """Pauses the measurement of coverage where it costs much and learns nothing."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whether tests exist that a table names as ``folder/file.py::name``."""
 
-from __future__ import annotations
-
 import ast
 from functools import lru_cache
 from pathlib import Path

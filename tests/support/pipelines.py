@@ -66,5 +66,4 @@ def held(pipeline: Pipeline, settled: list[ProducerBatch]) -> int:
 
 
 def result_of(future: SendFuture) -> Result | None:
-    """What is known of the end of a send."""
     return holder_of(future._holder, future._position).result

@@ -2,8 +2,6 @@
 no other test finds. ``make test-all`` runs them too, and so does CI.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest
@@ -36,7 +34,6 @@ _PYTHONS = "other Pythons"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """One option."""
     parser.addoption("--without-rare", action="store_true", help="leave out what tests/support/rare.py lists")
 
 
@@ -49,7 +46,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say what was left out."""
     if config.getoption("without_rare"):
         terminalreporter.write_line(f"`make test-all` adds: {', '.join([*RARE, _PYTHONS])}.")
 

@@ -204,7 +204,6 @@ def _etag(data: bytes) -> str:
 
 
 def oss_server(bucket: str, objects: Mapping[str, bytes]) -> contextmanager[str]:  # type: ignore[valid-type]
-    """OSS with a bucket and its objects."""
     return _serving(type("Handler", (_Oss,), {"bucket": bucket, "objects": objects}))
 
 

@@ -1,7 +1,5 @@
 """A sink that keeps the numbers of idempotent batches as LogHub does."""
 
-from __future__ import annotations
-
 from producer.model.errors import AttemptError, BodyTooLargeError, InvalidSequenceError
 from producer.model.interfaces import Delivery, Receipt
 from producer.testing import RecordingSink

@@ -1,7 +1,5 @@
 """Producers without threads, and handles whose next log takes the short way, to the end of the open batch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,7 +49,6 @@ def takes_short_way(stream: Stream) -> bool:
 
 
 def open_batch(pipeline: Pipeline) -> ProducerBatch:
-    """The one open batch."""
     (batch,) = pipeline.accumulator._open.values()
     return batch
 

@@ -1,7 +1,5 @@
 """A fault of the simulated disk: which calls of which operation fail, and how."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 
@@ -25,7 +23,6 @@ class Fault:
     met: int = 0
 
     def strikes(self, operation: str) -> bool:
-        """Whether this call fails; counts it."""
         if self.operation not in (operation, "*") or self.left == 0:
             return False
         if self.skip:

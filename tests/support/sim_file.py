@@ -25,8 +25,6 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """The file was cut to this size."""
-
     size: int
 
 
@@ -79,7 +77,6 @@ class SimFile:
             self._touch(sector)
 
     def truncate(self, size: int) -> None:
-        """Cut, or lengthen by zeros."""
         if size > len(self.content):
             self.write(len(self.content), bytes(size - len(self.content)))
         elif size < len(self.content):

@@ -139,7 +139,6 @@ class SimFS:
 
     @property
     def open_files(self) -> list[str]:
-        """The paths of what is open."""
         with self._lock:
             return sorted(handle.path for handle in self._handles.values())
 
@@ -183,7 +182,6 @@ class SimFS:
         return fault
 
     def heal(self) -> None:
-        """Forget all faults."""
         with self._lock:
             self._faults.clear()
 

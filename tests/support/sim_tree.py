@@ -25,7 +25,6 @@ class SimDirectory:
         self.durable: dict[str, SimNode] = {}
 
     def files(self) -> Iterator[SimFile]:
-        """Every file in it and below."""
         for node in self.entries.values():
             if isinstance(node, SimFile):
                 yield node
@@ -100,7 +99,6 @@ class SimTree:
         self._unsynced: list[_Change] = []
 
     def find(self, path: str) -> SimNode | None:
-        """What has this path, if anything."""
         node: SimNode = self.root
         for part in parts(path):
             if not isinstance(node, SimDirectory) or part not in node.entries:
@@ -109,21 +107,18 @@ class SimTree:
         return node
 
     def directory(self, path: str) -> SimDirectory:
-        """The directory of this path."""
         node = self.find(path)
         if not isinstance(node, SimDirectory):
             raise error(errno.ENOENT if node is None else errno.ENOTDIR, path)
         return node
 
     def file(self, path: str) -> SimFile:
-        """The file of this path."""
         node = self.find(path)
         if not isinstance(node, SimFile):
             raise error(errno.ENOENT if node is None else errno.EISDIR, path)
         return node
 
     def make(self, path: str, node: SimNode) -> None:
-        """Give a path to something new."""
         directory, name = self._place(path)
         if name in directory.entries:
             raise error(errno.EEXIST, path)
@@ -145,7 +140,6 @@ class SimTree:
         self._unsynced.append(_Change(to, new_name, file, (directory, name)))
 
     def unlink(self, path: str) -> None:
-        """Take a file's name away."""
         self.file(path)
         directory, name = self._place(path)
         del directory.entries[name]
@@ -180,7 +174,6 @@ class SimTree:
 
 @lru_cache(maxsize=10_000)
 def parts(path: str) -> tuple[str, ...]:
-    """The names in a path."""
     return tuple(part for part in posixpath.normpath(path).split("/") if part not in ("", "."))
 
 

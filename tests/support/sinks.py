@@ -1,7 +1,5 @@
 """Sinks that block, or break, where a test wants them to."""
 
-from __future__ import annotations
-
 import threading
 
 from producer.model.errors import NetworkError
@@ -43,7 +41,6 @@ class DeadSink(ScriptedSink):
         self.ambiguous = ambiguous
 
     def write(self, delivery: Delivery) -> Receipt:
-        """Fail."""
         with self._lock:
             self.attempts.append(delivery)
         raise NetworkError("RequestError", "no route to host", may_have_been_stored=self.ambiguous)

@@ -1,7 +1,5 @@
 """A plugin of pytest: with ``--nothing-skipped`` a test that is skipped has failed. CI has all that tests need."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any
 
@@ -9,13 +7,11 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """One option."""
     parser.addoption("--nothing-skipped", action="store_true", help="a test that is skipped has failed")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Of a test."""
     report = yield
     return _failed(report) if item.config.getoption("nothing_skipped") else report
 

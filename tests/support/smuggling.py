@@ -1,7 +1,5 @@
 """Requests over HTTP/1.1 whose end a proxy and a server could see at different bytes."""
 
-from __future__ import annotations
-
 #: The request that a smuggler hides; a server that answers it was tricked.
 HIDDEN = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
 

@@ -8,8 +8,6 @@ A worker finds pyspark in a zip file below SPARK_HOME before it finds the instal
 from there each time: a second for every worker and every daemon. The home that is made here has no such file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

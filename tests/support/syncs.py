@@ -1,7 +1,5 @@
 """What is synced and renamed, in order: a crash at any instant must leave the old file or the new one."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What all processes of tests would compile is compiled once."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

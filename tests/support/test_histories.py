@@ -1,7 +1,5 @@
 """Random histories: the same seed gives the same one, what goes wrong is found, and told in its shortest form."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """Threads that take turns: the same numbers give the same history, nothing happens by chance, and nobody hangs."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

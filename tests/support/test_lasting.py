@@ -1,7 +1,5 @@
 """The garbage collector looks at what a module's tests made, and at nothing that was there before."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

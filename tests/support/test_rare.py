@@ -1,7 +1,5 @@
 """``--without-rare``: the list, and what it leaves out."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

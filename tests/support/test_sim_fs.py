@@ -3,8 +3,6 @@
 Long since every call of the disk has its promises.
 """
 
-from __future__ import annotations
-
 import errno
 import inspect
 from collections.abc import Callable

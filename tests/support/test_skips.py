@@ -1,7 +1,5 @@
 """No test is skipped silently: in CI none at all, elsewhere its reason is told."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

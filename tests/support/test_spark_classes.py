@@ -1,7 +1,5 @@
 """The archive of Spark's classes: tests go on where it cannot be made, and leave nothing of the trial."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -24,7 +22,6 @@ def spark_that(home: Path, does: str) -> None:
 
 
 def is_at_end(pipe: int) -> bool:
-    """Whether nobody holds the other end."""
     try:
         return os.read(pipe, 1) == b""
     except BlockingIOError:

@@ -1,7 +1,5 @@
 """The threads of one producer, server or agent, and the CPU time that they use: others of the process do not count."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The twins: what exists in readable Python, and compiled. Tests of one promise run with each of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """Waiting for other threads, with a deadline."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
@@ -52,7 +50,6 @@ class Call:
 
     @property
     def done(self) -> bool:
-        """Whether the call has ended."""
         return not self.thread.is_alive()
 
     def result(self, patience: float = PATIENCE) -> Any:

@@ -1,7 +1,5 @@
 """What is said of installing an extra works, however the package was installed; and its other name."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Numbers in what people read."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

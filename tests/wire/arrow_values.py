@@ -1,7 +1,5 @@
 """Arrow arrays of every type, for Hypothesis, and what ``send`` makes of their rows."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
@@ -219,5 +217,4 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def sent(items: Sequence[LogItem], now: int = NOW) -> list[bytes]:
-    """The records that ``send`` makes."""
     return [encode_log(item, now) for item in items]

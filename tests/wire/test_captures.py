@@ -1,7 +1,5 @@
 """captures: whatever the steps find is what ``re`` finds, and what they do not know they leave to it."""
 
-from __future__ import annotations
-
 import re
 from array import array
 from itertools import accumulate

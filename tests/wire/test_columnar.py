@@ -26,14 +26,12 @@ pytestmark = pytest.mark.usefixtures(columnar_twin.__name__)
 
 
 def records(encoded: EncodedRows) -> list[bytes]:
-    """The body, cut at its ends."""
     ends, body = encoded.ends.tolist(), encoded.body  # which some twins put together anew each time
     assert len(body) == (ends[-1] if ends else 0)
     return [bytes(body[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def encode(batch: pa.RecordBatch) -> list[bytes]:
-    """The records of a batch."""
     return records(ColumnarEncoder(batch.schema).encode(batch, NOW))
 
 

@@ -1,7 +1,5 @@
 """Arrow data made by hand, or by another library, that point where they have nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,6 @@ pytestmark = pytest.mark.usefixtures(columnar_twin.__name__)
 
 
 def numbers(kind: type, *values: int) -> pa.Buffer:
-    """A buffer of integers."""
     return pa.py_buffer(np.array(values, kind))
 
 
@@ -37,14 +34,12 @@ def views(size: int, which: int, start: int, **more: Any) -> pa.Array:
 
 
 def lists(values: pa.Array, *offsets: int) -> pa.Array:
-    """Lists with these offsets."""
     return pa.Array.from_buffers(
         pa.list_(values.type), len(offsets) - 1, [None, numbers(np.int32, *offsets)], children=[values]
     )
 
 
 def maps(items: pa.Array, *offsets: int) -> pa.Array:
-    """Maps with these offsets."""
     entries = pa.StructArray.from_arrays([pa.array(list("abcd")), items], names=["key", "value"])
     kind = pa.map_(pa.string(), items.type)
     return pa.Array.from_buffers(kind, len(offsets) - 1, [None, numbers(np.int32, *offsets)], children=[entries])

@@ -1,7 +1,5 @@
 """The columns that mean something else than a field: found, checked, and what they do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

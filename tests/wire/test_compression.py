@@ -1,7 +1,5 @@
 """Compression: round trips, and bodies that would harm."""
 
-from __future__ import annotations
-
 import tracemalloc
 import zlib
 

@@ -1,7 +1,5 @@
 """With which bytes a match may begin."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

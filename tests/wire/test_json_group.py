@@ -1,7 +1,5 @@
 """LogGroups as JSON: what is sent with ``log_format="json"``."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """``encode_lines``: the lines of a block as records; both twins."""
 
-from __future__ import annotations
-
 import importlib
 import mmap
 import threading
@@ -24,13 +22,11 @@ NOW = 1_700_000_000
 
 @pytest.fixture(params=TWINS)
 def encode(request: pytest.FixtureRequest) -> Encode:
-    """A twin's function."""
     name = {"pure": "lines", "native": "_lines"}[request.param]
     return importlib.import_module(f"producer.wire.{name}").encode_lines  # type: ignore[no-any-return]
 
 
 def records_of(texts: list[str], key: str = "content", nanos: int = 0) -> bytes:
-    """What ``send`` makes of the texts."""
     items = [LogItem({key: text}, time=NOW, time_ns=nanos) for text in texts]
     return b"".join(encode_log(item, 0) for item in items)
 
@@ -38,7 +34,6 @@ def records_of(texts: list[str], key: str = "content", nanos: int = 0) -> bytes:
 def whole(
     encode: Encode, block: Any, *, key: str = "content", nanos: int = 0, final: bool = True
 ) -> lines.EncodedLines:
-    """All lines of a block as one piece."""
     return encode(block, 0, key.encode(), NOW, nanos, MANY, MANY, final)
 
 

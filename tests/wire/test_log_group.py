@@ -1,7 +1,5 @@
 """The encoder, held to the official SDK's bytes, to the protobuf library, and to itself."""
 
-from __future__ import annotations
-
 import base64
 import enum
 import json

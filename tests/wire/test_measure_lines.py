@@ -1,7 +1,5 @@
 """What must be known of each block: the compiled twin counts what the pure one does."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

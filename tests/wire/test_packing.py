@@ -1,7 +1,5 @@
 """Packing: what is compressed and digested in one step is what two steps make."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Requests that are prepared once are those that are made each time."""
 
-from __future__ import annotations
-
 import hmac
 from dataclasses import replace
 from datetime import UTC, datetime

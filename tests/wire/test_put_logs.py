@@ -1,7 +1,5 @@
 """The PutLogs request, and the adjustment of shard hashes."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

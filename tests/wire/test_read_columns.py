@@ -1,7 +1,5 @@
 """LogGroups of an answer become columns: the same by both twins, whatever the bytes say."""
 
-from __future__ import annotations
-
 import os
 from typing import TypeAlias
 
@@ -46,7 +44,6 @@ def log_of(time: int, nanos: int, contents: Pairs) -> bytes:
 
 
 def answer_of(groups: Groups) -> bytes:
-    """An answer, as an encoder writes it."""
     parts = []
     for topic, tags, logs in groups:
         body = b"".join(field(1, log_of(*log)) for log in logs) + field(3, topic) + field(4, b"s") + field(5, b"uuid")

@@ -1,7 +1,5 @@
 """Fields of logs become columns: the same that the protobuf library reads, whatever they hold."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """LogGroups read back without the protobuf library."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

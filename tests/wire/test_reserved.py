@@ -1,7 +1,5 @@
 """Names that LogHub gives to what every log has: no field of a log can be taken for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pyarrow as pa

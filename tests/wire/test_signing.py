@@ -1,7 +1,5 @@
 """Signatures, held to those of the official SDK."""
 
-from __future__ import annotations
-
 import base64
 import locale
 from datetime import UTC, datetime, timedelta

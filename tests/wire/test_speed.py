@@ -1,7 +1,5 @@
 """Which twins encode: the compiled ones where there are any, the pure ones wherever not; both can be told apart."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import shutil
@@ -95,7 +93,6 @@ def test_the_version_and_the_statistics_say_which_twin_it_is() -> None:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    """What an installation builds from."""
     pytest.importorskip("Cython")
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "loghub.py", "pyspark_loghub.py"):
         shutil.copy(ROOT / name, tmp_path)
@@ -106,7 +103,6 @@ def sources(tmp_path: Path) -> Path:
 
 
 def build(sources: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Compile in place."""
     return subprocess.run(
         [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
         cwd=sources,

@@ -1,7 +1,5 @@
 """syslog_headers: compiled code finds in messages what the expressions find."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """How values become text, and times."""
 
-from __future__ import annotations
-
 import json
 import math
 from datetime import UTC, datetime

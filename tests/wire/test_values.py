@@ -1,7 +1,5 @@
 """Values of many types: one text each, at the top of a log and inside of JSON, by both twins."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import enum
@@ -89,8 +87,6 @@ class Model:
 
 
 class OldModel:
-    """Likewise before pydantic 2."""
-
     __fields__ = {"a": int}  # noqa: RUF012
     parse_obj = None
 
@@ -237,8 +233,6 @@ def test_names_in_json_may_be_of_any_kind_that_has_a_text() -> None:
 
 
 class Odd:
-    """What nothing is known of."""
-
     def __repr__(self) -> str:
         return "<odd \udfff>"
 
@@ -310,15 +304,11 @@ def test_with_repr_no_log_is_lost_for_what_is_in_it(name: Any) -> None:
 
 
 class UnspeakableError(Exception):
-    """An error that cannot be told."""
-
     def __str__(self) -> str:
         raise LookupError
 
 
 class Lazy(Mapping[str, Any]):
-    """Settings that were not loaded."""
-
     def __getitem__(self, name: str) -> Any:
         raise KeyError(name)
 

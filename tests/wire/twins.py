@@ -1,7 +1,5 @@
 """The twins of the encoders, for tests that hold for both."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Iterator

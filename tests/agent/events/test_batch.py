@@ -1,7 +1,5 @@
 """EventBatch: columns of events, whatever form the bodies have."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What a destination refuses for good, and no dead letters take, holds nothing else up, and is never lost."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

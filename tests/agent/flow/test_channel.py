@@ -1,7 +1,5 @@
 """BatchChannel, and what the ledgers of its sources know of it."""
 
-from __future__ import annotations
-
 import base64
 import errno
 import json

@@ -1,7 +1,5 @@
 """Batches on their way out of a channel."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any

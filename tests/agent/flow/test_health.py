@@ -1,7 +1,5 @@
 """Whether a sink does its work, as whoever runs it sees that."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """A sink that fails for one event, and does not say which, delivers all others; an outage is no event's fault."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence

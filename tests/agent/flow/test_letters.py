@@ -1,7 +1,5 @@
 """A dead letter says why, when and after how many attempts its event was refused, and keeps all that the event had."""
 
-from __future__ import annotations
-
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.interfaces import Refusal
 from producer.agent.flow.letters import marked, marks_of

@@ -1,7 +1,5 @@
 """Channels that keep their events and channels that forget, of which each batch goes to one, under deaths."""
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 from collections import Counter
@@ -44,8 +42,6 @@ class _ByNumber:
 
 
 class _ByNumberToOthers(_ByNumber):
-    """To others, in the same way."""
-
     first = 1
 
 
@@ -72,11 +68,9 @@ class _Agent:
         self.begin()
 
     def new_name(self) -> str:
-        """One that no channel had."""
         return f"c{next(self._count)}"
 
     def begin(self) -> None:
-        """Start the process."""
         self.channels = {name: self._open(name, kind) for name, kind in self.kinds.items()}
         self.others: dict[str, BatchChannel] = {}
         self._begin_source()
@@ -122,12 +116,10 @@ class _Agent:
         self.place = end
 
     def read_all(self, end: int) -> None:
-        """Put all up to there."""
         while self.place < end:
             self.read()
 
     def take(self, name: str) -> None:
-        """Deliver one batch of a channel."""
         self._deliver(self.channels[name], 1)
 
     def _deliver(self, channel: BatchChannel, most: int) -> None:
@@ -138,7 +130,6 @@ class _Agent:
             self.delivered[channel.keeps].update(bodies)
 
     def die(self) -> None:
-        """Nothing more is noted."""
         die(*self.channels.values(), *self.others.values())
 
     def stop(self) -> None:
@@ -156,7 +147,6 @@ class _Agent:
                 channel.close()
 
     def drain(self) -> None:
-        """Deliver all."""
         for channel in self.channels.values():
             while channel.held:
                 self._deliver(channel, 100)

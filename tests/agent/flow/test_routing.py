@@ -1,7 +1,5 @@
 """What a source puts comes to each channel that is to have it, once."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,8 +30,6 @@ _LINES = EventBatch.of_lines(b"a\nb\n")
 
 
 class _Only:
-    """Keeps the events of one body."""
-
     def __init__(self, wanted: bytes) -> None:
         self._wanted = wanted
 

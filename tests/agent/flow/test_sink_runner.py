@@ -1,7 +1,5 @@
 """A take is committed only when the destination has acknowledged it."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence

@@ -6,8 +6,6 @@ into a file channel, which had delivered the first and held the third and the fi
 delivered the second.
 """
 
-from __future__ import annotations
-
 import tarfile
 from pathlib import Path
 

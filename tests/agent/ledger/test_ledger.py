@@ -1,7 +1,5 @@
 """The ledger of a source: what it notes, what that costs, and what becomes of forgotten names."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,8 +16,6 @@ from ..doubles import file_channel, ledger_in, opened, taken
 
 
 class _Touched(dict[str, Any]):
-    """Counts looks at its entries."""
-
     looks = 0
 
     def __getitem__(self, key: str) -> Any:
@@ -36,8 +32,6 @@ class _Touched(dict[str, Any]):
 
 
 class _Channel:
-    """A channel, as a ledger sees it."""
-
     name = "c"
 
     def __init__(self, *, keeps: bool, done: list[str] | None = None) -> None:

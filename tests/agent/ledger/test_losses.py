@@ -1,7 +1,5 @@
 """What is damaged of an agent's channel on the disk: how much it was is told, and how to read it again."""
 
-from __future__ import annotations
-
 import base64
 import json
 import logging
@@ -29,7 +27,6 @@ LINES = 1000
 
 @pytest.fixture(autouse=True)
 def _read_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was put is read from the disk."""
     monkeypatch.setattr(recent, "MOST", 0)
 
 
@@ -60,7 +57,6 @@ def _filled(state: Path, source: Path, batches: int = 3) -> BatchChannel:
 
 
 def _read_again(messages: list[str]) -> bytes:
-    """What the command in the log prints."""
     told = "\n".join(messages)
     command = re.search(r"(tail -c .*)$", told, re.MULTILINE)
     assert command is not None, told

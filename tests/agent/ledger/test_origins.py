@@ -1,7 +1,5 @@
 """Under which names destinations know the numbers of batches."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ranges, against sets of numbers."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from hypothesis import given

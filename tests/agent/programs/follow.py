@@ -4,8 +4,6 @@ its number.
 Arguments: the folder, and the type of the channel.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -1,7 +1,5 @@
 """Files of TLS that are missing, wrong, too old or replaced: what is said of them, and what goes on."""
 
-from __future__ import annotations
-
 import datetime
 import shutil
 import ssl

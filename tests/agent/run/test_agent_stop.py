@@ -1,7 +1,5 @@
 """The end of an agent, and a change of its configuration, while a destination is away."""
 
-from __future__ import annotations
-
 import logging
 import socket
 import time
@@ -59,7 +57,6 @@ def away(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def _begun(agent: Agent, hub: Hub) -> None:
-    """Three events, on their way."""
     agent.start()
     for number in range(3):
         hub.lines.put(b"%d\n" % number)

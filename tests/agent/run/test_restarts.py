@@ -1,7 +1,5 @@
 """What comes again after a restart: nothing that was delivered, or that the channel has on the disk."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,7 +69,6 @@ def _committed(agent: Agent) -> int:
 
 
 def _parts(channel: BatchChannel) -> tuple[int, int]:
-    """Batches in memory, and on the disk."""
     spilling: Any = channel.channel
     memory, disk = (part.stats() for part in (spilling._memory, spilling._overflow))
     return memory.size + memory.taken, disk.size + disk.taken
@@ -213,8 +210,6 @@ def test_what_one_of_two_sinks_has_delivered_does_not_come_again(tmp_path: Path)
 
 
 class _Outlet(SourceOutlet):
-    """Two channels that take turns."""
-
     def __init__(self, channels: dict[str, BatchChannel]) -> None:
         selector = LoadBalancingSelector(LoadBalancingSelector.Options(), Context("a", "s", Path()), channels)
         ledger = ledger_of("s", channels, selector)

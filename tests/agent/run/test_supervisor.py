@@ -1,7 +1,5 @@
 """A component that fails is run again, and the rest goes on."""
 
-from __future__ import annotations
-
 import threading
 from itertools import count
 

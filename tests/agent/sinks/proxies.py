@@ -1,7 +1,5 @@
 """A proxy of HTTP that opens tunnels for who knows its password, and may die."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading
@@ -22,7 +20,6 @@ class Proxy:
         self.dead = False
 
     def url(self, user: str = "me:hidden@") -> str:
-        """Where it is."""
         return f"http://{user}127.0.0.1:{self._listener.getsockname()[1]}"
 
     def die(self) -> None:
@@ -65,7 +62,6 @@ def _hand_on(source: socket.socket, target: socket.socket) -> None:
 
 @contextlib.contextmanager
 def proxy() -> Iterator[Proxy]:
-    """At work until the end of the block."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         made = Proxy(listener)
         thread = threading.Thread(target=made.run, daemon=True)

@@ -1,7 +1,5 @@
 """file_roll."""
 
-from __future__ import annotations
-
 import errno
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """The sink ``http``."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import socket
@@ -70,8 +68,6 @@ def server():
 
 @pytest.fixture
 def sink_for(server, request):
-    """Makes sinks for the server."""
-
     def make(clock=None, **options):
         sink = made("sinks", "http", clock=clock, **{"endpoint": server.url} | options)
         request.addfinalizer(sink.close)

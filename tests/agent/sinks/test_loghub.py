@@ -1,7 +1,5 @@
 """The sink into LogHub: each batch once, in the form that its options say."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,8 +29,6 @@ def server() -> Iterator[LogHubServer]:
 
 
 class _Sinks:
-    """Makes sinks, and closes them."""
-
     def __init__(self, server: LogHubServer, state: Path) -> None:
         self._server, self._state = server, state
         self._made: list[LogHubSink] = []

@@ -1,7 +1,5 @@
 """What of a batch goes into LogHub's requests: bodies, headers as fields, times."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """objects: on a disk, in S3 (moto's), and in a file system of fsspec that moves."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -53,8 +51,6 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 class TestOnADisk(SinkConformance):
-    """The rules of all sinks."""
-
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
         self._objects = tmp_path / "objects"
@@ -79,7 +75,6 @@ class S3(NamedTuple):
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[S3]:
-    """With a bucket ``logs``."""
     with s3_server() as url:
         storage = {"key": ACCESS_KEY, "secret": SECRET_KEY, "endpoint_url": url}
         files = fsspec.filesystem("s3", skip_instance_cache=True, use_listings_cache=False, **storage)

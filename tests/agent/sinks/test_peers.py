@@ -1,7 +1,5 @@
 """The connection that the sinks ``forward``, ``avro`` and ``thrift`` share: TLS, before receivers that fail it."""
 
-from __future__ import annotations
-
 import fcntl
 import resource
 import select
@@ -26,8 +24,6 @@ from tests.support.waiting import allowed
 
 @contextmanager
 def _serving(context: ssl.SSLContext) -> Iterator[int]:
-    """One handshake; the port."""
-
     def shake(listener: socket.socket) -> None:
         peer, _ = listener.accept()
         try:
@@ -49,7 +45,6 @@ def _trusting(authority: trustme.CA) -> ssl.SSLContext:
 
 
 def _shaken(address: tuple[str, int], timeout: float, context: ssl.SSLContext) -> None:
-    """Connect, and try the handshake."""
     clock = SystemClock()
     peer = Peer(address, timeout, context, clock)
     try:

@@ -1,7 +1,5 @@
 """Sinks that make requests, behind proxies and before servers that ask who sends."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +23,6 @@ _SINKS = ["http", "otlp"]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Certificates of an authority."""
     folder, authority = tmp_path_factory.mktemp("certificates"), trustme.CA()
     for name in ("localhost", "client"):
         authority.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(folder / f"{name}.pem")

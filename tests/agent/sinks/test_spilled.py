@@ -1,7 +1,5 @@
 """What a channel had in memory and what it had spilled, before sinks that know again what they have stored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

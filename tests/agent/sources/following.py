@@ -1,7 +1,5 @@
 """A taildir source without its thread: a test says when it looks, and what time it is."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any
@@ -76,7 +74,6 @@ class Tail:
         return list(itertools.chain.from_iterable(batch.bodies() for batch in self.batches(channel)))
 
     def seen(self, seconds: float = 0.0) -> list[bytes]:
-        """Look, and say what came."""
         self.look(seconds)
         return self.lines()
 
@@ -105,7 +102,6 @@ class Writer:
         self._numbers = itertools.count()
 
     def lines(self, count: int) -> list[bytes]:
-        """Append so many; what they are."""
         lines = [b"%s line %06d of a log that has some text" % (self._label.encode(), n) for n in self._next(count)]
         self.append(b"".join(line + b"\n" for line in lines))
         return lines

@@ -1,7 +1,5 @@
 """Sources that listen, at work in a test."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator
@@ -25,16 +23,13 @@ class Outlet:
 
     @property
     def bodies(self) -> list[bytes]:
-        """All bodies, as they came."""
         return [body for batch in list(self.batches) for body in batch.bodies()]
 
     @property
     def events(self) -> list[tuple[dict[str, str], bytes]]:
-        """All events, as they came."""
         return [event for batch in list(self.batches) for event in batch.events()]
 
     def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:
-        """As an outlet's."""
         if not self.room.is_set():
             raise ChannelFullError(
                 "c",
@@ -50,7 +45,6 @@ class Outlet:
         self.batches.append(batch)
 
     def put_until(self, batch: EventBatch, stop: Stop) -> bool:
-        """As an outlet's."""
         self.waiting += 1
         while not self.room.wait(0.01):
             if stop.is_set():
@@ -70,16 +64,13 @@ class Served:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
         address: tuple[str, int] = self.source.server.addresses[0]
         return address
 
     def connect(self) -> socket.socket:
-        """A connection to it."""
         return socket.create_connection(self.address, timeout=PATIENCE)
 
     def got(self, *bodies: bytes) -> None:
-        """Wait until these bodies came."""
         eventually(lambda: len(self.outlet.bodies) >= len(bodies), f"{len(bodies)} events")
         assert self.outlet.bodies == list(bodies)
 

@@ -1,7 +1,5 @@
 """Sources on threads of their own, before real channels: what a test starts, and starts again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

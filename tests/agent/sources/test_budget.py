@@ -1,7 +1,5 @@
 """The memory that peers together may take: of all, and of each address."""
 
-from __future__ import annotations
-
 from producer.agent.sources.budget import Budget, Holding
 
 

@@ -1,7 +1,5 @@
 """taildir and spooldir: byte order marks, encodings, and holes of NULs."""
 
-from __future__ import annotations
-
 import codecs
 import os
 import resource

@@ -48,8 +48,6 @@ class Outlet:
 
 
 class Running:
-    """A source on a thread."""
-
     def __init__(self, folder: Path, command: str, **options: Any) -> None:
         self.outlet, self.stop, self.counters = Outlet(), Stop(), Counters()
         chosen = read_options(ExecSource.Options, {"command": command, **options}, "sources.e")

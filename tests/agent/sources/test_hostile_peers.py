@@ -86,7 +86,6 @@ def _peers(served: Served | _Apart, sent: bytes, count: int = _PEERS) -> Iterato
 
 
 def _send(peer: socket.socket, data: bytes) -> None:
-    """As much of it as is read soon."""
     left = memoryview(data)
     with suppress(OSError):  # it was thrown out, as it should be
         while left:
@@ -163,7 +162,6 @@ def _serve(kind: str, options: Mapping[str, Any], pipe: Connection) -> None:
 
 
 def _held(served: Served) -> int:
-    """Bytes of its budget, if it has one."""
     limits = getattr(served.source, "_limits", None)
     budget = getattr(served.source, "_budget", None) if limits is None else limits.budget
     return 0 if budget is None else budget.size - budget.left
@@ -227,7 +225,6 @@ def test_peers_that_send_noise_do_not_fill_the_log(kind: str, caplog: pytest.Log
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of this machine."""
     path: Path = tmp_path_factory.mktemp("tls") / "server.pem"
     trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(path)
     return path

@@ -1,7 +1,5 @@
 """The source ``http``."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import socket

@@ -1,7 +1,5 @@
 """JSON from strangers, taken apart in bounded memory."""
 
-from __future__ import annotations
-
 import json
 import time
 import tracemalloc

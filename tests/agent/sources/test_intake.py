@@ -1,7 +1,5 @@
 """Sources that are sent events, while an interceptor fails: who can send again is told to, nobody else loses any."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The source ``journald``, with a program that stands in for ``journalctl``."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

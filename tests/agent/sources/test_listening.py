@@ -1,7 +1,5 @@
 """What every listening source promises, whoever connects."""
 
-from __future__ import annotations
-
 import resource
 import socket
 import ssl

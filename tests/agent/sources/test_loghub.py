@@ -1,7 +1,5 @@
 """The source ``loghub``, before the embedded server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,13 +29,11 @@ def server(request: pytest.FixtureRequest) -> Iterator[LogHubServer]:
 
 
 def account_of(server: LogHubServer) -> ProjectConfig:
-    """Who may read and write."""
     key = Credentials(access_key_id=server.access_key_id, access_key_secret=server.access_key_secret)
     return ProjectConfig("p", endpoint=server.endpoint, credentials=StaticCredentials(credentials=key))
 
 
 def send(server: LogHubServer, *logs: dict[str, str], **of_the_group: Any) -> None:
-    """Each log in a LogGroup of its own."""
     with Producer(account_of(server)) as producer:
         stream = producer.stream("p", "l", **of_the_group)
         for log in logs:
@@ -46,7 +42,6 @@ def send(server: LogHubServer, *logs: dict[str, str], **of_the_group: Any) -> No
 
 
 def target_in(server: LogHubServer, **options: Any) -> dict[str, Any]:
-    """Options of a source that reads it."""
     return {
         "project": "p",
         "logstore": "l",

@@ -43,7 +43,6 @@ def _logs(count: int, first: int = 0) -> list[dict[str, str]]:
 
 @pytest.fixture
 def group(server: LogHubServer) -> Iterator[ConsumerGroup]:
-    """The group, seen by another member."""
     account = account_of(server)
     with SignedClient(account, target_of("p", server.endpoint), "p/l", names={}) as client:
         yield ConsumerGroup(client, "l", "g", "other")
@@ -61,7 +60,6 @@ class _Agent:
 
     @property
     def count(self) -> int:
-        """Events that were committed."""
         return self.channel.counters.get("EventPutSuccessCount")
 
     def __enter__(self) -> _Agent:

@@ -1,7 +1,5 @@
 """Sources that ask for certificates of their clients: whose is right is heard; everybody else is turned away."""
 
-from __future__ import annotations
-
 import ssl
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """netcat and netcatudp."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """spooldir: which files are taken, when, as what, and how they are completed."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 import os

@@ -1,7 +1,5 @@
 """syslog_tcp and syslog_udp."""
 
-from __future__ import annotations
-
 import logging
 import socket
 from datetime import UTC, datetime
@@ -25,7 +23,6 @@ def _events(*messages, keep=(), **options):
 
 
 def _ms(*parts):
-    """Milliseconds of a local time."""
     return str(int(datetime(*parts).timestamp() * 1000))
 
 

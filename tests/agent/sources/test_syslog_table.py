@@ -1,7 +1,5 @@
 """The table of syslog's variants in the documents."""
 
-from __future__ import annotations
-
 import re
 import time
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """taildir: what is read, with which headers, from where, and what it costs to wait."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct
@@ -456,7 +454,6 @@ def test_what_is_written_just_before_a_file_is_watched_is_seen(tail: Tail, monke
 
 
 def _rested(tail: Tail, count: int) -> list[Path]:
-    """Files of a line that was read."""
     paths = [tail.logs / f"{number}.log" for number in range(count)]
     for path in paths:
         path.write_bytes(path.name.encode() + b"\n")

@@ -1,7 +1,5 @@
 """taildir: what was not read of a file before it was rotated and compressed is read in the compressed one."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,6 @@ from .following import Tail, Writer
 
 @pytest.fixture
 def strict(tmp_path: Path) -> Iterator[Tail]:
-    """Only ``a.log`` itself is followed."""
     tail = Tail(tmp_path, file_groups={"g": str(tmp_path / "logs") + r"/a\.log"}, file_header=True)
     yield tail
     tail.close()

@@ -1,7 +1,5 @@
 """taildir: a file that is copied and cut, step by step, around a death: each line comes once."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """taildir on containers' logs, as Kubernetes' runtimes write them: parts are joined, and never half delivered."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

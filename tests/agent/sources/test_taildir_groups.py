@@ -1,7 +1,5 @@
 """taildir: which directories globs name."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Many files, many rotations, and file systems of the network that lose their handles."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """taildir: what becomes of lines when files are rotated, cut, copied, compressed and deleted."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 import os
@@ -25,7 +23,6 @@ def tail(tmp_path: Path) -> Iterator[Tail]:
 
 @pytest.fixture
 def strict(tmp_path: Path) -> Iterator[Tail]:
-    """Only ``a.log`` itself is followed."""
     tail = Tail(tmp_path, file_groups={"g": str(tmp_path / "logs") + r"/a\.log"})
     yield tail
     tail.close()

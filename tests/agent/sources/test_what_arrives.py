@@ -1,7 +1,5 @@
 """The table of what arrives: each row of the document, sent to the real sources."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

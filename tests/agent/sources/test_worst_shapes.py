@@ -1,7 +1,5 @@
 """Small messages that would become gigabytes: the worst shapes of each protocol, against the memory it may have."""
 
-from __future__ import annotations
-
 import gzip
 import multiprocessing
 import re
@@ -243,8 +241,6 @@ _PULLED: Mapping[str, Callable[[], bytes]] = {
 
 
 class _Reader:
-    """Gives one answer, and then none."""
-
     def __init__(self, body: bytes) -> None:
         self._bodies = [body]
 

@@ -4,8 +4,6 @@ What share of the speed of lz4 is left when the logs are encoded first: by colum
 thread. The lines go the producer's own way from the block to the compressed body of a request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -39,15 +37,12 @@ class Work:
         assert shape != "lines" or self._body == bytes(self.lines()), "lines and logs are encoded to different bytes"
 
     def columns(self) -> memoryview:
-        """Encode whole columns."""
         return self._columns.encode(self._batch, NOW).body
 
     def logs(self) -> bytes:
-        """Encode one log after the other."""
         return b"".join([encode_log(row, NOW) for row in self._rows])
 
     def lines(self) -> bytes | memoryview:
-        """Encode a block of lines."""
         return encode_lines(self._block, 0, b"content", NOW, 0, 2**30, 2**30, True).records
 
     def lz4(self) -> bytes:
@@ -55,7 +50,6 @@ class Work:
         return compress(self._body, "lz4")
 
     def columns_lz4(self) -> bytes:
-        """Encode whole columns, and compress."""
         return compress(self.columns(), "lz4")
 
     def lines_lz4(self) -> bytes:

@@ -6,8 +6,6 @@ them: ``extra=``, keyword arguments, ``bind``, attributes. All options have thei
 waits. What is timed ends when everything is delivered.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import time
@@ -51,7 +49,6 @@ def logger_of(handler: logging.Handler) -> Callable[[Log], object]:
 
 @contextmanager
 def with_logging(job: Job) -> Iterator[Front]:
-    """``LogHubHandler``."""
     from producer.integrations.logging import LogHubHandler
 
     with _producer(job) as producer:
@@ -75,7 +72,6 @@ def with_structlog(job: Job) -> Iterator[Front]:
 
 @contextmanager
 def with_loguru(job: Job) -> Iterator[Front]:
-    """``LogHubSink``, alone."""
     from loguru import logger
 
     from producer.integrations.loguru import LogHubSink

@@ -99,7 +99,6 @@ def _at_rate(job: Job, producer: Producer) -> Answer:
 
 
 def produce(job: Job) -> Answer:
-    """JSON made of each log."""
     producer, logs = _producer(job), logs_of(job.shape)
     with closing(producer):
         if job.rate:
@@ -108,7 +107,6 @@ def produce(job: Job) -> Answer:
 
 
 def produce_bytes(job: Job) -> Answer:
-    """JSON made before."""
     values = [orjson.dumps(log) for log in logs_of(job.shape)]
     with closing(_producer(job)) as producer:
         return _at_full_speed(job, producer, lambda: cycle(values))

@@ -3,8 +3,6 @@
 It keeps the last few megabytes of a partition and has no disk, so it answers sooner than a real broker.
 """
 
-from __future__ import annotations
-
 import sys
 
 from confluent_kafka.admin import AdminClient

@@ -1,7 +1,5 @@
 """Sending at a rate: how long each call takes, and how long until the outcome is known."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable

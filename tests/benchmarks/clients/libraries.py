@@ -5,8 +5,6 @@ the collectors that its client has by default.
 everything is in the file.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import tempfile

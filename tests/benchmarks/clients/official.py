@@ -7,8 +7,6 @@ workers. A refused send (``EnqueueFullError``) is tried again a millisecond late
 callbacks have run, so these are waited for.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

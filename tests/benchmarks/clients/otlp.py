@@ -9,8 +9,6 @@ Delivered is what the exporter reports as a success.
 a message and the log as attributes.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -40,7 +38,6 @@ class _Counting(OTLPLogExporter):  # type: ignore[misc]
         self.room = threading.Semaphore(QUEUE)
 
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
-        """As the library, and count."""
         result = super().export(batch)
         if result is LogRecordExportResult.SUCCESS:
             self.delivered.append(len(batch))
@@ -84,7 +81,6 @@ def _emitted(job: Job, content_of: Callable[[Log], dict[str, Any]]) -> Answer:
 
 
 def emit(job: Job) -> Answer:
-    """The log is the body."""
     return _emitted(job, lambda log: {"body": log})
 
 

@@ -4,8 +4,6 @@
 ``stalled``. Only in the way ``kept`` all options have their defaults.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import tempfile
@@ -89,7 +87,6 @@ def shared(job: Job, work: Callable[[list[Stream], int], Check]) -> Answer:
 
 
 def turns(streams: list[Stream], logs: list[Log], count: int) -> Iterator[tuple[Stream, Log]]:
-    """Streams and logs, both in turn."""
     return itertools.islice(zip(itertools.cycle(streams), itertools.cycle(logs), strict=False), count)
 
 
@@ -99,7 +96,6 @@ def succeeded(future: SendFuture) -> bool:
 
 
 def good(futures: list[SendFuture]) -> int:
-    """How many succeeded."""
     return sum(map(succeeded, futures))
 
 
@@ -132,7 +128,6 @@ def send_all(job: Job) -> Answer:
 
 
 def send_some(pairs: Iterable[tuple[Stream, Log]]) -> list[SendFuture]:
-    """A future for each log."""
     return [stream.send(log) for stream, log in pairs]
 
 

@@ -3,8 +3,6 @@
 Needs nothing but the standard library, since peers run in an environment of their own.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import resource

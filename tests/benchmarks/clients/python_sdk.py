@@ -13,8 +13,6 @@ emptied the queue.
 ``logging``: such a handler as an application has it: the fields of the record, and those in ``extra=``.
 """
 
-from __future__ import annotations
-
 import logging
 from itertools import cycle, islice
 from typing import Any
@@ -39,7 +37,6 @@ def client_of(address: str) -> LogClient:
 
 
 def item_of(log: Log) -> LogItem:
-    """The log, by ``push_back``."""
     item = LogItem()
     for key, value in log.items():
         item.push_back(key, value)
@@ -85,7 +82,6 @@ class _Handler(QueuedLogHandler):  # type: ignore[misc]
         self.client = client_of(self.end_point)
 
     def send(self, req: PutLogsRequest) -> None:
-        """As the library, and count."""
         super().send(req)
         self.delivered.append(len(req.get_log_items()))
 

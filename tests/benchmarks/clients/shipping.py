@@ -7,8 +7,6 @@ A job's shape is the path; with its option ``pattern`` a line's groups are field
 ship`` has them. Each way imports its own library alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import time
@@ -56,7 +54,6 @@ def with_official(job: Job) -> Answer:
 
 
 def with_put_logs(job: Job) -> Answer:
-    """One call after the other."""
     from aliyun.log import PutLogsRequest
 
     from . import python_sdk as sdk

@@ -1,7 +1,5 @@
 """What the tests of the file channel share."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Iterator

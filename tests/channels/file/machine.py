@@ -3,8 +3,6 @@
 Long since a machine is one class with all its rules.
 """
 
-from __future__ import annotations
-
 import errno
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -255,7 +253,6 @@ class ChannelMachine(Machine):
 
     @rule(which=integers(0, 20), count=integers(1, 4))
     def put(self, which: int, count: int) -> None:
-        """Events go into a transaction."""
         each = self._pick(which, takes=False)
         if not each.takes:
             self._put_into(each, count)
@@ -393,7 +390,6 @@ class ChannelMachine(Machine):
 
     @rule(lambda self: self.open, which=integers(0, 20))
     def roll_back(self, which: int) -> None:
-        """A transaction is undone."""
         each = self.open.pop(which % len(self.open))
         self._try(each.transaction.rollback)
         each.transaction.close()
@@ -431,7 +427,6 @@ class ChannelMachine(Machine):
         self._revive()
 
     def _beginning(self, name: str) -> _Beside:
-        """What one thread will do."""
         if name == "sync":
             return _Beside(name, self.channel.sync)
         if name == "checkpoint":
@@ -500,7 +495,6 @@ class ChannelMachine(Machine):
 
     @rule(seconds=sampled_from([0.5, 2.0, 100.0]))
     def time_passes(self, seconds: float) -> None:
-        """Time jumps."""
         self.clock.advance(seconds)
 
     def close_and_open(self) -> None:
@@ -524,12 +518,10 @@ class ChannelMachine(Machine):
             self.close_and_open()
 
     def crash(self, seed: int) -> None:
-        """The power fails between two calls."""
         SEEN["crashes"] += 1
         self._start_again(self.disk.crash(seed), machine_died=True)
 
     def kill(self) -> None:
-        """The process dies between two calls."""
         SEEN["kills"] += 1
         self._start_again(self.disk.kill(), machine_died=False)
 
@@ -643,7 +635,6 @@ class ChannelMachine(Machine):
         written=sampled_from([0, 0, 1, 40, 700]),
     )
     def fault(self, operation: str, nth: int, number: int, times: int | None, written: int) -> None:
-        """The nth operation will fail."""
         self.faults.append(self.disk.fail(operation, nth, number, times, written=written))
 
     @rule(nth=integers(1, 3), written=integers(1, 900))
@@ -653,7 +644,6 @@ class ChannelMachine(Machine):
 
     @rule()
     def heal(self) -> None:
-        """All faults are over."""
         self._heal()
 
     def _heal(self) -> None:
@@ -773,6 +763,5 @@ class IntervalMachine(ChannelMachine):
 
     @rule()
     def interval_ends(self) -> None:
-        """The keeper syncs."""
         self.channel._keeper._sync(self.channel)
         self._revive()

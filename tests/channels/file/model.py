@@ -79,7 +79,6 @@ class Model:
     sequences: dict[int, int] = field(default_factory=dict)
 
     def commit(self, entry: Entry, *, on_disk: bool) -> None:
-        """A commit returned."""
         self.history = [other for other in self.history if not (other.doubt and other.owner == entry.owner)]
         self.history.append(entry)
         self.visible = [number for number in (*self.visible, *entry.puts) if number not in entry.takes]

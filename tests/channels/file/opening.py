@@ -1,7 +1,5 @@
 """Opening file channels on a simulated disk with tiny limits, and looking into what they have written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
@@ -48,7 +46,6 @@ def open_channel(disk: SimFS | None = None, **options: Any) -> FileChannel:
 
 @contextmanager
 def opened_channel(disk: SimFS | None = None, **options: Any) -> Iterator[FileChannel]:
-    """The same, closed at the end."""
     channel = open_channel(disk, **options)
     try:
         yield channel
@@ -71,7 +68,6 @@ def killed(channel: FileChannel, disk: SimFS) -> SimFS:
 
 
 def names(disk: SimFS, directory: str = DIRECTORY) -> list[str]:
-    """The names in a directory."""
     return disk.names(directory)
 
 
@@ -81,7 +77,6 @@ def segments(disk: SimFS, directory: str = DIRECTORY) -> list[str]:
 
 
 def header(disk: SimFS, path: str) -> SegmentHeader:
-    """What a segment says of itself."""
     found = decode_segment_header(disk.content(path)[:FIRST_RECORD])
     assert found is not None
     return found
@@ -99,7 +94,6 @@ class Written(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next record begins."""
         return self.offset + FRAME_SIZE + len(self.payload)
 
 
@@ -142,7 +136,6 @@ def flip(disk: SimFS, path: str, offset: int) -> None:
 
 
 def zero(disk: SimFS, path: str, start: int, end: int) -> None:
-    """These bytes never came to the disk."""
     content = disk.content(path)
     disk.put(path, content[:start] + bytes(end - start) + content[end:])
 

@@ -3,8 +3,6 @@
 The file is long since the list of promises is.
 """
 
-from __future__ import annotations
-
 import errno
 import gc
 import itertools

@@ -3,8 +3,6 @@
 The file is long since the list of what can go wrong is.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """There is a row for every test of Flume's file channel, and for every option."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from producer.channels.file.options import FileChannelOptions

@@ -1,7 +1,5 @@
 """Fork: the directory stays the parent's; the child can neither use nor harm it, and nothing of it hangs there."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

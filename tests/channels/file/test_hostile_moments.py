@@ -1,7 +1,5 @@
 """Interrupts and failures at the worst moment: what was committed stays, what was not never appears, nobody hangs."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import gc
@@ -65,7 +63,6 @@ def bodies(channel: FileChannel) -> list[bytes]:
 
 
 def fails(times: int) -> Callable[..., None]:
-    """Raises EIO so often, then nothing."""
     left = [times]
 
     def call(*_: object) -> None:

@@ -3,8 +3,6 @@
 ``PRODUCER_SOAK=1`` runs many more histories, other ones each time.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import time
@@ -42,7 +40,6 @@ def test_random_histories_keep_every_promise(fsync: str, part: int, request: pyt
 
 @pytest.fixture
 def machine() -> Iterator[ChannelMachine]:
-    """With ``fsync="commit"``."""
     yield from _machine(ChannelMachine)
 
 

@@ -4,8 +4,6 @@ The machine of the model plays it, so that everything is checked on the way; aft
 nothing that was acknowledged is lost.
 """
 
-from __future__ import annotations
-
 import errno
 from itertools import count
 

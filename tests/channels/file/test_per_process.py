@@ -1,7 +1,5 @@
 """A directory for each process below one base; what dead processes left behind is adopted."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle

@@ -1,7 +1,5 @@
 """What a file channel tells about itself: each number says what it is said to say."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pickle

@@ -1,7 +1,5 @@
 """What the programs share: a producer for the server that the environment names, and records with a number each."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource

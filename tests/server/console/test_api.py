@@ -1,7 +1,5 @@
 """The JSON operations of the console, and who may use them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -19,8 +17,6 @@ RANGE = {**HERE, "from": str(T), "to": str(T + 1000)}
 
 
 class Console:
-    """Asks ``server`` as a browser does."""
-
     def __init__(self, server: LogHubServer) -> None:
         self.server = server
         self.session = requests.Session()

@@ -1,7 +1,5 @@
 """``/healthz``, ``/metrics`` and the access log."""
 
-from __future__ import annotations
-
 import json
 import logging
 

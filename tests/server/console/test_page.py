@@ -3,8 +3,6 @@
 What it does is looked at in a browser, in ``tests/browser``.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

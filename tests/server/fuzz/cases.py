@@ -1,7 +1,5 @@
 """What a round does: connections, the requests on them, and how each is delivered."""
 
-from __future__ import annotations
-
 import base64
 import random
 from dataclasses import dataclass, field
@@ -36,7 +34,6 @@ class Request:
     chunked: bool = False
 
     def encode(self, port: int, dice: Dice) -> bytes:
-        """Its bytes, signed now."""
         given = {
             "x-log-apiversion": "0.6.0",
             "x-log-bodyrawsize": str(len(self.body)),
@@ -229,7 +226,6 @@ def _search(dice: Dice) -> Request:
 
 
 def _huge(dice: Dice) -> Request:
-    """As much as one request can bring."""
     what = dice.randrange(4)
     if what == 0:
         words = dice.choice(["a or b ", "x ", "(", '"a b" ', "not "])

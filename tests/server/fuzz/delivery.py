@@ -1,7 +1,5 @@
 """Delivers a case over a socket, and reads what comes back."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

@@ -1,7 +1,5 @@
 """The records that good writes brought, and what the server must hold of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from ..client import Client
@@ -52,7 +50,6 @@ class Ledger:
 
     @property
     def stored(self) -> int:
-        """How many records the server holds."""
         return len(self._held)
 
     def _read(self, client: Client, shard: int) -> None:

@@ -8,8 +8,6 @@ with new ones. A failure names its seed and its round; these environment variabl
     FUZZ_SEED=1234 FUZZ_SECONDS=60 pytest tests/server/fuzz              # all rounds from the first one on
 """
 
-from __future__ import annotations
-
 import os
 import random
 import secrets
@@ -56,7 +54,6 @@ class Health:
         self._thread.start()
 
     def close(self) -> None:
-        """Ask no more."""
         self._ended.set()
         self._thread.join()
 

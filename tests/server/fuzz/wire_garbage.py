@@ -1,7 +1,5 @@
 """Bytes that a client may send where a body is expected: protobuf, compressed data, JSON, and what is neither."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any
@@ -15,7 +13,6 @@ _TEXTS = ["", "a", "message", "é", "磁盘", "\x00", "a b", "x" * 300, "__topic
 
 
 def varint(number: int) -> bytes:
-    """As protobuf writes it; of any size."""
     data = bytearray()
     while number > 0x7F:
         data.append(number & 0x7F | 0x80)
@@ -41,7 +38,6 @@ def flip(dice: Dice, data: bytes) -> bytes:
 
 
 def log_group(dice: Dice) -> bytes:
-    """A LogGroup that is good."""
     group = LogGroup()
     for _ in range(dice.choice([1, 1, 2, 5, 100])):
         log = group.Logs.add(Time=dice.choice([0, 1, 1_700_000_000, 0xFFFFFFFF]))
@@ -92,7 +88,6 @@ def compressed(dice: Dice, raw: bytes, name: str) -> bytes:
 
 
 def packages(dice: Dice) -> bytes:
-    """The body of a batch."""
     batch = LogPackageList()
     for _ in range(dice.choice([0, 1, 2, 5, 5000])):
         raw = raw_body(dice) if len(batch.packages) < 5 else b"\x0a\x02\x08\x01"
@@ -106,7 +101,6 @@ def packages(dice: Dice) -> bytes:
 
 
 def json_value(dice: Dice, depth: int = 0) -> Any:
-    """Some value that JSON can write."""
     simple = [None, True, -1, 0, 5, 1.5, 1e300, 10**30, "x", "30", *_TEXTS]
     if depth > 3 or dice.random() < 0.7:
         return dice.choice(simple)

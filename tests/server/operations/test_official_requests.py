@@ -1,7 +1,5 @@
 """Requests as the official clients for Go and Java and the command line send them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """GetProjectLogs: SQL over the logstores of a project."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

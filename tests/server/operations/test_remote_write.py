@@ -1,7 +1,5 @@
 """Metric stores: Prometheus remote write as Prometheus sends it, and LogGroups as the official clients do."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """GetLogs in scan mode: SPL over what the keywords find."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A search holds up nobody and keeps little, whatever is asked."""
 
-from __future__ import annotations
-
 import json
 import random
 import threading

@@ -1,7 +1,5 @@
 """What a search reads, and what it leaves out because its LogGroups cannot have what is looked for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """PullLogs with a query of SPL."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

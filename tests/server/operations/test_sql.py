@@ -1,7 +1,5 @@
 """``query | SELECT …``: SQL over the logs that match, bounded, and without a way out."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Clients that misbehave, on raw sockets, while a healthy client works beside them."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket
@@ -45,7 +43,6 @@ Connect = Callable[[bytes], socket.socket]
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """What comes until the server closes."""
     data = b""
     while part := connection.recv(65536):
         data += part

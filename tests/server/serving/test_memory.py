@@ -1,7 +1,5 @@
 """What all connections together can make the server hold."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading
@@ -25,7 +23,6 @@ def connect(server: LogHubServer | ServerProcess) -> socket.socket:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """What comes until the server closes."""
     data = b""
     while part := connection.recv(MIB):
         data += part

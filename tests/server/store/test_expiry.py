@@ -1,7 +1,5 @@
 """What expires: LogGroups by the time to live of their logstore, sequence numbers with them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A disk that is full: who is told what, what is there afterwards, and that it passes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -37,7 +35,6 @@ with LogHubServer(data=sys.argv[1]) as server:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LogHubServer]:
-    """A server with data on a disk."""
     with LogHubServer(data=tmp_path) as server:
         yield server
 
@@ -53,7 +50,6 @@ def make_room(server: LogHubServer, pages: int) -> None:
 
 
 def messages(server: LogHubServer) -> list[str]:
-    """The texts among what is stored."""
     return [text for log in server.logs(PROJECT, LOGSTORE) if isinstance(text := log.fields["message"], str)]
 
 

@@ -1,7 +1,5 @@
 """One server a data directory, whatever else opens its files."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Where in a shard the LogGroups of a time are found."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 
@@ -20,7 +18,6 @@ DAY = 86400.0
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """A store in memory, of one shard."""
     store = Store(None, shards=1, auto_create=True, sequence_keys=10)
     yield store
     store.close()

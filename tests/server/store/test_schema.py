@@ -1,7 +1,5 @@
 """Directories that earlier versions of this package wrote; ``versions`` has what was in them, as SQL."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

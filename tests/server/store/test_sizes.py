@@ -1,7 +1,5 @@
 """How much the store says that it holds."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 from pathlib import Path
@@ -48,7 +46,6 @@ def told(store: Store, now: float, lately: float) -> list[tuple[Any, ...]]:
 
 
 def counted(store: Store, horizon: float, lately: float) -> list[tuple[Any, ...]]:
-    """The same, from every row."""
     values = (lately, lately, horizon)
     rows = store._database.submit(lambda connection: connection.execute(ROWS, values).fetchall()).result()
     return [

@@ -1,7 +1,5 @@
 """What is compressed is read as it was."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import random

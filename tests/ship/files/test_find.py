@@ -1,7 +1,5 @@
 """Files: what a path stands for, and that what is left out is told."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import os

@@ -1,7 +1,5 @@
 """The plan: every byte of every file in exactly one range, in partitions of about the size asked for."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

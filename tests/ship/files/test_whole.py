@@ -1,7 +1,5 @@
 """Files that are written as a whole survive a crash at any instant."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

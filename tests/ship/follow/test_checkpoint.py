@@ -1,7 +1,5 @@
 """A checkpoint belongs to one target and one set of paths, and is never followed itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

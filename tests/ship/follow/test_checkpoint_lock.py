@@ -1,7 +1,5 @@
 """A checkpoint has one user at a time."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """--follow --engine local: the promises of following hold without Spark, over restarts, kills and rotations."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """--follow: what is added arrives, a restart goes on where the last run ended, a stop is clean."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Tracking: whatever happens to followed files, each of their bytes is taken, and taken once."""
 
-from __future__ import annotations
-
 import bz2
 import errno
 import gzip

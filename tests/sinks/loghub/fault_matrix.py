@@ -4,8 +4,6 @@
 socket.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +28,6 @@ def fault(make: Callable[[], faults.Fault]) -> Install:
 
 
 def refuse(status: int, code: str, body: bytes | None = None) -> Install:
-    """Answer with this error."""
     return fault(lambda: faults.answer(status, code, "as the test wants it", body=body))
 
 

@@ -1,7 +1,5 @@
 """Bodies and their sizes."""
 
-from __future__ import annotations
-
 import pytest
 
 from producer.model.records import StreamKey

@@ -1,7 +1,5 @@
 """Credentials: fresh before they expire, others after a refusal, and never fetched on a caller's thread."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Every line of the fault matrix against a real server on a socket."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections import Counter

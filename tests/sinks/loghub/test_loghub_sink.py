@@ -1,7 +1,5 @@
 """The LogHub sink over real sockets: hosts, signatures, proxies, TLS, clocks, credentials."""
 
-from __future__ import annotations
-
 import shutil
 import ssl
 import threading
@@ -246,8 +244,6 @@ def test_projects_come_and_go_while_the_producer_lives(server: LogHubServer) -> 
 
 
 class _Accepting(BaseHTTPRequestHandler):
-    """Answers 200 as LogHub does."""
-
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:

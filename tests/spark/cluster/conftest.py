@@ -1,7 +1,5 @@
 """A cluster for the tests in this folder, started once; a test that broke it leaves it whole to the next one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,7 +31,6 @@ def cluster(standing_cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="package")
 def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The SDK for ``--py-files``."""
     return sdk_zip(tmp_path_factory.mktemp("sdk"))
 
 

@@ -1,7 +1,5 @@
 """A Python for Spark workers that has what the SDK depends on, and not the SDK."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -50,7 +48,6 @@ def site_packages(environment: Path) -> Path:
 
 
 def _missing(python: Path, *modules: str) -> list[str]:
-    """Which of these it cannot find."""
     look = "import sys, importlib.util as i; print(*(name for name in sys.argv[1:] if i.find_spec(name) is None))"
     # Isolated: neither the directory that the tests run in nor a PYTHONPATH counts.
     done = subprocess.run([python, "-I", "-c", look, *modules], capture_output=True, text=True, check=True)

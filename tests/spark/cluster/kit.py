@@ -1,7 +1,5 @@
 """What a server holds after a job, as a digest to compare with that of the job's rows; and the SDK as a file."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from array import array
@@ -30,7 +28,6 @@ class Held:
 
 
 def sdk_zip(folder: Path) -> Path:
-    """The SDK for ``--py-files``."""
     return Path(shutil.copy(package_zip(), folder / "sdk.zip"))
 
 

@@ -1,7 +1,5 @@
 """Which processes belong to what a test has started: all that are in its session, however they were re-parented."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -65,7 +63,6 @@ def _from_proc() -> list[Process]:
 
 
 def _from_ps() -> list[Process]:
-    """macOS has no /proc."""
     listing = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,args="],
         capture_output=True,

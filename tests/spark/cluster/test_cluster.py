@@ -1,7 +1,5 @@
 """The cluster of the tests does what they count on; and an environment with the SDK can come with a job."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from .cluster import Cluster

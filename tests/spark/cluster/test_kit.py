@@ -1,7 +1,5 @@
 """The digest of what a server holds: it counts every log, and sees one that is missing, changed or doubled."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A session's processes are found and ended, wherever they are in the tree of processes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Files are shipped by a cluster whose machines do not have the SDK."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

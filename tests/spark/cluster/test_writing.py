@@ -3,8 +3,6 @@
 ``PRODUCER_SOAK=1`` writes a million rows through each way.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -60,7 +58,6 @@ def write(
 
 
 def count(server: LogHubServer) -> int:
-    """How many logs have arrived."""
     return server.count(PROJECT, LOGSTORE)
 
 

@@ -1,7 +1,5 @@
 """What readers hand out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,5 +10,4 @@ def rows_of(reader: Any, partitions: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def messages_of(reader: Any, partitions: Sequence[Any]) -> list[str]:
-    """The field ``message`` of every row."""
     return [dict(row["contents"])["message"] for row in rows_of(reader, partitions)]

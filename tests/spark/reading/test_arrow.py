@@ -1,7 +1,5 @@
 """LogGroups become record batches."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

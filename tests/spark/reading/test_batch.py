@@ -1,7 +1,5 @@
 """The reader of a batch, called as Spark calls it, without Spark."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Conditions of WHERE: rows that need not go to Spark, and time that need not be read."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """startingOffsets and endingOffsets."""
 
-from __future__ import annotations
-
 import pytest
 
 from producer import ConfigError

@@ -1,7 +1,5 @@
 """Reading as a user of Spark does: few tests, of what only Spark shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path

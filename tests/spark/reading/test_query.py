@@ -1,7 +1,5 @@
 """Reading what matches a query, called as Spark calls it, without Spark."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any

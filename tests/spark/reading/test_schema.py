@@ -1,7 +1,5 @@
 """Schemas that can be read, and errors of those that cannot."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The reader of a stream, called as Spark calls it, without Spark."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -30,7 +28,6 @@ def reader_of(server: LogHubServer, **options: str) -> LogHubStreamReader:
 
 
 def saved(offset: dict[str, Any]) -> dict[str, Any]:
-    """As a checkpoint gives it back."""
     found: dict[str, Any] = json.loads(json.dumps(offset))
     return found
 

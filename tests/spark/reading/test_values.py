@@ -1,7 +1,5 @@
 """From text to the value of a column, type by type."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """A server that refuses the poisoned rows of ``kit``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

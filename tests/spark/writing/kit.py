@@ -1,7 +1,5 @@
 """A write of Arrow columns without Spark: the same code that runs in a task, into a real server."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 
@@ -58,5 +56,4 @@ def numbers(server: LogHubServer, logstore: str = LOGSTORE) -> list[int]:
 
 
 def twice(found: Iterable[int]) -> list[int]:
-    """What is there more than once."""
     return sorted(number for number, count in Counter(found).items() if count > 1)

@@ -14,7 +14,6 @@ ASKED = json.loads(sys.argv[1])
 
 
 def main() -> None:
-    """Write what is left, and end."""
     spark = build_session(master="local[2,4]", app_name="a query that is killed")
     query = (
         spark.readStream.schema("n long")

@@ -1,7 +1,5 @@
 """Rows of a task arrive, or are refused and dealt with, or the task fails and says which and why."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """With ``exactlyOnce`` each row arrives once, whatever is run again."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +29,6 @@ SCHEMA = StructType().add("n", LongType()).add("pad", BinaryType())
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The warnings so far."""
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 

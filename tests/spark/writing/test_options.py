@@ -1,7 +1,5 @@
 """The options of a write: every wrong one is named, with what to do, and no secret is shown."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

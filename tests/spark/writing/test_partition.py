@@ -1,7 +1,5 @@
 """write_partition: Python rows of any kind arrive with the values that ``send`` would give them."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,12 +19,10 @@ Point = namedtuple("Point", "x y")
 
 
 def send(server: LogHubServer, rows: Iterable[Any], **options: str) -> None:
-    """Send the rows of one partition."""
     write_partition({**target(server), **options})(rows)
 
 
 def held(server: LogHubServer) -> list[dict[str, str]]:
-    """The fields of every log."""
     return sorted((dict(log.contents) for log in server.logs(PROJECT, LOGSTORE)), key=str)
 
 

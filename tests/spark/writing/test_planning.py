@@ -1,7 +1,5 @@
 """What is found wrong before a job begins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows in messages: by their numbers, and by the values of the columns that ``rowLabels`` names."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType

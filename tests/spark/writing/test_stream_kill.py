@@ -3,8 +3,6 @@
 ``PRODUCER_SOAK=1`` kills it ten times.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """The log: segments one after the other, what a transaction writes, and the space for it; Flume's TestLog."""
 
-from __future__ import annotations
-
 import errno
 from typing import cast
 

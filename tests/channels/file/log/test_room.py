@@ -1,7 +1,5 @@
 """Room: zeros laid out behind what is written, so that a sync of a small commit is the writing of its bytes alone."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from pathlib import Path

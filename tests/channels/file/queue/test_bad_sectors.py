@@ -1,7 +1,5 @@
 """A sector that the disk cannot read costs what stands in it, as long as it is bad, and nothing else."""
 
-from __future__ import annotations
-
 import errno
 import logging
 from collections.abc import Sequence

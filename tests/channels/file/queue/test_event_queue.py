@@ -1,7 +1,5 @@
 """The queue of pointers, and the pointers; Flume's TestFlumeEventQueue and TestFlumeEventPointer."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

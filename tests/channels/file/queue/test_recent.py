@@ -1,7 +1,5 @@
 """What was put a moment ago is taken from memory; the disk is read by those who are behind, and after a restart."""
 
-from __future__ import annotations
-
 import pytest
 
 from producer.channels.file.queue import recent
@@ -12,7 +10,6 @@ from tests.support.sim_fs import SimFS
 
 
 def reads(disk: SimFS) -> int:
-    """How often a segment was read."""
     return disk.count("read", "log-")
 
 

@@ -1,7 +1,5 @@
 """Checkpoints as files: bytes, checks, how they come into their place; Flume's TestEventQueueBackingStoreFactory."""
 
-from __future__ import annotations
-
 import errno
 import struct
 from typing import cast

@@ -3,8 +3,6 @@
 ``PRODUCER_SOAK=1`` looks twice at each log, and turns over each byte both wholly and in one bit.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from functools import cache
@@ -64,12 +62,10 @@ class Log:
 
     @property
     def segment(self) -> bytes:
-        """The segment's bytes."""
         return self.content[self.path]
 
     @property
     def owed(self) -> list[int]:
-        """What nobody has taken."""
         gone = set().union(*self.taken.values())
         return [sequence for sequence in self.events if sequence not in gone]
 

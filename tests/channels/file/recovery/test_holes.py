@@ -1,7 +1,5 @@
 """Behind a hole the log is read on: what is whole is kept, what is missing is counted, and the tools say the same."""
 
-from __future__ import annotations
-
 from functools import cache
 from random import Random
 

@@ -1,7 +1,5 @@
 """Looking into a directory: it changes nothing, stops nobody, and tells what is there even where much is wrong."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from pathlib import Path

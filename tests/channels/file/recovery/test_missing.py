@@ -1,7 +1,5 @@
 """Segments that are not there: the channel waits for them, and deletes none that it does not know."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The machines are no ornament: each promise of the file channel, broken on purpose, is noticed by one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +29,6 @@ class _NoDirectorySync(SimFS):
 
 class _UnsyncedCheckpoints(SimFS):
     def sync(self, file: int) -> None:
-        """Not for what will be renamed."""
         if not self._path(file).endswith(".new"):
             super().sync(file)
 
@@ -56,8 +53,6 @@ class _SyncsAgain(SimFS):
 
 
 class _Equal:
-    """A checksum that is always right."""
-
     def __eq__(self, other: object) -> bool:
         return True
 

@@ -1,7 +1,5 @@
 """One owner a directory; a second one is told who it is."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What is kept aside: under names that say what it is, never over anything, and whole."""
 
-from __future__ import annotations
-
 import errno
 from typing import cast
 

@@ -3,8 +3,6 @@
 The file is long since the list of what can be wrong with a directory is.
 """
 
-from __future__ import annotations
-
 import errno
 import threading
 from typing import cast

@@ -4,8 +4,6 @@ Everything happens on a simulated disk, whose files are damaged while no channel
 list of what can become of a channel's files is.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import struct
@@ -59,7 +57,6 @@ def history(disk: SimFS, *, dual: bool = True) -> tuple[SimFS, list[str]]:
 
 
 def resealed(content: bytearray) -> bytes:
-    """With a checksum that fits."""
     return bytes(content[:-4]) + struct.pack("<I", crc32(content[:-4]))
 
 

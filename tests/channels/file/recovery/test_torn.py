@@ -1,7 +1,5 @@
 """What is torn and what is damaged: of a transaction that was never committed no half appears."""
 
-from __future__ import annotations
-
 import pytest
 
 from producer.channels.file.recovery.torn import has_lost_sector

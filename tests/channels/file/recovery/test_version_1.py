@@ -1,7 +1,5 @@
 """A directory that a package of format version 1 has left, byte for byte, in the middle of its work."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -18,12 +16,10 @@ EVENTS = ["three", "four", "x" * 900, "five", "six"]
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A copy of it."""
     return Path(shutil.copytree(LEFT, tmp_path / "channel"))
 
 
 def versions(directory: Path) -> list[int]:
-    """Those of its segments."""
     headers = [decode_segment_header(path.read_bytes()) for path in sorted(directory.glob("log-*"))]
     return [header.version for header in headers if header is not None]
 

@@ -1,7 +1,5 @@
 """The bytes of the log, one by one, as the package's docstring tells them; Flume's TestTransactionEventRecord*."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Notes: on the disk when a call returns, forgotten with the events that they speak of."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """One file of the log: written at its end, read anywhere; Flume's TestLogFile."""
 
-from __future__ import annotations
-
 import errno
 import struct
 import threading

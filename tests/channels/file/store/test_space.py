@@ -1,7 +1,5 @@
 """What puts leave free on the disk."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

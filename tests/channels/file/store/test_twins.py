@@ -1,7 +1,5 @@
 """What is done for each event of a transaction, by both twins: the same bytes, the same events, the same errors."""
 
-from __future__ import annotations
-
 import importlib
 from types import MappingProxyType, ModuleType
 from typing import Any

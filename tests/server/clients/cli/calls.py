@@ -60,7 +60,6 @@ def of_name(command: str, **arguments: object) -> Any:
 
 
 def projects_and_logstores() -> None:
-    """Make them, and look at them."""
     run("create_project", project_name=P, project_des="first")
     assert run("get_project", project_name=P)["description"] == "first"
     assert [one["projectName"] for one in run("list_project")["projects"]] == [P]

@@ -5,8 +5,6 @@ A part of ``make soak``: it takes a JDK with Maven, npm, and what these and pip 
 first time.
 """
 
-from __future__ import annotations
-
 import gzip
 import shutil
 import subprocess

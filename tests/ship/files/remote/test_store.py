@@ -1,7 +1,5 @@
 """Files of an object store, by an S3 endpoint on this machine."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import importlib.util
@@ -207,8 +205,6 @@ def test_name_that_a_package_would_shorten_is_refused(monkeypatch: pytest.Monkey
     """It would read another file, and say that it was this one."""
 
     class Shortening(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]  # its class is found at run time
-        """What hdfs-native makes of paths."""
-
         protocol = "hdfs"
         store: ClassVar[dict[str, Any]] = {}
         pseudo_dirs: ClassVar[list[str]] = [""]

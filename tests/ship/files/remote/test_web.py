@@ -1,7 +1,5 @@
 """Files of web servers: ranges where the server knows them, whole files where not, and reasons in words."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import os

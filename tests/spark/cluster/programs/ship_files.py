@@ -29,7 +29,6 @@ def look(_: int) -> tuple[str, str]:
 
 
 def main() -> None:
-    """Ship, then tell."""
     project = ProjectConfig("test-project", endpoint=ENDPOINT, access_key_id=KEY_ID, access_key_secret=SECRET)
     job = ShipJob(project=project, logstore="test-logstore", parser="text")
     with running_context(master=MASTER, sql=False) as context:

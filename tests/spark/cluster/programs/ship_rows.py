@@ -16,7 +16,6 @@ ENDPOINT, KEY_ID, SECRET, COUNT, PARTITIONS = sys.argv[1:]
 
 
 def send(rows: Iterable[Row]) -> None:
-    """Send one partition."""
     from producer.spark import write_partition
 
     target = {"endpoint": ENDPOINT, "project": "test-project", "logstore": "test-logstore"}
@@ -35,7 +34,6 @@ def imports_on_workers(session: SparkSession) -> list[str]:
 
 
 def main() -> None:
-    """Send, then tell."""
     session = SparkSession.builder.appName("ship rows").getOrCreate()
     rows = weblog(session, int(COUNT), int(PARTITIONS))
     rows.foreachPartition(send)

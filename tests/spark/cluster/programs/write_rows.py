@@ -43,7 +43,6 @@ def twin(_rows: Iterator[Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Write, then tell."""
     from producer.spark import register, write_partition
 
     session = SparkSession.builder.appName("write rows").getOrCreate()
