@@ -27,10 +27,7 @@ def missing() -> list[str]:
 
 
 def install() -> None:
-    """Bring those that are missing.
-
-    :raises subprocess.CalledProcessError: they cannot be had.
-    """
+    """Bring those that are missing."""
     if packages := missing():
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         for command in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):

@@ -113,9 +113,7 @@ pathlib.Path(sys.argv[1]).write_text(json.dumps(found))
 
 
 def run(command: list[str], cwd: Path, timeout: float = 100, *, activated: bool = True) -> None:
-    """Run to its end, with the programs of this environment on PATH unless it is not ``activated``; what it started in
-    the background is ended with it.
-    """
+    """Run to its end, with this environment's programs if ``activated``; background jobs are ended with it."""
     own = str(Path(sys.executable).parent)
     path = [part for part in os.environ["PATH"].split(os.pathsep) if part != own]
     environment = os.environ | {"PATH": os.pathsep.join([own, *path] if activated else path)}

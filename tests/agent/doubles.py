@@ -16,10 +16,7 @@ from producer.runtime.clock import Clock, SystemClock
 
 
 class RecordingSink:
-    """Keeps what it is given.
-
-    :param fail: is asked before each delivery; may raise.
-    """
+    """Keeps what it is given."""
 
     most_events, most_bytes = 1_000_000, 1 << 20
 

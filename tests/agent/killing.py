@@ -63,10 +63,7 @@ def numbered(number: int) -> bytes:
 
 
 class Writing(ABC):
-    """Writes numbered lines on a thread, until it is told to end.
-
-    :ivar count: of lines; their numbers are less.
-    """
+    """Writes numbered lines on a thread, until it is told to end."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -102,11 +99,7 @@ class Writing(ABC):
 
 
 class Log(Writing):
-    """A file that grows, and is rotated: by a rename, and in turn by a copy and a cut if wanted.
-
-    :param line: of a number.
-    :ivar rotations: so many.
-    """
+    """A file that grows, and is rotated: by a rename, and in turn by a copy and a cut if wanted."""
 
     def __init__(
         self,
@@ -146,10 +139,7 @@ class Log(Writing):
 
 
 class Spool(Writing):
-    """A directory of files, each of which is there whole at once.
-
-    :ivar files: so many.
-    """
+    """A directory of files, each of which is there whole at once."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(seed)

@@ -19,10 +19,7 @@ from .components import made
 
 
 class ListeningSourceConformance(SourceConformance):
-    """A source that listens: a peer sends again what was not acknowledged.
-
-    :cvar source: its type and its options.
-    """
+    """A source that listens: a peer sends again what was not acknowledged."""
 
     source: ClassVar[tuple[str, Mapping[str, Any]]]
     resumes = False
@@ -78,10 +75,7 @@ class ListeningSourceConformance(SourceConformance):
 
 
 class ReceivedSinkConformance(SinkConformance):
-    """A sink whose receiver is our source of its kind.
-
-    :cvar receiver: type and options of that source.
-    """
+    """A sink whose receiver is our source of its kind."""
 
     receiver: ClassVar[tuple[str, Mapping[str, Any]]]
 

@@ -334,9 +334,7 @@ def test_what_has_come_of_a_message_takes_no_more_memory_than_is_counted() -> No
 
 
 def test_of_messages_that_came_their_connection_keeps_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However large they were: there may be many connections, which may be silent for an hour. Nor does one that waits
-    for a channel keep more of its message than once what is put.
-    """
+    """However large they were, and however many connections are silent; one that waits keeps its message once."""
     asked, free = threading.Event(), threading.Event()
 
     def put(_batch: EventBatch, _stop: Stop) -> bool:

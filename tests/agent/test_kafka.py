@@ -90,9 +90,7 @@ def test_headers_choose_topic_and_key(cluster: str, topic: str, tmp_path: Path) 
 
 
 def test_a_message_that_is_too_large_is_refused_alone(cluster: str, topic: str, tmp_path: Path) -> None:
-    """It goes to the dead letters, and without them it is dropped, since the client sends it to no broker; the rest of
-    its batch was delivered.
-    """
+    """It goes to the dead letters or, without them, is dropped and counted; the rest of its batch was delivered."""
     options = KafkaSink.Options(
         bootstrap_servers=cluster, topic=topic, config={"message.max.bytes": "2000", **_ONE_PARTITION}
     )
@@ -313,10 +311,7 @@ def _offset(group: Consumer, topic: str, partition: int) -> int:
 
 
 class _Unsafe(RecordingOutlet):
-    """Of a channel that forgets: what was put is delivered later.
-
-    :ivar delivered: of each partition the offset up to which it is.
-    """
+    """Of a channel that forgets: what was put is delivered later."""
 
     delivered = 0
 
@@ -395,10 +390,7 @@ def test_a_partition_that_ends_before_what_group_and_channels_have_is_read_as_a_
 
 
 class _Told:
-    """A group that hears what it is told, but the first time.
-
-    :ivar offsets: what it was told.
-    """
+    """A group that hears what it is told, but the first time."""
 
     def __init__(self, messages: Sequence[_Message]) -> None:
         self._messages, self._failed = list(messages), False

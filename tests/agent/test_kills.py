@@ -32,9 +32,7 @@ def _started(folder: Path, channel: str) -> Iterator[None]:
 def test_no_line_is_lost_and_none_is_twice_in_a_file_channel(
     tmp_path: Path, channel: str, copies: bool, kills: int
 ) -> None:
-    """kill -9 of the agent: whatever was written is delivered, and no line is in two batches of a file channel, however
-    files are rotated.
-    """
+    """kill -9 of the agent: all that was written is delivered, in one batch of a file channel, through rotations."""
     seed, out = seed_for(13), tmp_path / "out"
     chance = random.Random(seed)
     out.mkdir()

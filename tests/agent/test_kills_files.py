@@ -123,9 +123,7 @@ def test_each_line_of_a_spool_directory_is_in_a_file(tmp_path: Path) -> None:
 
 
 def test_each_line_of_a_spool_directory_is_stored_once_in_loghub(tmp_path: Path) -> None:
-    """kill -9 of spooldir, file channel and LogHub's sink, a tenth of all answers lost: no line is lost, and none is
-    stored twice.
-    """
+    """kill -9 of spooldir, file channel and LogHub's sink, a tenth of answers lost: no line is lost or stored twice."""
     seed = seed_for(4)
     chance = random.Random(seed)
     with LogHubServer() as server, Spool(tmp_path / "spool", seed) as spool:
@@ -172,9 +170,7 @@ def test_each_log_that_is_pulled_is_stored_once(tmp_path: Path) -> None:
 
 
 def test_a_hop_loses_nothing_when_either_end_is_killed(tmp_path: Path) -> None:
-    """Two agents, one behind the other, each killed while the other one lives, or with it: every line arrives, at least
-    once.
-    """
+    """Two agents, one behind the other, killed one by one or together: every line arrives at least once."""
     seed = seed_for(5)
     chance, out = random.Random(seed), tmp_path / "out"
     with socket.create_server(("127.0.0.1", 0)) as free:

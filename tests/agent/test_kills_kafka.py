@@ -72,10 +72,7 @@ def cluster() -> Iterator[str]:
 
 
 class _Feeding:
-    """Sends numbers to the topic, until the end.
-
-    :ivar count: how many.
-    """
+    """Sends numbers to the topic, until the end."""
 
     def __init__(self, cluster: str) -> None:
         self._client = Producer({"bootstrap.servers": cluster}, **QUIET)
@@ -104,11 +101,7 @@ class _Feeding:
 
 
 class _Found:
-    """What has come to the other topic.
-
-    :ivar times: how often each number came.
-    :ivar highest: the highest one.
-    """
+    """What has come to the other topic."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer

@@ -41,9 +41,7 @@ pytestmark = pytest.mark.timeout(TIMEOUT)
 
 
 def test_each_line_is_stored_once_in_loghub(tmp_path: Path) -> None:
-    """kill -9 of the agent, a tenth of all answers lost, files renamed, or copied and cut: no line is lost, and none is
-    stored twice.
-    """
+    """kill -9 of the agent, a tenth of answers lost, files renamed or copied: no line is lost or stored twice."""
     seed = seed_for(5)
     chance, config = random.Random(seed), tmp_path / "agent.toml"
     with LogHubServer() as server, Log(tmp_path / "logs/a.log", seed, copies=True) as log:

@@ -196,9 +196,7 @@ def test_a_request_that_would_need_too_much_memory_is_not_read(kind: str) -> Non
 
 
 def test_events_come_through_both() -> None:
-    """With what OpenTelemetry knows of a record, and all other headers; ids that are none are left out, and so are
-    times and numbers that a record cannot have.
-    """
+    """With what OpenTelemetry knows of a record; ids that are none, and impossible times and numbers, are left out."""
     events = [
         ({**_SHARED, "timestamp": STAMP, "severity": "WARN", "severity_number": "13", "n": "1"}, b"one"),
         (

@@ -94,9 +94,7 @@ def test_a_sink_that_delivered_is_left_alone_as_briefly_as_the_first_time() -> N
 
 
 def test_failures_of_more_than_an_hour_ago_are_forgotten() -> None:
-    """A sink that failed twice, and was not asked since, is left alone as briefly as the first time; not so one that
-    fails again sooner.
-    """
+    """A sink that failed twice and was not asked since is left alone briefly; one that fails again sooner is not."""
     for since, tries in ((3600.1, 4), (3599.9, 3)):
         clock, broken = ManualClock(), _Broken()
         processor = _made(FailoverProcessor, {"a": broken, "b": RecordingSink()}, clock)

@@ -70,9 +70,7 @@ def _texts_for(hint: Any, text: str) -> Any:
 @pytest.mark.parametrize("text", [f"ftp://me:{_SECRET}@h/in", f"ftp://me:a/b@'{_SECRET}@h/in", f"ftp://{_SECRET}@h"])
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in BUILT_IN.items() for name in names])
 def test_no_option_shows_what_an_address_tells_of_users(kind: str, name: str, text: str) -> None:
-    """Every option of every component that takes texts: neither its error nor the options' repr, whatever it is for;
-    and of what is secret no other value either, of the right form or not.
-    """
+    """Neither an error nor a repr of any option shows it; of what is secret it shows no value, right or wrong."""
     pytest.importorskip("confluent_kafka") if name == "kafka" else None
     cls = class_of(kind, name).Options
     fields, hints = options_of(cls), typing.get_type_hints(cls)

@@ -65,11 +65,7 @@ _SINKS = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A path through an agent.
-
-    :ivar goal: of the rate, as a multiple of Flume's.
-    :ivar share: of the megabytes that are asked for: slow paths need fewer.
-    """
+    """A path through an agent."""
 
     source: str
     channel: str
@@ -92,12 +88,7 @@ EXTRACTED = Case("extracted", "memory", "null", goal=1, share=1)
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a run has taken.
-
-    :ivar rate: events a second.
-    :ivar cpu: microseconds of CPU an event, the start included.
-    :ivar memory: MiB resident at the end.
-    """
+    """Figures of a run: events a second, microseconds of CPU an event (start included), MiB resident at the end."""
 
     rate: float
     cpu: float
@@ -114,10 +105,7 @@ def properties(case: Case, folder: Path) -> str:
 
 
 def install_flume(folder: Path = FOLDER) -> Path:
-    """Flume's jars, by Maven.
-
-    :raises NotInstalledError: if they cannot be had.
-    """
+    """Flume's jars, by Maven."""
     for command in ("java", "mvn"):
         if shutil.which(command) is None:
             raise NotInstalledError(f"`{command}` was not found")

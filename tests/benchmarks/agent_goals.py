@@ -67,12 +67,7 @@ _THRIFT = (
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a run has taken.
-
-    :ivar value: in the goal's unit.
-    :ivar cpu: seconds of CPU of all agents, since their start.
-    :ivar memory: MiB resident at the end, of the larger one.
-    """
+    """Figures of a run: in the goal's unit, CPU seconds of all agents, MiB resident at the end of the larger one."""
 
     value: float
     cpu: float
@@ -81,12 +76,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a path must come to.
-
-    :ivar run: measures once, with so many megabytes of lines.
-    :ivar least: of the value; or ``most``.
-    :ivar memory: MiB, at most.
-    """
+    """A goal of a path: ``run`` measures once with so many MB of lines; bounds of the value, and MiB at most."""
 
     title: str
     unit: str

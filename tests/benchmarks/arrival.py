@@ -31,14 +31,7 @@ _LINE = b"x" * 239 + b"%010d\n"
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Of one run.
-
-    :ivar rate: lines a second, the average.
-    :ivar mean: of the delays, seconds, as those that follow.
-    :ivar spread: their standard deviation.
-    :ivar median: half of them are not above it.
-    :ivar late: 99 of 100 are not above it.
-    """
+    """Arrivals of one run: lines a second, and the delays' mean, standard deviation, median and p99 in seconds."""
 
     rate: float
     mean: float
@@ -60,11 +53,7 @@ def arrivals(written: Sequence[float], arrived: Sequence[float]) -> Arrivals:
 
 
 def measure(channel: str, rate: int, count: int) -> Arrivals:
-    """Run it once.
-
-    :param rate: lines a second.
-    :param count: of lines.
-    """
+    """Run it once, with ``count`` lines at ``rate`` a second."""
     with tempfile.TemporaryDirectory(prefix="agent-") as folder, LogHubServer() as server:
         (Path(folder) / "in").mkdir()
         file = Path(folder) / "agent.toml"

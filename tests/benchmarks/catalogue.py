@@ -326,10 +326,7 @@ def _scaling() -> Iterator[Case]:
 
 
 def all_cases(file: str | None = None) -> dict[str, Case]:
-    """Every case, by its id.
-
-    :param file: the file whose lines are the logs of the case ``file``; None leaves that case without runs.
-    """
+    """Every case, by its id; without a ``file`` the case of that name has no runs."""
     cases = [
         _throughput("java", "Java producer's shape: 8 fields, 576 bytes, 50 streams", 50),
         _throughput("web", "Access log: 6 fields, 223 bytes, one stream", 1),

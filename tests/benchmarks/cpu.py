@@ -7,9 +7,7 @@ from pathlib import Path
 
 
 class CpuOfTree:
-    """What a process and all below it have spent, as far as it was seen. The kernel adds up what ended processes have
-    spent only for a parent that waits for them, and the one that starts Spark's Python workers does not.
-    """
+    """CPU seconds of a process and all below it: the kernel adds only what a parent has waited for."""
 
     def __init__(self, root: int) -> None:
         self._root = root

@@ -34,10 +34,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What came of a goal.
-
-    :ivar figures: of the rounds; empty if it was not measured.
-    """
+    """What came of a goal."""
 
     goal: Goal
     figures: list[float]

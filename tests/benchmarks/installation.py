@@ -36,10 +36,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def install_python(folder: Path = FOLDER, *, log: Callable[[str], None]) -> None:
-    """A virtual environment with the packages of ``peers.txt``; the caller holds the lock.
-
-    :raises NotInstalledError: if they cannot be had.
-    """
+    """Make a virtual environment with the packages of ``peers.txt``; the caller holds the lock."""
     target = folder / "python"
     with once(target, REQUIREMENTS.read_bytes() + sys.version.encode()) as needed:
         if needed:
@@ -51,10 +48,7 @@ def install_python(folder: Path = FOLDER, *, log: Callable[[str], None]) -> None
 
 
 def install_java(folder: Path = FOLDER, *, log: Callable[[str], None]) -> None:
-    """The Java client and what it needs, built by Maven; the caller holds the lock.
-
-    :raises NotInstalledError: if there is no Maven or no Java, or these cannot build it.
-    """
+    """Build the Java client and what it needs with Maven; the caller holds the lock."""
     for command in ("java", "mvn"):
         if shutil.which(command) is None:
             raise NotInstalledError(f"`{command}` was not found; it takes Maven and a JDK, 11 or newer")

@@ -12,10 +12,7 @@ _PACKAGES = ("requests", "urllib3", "lz4", "pyarrow")
 
 
 def describe(peers: dict[str, str]) -> dict[str, str]:
-    """What to write under a table, by heading.
-
-    :param peers: what each peer is, with its version.
-    """
+    """What to write under a table, by heading."""
     producer = f"loghub-producer {metadata.version('loghub-producer')} ({TWIN} encoders)"
     ours = [f"{name} {metadata.version(name)}" for name in _PACKAGES]
     return {

@@ -22,10 +22,7 @@ _WARM_UP, _WARM_UP_OF_JAVA = 0.1, 1
 
 
 def measure(case: Case, participants: Participants, rounds: int, left_out: dict[str, str]) -> CaseResult:
-    """All rounds of a case.
-
-    :param left_out: peers that cannot run, with the reason.
-    """
+    """All rounds of a case."""
     table = _Table(case, participants, left_out)
     if case.most_rounds > 1:
         table.warm_up()
@@ -35,11 +32,7 @@ def measure(case: Case, participants: Participants, rounds: int, left_out: dict[
 
 
 class _Table:
-    """A case that is being measured.
-
-    :ivar done: the runs that came through all rounds so far.
-    :ivar left_out: by client or name of the run: why it is missing.
-    """
+    """A case that is being measured: the runs that came through so far, and why others are missing."""
 
     def __init__(self, case: Case, participants: Participants, left_out: dict[str, str]) -> None:
         self._case, self._participants = case, participants

@@ -29,12 +29,7 @@ FIRST_KEPT, ONE_OF, MOST_KEPT = 3, 50, 10
 
 
 class Mode(enum.Enum):
-    """What becomes of a request.
-
-    :cvar OK: it is answered 200.
-    :cvar STALL: it is read, and answered only when the mode changes.
-    :cvar REFUSE: it is answered 503 ``ServerBusy``.
-    """
+    """What becomes of a request: answered 200, held until the mode changes, or answered 503 ``ServerBusy``."""
 
     OK = "ok"
     STALL = "stall"
@@ -42,10 +37,7 @@ class Mode(enum.Enum):
 
 
 def problem_of(headers: dict[str, str], length: int) -> str | None:
-    """What is wrong with the headers of a PutLogs, in lower case, whose body has ``length`` bytes; None if nothing is.
-
-    Source: LogHub protocol, PutLogs.
-    """
+    """Say what is wrong with the lower-case headers of a PutLogs whose body has ``length`` bytes, or None."""
     raw_size, compression = headers.get("x-log-bodyrawsize", ""), headers.get("x-log-compresstype", "none")
     if not raw_size.isascii() or not raw_size.isdigit():
         return f"x-log-bodyrawsize is no number: '{raw_size}'"

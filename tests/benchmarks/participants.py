@@ -9,10 +9,7 @@ from .server import null_server
 
 
 class Participants(ExitStack):
-    """Starts what is asked for, once; everything ends with the block.
-
-    :ivar port: the null server's.
-    """
+    """Starts what is asked for, once; everything ends with the block."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -29,10 +29,7 @@ _QUANTILES = [f"p{share * 100:g}" if share < 1 else "max" for share in QUANTILES
 
 
 def draw_all(results: Results, folder: Path, suffix: str = "svg") -> dict[str, str]:
-    """Draw whatever the results hold.
-
-    :returns: the names of the files, and what they show.
-    """
+    """Draw whatever the results hold."""
     prepare()
     drawn = {}
     for name, (text, draw) in _PLOTS.items():

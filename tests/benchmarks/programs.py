@@ -34,11 +34,7 @@ class ProgramError(Exception):
 
 
 class Program:
-    """A process that is talked to in lines, and killed at the end of the block.
-
-    :param more: of its environment.
-    :ivar pid: the process's.
-    """
+    """A process that is talked to in lines, and killed at the end of the block; ``more`` is of its environment."""
 
     def __init__(self, command: Sequence[str], *, more: Mapping[str, str] = _NOTHING) -> None:
         kept = {name: value for name, value in os.environ.items() if name.lower() not in _KEPT_OUT}
@@ -67,10 +63,7 @@ class Program:
         self._lines.put("")
 
     def say(self, line: str) -> None:
-        """Write a line to its stdin.
-
-        :raises ProgramError: if it is dead.
-        """
+        """Write a line to its stdin."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(line + "\n")
@@ -79,10 +72,7 @@ class Program:
             raise self.failure("died") from None
 
     def hear(self, seconds: float) -> str:
-        """The next line of its stdout.
-
-        :raises ProgramError: if it ends instead, or says nothing for that long.
-        """
+        """Return the next line of its stdout; an end, or no line for that long, is a ProgramError."""
         try:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
@@ -113,12 +103,7 @@ class Program:
 
 
 class ClientProgram(Program):
-    """A client of the benchmark.
-
-    :param with_content: write each job's logs and streams into a file, whose path is its option ``content``: for a
-        client that cannot make them.
-    :ivar ways: its ways to send, as it says itself.
-    """
+    """A client of the benchmark; ``with_content`` gives each job's logs and streams in a file."""
 
     def __init__(
         self, command: Sequence[str], *, with_content: bool = False, more: Mapping[str, str] = _NOTHING
@@ -132,11 +117,7 @@ class ClientProgram(Program):
             raise
 
     def run(self, job: Job, *, deadline: float = DEADLINE) -> Answer:
-        """Do a job.
-
-        :param deadline: seconds that it may take.
-        :raises ProgramError: if the program dies, takes longer, or answers what is no answer.
-        """
+        """Do a job within ``deadline`` seconds; else, or if the program dies, raise ProgramError."""
         if self._content is not None:
             path = self._content_of(job, Path(self._content.name))
             job = dataclasses.replace(job, options={**job.options, "content": str(path)})

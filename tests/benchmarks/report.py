@@ -20,10 +20,7 @@ Rows = Iterable[Sequence[str]]
 
 
 def insert(document: str, name: str, text: str) -> str:
-    """The document with this text between the markers of that name.
-
-    :raises ValueError: it lacks a marker.
-    """
+    """The document with this text between the markers of that name."""
     first, last = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     before, begin, rest = document.partition(first)
     _, end, after = rest.partition(last)
@@ -33,10 +30,7 @@ def insert(document: str, name: str, text: str) -> str:
 
 
 def summary(results: Results, plots: dict[str, str]) -> str:
-    """The plots, and how many goals are met.
-
-    :param plots: names of files, as a link from the document takes them, and what they show.
-    """
+    """The plots, and how many goals are met."""
     pictures = [f"![{text}]({name})" for name, text in plots.items()]
     found = [verdict.met for verdict in verdicts(results) if verdict.met is not None]
     return "\n\n".join([*pictures, f"Of {len(found)} goals {sum(found)} are met: [`{TABLES}`](../../{TABLES})."])

@@ -17,10 +17,7 @@ RESULTS = Path(".bench/results.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One run in one round.
-
-    :ivar counts: those of the null server: ``requests``, ``raw_bytes``, ``body_bytes`` and so on.
-    """
+    """One run in one round."""
 
     answer: Answer
     counts: dict[str, int] = field(default_factory=dict)
@@ -36,11 +33,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """A run in all rounds.
-
-    :ivar log_bytes: names and values of one log, on average.
-    :ivar series: samples taken from outside.
-    """
+    """A run in all rounds."""
 
     run: Run
     rounds: list[Measured]
@@ -90,10 +83,7 @@ Results = dict[str, CaseResult]
 
 
 def merge(path: Path, found: Results) -> Results:
-    """Write results; those of other cases that the file has stay.
-
-    :returns: all of them.
-    """
+    """Write results beside those of other cases in the file, and return all of them."""
     every = (load(path) if path.exists() else {}) | found
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({name: dataclasses.asdict(case) for name, case in every.items()}, indent=1)

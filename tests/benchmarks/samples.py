@@ -86,10 +86,7 @@ def _check_bytes(run: Run, counts: dict[str, Any]) -> None:
 
 
 def _check_groups(run: Run, counts: dict[str, Any], exact: bool) -> None:
-    """Every log of a sample is one of the shape's, in all its fields, and in a stream of the run.
-
-    :param exact: otherwise a log may have more fields.
-    """
+    """Every log of a sample is one of the shape's, in all its fields, and in a stream of the run."""
     logs = [_frozen(log) for log in logs_of(run.shape)]
     known, streams = set(logs), set(streams_of(run.streams))
     for sample in counts["samples"]:

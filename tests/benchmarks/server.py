@@ -16,9 +16,7 @@ _SLOWING = {"COVERAGE_PROCESS_CONFIG", "PYTHONDONTWRITEBYTECODE"}
 
 
 def unmeasured() -> dict[str, str]:
-    """The environment for a process that is timed: coverage.py would slow it down, and so would it to compile what it
-    imports, which is done once where packages are installed.
-    """
+    """The environment for a timed process: coverage.py and compiling imports would slow it down."""
     return {name: value for name, value in os.environ.items() if name not in _SLOWING}
 
 

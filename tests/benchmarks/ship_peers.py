@@ -36,11 +36,7 @@ PATTERNS = {"text": None, "apache": _APACHE, "regex": ACCESS}
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A file of access logs.
-
-    :ivar line_bytes: its size.
-    :ivar lines: how many it has.
-    """
+    """A file of access logs: its bytes and its lines."""
 
     path: Path
     line_bytes: int

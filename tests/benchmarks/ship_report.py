@@ -33,12 +33,7 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run has taken.
-
-    :ivar rate: MB/s of lines, when the engine was up.
-    :ivar cpu: CPU seconds of a gigabyte of lines.
-    :ivar seconds: of the whole command.
-    """
+    """Figures of a run: MB/s of lines with the engine up, CPU seconds of a GB, seconds of the whole command."""
 
     rate: float
     cpu: float

@@ -31,9 +31,7 @@ def _warm(stream: Stream, shape: str) -> list[dict[str, str]]:
 @pytest.mark.usefixtures("without_coverage")
 @pytest.mark.parametrize("shape", ["java", "web", "wide", "unicode"])
 def test_a_log_into_an_open_batch_runs_no_python(shape: str, open_records_twin: type[OpenRecords]) -> None:
-    """Where the twin is compiled; in Python it takes a call for the place in the batch, and two for the record. The
-    general way takes more than ten.
-    """
+    """Where the twin is compiled; in Python it takes three calls, and the general way more than ten."""
     calls: list[str] = []
 
     def note(frame: FrameType, event: str, _argument: Any) -> None:
@@ -55,9 +53,7 @@ def test_a_log_into_an_open_batch_runs_no_python(shape: str, open_records_twin: 
 
 @pytest.mark.usefixtures("without_coverage")
 def test_a_log_that_is_kept_takes_two_blocks_of_memory(open_records_twin: type[OpenRecords]) -> None:
-    """Its future, and what the counting takes; in Python its record, its position, and the room for attributes that the
-    future's base class takes, as well.
-    """
+    """Its future and its counting; in Python its record, position and the room for attributes as well."""
     with Producer(sink=RecordingSink(), config=config(linger_ms=60_000)) as producer:
         stream = producer.stream("p", "l")
         logs = _warm(stream, "web")

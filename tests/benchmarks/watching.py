@@ -19,11 +19,7 @@ def _nothing() -> float:
 
 
 class Watch:
-    """Samples a process, while the block runs; Linux only, elsewhere there are no samples.
-
-    :param arrived: how much of what it sends has arrived so far.
-    :ivar series: the samples.
-    """
+    """Samples a process on Linux while the block runs; ``arrived`` says how much has arrived so far."""
 
     def __init__(self, pid: int, arrived: Callable[[], float] = _nothing) -> None:
         self._arrived = arrived

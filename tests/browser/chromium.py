@@ -35,10 +35,7 @@ class NoBrowserError(Exception):
 
 
 def executable() -> tuple[Path, dict[str, str]]:
-    """A browser, and what its environment must have beside that of this process.
-
-    :raises NoBrowserError: there is none.
-    """
+    """Find a browser and what its environment must have; raise NoBrowserError if there is none."""
     if chosen := os.environ.get(CHOICE):
         return Path(chosen), {}
     if (_FOLDER / "chromium").exists():
@@ -52,10 +49,7 @@ def executable() -> tuple[Path, dict[str, str]]:
 
 
 def install() -> None:
-    """Bring the browser, if it is not there.
-
-    :raises NoBrowserError: it cannot be had, and the machine has none of its own.
-    """
+    """Bring the browser; raise NoBrowserError if there is none to be had."""
     if (_FOLDER / "chromium").exists() or os.environ.get(CHOICE):
         return
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):

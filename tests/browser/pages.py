@@ -26,11 +26,7 @@ PATIENCE = 20_000
 
 
 class Watched:
-    """A page in a context of its own, and what it did that it must not.
-
-    :ivar page: the page.
-    :param options: of the context; ``policy_stops`` says that its policy will have something to stop.
-    """
+    """A page in a context of its own, and what it did that it must not."""
 
     def __init__(self, browser: Browser, options: Mapping[str, Any]) -> None:
         given = {"viewport": {"width": 1280, "height": 800}, "accept_downloads": True, **options}
@@ -121,10 +117,7 @@ def fill(server: LogHubServer, count: int = 600) -> int:
 
 
 def wrong_for_people(page: Page, within: str = "html") -> list[str]:
-    """What axe finds that keeps people out, seriously or altogether, in light and in dark: its rule, and where.
-
-    :param within: a selector of what is looked at: all of a large page takes a second.
-    """
+    """What axe finds that keeps people out, seriously or altogether, in light and in dark: its rule, and where."""
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(_AXE)
     wrong = _violations(page, "light", within, {})
@@ -147,10 +140,7 @@ def _violations(page: Page, scheme: Literal["light", "dark"], within: str, optio
 
 
 def picture(page: Page, name: str, height: int) -> None:
-    """Take the picture of a document, when asked to; and see that it is small.
-
-    :param height: of the upper part of the page that it shows.
-    """
+    """Take the upper part of the page as a document's picture, when asked to; see that it is small."""
     if os.environ.get(SCREENSHOTS):
         path = DOCS / f"{name}.png"
         page.mouse.move(0, 0)

@@ -108,9 +108,7 @@ def test_any_value_can_be_clicked(page: Page, server: LogHubServer, value: str) 
 
 
 def test_sql_gives_a_table(page: Page, tmp_path: Path) -> None:
-    """Behind a |, SQL is run over what matches: its rows stand in the place of the logs, and can be saved; the
-    histogram shows what it was run over. What it refuses is said; without it the logs are back.
-    """
+    """Behind a |, rows stand in place of logs and can be saved; a refusal is said, without SQL the logs are back."""
     sql = 'level: ERROR | SELECT level, count(*) AS n, max(cast(latency_ms AS int)) AS "#most" GROUP BY level'
     search(page, query=sql)
     expect(page.locator("#rows th")).to_have_text(["level", "n", "#most"])

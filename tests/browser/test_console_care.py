@@ -49,9 +49,7 @@ def test_nothing_keeps_people_out(server: LogHubServer, open_page: Open) -> None
 
 
 def test_a_narrow_window_needs_no_scrolling_sideways(server: LogHubServer, open_page: Open) -> None:
-    """On a telephone every view fits, and its name is in sight; only what is a table scrolls within itself. In a wide
-    one the longest name of a logstore leaves room for the query.
-    """
+    """On a telephone every view fits and names itself; in a wide window a long name leaves room for the query."""
     fill(server)
     put(server, [(1, {"a": "b"})], f"{'p' * 63}/{'l' * 63}")
     page = open_page(f"{server.endpoint}/console", viewport={"width": 375, "height": 700})

@@ -43,12 +43,7 @@ def open_channel(kind: str, directory: str) -> Any:
 
 
 class Books:
-    """Counts events by name.
-
-    :ivar put: events whose commit returned.
-    :ivar seen: events of takes whose commit returned.
-    :ivar unsure: events of interrupted calls.
-    """
+    """Counts events by name."""
 
     def __init__(self) -> None:
         self.put, self.seen, self.unsure = Counter[str](), Counter[str](), set[str]()

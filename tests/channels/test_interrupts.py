@@ -12,9 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("kind", ["memory", "file", "spillable"])
 def test_an_interrupted_call_harms_no_other(kind: str, tmp_path: Path) -> None:
-    """Hundreds of puts, takes, commits, rollbacks and closes are interrupted at random points while another thread uses
-    the channel: the events of all other calls are there exactly once, no thread hangs, and the channel closes.
-    """
+    """Hundreds of calls are interrupted at random beside a thread: all other events are there once, nothing hangs."""
     # In a process without coverage: the handler may raise inside whatever measures it, and leave that in disorder.
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE", "COV_"))}
     done = subprocess.run(

@@ -219,9 +219,7 @@ def test_until_done_waits_for_what_lies_on_the_disk(tmp_path: Path, hub: Hub) ->
 def test_what_is_lost_at_the_end_is_not_told_to_be_nothing(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The destination is away, and memory held the only copy: exit code 1, and the last line does not say that all is
-    well.
-    """
+    """The destination is away, and memory held the only copy: exit code 1, and the last line tells of it."""
     hub.failing = True
 
     def act() -> None:
@@ -582,9 +580,7 @@ def test_a_signal_that_comes_twice_at_once_is_one(
 def test_a_file_that_is_well_again_is_said_and_shown(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A wrong file: the running configuration is not that of the file, in the log, the metrics and beside the health,
-    which stays: the agent works. Once it is mended, also with what it said before, neither says so any more.
-    """
+    """While the file is wrong the log and metrics say that another configuration runs; once mended, neither does."""
     monitored = ('name = "web"', 'name = "web"\nmonitoring = "0"')
     path = written(tmp_path, monitored, **HUB)
     seen: list[tuple[str, dict[str, object]]] = []
@@ -622,10 +618,7 @@ def test_a_file_that_is_well_again_is_said_and_shown(
 def test_a_change_that_would_lose_events_is_tried_again_once_they_are_delivered(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The sink fails, and the channel in memory is to be another one: refused, and told. The file stays as it is, and
-    nobody says anything: as soon as the sink has delivered what was there then, what the file says is at work, though
-    more came meanwhile.
-    """
+    """Refused and told while the sink fails; at work once the sink has delivered what was there, though more came."""
     keeps = ('"null"', '"keep"\nhub = "a"')
     stops = ("[sources.r1]", "stop_timeout = 0.05\n[sources.r1]")
     hub.failing = True
@@ -685,9 +678,7 @@ def test_a_file_that_comes_back_as_it_was_is_read_again(tmp_path: Path) -> None:
 
 
 def test_what_sighup_has_read_is_not_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A file that was changed before a hangup is read for that, and a mistake in it is told once; not as long as it is
-    the same is it read for the change as well.
-    """
+    """A file read at a hangup is not read again for its change, and a mistake in it is told once."""
     path = tmp_path / "agent.toml"
     path.write_text("x")
     read = list[str]()
@@ -716,9 +707,7 @@ def test_a_file_that_is_gone_is_a_note(tmp_path: Path, hub: Hub, caplog: pytest.
 
 
 def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_path: Path) -> None:
-    """READY once its sources listen, health over HTTP, SIGTERM: STOPPING, exit code 0. Neither Spark nor a server is
-    imported.
-    """
+    """READY once its sources listen, SIGTERM: STOPPING, exit code 0. Neither Spark nor a server is imported."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     with socket.create_server(("127.0.0.1", 0)) as free:

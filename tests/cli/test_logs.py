@@ -129,9 +129,7 @@ def test_a_line_that_is_no_log_is_named_and_the_rest_is_sent(
 
 
 def test_send_stumbles_over_no_line(run: Run, server: LogHubServer) -> None:
-    """JSON nested too deeply is a line that is no log; a first line of CSV that cannot be read is a usage error; the
-    mark that Windows puts before text is no part of it.
-    """
+    """JSON nested too deeply is no log, a first line of CSV that cannot be read a usage error, a BOM nothing."""
     code, _, err = run("send", "--format", "json", stdin="[" * 100_000 + '\n{"a": 1}\n')
     assert (code, err) == (1, "line 1: it is nested too deeply\n1 delivered, 1 not sent\n")
     code, _, err = run("send", "--format", "csv", stdin=f"{'x' * 9_000_000},b\n1,2\n")
@@ -568,9 +566,7 @@ def whole(server: LogHubServer, logstore: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 @pytest.mark.parametrize("command", ["pull", "search", "tail"])
 def test_what_one_command_prints_another_sends_again(run: Run, server: LogHubServer, command: str, form: str) -> None:
-    """Time, nanoseconds, topic, source, tags and fields are those of the logs that were printed; a field that only
-    looks like one of these stays a field.
-    """
+    """Time, nanoseconds, topic, source, tags and fields are kept; a field that looks like one of these is a field."""
     logstore, now = os.environ["LOGHUB_LOGSTORE"], int(time.time()) - 60
     put_what_is_to_be_copied(server, now)
     code, printed, _ = run(command, "--output", form)

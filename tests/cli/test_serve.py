@@ -61,9 +61,7 @@ def client_of(port: int, key_id: str, secret: str) -> Client:
 def test_serve_says_where_it_listens_and_ends_at_a_signal(
     tmp_path: Path, config_file: Path, number: signal.Signals
 ) -> None:
-    """One line has the user, the endpoint and how to sign, which is with a key of the user's own; a signal ends it with
-    status 0 and what was written is in --data, what was asked in --access-log.
-    """
+    """One line has the user, the endpoint and how to sign; a signal ends it with 0, its files are written."""
     access = tmp_path / "access.log"
     with serving("--data", str(tmp_path), "--access-log", str(access)) as (process, line, port):
         key = local_key(config_file.parent)
@@ -82,9 +80,7 @@ def test_serve_says_where_it_listens_and_ends_at_a_signal(
 
 
 def test_serve_takes_keys_and_does_not_print_the_secret() -> None:
-    """With keys of one's own only they are accepted, and the secret is not shown; --strict and --shards do what they
-    say.
-    """
+    """With keys of one's own only they are accepted, and the secret is not shown; --strict and --shards work."""
     options = ("--access-key-id", "me", "--strict", "--shards", "5")
     with serving(*options, LOGHUB_SERVER_ACCESS_KEY_SECRET="hush-hush") as (_, line, port):
         assert "hush" not in line
@@ -104,9 +100,7 @@ def parse(*options: str) -> argparse.Namespace:
 
 
 def test_no_command_writes_into_the_server_of_another_user(tmp_path: Path) -> None:
-    """Where a port is taken by another user's server, the commands of the profile local are refused, and say whose
-    server it is; check of one's own says it, too, and makes no project.
-    """
+    """Where another user's server has the port, commands of the profile local are refused and name the user."""
     one, other = ({"XDG_CONFIG_HOME": str(tmp_path / name)} for name in ("one", "other"))
     with serving(**one) as (_, _, port):
 

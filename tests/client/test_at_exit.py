@@ -97,9 +97,7 @@ LOG = {"k": "v"}
 def test_a_send_of_the_main_thread_waits_for_what_the_signal_does(
     handled: Handled, send: Callable[[Producer], Any]
 ) -> None:
-    """A program that sends in a loop ends by its signal, and not by an error of a send that was refused meanwhile: what
-    the handler that was there raises comes out of the send. On another thread the send is refused at once.
-    """
+    """A program that sends in a loop ends by its signal, not by a refused send; another thread's is refused."""
 
     def end(*_: object) -> None:
         handled.append(1)

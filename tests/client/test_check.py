@@ -127,9 +127,7 @@ def test_a_region_that_is_not_the_endpoints() -> None:
 
 
 def test_a_clock_that_differs_and_plain_http_behind_https(server: LogHubServer) -> None:
-    """Both are said, however far the clock is off; the offset is learned by the question, so that the next one passes,
-    also of a reader.
-    """
+    """Both are said; the offset is learned by the question, so that the next one passes, also of a reader."""
     server.clock_offset = 50 * 366 * 86_400
     producer = producer_for(server)
     where = target_of("shop", server.endpoint)

@@ -41,10 +41,7 @@ BUSY = ServerError("ServerBusy", "later", may_have_been_stored=True)
 
 
 class Picky(ScriptedSink):
-    """Refuses records by their value: once for each error that is given for it.
-
-    :param errors: by the first value of the first log.
-    """
+    """Refuses records by their value: once for each error that is given for it."""
 
     def __init__(self, **errors: list[AttemptError]) -> None:
         super().__init__()

@@ -130,9 +130,7 @@ def test_sigterm_loses_nothing_that_was_logged(
     loghub: LogHubServer,
     logstore: str,
 ) -> None:
-    """With the handler from ``dictConfig`` and no code for it; the process ends by its signal, as without the handler.
-    A server may install its own handler of SIGTERM before or behind ours, and raise the signal again at its end.
-    """
+    """From ``dictConfig``, with no code for it; a server may install its own handler before or behind ours."""
     assert run(command, reach)[0] == code
     assert [log.fields["message"] for log in loghub.logs(PROJECT, logstore)] == [
         *map("line {}".format, range(50)),

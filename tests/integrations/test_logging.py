@@ -249,9 +249,7 @@ def test_filters_and_levels_of_the_handler_count(
 
 
 def test_nothing_feeds_back(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """At the root, with everything on: neither the producer's own records nor those of its HTTP library, or of another
-    one, on its threads are sent; those of the same library on other threads are, and those of callbacks.
-    """
+    """Neither the producer's own records nor those of HTTP libraries on its threads are sent; others are."""
     root, urllib3 = logging.getLogger(), logging.getLogger("urllib3.connectionpool")
     handler, kept = LogHubHandler(producer, PROJECT, logstore), Kept()
     handler.addFilter(lambda record: not record.name.startswith("uvicorn"))  # of the server, which is here for the test
@@ -418,9 +416,7 @@ def test_configured_it_has_a_producer_of_its_own_which_it_closes(
 def test_a_handler_that_another_configuration_closed_opens_again(
     reach: dict[str, Any], loghub: LogHubServer, logstore: str, logger: logging.Logger
 ) -> None:
-    """Every ``dictConfig`` closes all handlers, of which some stay attached; as ``FileHandler`` it goes on, with one
-    producer more each time that it was closed.
-    """
+    """Every ``dictConfig`` closes all handlers, of which some stay attached: as ``FileHandler`` it goes on."""
     handler = LogHubHandler(project=PROJECT, logstore=logstore, config={"linger_ms": 100}, **reach)
     logger.addHandler(handler)
     producers = [handler.producer]

@@ -74,9 +74,7 @@ EXCEPTION_FIELDS = {"exception.type", "exception.message", "exception.stacktrace
 def test_an_exception_has_the_fields_that_other_integrations_give_it(
     sender: LogHubProcessor, arrived: Arrived, before: Any
 ) -> None:
-    """With the processor alone, and behind those that format: type, message and traceback, from each form of
-    ``exc_info``.
-    """
+    """Alone and behind those that format: type, message and traceback, from each form of ``exc_info``."""
     structlog.configure(processors=[*([] if before is None else [before]), sender])
     log = structlog.get_logger()
     try:
@@ -95,9 +93,7 @@ def test_an_exception_has_the_fields_that_other_integrations_give_it(
 def test_an_exception_that_was_formatted_elsewhere_keeps_its_traceback(
     sender: LogHubProcessor, arrived: Arrived
 ) -> None:
-    """Its text is all there is of it; a key of that name that is no traceback stays what it is; ``exc_info=True``
-    outside of an exception is no field.
-    """
+    """Its text is all there is; another value of that name stays, ``exc_info=True`` alone is no field."""
     structlog.configure(processors=[structlog.processors.format_exc_info, sender])
     error = ZeroDivisionError("zero")
     try:
@@ -165,9 +161,7 @@ def test_its_loggers_send_what_a_renderer_made(sender: LogHubProcessor, arrived:
 
 
 def test_what_a_producer_causes_does_not_come_back(sender: LogHubProcessor, arrived: Arrived) -> None:
-    """Records of ``logging`` that structlog's formatter brings here: neither the producer's own nor those of its HTTP
-    library on its threads are sent, and what else comes has no field of structlog's own bookkeeping.
-    """
+    """Neither its own records nor those of its HTTP library; others have no field of structlog's bookkeeping."""
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name, sender], processors=[lambda *_: "seen"]
     )

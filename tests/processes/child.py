@@ -19,10 +19,7 @@ LOGSTORE = "app-log"
 
 @dataclass(frozen=True)
 class Ended:
-    """A process that has ended.
-
-    :ivar at: when it ended, by the monotonic clock, seconds.
-    """
+    """A process that has ended, ``at`` by the monotonic clock in seconds."""
 
     returncode: int
     stdout: str

@@ -116,9 +116,7 @@ def _check(producer: Producer, tally: Tally, stored: int) -> None:
 def test_an_interrupted_call_loses_and_doubles_no_record_of_another_and_close_ends_in_time(
     python: str, run: Run, twin: str
 ) -> None:
-    """A signal handler raises at a random point of send, send_many, send_arrow, flush, result, stats and close: only
-    the records of that call may or may not arrive, nothing arrives twice, no thread hangs.
-    """
+    """A handler raises in any call: only that call's records may be missing, nothing arrives twice, no thread hangs."""
     _check_interrupts(run, 100_000_000, twin, "none", python)
 
 

@@ -52,9 +52,7 @@ def test_send_after_the_exit_has_drained_the_producer_raises_aloud(run: Run, ser
 def test_thread_that_outlives_the_main_thread_has_its_records_sent_while_it_runs(
     python: str, run: Run, server: LogHubServer
 ) -> None:
-    """A thread that sends for the first time when the main thread has ended, where no thread can be started any more
-    (3.12), need not wait for the end of the process.
-    """
+    """Where no thread can be started any more (3.12) a first send need not wait for the end of the process."""
     ended = run("exits.py", "thread_waits", 1, python=python)
     assert ended.said("delivered") >= 1, ended.stderr
     assert ended.stderr.count("no threads can be started") <= 1

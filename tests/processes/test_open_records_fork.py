@@ -13,9 +13,7 @@ from .child import Ended, messages, numbered
 def test_child_sends_by_a_handle_whose_batch_was_open_at_the_fork(
     mode: str, run: Callable[..., Ended], server: LogHubServer
 ) -> None:
-    """A thread of the parent holds the locks of the accumulator and of the batch at that instant, or is about to seal
-    it: the child waits for no lock, its futures are its own, and each record is sent once, by the process that sent it.
-    """
+    """A parent's thread holds the locks or is about to seal: the child waits for none, and each record is sent once."""
     ended = run("open_records.py", mode)
     assert ended.said("child_status") == 0, ended.stderr
     assert {name: ended.said(name) for name in ("pending", "own", "abandoned", "sent")} == {

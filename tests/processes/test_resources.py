@@ -25,9 +25,7 @@ def test_invariant_7_idle_producer_and_one_with_a_dead_server_use_no_cpu(
 
 @pytest.mark.parametrize("kind", ["small", "large", "tiny", "topics"])
 def test_memory_with_a_stalled_server_stays_within_its_bound(kind: str, run: Run, stalled_endpoint: str) -> None:
-    """Records of 150 bytes, of 2 KB, of 10 bytes, and one topic each: peak growth of the process within
-    1.25 x ``total_size_in_bytes`` + 64 MiB, of which the interpreter and its imports are part.
-    """
+    """Records of 10 bytes to 2 KB, and a topic each: the peak grows by 1.25 x the memory + 64 MiB at most."""
     _check_bound(run("memory.py", kind, 64 * MIB, endpoint=stalled_endpoint))
 
 

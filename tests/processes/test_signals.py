@@ -21,9 +21,7 @@ Start = Callable[..., Child]
 def test_a_signal_under_load_loses_nothing_that_was_accepted(
     start: Start, server: LogHubServer, tmp_path: Path, number: signal.Signals, mode: str, code: int
 ) -> None:
-    """Three threads send as fast as they can: each accepted record is stored once, and then the previous handler runs
-    or the signal kills. No send of the main thread is refused meanwhile.
-    """
+    """Each record accepted from three threads is stored once, then the previous handler runs or the signal kills."""
     path = tmp_path / "accepted"
     path.write_bytes(bytes(24))
     child = start("signalled.py", path, mode)

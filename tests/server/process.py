@@ -28,12 +28,7 @@ with LogHubServer(port=port, limits=Limits(**limits), data=data) as server:
 
 @dataclass
 class ServerProcess:
-    """The embedded server in a process; it ends with the block.
-
-    :ivar limits: values for ``Limits``.
-    :ivar delay: seconds that a fault holds each request up, its body read; None for no fault.
-    :ivar errors: a file for what the process says on stderr; None for the stderr of the tests.
-    """
+    """The embedded server in a process that ends with the block; a fault holds each request up ``delay`` seconds."""
 
     limits: Mapping[str, Any] | None = None
     delay: float | None = None

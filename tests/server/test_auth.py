@@ -25,10 +25,31 @@ def sts() -> Iterator[tuple[LogHubServer, Client]]:
         yield server, client
 
 
-def test_an_unknown_access_key_is_401(signed: Client) -> None:
-    """An access key id that the server does not know is InvalidAccessKeyId."""
-    signed.access_key_id = "nobody"
-    assert error_of(signed.put(log_group("x"))) == (401, "InvalidAccessKeyId")
+@pytest.mark.parametrize(
+    ("client_has", "changed", "code"),
+    [
+        ({"access_key_id": "nobody"}, {}, "InvalidAccessKeyId"),
+        ({"security_token": "stray"}, {}, "Unauthorized"),
+        *(
+            ({}, {"Authorization": other}, "MissAccessKeyId")
+            for other in (None, "", "LOG", "LOG a", "Basic YTpi", "SLS4-HMAC-SHA256 Credential=a", "LOG :x")
+        ),
+        ({}, {"x-log-bodyrawsize": "7"}, "SignatureNotMatch"),
+        ({}, {"x-log-added": "1"}, "SignatureNotMatch"),
+        ({}, {"x-acs-added": "1"}, "SignatureNotMatch"),
+        ({}, {"Content-Type": "application/x-protobuf; v=2"}, "SignatureNotMatch"),
+        ({}, {"x-log-compresstype": None}, "SignatureNotMatch"),
+    ],
+)
+def test_what_does_not_verify_is_401(
+    signed: Client, client_has: dict[str, str], changed: dict[str, str | None], code: str
+) -> None:
+    """An unknown key, a token where none belongs, no signature or one in another form, and a header changed on the way:
+    both versions cover every x-log- and x-acs- header and the content type.
+    """
+    for name, value in client_has.items():
+        setattr(signed, name, value)
+    assert error_of(signed.put(log_group("x"), after_signing=changed)) == (401, code)
 
 
 def test_a_wrong_secret_is_401(signed: Client) -> None:
@@ -37,30 +58,6 @@ def test_a_wrong_secret_is_401(signed: Client) -> None:
     answer = signed.put(log_group("x"))
     assert error_of(answer) == (401, "SignatureNotMatch")
     assert "secret" not in answer.text.replace("access key's secret", "")
-
-
-@pytest.mark.parametrize(
-    "authorization", [None, "", "LOG", "LOG a", "Basic YTpi", "SLS4-HMAC-SHA256 Credential=a", "LOG :x"]
-)
-def test_a_request_without_a_signature_is_401(signed: Client, authorization: str | None) -> None:
-    """No Authorization, or one in another form, is MissAccessKeyId."""
-    answer = signed.put(log_group("x"), after_signing={"Authorization": authorization})
-    assert error_of(answer) == (401, "MissAccessKeyId")
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"x-log-bodyrawsize": "7"},
-        {"x-log-added": "1"},
-        {"x-acs-added": "1"},
-        {"Content-Type": "application/x-protobuf; v=2"},
-        {"x-log-compresstype": None},
-    ],
-)
-def test_a_header_changed_on_the_way_is_401(signed: Client, changed: dict[str, str | None]) -> None:
-    """Both versions cover every x-log- and x-acs- header and the content type."""
-    assert error_of(signed.put(log_group("x"), after_signing=changed)) == (401, "SignatureNotMatch")
 
 
 def test_a_meta_header_added_on_the_way_is_no_part_of_the_signature(signed: Client) -> None:
@@ -84,9 +81,7 @@ def test_a_meta_header_added_on_the_way_is_no_part_of_the_signature(signed: Clie
 def test_no_page_of_another_site_uses_the_default_key(
     client: Client, host: str, origin: str | None, status: int
 ) -> None:
-    """The key is known to everybody, so a page whose name was made to lead to this machine could sign with it: its Host
-    or its Origin gives it away. A server with keys of its own answers under any name.
-    """
+    """A name made to lead to this machine is told by Host or Origin; a server with keys of its own takes any."""
     here = {"here": f"127.0.0.1:{client.server.port}", "port": client.server.port}
     headers = {"Host": host.format(**here), "x-log-project": "my-project", "Origin": origin and origin.format(**here)}
     answer = client.put(log_group("x"), headers=headers)
@@ -110,9 +105,7 @@ def test_version_4_covers_the_host_and_the_query(client: Client) -> None:
 
 
 def test_parameters_that_need_encoding_verify(signed: Client) -> None:
-    """Spaces, reserved signs and text beyond ASCII in parameters are signed in their decoded form (version 1) or
-    encoded (4).
-    """
+    """Spaces, reserved signs and text beyond ASCII are signed decoded (version 1) or encoded (4)."""
     signed.put(log_group("x"))
     params = {"type": "log", "from": "0", "to": "9", "query": 'a b & "c=d+e"/~"é" %20', "topic": ""}
     assert signed.get("/logstores/app-log", **params).status_code == 200
@@ -152,21 +145,17 @@ def test_version_1_wants_the_digest_of_a_body(client: Client) -> None:
     assert error_of(client.put(log_group("x"), after_signing={"Content-MD5": None})) == (400, "MissingContentMD5")
 
 
-@pytest.mark.parametrize("minutes", [-16, 16])
-def test_a_clock_16_minutes_off_is_request_time_expired(signed: Client, minutes: int) -> None:
-    """More than 15 minutes between client and server are refused, and Date tells the server's time."""
+@pytest.mark.parametrize("minutes", [-16, 16, -14, 14])
+def test_a_clock_more_than_15_minutes_off_is_request_time_expired(signed: Client, minutes: int) -> None:
+    """Less passes; Date tells the server's time."""
     signed.clock_offset = minutes * MINUTE
     answer = signed.put(log_group("x"))
-    assert error_of(answer) == (400, "RequestTimeExpired")
     told = datetime.strptime(answer.headers["Date"], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
     assert abs(told.timestamp() - datetime.now(UTC).timestamp()) < 5
-
-
-@pytest.mark.parametrize("minutes", [-14, 14])
-def test_a_clock_14_minutes_off_passes(signed: Client, minutes: int) -> None:
-    """Up to 15 minutes are allowed."""
-    signed.clock_offset = minutes * MINUTE
-    assert signed.put(log_group("x")).status_code == 200
+    if abs(minutes) < 15:
+        assert answer.status_code == 200
+    else:
+        assert error_of(answer) == (400, "RequestTimeExpired")
 
 
 def test_the_server_s_clock_can_be_set(server: LogHubServer, signed: Client) -> None:
@@ -212,12 +201,6 @@ def test_a_wrong_or_missing_sts_token_is_unauthorized(sts: tuple[LogHubServer, C
     client.security_token = token
     assert error_of(client.put(log_group("x"))) == (401, "Unauthorized")
     assert server.count(PROJECT, "app-log") == 1
-
-
-def test_a_token_with_a_key_that_has_none_is_unauthorized(signed: Client) -> None:
-    """A permanent key does not come with a token."""
-    signed.security_token = "stray"
-    assert error_of(signed.put(log_group("x"))) == (401, "Unauthorized")
 
 
 def test_keys_can_be_rotated_while_the_server_runs(sts: tuple[LogHubServer, Client]) -> None:

@@ -92,9 +92,7 @@ def messages(server: LogHubServer) -> list[str]:
 
 @pytest.mark.parametrize("how", ["exit", "drop", "close"])
 def test_a_child_takes_nothing_from_its_parents_data(how: str, tmp_path: Path) -> None:
-    """A forked child that exits, drops its copy of the server or closes it leaves the database alone: what the parent
-    answered 200 is there after the parent was killed.
-    """
+    """It exits, drops its copy or closes it: what the parent answered 200 is there after the parent was killed."""
     done = run(PARENT, str(tmp_path), how)
     assert done.stdout == "stored\n", done.stderr
     with LogHubServer(data=tmp_path) as server:
@@ -103,9 +101,7 @@ def test_a_child_takes_nothing_from_its_parents_data(how: str, tmp_path: Path) -
 
 
 def test_a_child_does_not_keep_the_data_of_a_parent_that_has_ended(tmp_path: Path) -> None:
-    """While a forked child lives on, another server may have the data of the killed parent; the child has no copy of
-    its lock.
-    """
+    """While the child lives another server may have the killed parent's data: the child has no copy of its lock."""
     command = [sys.executable, "-c", ORPHAN, str(tmp_path)]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, cwd=ROOT) as parent:
         assert parent.stdout.readline() == "alive\n"

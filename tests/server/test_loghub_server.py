@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -55,11 +56,17 @@ def test_start_and_stop_are_fast() -> None:
     eventually(lambda: max(seconds()) < 0.3, "a start and a stop within 0.3 s")
 
 
-@pytest.mark.parametrize("port", ["9170", 65_536, -1, True])
-def test_a_port_that_is_none_is_refused_at_once(port: object) -> None:
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        *(("port", port, "it must be an integer from 0 to 65535") for port in ("9170", 65_536, -1, True)),
+        *(("shards", shards, f"shards is {shards}") for shards in (0, 257)),
+    ],
+)
+def test_an_option_out_of_range_is_refused_at_once(option: str, value: Any, words: str) -> None:
     """With the rule and the value, before anything is opened."""
-    with pytest.raises(ValueError, match="it must be an integer from 0 to 65535"):
-        LogHubServer(port=port)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=words):
+        LogHubServer(**{option: value})
 
 
 def test_a_restart_takes_the_same_port_and_has_its_data(server: LogHubServer, client: Client) -> None:
@@ -96,20 +103,20 @@ def test_stop_does_not_wait_for_a_delayed_answer(server: LogHubServer, client: C
     eventually(lambda: seconds() < 1, "a stop within a second")
 
 
-def test_starting_twice_is_an_error(server: LogHubServer) -> None:
-    """A server that listens says so instead of taking a second port."""
+def test_a_server_starts_once(server: LogHubServer) -> None:
+    """One that listens says so instead of taking a second port. stop() and close() may be called again, also before the
+    first start; after close() there is no store to serve.
+    """
     with pytest.raises(ServerStartError, match="already"):
         server.start()
-
-
-def test_stopping_and_closing_twice_do_nothing() -> None:
-    """stop() and close() may be called again, also before the first start."""
-    server = LogHubServer()
-    server.stop()
-    server.close()
-    server.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        server.count(PROJECT, LOGSTORE)
+    for closed in (LogHubServer(), LogHubServer().start()):
+        closed.stop()
+        closed.close()
+        closed.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            closed.count(PROJECT, LOGSTORE)
+        with pytest.raises(ServerStartError, match="closed"):
+            closed.start()
 
 
 def test_a_taken_port_is_an_error_with_its_number(server: LogHubServer) -> None:
@@ -151,13 +158,6 @@ def test_stopping_while_clients_connect_leaks_no_socket() -> None:
                 client.close()
         gc.collect()
     assert [str(warning.message) for warning in caught] == []
-
-
-@pytest.mark.parametrize("shards", [0, 257])
-def test_a_number_of_shards_out_of_range_is_refused(shards: int) -> None:
-    """The rule and the value are in the message."""
-    with pytest.raises(ValueError, match=f"shards is {shards}"):
-        LogHubServer(shards=shards)
 
 
 def has_ipv6() -> bool:
@@ -337,9 +337,7 @@ def test_data_that_cannot_be_used_is_refused_in_words(tmp_path: Path) -> None:
 
 
 def test_a_fork_does_not_keep_connections_or_the_port(server: LogHubServer, client: Client) -> None:
-    """While a forked child lives, the server's closed connections end for their clients, and its port can be taken
-    again.
-    """
+    """Closed connections end for their clients while a child lives, and the port can be taken again."""
     client.put(log_group("x"))
     child = os.fork()
     if child == 0:
@@ -392,9 +390,7 @@ def test_the_default_key_is_good_on_this_machine(host: str) -> None:
 
 
 def test_a_key_of_ones_own_may_be_offered_to_other_machines() -> None:
-    """With access keys of its own a server listens on all addresses; one that takes the default key later does not
-    start again.
-    """
+    """A server with them listens on all addresses; with the default key it does not start again."""
     with LogHubServer("0.0.0.0", access_keys={"mine": "secret"}) as server:
         server.stop()
         server.access_keys["test"] = TEST_SECRET
@@ -408,11 +404,3 @@ def test_a_host_that_nobody_knows_is_refused_in_words(host: str) -> None:
     for keys in (None, {"mine": "secret"}):
         with pytest.raises(ServerStartError, match="cannot listen on"), LogHubServer(host, access_keys=keys):
             pass
-
-
-def test_a_closed_server_does_not_start_again() -> None:
-    """After close() there is no store to serve, and start() says so."""
-    server = LogHubServer().start()
-    server.close()
-    with pytest.raises(ServerStartError, match="closed"):
-        server.start()

@@ -135,9 +135,7 @@ def test_every_answer_has_its_own_request_id_and_a_date(client: Client) -> None:
 def test_what_the_server_does_not_speak_is_refused_in_words(
     client: Client, method: str, path: str, expected: tuple[int, str]
 ) -> None:
-    """A wrong method is 405 InvalidMethod, a path that is no operation 400 ParameterInvalid; both name what was
-    asked.
-    """
+    """A wrong method is 405 InvalidMethod, another path 400 ParameterInvalid; both name what was asked."""
     answer = client.request(method, path)
     assert expected == error_of(answer)
     assert method in answer.text

@@ -17,9 +17,7 @@ LOGS = [{"level": "INFO", "message": "hello"}, {"level": "错误", "message": "g
 
 @pytest.mark.parametrize("sign_version", ["v1", "v4"])
 def test_the_official_sdk_works_through_a_whole_day(sign_version: str) -> None:
-    """It makes a project and logstores, writes compressed, uncompressed and by key, and reads all of it back in each
-    way.
-    """
+    """It makes a project and logstores, writes compressed, plain and by key, and reads all of it back."""
     begin = int(time.time())
     with LogHubServer(auto_create=False) as server:
         results = official_sdk(

@@ -32,10 +32,7 @@ _GROWTH = 64 << 20
 
 
 class Bar:
-    """What the bar has told, and what memory was used at that moment.
-
-    :ivar told: bytes that are shipped, bytes that are known of, and bytes of memory, of each look.
-    """
+    """What the bar has told, and what memory was used at that moment."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, float, int]] = []

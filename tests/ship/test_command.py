@@ -450,9 +450,7 @@ def test_a_name_that_a_terminal_would_obey_is_shown_in_one_line(
 def test_a_dry_run_tells_what_would_fail(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A damaged file is 1, a file that is not there, beside others, too, none at all 2; what only a checkpoint knows is
-    refused.
-    """
+    """A damaged file is 1, a missing file or none at all 2; what only a checkpoint knows is refused."""
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"x")[:15])
     arguments = ship_arguments(server, tmp_path / "a.gz", "--dry-run")
     assert cli.run(parse_ship(arguments)) == 1

@@ -28,10 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Started:
-    """A program in a session of its own, as a terminal starts it; whatever it starts is in that session, too.
-
-    :param command: what is run, after ``python``.
-    """
+    """A program in a session of its own, with whatever it starts, as a terminal starts it."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         known = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "COVERAGE_"))}

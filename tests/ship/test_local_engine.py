@@ -98,9 +98,7 @@ def test_files_are_shipped_before_all_are_found(
 def test_search_beside_the_tasks_goes_so_far_and_no_further(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """While a part is shipped it is looked for more, for a moment at a time: never for more files than memory has room
-    for, and not at all when all are found.
-    """
+    """While a part is shipped more is looked for, no more than memory has room for, and not when all are found."""
     (tmp_path / "a.log").write_text("line\n")
     asked: list[tuple[float, float]] = []
 

@@ -44,10 +44,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 class Dying:
-    """Accepts some requests, stores one without an answer, and refuses the others.
-
-    :ivar requests: how many there were.
-    """
+    """Accepts some requests, stores one without an answer, and refuses the others."""
 
     def __init__(self, accepted: int) -> None:
         self._accepted = accepted

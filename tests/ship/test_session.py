@@ -158,8 +158,7 @@ def test_zip_holds_the_package_and_nothing_else() -> None:
 
 
 def test_zip_has_bytecode_of_what_workers_import(tmp_path: Path) -> None:
-    """Python keeps none of what it imports from a zip file, so that each worker would compile it; what is not of this
-    version of Python is compiled as before."""
+    """Python keeps none of what it imports from a zip file; what is of another version is compiled as before."""
     shutil.copy(session.package_zip(), tmp_path / "producer.zip")
     program = """if True:
         import sys
@@ -317,10 +316,7 @@ def test_options_of_executors_that_somebody_has_set_stay(spark: SparkSession) ->
 
 
 class _Executors:
-    """Stands in for a context: an executor comes at the third look.
-
-    :ivar looks: how often was looked.
-    """
+    """Stands in for a context: an executor comes at the third look."""
 
     def __init__(self) -> None:
         self.looks = 0

@@ -58,13 +58,7 @@ class Outcome:
 
 
 class Fleet:
-    """Processes before one logstore; nothing runs but what :meth:`run` moves.
-
-    :param processes: how many.
-    :param batches: of each.
-    :param quota: requests a second that LogHub takes.
-    :param config: of the producers.
-    """
+    """Processes before one logstore; nothing runs but what :meth:`run` moves."""
 
     def __init__(self, processes: int, batches: int, quota: int, config: ProducerConfig, *, seed: int = 1) -> None:
         self.now = 0.0

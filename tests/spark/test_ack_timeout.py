@@ -44,9 +44,7 @@ def _tried(errors: list[AttemptError], config: ProducerConfig) -> tuple[int, int
 
 
 def test_a_task_outlasts_quotas_and_nothing_else() -> None:
-    """Two hundred refusals in a row for a quota are waited out; an endpoint that does not answer has the time that it
-    has elsewhere, two and a half minutes; a wrong key, or project, has one attempt.
-    """
+    """200 quota refusals are waited out, a silent endpoint has its usual 2.5 minutes, a wrong key one attempt."""
     attempts, arrived, seconds = _tried([QuotaExceededError("ShardWriteQuotaExceed", "x")] * 200, _config())
     assert (attempts, arrived) == (201, 1)
     assert seconds > 400
@@ -59,9 +57,7 @@ def test_a_task_outlasts_quotas_and_nothing_else() -> None:
 
 
 def test_what_the_user_says_of_retries_holds() -> None:
-    """Who names ``retries`` or ``delivery_timeout_ms`` has quotas count; a longest backoff of his own has ten retries,
-    as elsewhere; ``quota_timeout_ms`` stands by itself.
-    """
+    """With ``retries`` or ``delivery_timeout_ms`` quotas count; a backoff of one's own has ten retries."""
     quotas = [QuotaExceededError("ShardWriteQuotaExceed", "x")] * 200
     assert _tried(quotas, _config(retries="3"))[:2] == (4, 0)
     assert _config(delivery_timeout_ms="5").quota_timeout_ms == 0

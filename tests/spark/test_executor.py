@@ -184,10 +184,7 @@ def test_producer_that_its_user_has_closed_is_replaced(worker: Worker) -> None:
 
 
 class Stubborn(Producer):
-    """A producer that does not close before it is told to.
-
-    :ivar asked: a thread has begun to close it; which one is ``closer``.
-    """
+    """A producer that does not close before it is told to."""
 
     def __init__(self, *projects: ProjectConfig, config: ProducerConfig) -> None:
         super().__init__(*projects, config=config)

@@ -28,9 +28,7 @@ def test_the_table_has_each_row_of_the_simulation() -> None:
 
 
 def test_a_fleet_that_writes_for_longer_than_all_backoffs_loses_nothing() -> None:
-    """With five minutes of the quota to send each process waits for its share, for less than a task waits for an
-    acknowledgement; with the retries of a producer outside of a task half of the batches fail.
-    """
+    """In five minutes of quota each process waits for its share; a producer outside of a task fails half of them."""
     hasty, patient = simulate(100, 6, HASTY), simulate(100, 6, {})
     assert hasty.failed > 500
     assert hasty.retries == 10

@@ -61,9 +61,7 @@ for go_on in (lambda: source({}).writer(None, False), lambda: pickle.loads(bytes
 
 
 def test_a_worker_without_the_package_says_what_to_do() -> None:
-    """The registered source and write_partition's function travel with code that names the interpreter; with the
-    package they work.
-    """
+    """The source and write_partition travel with code that names the interpreter; with the package they work."""
     write = write_partition({"endpoint": "http://127.0.0.1:9", "project": "p", "logstore": "l"})
     parcels = [cloudpickle.dumps(each) for each in (travelling_source(), write)]
     command = [sys.executable, "-c", WITHOUT_PACKAGE, *(parcel.hex() for parcel in parcels)]

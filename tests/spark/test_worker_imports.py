@@ -32,6 +32,5 @@ HEAVY = {
     ],
 )
 def test_what_a_process_does_not_do_is_not_imported(statement: str, needed: set[str]) -> None:
-    """One that plans sends nothing, one that sends needs no channel, one that
-    writes has no dead letters as a rule, and one that ships shows no progress."""
+    """To plan needs no sender, to send no channel, to write no dead letters, to ship no progress bar."""
     assert imported(statement) & HEAVY <= needed

@@ -8,10 +8,7 @@ from tests.support.sim_fs import SimFS
 
 
 class BadSectors(SimFS):
-    """A simulated disk on which some bytes cannot be read.
-
-    :ivar bad: for each path, where they begin and end.
-    """
+    """A simulated disk on which some bytes cannot be read."""
 
     def __init__(self, capacity: int | None = None) -> None:
         super().__init__(capacity)

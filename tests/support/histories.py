@@ -141,10 +141,7 @@ def random_history(kind: type[Machine], seed: int, length: int) -> tuple[list[St
 
 
 def run(kind: type[Machine], seeds: Collection[int], length: int) -> None:
-    """Play the histories of these seeds.
-
-    :raises HistoryError: one went wrong; the error has a short one that goes wrong too.
-    """
+    """Play the histories of these seeds."""
     for seed in seeds:
         steps, error = random_history(kind, seed, length)
         if error is not None:

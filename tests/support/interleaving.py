@@ -24,10 +24,7 @@ _Gate = threading.Lock  # real ones, also where locks that take turns are made
 
 
 class _Worker:
-    """A thread that takes turns.
-
-    :ivar ready: whether it can go on; None if it need not wait for anything.
-    """
+    """A thread that takes turns; ``ready`` says whether it can go on, None if it waits for nothing."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.call = call
@@ -59,10 +56,7 @@ class Interleaving:
         self.points = 0
 
     def run(self, *calls: Callable[[], Any]) -> list[_Worker]:
-        """Make the calls, each on a thread of its own, the first one first; their values and errors.
-
-        :raises AssertionError: each waits for another one.
-        """
+        """Make the calls, each on a thread of its own, the first one first; their values and errors."""
         global _current  # noqa: PLW0603  # one at a time
         self._workers = [_Worker(call) for call in calls]
         self._all_ended.acquire()

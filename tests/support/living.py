@@ -10,18 +10,12 @@ T = TypeVar("T")
 
 
 def living(kind: type[T]) -> list[T]:
-    """All objects of that class or one below it.
-
-    None is asked for its class: other tests leave objects behind that answer with an exception.
-    """
+    """All objects of that class; none is asked for its class, since other tests' objects may raise."""
     return [one for one in gc.get_objects() if issubclass(type(one), kind)]
 
 
 def within_reach(things: Iterable[object], beyond: type | tuple[type, ...] = ()) -> list[object]:
-    """All that ``things`` keep alive, and they themselves: what other threads make meanwhile is not among them.
-
-    :param beyond: where it ends, apart from what is there once, as classes, functions, modules and loggers are.
-    """
+    """All that ``things`` keep alive up to ``beyond``, apart from what is there once, such as classes and modules."""
     end = (type, FunctionType, ModuleType, logging.Logger, *(beyond if isinstance(beyond, tuple) else (beyond,)))
     found: dict[int, object] = {}
     left = list(things)

@@ -16,10 +16,7 @@ ENOUGH = 12
 
 
 class CountingProducer(Producer):
-    """A producer that counts the sends that do not take the short way.
-
-    :ivar general: how many they are.
-    """
+    """A producer that counts the sends that do not take the short way."""
 
     general = 0
 

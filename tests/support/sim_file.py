@@ -30,12 +30,7 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True)
 class Syncing:
-    """A sync that has begun.
-
-    :ivar size: that of the file when it began.
-    :ivar sectors: those that were dirty then.
-    :ivar changes: what was not on the disk then.
-    """
+    """A sync that has begun: the size, the dirty sectors and the changes at that moment."""
 
     size: int
     sectors: Mapping[int, bytes]
@@ -43,11 +38,7 @@ class Syncing:
 
 
 class SimFile:
-    """See the module.
-
-    :ivar content: what a reader sees.
-    :ivar durable: what the disk holds for certain.
-    """
+    """See the module."""
 
     def __init__(self) -> None:
         self.content = bytearray()
@@ -133,10 +124,7 @@ class SimFile:
         self._dirty.clear()
 
     def after_crash(self, random: Random, kept: float) -> bytes:
-        """One of the states in which the file may be found.
-
-        :param kept: the share of what is not synced that reached the disk.
-        """
+        """One of the states in which the file may be found; ``kept`` is the share of unsynced sectors on the disk."""
         disk = bytearray(self.durable)
         found = self._choose(random, kept)
         for position, change in enumerate(self._unsynced):

@@ -191,10 +191,7 @@ class SimFS:
             self._operations_left = operations
 
     def crash(self, seed: int) -> Self:
-        """The power fails. Of what was not synced any part may have reached the disk.
-
-        :param seed: decides which part; the same seed after the same history leaves the same disk.
-        """
+        """The power fails; ``seed`` decides which part of what was not synced has reached the disk."""
         with self._lock:
             self._dead = True
         return self.after_crash(seed)

@@ -14,11 +14,7 @@ from tests.support.sim_file import SimFile
 
 
 class SimDirectory:
-    """A directory.
-
-    :ivar entries: names to files and directories, as they are seen.
-    :ivar durable: those that are on the disk for certain.
-    """
+    """A directory."""
 
     def __init__(self) -> None:
         self.entries: dict[str, SimNode] = {}
@@ -75,10 +71,7 @@ class _Change:
         return self.directory is directory or (self.source is not None and self.source[0] is directory)
 
     def apply(self, *, certain: bool) -> None:
-        """Let the disk have it.
-
-        :param certain: also if the node had no name on the disk; without this, such a node cannot get another.
-        """
+        """Let the disk have it; ``certain`` also if the node had no name on the disk."""
         if self.node is None:
             self.directory.durable.pop(self.name, None)
             return

@@ -9,12 +9,7 @@ from tests.support.waiting import PATIENCE
 
 
 class GatedSink(ScriptedSink):
-    """A scripted sink whose attempts wait at a gate.
-
-    :ivar entered: released once for each attempt that came to the gate.
-    :ivar gate: open it for all.
-    :ivar projects: whose attempts wait; None means all.
-    """
+    """A scripted sink whose attempts wait at a gate."""
 
     def __init__(self, *script: object, projects: set[str] | None = None) -> None:
         super().__init__(script)  # type: ignore[arg-type]
@@ -31,10 +26,7 @@ class GatedSink(ScriptedSink):
 
 
 class DeadSink(ScriptedSink):
-    """A sink whose every attempt is a network error.
-
-    :ivar ambiguous: whether each may have been stored.
-    """
+    """A sink whose every attempt is a network error."""
 
     def __init__(self, *, ambiguous: bool = False) -> None:
         super().__init__()

@@ -92,10 +92,7 @@ def spark_home() -> Path:
 
 
 def lean_home(folder: Path) -> Path:
-    """A home of the installed Spark without the zip file that hides the installed pyspark.
-
-    :param folder: where it is made if it is not there.
-    """
+    """Make, if need be, a home of Spark in ``folder`` without the zip file that hides the installed pyspark."""
     home = folder / f"home-{hashlib.sha256(str(_INSTALLED).encode()).hexdigest()[:16]}"
     home.mkdir(exist_ok=True)
     for name in ("bin", "jars", "sbin"):
@@ -116,10 +113,7 @@ def java_environment() -> dict[str, str]:
 
 
 def sharing_options(folder: Path) -> str:
-    """Options for a JVM of Spark's: with the archive in ``folder``, which is made if it is not there.
-
-    :param folder: where archives are kept, one for each Java and Spark.
-    """
+    """Options that share a class archive of the JVM in ``folder``, one for each Java and Spark."""
     environment = java_environment()
     archive = folder / f"{_key(environment)}.jsa"
     with (folder / "lock").open("w") as lock:

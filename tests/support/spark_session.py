@@ -30,8 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def quick_java(pytestconfig: pytest.Config) -> Iterator[str]:
-    """Options with which JVMs of Spark's start sooner; from here on this process and its children use them, and a home
-    of Spark's from which Python workers start sooner."""
+    """Use JVM options and a home of Spark's from here on with which Spark starts sooner."""
     assert pytestconfig.cache is not None
     folder = pytestconfig.cache.mkdir("spark-classes")
     with pytest.MonkeyPatch.context() as patch:

@@ -11,9 +11,7 @@ def named(prefix: str) -> list[threading.Thread]:
 
 
 def cpu_of(threads: Iterable[threading.Thread]) -> float:
-    """The CPU seconds that threads have used, none of which ends meanwhile; of the whole process where a system does
-    not tell those of a thread.
-    """
+    """The CPU seconds of threads that do not end meanwhile; of the process where a system does not tell."""
     clock_of = getattr(time, "pthread_getcpuclockid", None)
     if clock_of is None:
         return time.process_time()

@@ -11,10 +11,7 @@ PATIENCE = 60.0
 
 
 def allowed(seconds: float) -> float:
-    """Return a limit for what takes no time of its own: longer on a machine that has more to do than it has cores.
-
-    :param seconds: the limit on an idle machine.
-    """
+    """A limit for what takes ``seconds`` on an idle machine, longer where cores are busy."""
     return seconds * max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
 
 

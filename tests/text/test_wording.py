@@ -53,9 +53,7 @@ def test_large_numbers_are_grouped_where_that_is_asked_for() -> None:
 
 
 def test_what_people_read_goes_through_one_helper() -> None:
-    """No message of the package has a plural behind a number that may be one. The agent's folder has words of its own,
-    the wire's errors of lengths are of bugs, and the process for SQL imports nothing.
-    """
+    """No message has a plural behind a number that may be one; the agent, wire errors and SQL are apart."""
     found = [
         f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
         for path in sorted(PACKAGE.rglob("*.py"))

@@ -234,10 +234,7 @@ class InterruptError(BaseException):
 
 
 class Interrupts:
-    """A signal a thousand times a second, whose handler raises once each time it is armed.
-
-    :ivar armed: whether the next one raises.
-    """
+    """A signal a thousand times a second, whose handler raises once each time it is ``armed``."""
 
     armed = False
 

@@ -114,9 +114,7 @@ assert taken.value == before
 
 @pytest.mark.skipif("native" not in PACK_LZ4 or sys.platform != "linux" or not shutil.which("gcc"), reason="see below")
 def test_packing_takes_no_lock_of_openssl(tmp_path: Path) -> None:
-    """Nothing keeps another thread from forking meanwhile, and in the child it would be taken for ever: whoever begins
-    to speak TLS there waits. Counted by what stands before the library of threads.
-    """
+    """A fork meanwhile would leave it taken in the child; counted by what stands before the threads' library."""
     source, counter = tmp_path / "counter.c", tmp_path / "counter.so"
     source.write_text(_COUNTER)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(counter), str(source), "-ldl"], check=True)

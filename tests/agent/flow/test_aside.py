@@ -36,10 +36,7 @@ def letters(tmp_path: Path) -> Iterator[BatchChannel]:
 
 
 class _Refusing(RecordingSink):
-    """Refuses each event that begins so; the rest of its batch is delivered.
-
-    :ivar refuses: what.
-    """
+    """Refuses each event that begins with ``refuses``; the rest of its batch is delivered."""
 
     refuses = _BAD
 
@@ -293,9 +290,7 @@ def test_a_sink_that_begins_anew_gets_only_what_was_refused(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("numbered", [False, True])
 def test_what_others_have_passed_has_no_number_that_a_destination_knows(tmp_path: Path, numbered: bool) -> None:
-    """It would take it for one that it has, and it would be lost; also after a death. But one that has the rest of the
-    batch under that number knows it.
-    """
+    """A destination would take its number for one it has, also after a death; the rest of that batch has the number."""
 
     def refuse(batches: Sequence[EventBatch]) -> None:
         bad = [batch for batch in batches if batch.block.startswith(_BAD)]

@@ -330,9 +330,7 @@ def test_nothing_is_delivered_that_a_power_cut_could_take_from_the_channel(tmp_p
 def test_a_batch_that_others_have_passed_has_no_number_to_be_known_by(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], BatchChannel]
 ) -> None:
-    """The disk could not read it for a while, and later ones were delivered: a service that takes rising numbers only
-    would take it for stored. Whoever opens the channel next knows that, too.
-    """
+    """A service that takes rising numbers only would take it for stored; so would one behind the next opening."""
     monkeypatch.setattr(recent, "MOST", 0)
     with opened(make(tmp_path)) as channel:
         for number in range(3):
@@ -412,9 +410,7 @@ def test_a_put_into_a_full_disk_frees_what_was_delivered(tmp_path: Path, monkeyp
 
 
 def test_a_channel_whose_disk_is_full_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever its own limits are, and how little waits in it: nothing can be put. With space on the disk it has room
-    again, without a put that would say so.
-    """
+    """Whatever its own limits and however little waits: nothing can be put until the disk has space again."""
     free = [1 << 40]
     monkeypatch.setattr(Disk, "free", lambda _disk, _path: free[0])
     with opened(file_channel(tmp_path, minimum_free_space=1 << 20, capacity=1000)) as channel:

@@ -121,9 +121,7 @@ def test_a_sink_whose_destination_refuses_events_is_well() -> None:
 
 
 def test_a_failed_delivery_has_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Of a group, too: the line of whoever runs it names all sinks and why; one that was stood in for has its own.
-    The end of the failures has one, too.
-    """
+    """Of a group, too: the group's line names all sinks and why; the end of the failures has one line."""
     clock = ManualClock()
     away = [True, True]
 

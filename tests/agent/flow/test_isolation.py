@@ -44,10 +44,7 @@ def letters(tmp_path: Path) -> Iterator[BatchChannel]:
 
 
 class _Failing(RecordingSink):
-    """Fails for a whole delivery in which an event begins so.
-
-    :ivar away: raised for every delivery, while it is set.
-    """
+    """Fails for a whole delivery in which an event begins so; for every one while ``away`` is set."""
 
     def __init__(self, error: Callable[[], Exception] = lambda: ValueError("odd")) -> None:
         super().__init__(self._check)

@@ -160,10 +160,7 @@ _ENDS = st.one_of(_CHANGES, st.just(("nothing", 0, "die")))
 
 
 def _run(agent: _Agent, actions: Iterable[tuple[Any, ...]], *, drained: bool) -> set[bytes]:
-    """Whatever happens, and then all that was read once is delivered; what that was.
-
-    :param drained: whether all channels are empty when they end.
-    """
+    """Whatever happens, and then all that was read once is delivered; what that was."""
     furthest = 0
     for what, number, *how in actions:
         if what == "read":
@@ -322,9 +319,7 @@ def test_a_note_does_not_grow_with_what_was_read(tmp_path: Path, kinds: str) -> 
 
 @pytest.mark.parametrize("kinds", ["fm", "mm", "sm"])
 def test_what_a_channel_had_not_delivered_is_read_again_if_all_get_all_from_now_on(tmp_path: Path, kinds: str) -> None:
-    """One that forgets is removed after a death, and each batch goes to all of the others: these had other batches.
-    Another death comes before all of it is read.
-    """
+    """One that forgets is removed after a death and the others had other batches; another death comes meanwhile."""
     agent = _Agent(tmp_path, kinds)
     for _ in range(6):
         agent.read()

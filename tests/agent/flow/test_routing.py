@@ -349,9 +349,7 @@ def test_what_one_of_several_had_before_a_death_none_gets_again(channels: dict[s
 
 @pytest.mark.parametrize("kinds", ["mm", "mf", "fm", "ff"])
 def test_what_one_of_several_channels_forgot_is_read_again(tmp_path: Path, kinds: str) -> None:
-    """Batches go by turns to two channels, and one of these delivers nothing before the process dies: what it forgets
-    is put again, though the other channel came further.
-    """
+    """Of two channels that take turns, one forgets its batches at a death: they are put again, and no others."""
 
     def make() -> dict[str, BatchChannel]:
         makers = {"m": memory_channel, "f": file_channel}
@@ -412,9 +410,7 @@ _LONG = "n" * 70_000
 
 @pytest.mark.parametrize("make", [memory_channel, file_channel])
 def test_an_event_that_no_channel_can_take_is_refused_or_dropped_alone(tmp_path: Path, make: Any) -> None:
-    """A source that can refuse is told so, before anything is committed; one that cannot goes on without the event,
-    which is counted: each other event is there once, and the position is that behind the batch.
-    """
+    """A source that can refuse is told before anything is committed; one that cannot goes on, and it is counted."""
     batch = EventBatch.of_events([({}, b"0"), ({_LONG: "x", "m": "y"}, b"1"), ({"m": "z"}, b"2")], Position("f", 9))
     counters = Counters()
     with opened(make(tmp_path)) as channel:
@@ -445,9 +441,7 @@ class _Choosy:
 
 @pytest.mark.parametrize("error", [ValueError("odd"), KeyError("host"), UnicodeDecodeError("utf-8", b"", 0, 1, "odd")])
 def test_an_event_for_which_an_interceptor_fails_is_dropped_alone(tmp_path: Path, error: Exception) -> None:
-    """It is counted, the others arrive once, and the position moves on: also one that comes alone, if the interceptor
-    has passed another one before and passes it again.
-    """
+    """It is counted, the others arrive once and the position moves on: also if it comes alone after a success."""
     choosy, counters = _Choosy(), Counters()
     choosy.error = error
     with opened(memory_channel(tmp_path)) as channel:

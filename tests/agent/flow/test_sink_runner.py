@@ -244,9 +244,7 @@ def test_without_dead_letters_nothing_is_dropped(channel: BatchChannel) -> None:
 
 
 def test_dead_letters_that_are_full_lose_nothing(channel: BatchChannel, letters: BatchChannel) -> None:
-    """The refused batch stays where it was, and what comes behind a refused one; what was delivered does not come
-    again, as often as the dead letters are tried.
-    """
+    """The refused batch and what comes behind it stay; what was delivered does not come again."""
     letters.put(EventBatch.of_lines(b"\n" * 10))
     letters.keep_alive = 0
     runner = _runner(channel, _refusing([1], later=[3]), letters)

@@ -96,9 +96,7 @@ def test_a_failed_flush_is_made_up_for(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_forgotten_name_does_not_come_back_with_its_last_batch(tmp_path: Path) -> None:
-    """A file was put whole, completed and forgotten while its batches were in the channel: when they leave, its
-    position is noted no more, or there would be a note for each file that ever was.
-    """
+    """A file is forgotten while its batches are in the channel: when they leave, its position is not noted again."""
     with opened(file_channel(tmp_path)) as channel:
         for end in (2, 4):
             channel.put(_batch(end - 2, end))

@@ -66,9 +66,7 @@ def _read_again(messages: list[str]) -> bytes:
 def test_a_damaged_batch_is_told_in_lines_with_the_command_that_reads_them_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bit flips while the agent runs: 1,000 lines are counted as lost, where they were read is told, and the command
-    in the log prints exactly them. The others are delivered, and none is believed to wait.
-    """
+    """A bit flips while the agent runs: 1,000 lines are counted, and the command in the log prints exactly them."""
     source, state = tmp_path / "a log.txt", tmp_path / "state"
     channel = _filled(state, source)
     with opened(channel):
@@ -206,10 +204,7 @@ channel = "{name}"
 
 
 def _agent(state: Path, path: Path, selector: str = "replicating", **channels: str) -> Agent:
-    """That follows a file; each channel has a sink that keeps what comes.
-
-    :param channels: the type of each, and its options.
-    """
+    """That follows a file; each channel has a sink that keeps what comes."""
     text = _AGENT.format(state=state, path=path, selector=selector, channels=list(channels))
     for name, told in channels.items():
         kind, _, more = told.partition(" ")
@@ -234,9 +229,7 @@ def _put_into(agent: Agent) -> int:
 def test_a_damaged_batch_of_a_channel_that_forgets_is_read_again_while_the_agent_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It had been spilled: its source reads it again, at once, and nothing else. None of its lines is lost, none is
-    counted so, and the position goes on behind it.
-    """
+    """It had been spilled: its source reads it again at once, and nothing else; none is lost or counted as lost."""
     (hub,) = plug_in(monkeypatch, "a")
     path, hub.failing = tmp_path / "app.log", True
     agent = _agent(tmp_path / "state", path, c="spillable memory_bytes = 256")
@@ -262,9 +255,7 @@ def test_a_damaged_batch_of_a_channel_that_forgets_is_read_again_while_the_agent
 def test_a_damaged_batch_that_other_channels_are_beyond_is_not_said_to_be_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two channels take turns, and the agent is killed: the newest batch of the one is damaged, and the other one has
-    what came behind it. Its source goes on behind that: the batch is lost, and told with the command that prints it.
-    """
+    """Two channels take turns, the newest batch of one is damaged: the source goes on, and the loss has its command."""
     (hub,) = plug_in(monkeypatch, "a")
     path, hub.failing, state = tmp_path / "app.log", True, tmp_path / "state"
     agent = _agent(state, path, "load_balancing", b="file", c="file")

@@ -42,9 +42,7 @@ def test_a_batch_keeps_its_name_and_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("take", [False, True])
 def test_numbers_of_a_restored_channel_have_another_name(tmp_path: Path, take: bool) -> None:
-    """A channel that was restored from a copy gives the numbers of batches that were delivered since: a destination
-    does not take the new ones for those.
-    """
+    """A channel restored from a copy gives them again: a destination does not take those batches for stored."""
     state, copy = tmp_path / "state", tmp_path / "copy"
     kept = _lives(state, b"a\n", take=take)
     shutil.copytree(state, copy)

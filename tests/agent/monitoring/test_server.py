@@ -178,9 +178,7 @@ def test_each_counter_and_each_sample_says_its_unit(watched: Watched) -> None:
 
 @pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
 def test_a_page_of_another_site_is_told_nothing(watched: Watched, headers: dict[str, str]) -> None:
-    """A page whose name was made to lead to this machine names itself as Host, and reads nothing; 127.0.0.1 and
-    localhost read all.
-    """
+    """A page whose name leads to this machine names itself as Host, and reads nothing; 127.0.0.1 and localhost do."""
     status, kind, text = watched.get("/status.json", **headers)
     assert (status, kind.partition(";")[0]) == (403, "text/plain")
     assert "for this machine only" in text

@@ -166,9 +166,7 @@ def test_a_sink_whose_dead_letters_have_another_channel_now_puts_them_there(
 
 
 def test_what_is_refused_while_a_changed_channel_is_emptied_is_delivered(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """The channel of the dead letters, in memory, is to be another one: it is empty, and gets a letter until the sink
-    that may put one has ended.
-    """
+    """The channel of the dead letters is replaced while empty; the sink that may put one ends first."""
     a, b, _ = hubs
     a.refusing = b.failing = True
     a.hanging.clear()
@@ -299,9 +297,7 @@ def test_components_come_and_go(tmp_path: Path, hubs: tuple[Hub, ...], caplog: p
 def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
     tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its channel keeps the events, the other pair works, and the same failure has one line in ten seconds; so has its
-    end.
-    """
+    """Its channel keeps the events and the other pair works; the failure has a line in ten seconds, its end another."""
     a, b, _ = hubs
     a.failing = True
     with caplog.at_level(logging.INFO), running(config_of(tmp_path)) as agent:
@@ -346,9 +342,7 @@ def test_sinks_of_a_group_are_counted_each(tmp_path: Path, hubs: tuple[Hub, ...]
 
 
 def test_a_sink_of_a_group_that_cannot_be_made_is_one_that_fails(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """Its directory is not there when the agent starts: the next one of the group delivers, and the first one does when
-    it can be made. Where none of a group can, the group is run again like a sink.
-    """
+    """The next of the group delivers until it can be made; where none can be, the group is run again like a sink."""
     a, b, _ = hubs
     a.absent = b.absent = True
     text = TWO.format(state=tmp_path, kind="memory", timeout=10).replace('channel = "c2"', 'channel = "c1"')
@@ -392,9 +386,7 @@ def test_batches_of_a_channel_that_several_sinks_empty_have_no_name(tmp_path: Pa
 
 
 def test_a_sink_that_does_not_end_is_left_behind(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """Its successor works at once; what the late one still had is delivered when it has ended, once. Batches have no
-    names any more: they come out of order.
-    """
+    """Its successor works at once; what the late one still had is delivered when it has ended, once."""
     a, _, other = hubs
     a.hanging.clear()
     with running(config_of(tmp_path, kind="file", timeout=0.2)) as agent:

@@ -67,9 +67,7 @@ def _begun(agent: Agent, hub: Hub) -> None:
 def test_the_end_does_not_wait_for_a_destination_that_is_away(
     tmp_path: Path, hub: Hub, away: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Behind a file channel the agent ends in order, before its time is over: what it had not delivered remains, is
-    counted, and nobody says that it is lost.
-    """
+    """Behind a file channel the agent ends in time; what remains is counted, and not said to be lost."""
     agent = Agent(config_of(tmp_path, away))
     _begun(agent, hub)
     begun = time.monotonic()

@@ -125,9 +125,7 @@ _TWO = (
 def test_what_is_left_in_a_channel_that_is_not_configured_is_told(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two new ones are in its place: nobody knows which of them is to go on with it. The start says what to do, and
-    that is done.
-    """
+    """Two new ones are in its place: the start says what to do, and that is done."""
     _feed(hub, _config(tmp_path), fails=True)
     files = tmp_path / "channels/queue/events"
     text = (
@@ -155,9 +153,7 @@ def test_check_and_the_start_tell_what_a_change_has_read_again(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A file channel had what one in memory had not delivered when the agent ended: with a channel more that comes
-    again, and nothing is lost; with the same channels nothing is told.
-    """
+    """With a channel more, what was not delivered comes again; with the same channels nothing is told."""
     hub, away = plug_in(monkeypatch, "a", "b")
     away.failing = True
     sink = '[sinks.m]\ntype = "keep"\nhub = "b"\nchannel = "m"\n[channels.m]\ntype = "memory"\n'

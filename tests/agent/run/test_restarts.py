@@ -82,9 +82,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
 
 
 def test_a_restart_brings_nothing_twice_of_what_was_spilled(tmp_path: Path, hub: Hub) -> None:
-    """An agent ends while its destination is away, three times: what was spilled stays on the disk, what was in memory
-    is read again, and each line is delivered once.
-    """
+    """Three ends while the destination is away: what was spilled stays, the rest is read again, once each."""
     path, state = tmp_path / "app.log", tmp_path / "state"
     for life in range(3):
         agent = _agent(state, path)
@@ -113,9 +111,7 @@ def test_a_restart_brings_nothing_twice_of_what_was_spilled(tmp_path: Path, hub:
 
 
 def test_a_restart_while_what_was_spilled_is_delivered_brings_nothing_twice(tmp_path: Path, hub: Hub) -> None:
-    """After a death: what was spilled is delivered before what was in memory, and the agent ends between the two. What
-    was delivered does not come again, though what lies before it was not.
-    """
+    """The agent ends between what was spilled and what was in memory: what was delivered does not come again."""
     path, state = tmp_path / "app.log", tmp_path / "killed"
     agent = _agent(tmp_path / "state", path)
     agent.start()
@@ -237,9 +233,7 @@ def _killed(channels: Mapping[str, BatchChannel], folder: Path) -> Path:
 
 
 def test_what_moves_from_one_channel_to_another_is_not_taken_for_delivered(tmp_path: Path) -> None:
-    """Two channels in memory take turns, and the process dies twice: what the second one had is put into the first one
-    by the next turn, which had passed it over before. It is not delivered for that, in no channel.
-    """
+    """Two channels in memory take turns through two deaths: what the next turn moves is not taken for delivered."""
     with _turns(tmp_path / "s", memory_channel) as channels:
         _Outlet(channels).read([1, 2])  # 1 is in a, 2 in b
         _take(channels["a"]).commit()
@@ -256,9 +250,7 @@ def test_what_moves_from_one_channel_to_another_is_not_taken_for_delivered(tmp_p
 
 
 def test_what_a_channel_has_spilled_no_other_one_gets(tmp_path: Path) -> None:
-    """Two channels take turns, and spill; the process dies. What was in memory is put again, what is on a disk is not,
-    whose turn it may be.
-    """
+    """Two channels take turns, spill and die: what was in memory is put again, what is on a disk is not."""
     ends = range(1, 41)
     with _turns(tmp_path / "s", spillable_channel) as channels:
         _Outlet(channels).read(ends)

@@ -8,10 +8,7 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """See the module.
-
-    :ivar asked: the first lines of all requests.
-    """
+    """See the module."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener, self._known = listener, b64encode(b"me:hidden")

@@ -151,9 +151,7 @@ def test_the_status_decides(server, status, rules, outcome):
     ],
 )
 def test_a_pause_that_is_asked_for_is_kept(server, sink_for, headers, seconds):
-    """After a status with backoff nothing is sent before Retry-After, by the server's clock, or for a second without
-    one.
-    """
+    """After a status with backoff nothing is sent before Retry-After, by the server's clock, or for a second."""
     clock = ManualClock(1000.0)
     sink = sink_for(clock)
     server.answers.append((503, headers))
@@ -230,9 +228,7 @@ def test_of_single_events_only_the_refused_ones_are_refused(server, sink_for):
 
 
 def test_what_was_refused_is_not_sent_again_before_its_batch_ends(server, sink_for):
-    """After a failure behind refused events the rest is sent at once: many of them, and a server that fails now and
-    then, keep no batch from its end.
-    """
+    """After a failure behind refused events the rest is sent at once: no batch is kept from its end."""
     sink = sink_for(ManualClock(), format="event", default_backoff=False)
     batch = lines("a", "b", "c").numbered(5)
     server.answers += [(400, {}), (400, {}), (500, {})]
@@ -260,9 +256,7 @@ def test_requests_have_so_many_events_and_bytes_at_most(server, sink_for, form):
 @pytest.mark.parametrize("status", [400, 413, 422])
 @pytest.mark.parametrize("form", ["lines", "json"])
 def test_only_the_culprit_is_refused(server, sink_for, status, form):
-    """A refused request is halved until the events are known that the server refuses; all others are delivered, once,
-    with few requests. The reason says status, address and answer, but not the query.
-    """
+    """A refused request is halved to find its culprits; all others are delivered once. The reason hides the query."""
     server.refuses = lambda body: status if b"bad" in body else None
     texts = [f"{number:03}" for number in range(500)]
     texts[123] = texts[499] = "bad"
@@ -351,9 +345,7 @@ def test_a_server_may_ask_who_sends(tmp_path, request):
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_batches_travel_whole_between_agents(request, compress):
-    """Lines stay lines, columns and bytes stay what they are, however large an event is; a position means nothing
-    there.
-    """
+    """Lines, columns and bytes stay what they are, however large an event is; a position means nothing there."""
     given = [
         EventBatch.of_lines(b"a\nb\n", {"h": "1"}, Position("p", 2)),
         EventBatch.of_bodies([b"\xff", b"c\nd"], {"~own": "x"}, {"n": ["1", None]}),

@@ -149,9 +149,7 @@ def test_one_lane_keeps_the_order(server: LogHubServer, sinks: _Sinks, tmp_path:
 def test_behind_a_refused_batch_nothing_is_taken_for_stored(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, *, buried: bool
 ) -> None:
-    """A number above that of a batch which is not stored would make the service take this one for stored. So one that
-    waits while others are delivered has no number, also after a death, and is stored once it is accepted.
-    """
+    """One that waits while others are delivered has no number, also after a death, and is stored once accepted."""
     server.faults.add(answer(400, "InvalidFormat"), times=1 if buried else 2, operation="PutLogs")
     with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
         wanted = _filled(channel, 6)
@@ -187,9 +185,7 @@ def _put_some_bad(channel: BatchChannel) -> list[str]:
 def test_only_the_events_that_the_service_refuses_are_dead_letters(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, lanes: int, code: str
 ) -> None:
-    """All others of their batches are stored, each once, though answers are lost meanwhile, and the process dies before
-    the take is committed; in order within a lane.
-    """
+    """All others are stored once and in order, though answers are lost and the process dies before the commit."""
     _refuses_bad(server, code)
     server.faults.add(drop_answer(), probability=0.2, seed=7, operation="PutLogs")
     with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:

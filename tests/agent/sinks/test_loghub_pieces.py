@@ -74,9 +74,7 @@ def test_columns_become_the_fields_of_single_events(
     lines: bool,
     kept: bool,
 ) -> None:
-    """Byte for byte what each event alone would be: whatever is absent, empty, not UTF-8, or called like the body's
-    field, and also when the batch comes out of a channel.
-    """
+    """Byte for byte as each event alone, with what is absent, empty, not UTF-8 or called like the body's field."""
     own = {name: list(values)[: len(bodies)] for name, values in columns.items() if name not in shared}
     batch = EventBatch.of_bodies(bodies, shared, own)
     if lines:
@@ -91,9 +89,7 @@ def test_columns_become_the_fields_of_single_events(
 
 
 def test_large_headers_that_all_events_share_take_a_bounded_memory() -> None:
-    """As fields of each event they are far more than the batch: no more than a part of them is there at once, and what
-    no request can carry is told before the first one is made.
-    """
+    """No more than a part of them is there at once; what no request can carry is told before the first one is made."""
     shared, most = {"n": "x" * 1_000_000}, 3 * loghub_pieces._SHARED_BYTES
     pieces = Pieces(_Form(headers="fields"), ManualClock())
     tracemalloc.start()

@@ -124,10 +124,7 @@ def test_no_header_of_a_path_keeps_others_from_being_written(path: str, form: st
 
 
 def test_a_place_that_cannot_be_written_keeps_no_other_up(tmp_path: Path) -> None:
-    """Where a file has a directory's name, or the name of one is too long for all that follows in its path: the events
-    of that place go to the dead letters with the reason, and those of other places are stored. A disk that fails for
-    all places is no event's fault.
-    """
+    """Its events go to the dead letters, the others are stored; a disk that fails for all is no event's fault."""
     folder, deep = tmp_path / "objects", "/".join(["%{x}"] * 20)
     folder.mkdir()
     (folder / "taken").write_text("a file in its place")
@@ -211,9 +208,7 @@ def test_an_object_whose_answer_was_lost_is_not_stored_twice(tmp_path: Path, mon
 
 
 def test_a_plan_is_on_the_disk_before_its_object_and_that_before_the_write_returns(tmp_path: Path) -> None:
-    """Each is synced before it has its name, and its name then: else a power cut would have the object made twice, or
-    lose it. Directories that are made for it are synced, too.
-    """
+    """Each is synced before it has its name, and its name then; new directories are synced, too."""
     state, folder = tmp_path / "k", tmp_path / "objects"
     with noted_syncs() as seen:
         sink(tmp_path, folder / "a").write(numbered(1, b"x"))

@@ -19,10 +19,7 @@ from ..doubles import ledger_of, memory_channel
 
 
 class Tail:
-    """One source, before one memory channel or several.
-
-    :param paths: globs; by default all files below ``logs``.
-    """
+    """One source, before one memory channel or several."""
 
     def __init__(self, folder: Path, *paths: str, channels: int = 1, **options: Any) -> None:
         self.logs, self._state = folder / "logs", folder / "state"

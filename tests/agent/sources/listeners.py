@@ -54,10 +54,7 @@ class Outlet:
 
 
 class Served:
-    """A source at work.
-
-    :ivar outlet: what it puts into.
-    """
+    """A source at work."""
 
     def __init__(self, source: Any, outlet: Outlet) -> None:
         self.source, self.outlet = source, outlet

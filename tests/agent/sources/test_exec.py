@@ -89,9 +89,7 @@ def test_a_line_that_is_too_long_comes_in_parts(tmp_path: Path) -> None:
 
 
 def test_each_line_of_a_command_is_an_event(tmp_path: Path) -> None:
-    """All that it writes comes, in order, the last line too if nobody ends it; then the source has finished. Lines that
-    are written one by one are gathered.
-    """
+    """All that it writes comes, in order, also a last line without an end; lines written one by one are gathered."""
     with Running(
         tmp_path, f"{sys.executable} -c \"for n in range(50000): print('line', n)\nprint('half', end='')\""
     ) as run:

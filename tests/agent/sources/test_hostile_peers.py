@@ -119,10 +119,7 @@ def _deliver(kind: str, address: tuple[str, int], body: bytes) -> None:
 
 
 class _Apart:
-    """A source at work in a process of its own, whose memory is nobody else's.
-
-    :ivar address: where it listens.
-    """
+    """A source at work in a process of its own, whose memory is nobody else's."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -186,9 +183,7 @@ _FIGURES: Mapping[str, Callable[[Served], Any]] = {
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_others_are_served_and_memory_is_bounded(kind: str) -> None:
-    """While an address says nothing, half of a message, the beginnings of the largest ones, all but their ends, or
-    noise; when it has gone nothing of it is left.
-    """
+    """Peers that are silent, send beginnings, all but ends, or noise; when they have gone nothing is left of them."""
     options, begins = _KINDS[kind]
     chance = random.Random(kind)
     attacks = [

@@ -237,9 +237,7 @@ def test_a_request_that_comes_too_slowly_ends_while_others_are_served():
 
 
 def test_where_an_interceptor_fails_the_client_is_to_send_again(caplog):
-    """A 500 has many a client drop what it sent: it is 503 with ``Retry-After``, the trace stands in the log, once, and
-    when it works again that is said.
-    """
+    """A 503 with ``Retry-After``, since a 500 has clients drop it; the trace is logged once, and so is the end."""
     with serving("http", format="lines", retry_after=7) as served:
         put = served.outlet.put
         served.outlet.put = lambda *_, **__: 1 / 0
@@ -289,9 +287,7 @@ _LEAST = {"taildir": {"paths": ["/x/*.log"]}, "http": {"port": 1}}
 
 
 def test_a_body_that_would_need_too_much_memory_is_not_read():
-    """A small packed body may become millions of objects: what it needs is told before, 413 says so, and another
-    request finds all of the memory again.
-    """
+    """A small packed body may become millions of objects: 413 says so, and the next request finds all of the memory."""
     with serving("http", max_memory=1 << 20) as served:
         bomb = gzip.compress(b"[" + b"{}," * 100_000 + b"{}]")
         answer = _post(served, bomb, headers={"Content-Encoding": "gzip"})

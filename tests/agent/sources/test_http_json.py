@@ -14,10 +14,7 @@ from producer.agent.sources.http_requests import Limits, Request, RequestError
 
 
 class _Held:
-    """Counts what was asked for.
-
-    :param most: what there is.
-    """
+    """Counts what was asked for."""
 
     def __init__(self, most: int = 1 << 30) -> None:
         self.size, self._limits = 0, Limits(1, 1.0, Budget(most, most))

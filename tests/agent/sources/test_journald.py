@@ -155,9 +155,7 @@ def test_a_journalctl_that_ends_is_told(tmp_path: Path, journal: Journal) -> Non
 
 
 def test_what_memory_held_at_a_death_is_read_again(tmp_path: Path, journal: Journal) -> None:
-    """Of a journal that was begun at its end, whose batches were delivered in part: the channel had not come to note
-    anything, then not all. Nothing is lost, and what was noted does not come twice.
-    """
+    """Of a journal begun at its end and delivered in part: nothing is lost, and what was noted does not come twice."""
     options = {"command": str(journal.program), "start": "end"}
     journal.say("old")
     for life, (said, found) in enumerate(((["1", "2"], ["1", "2"]), (["3"], ["1", "2", "3"]), (["4"], ["3", "4"]))):

@@ -45,9 +45,7 @@ def test_no_more_connections_than_allowed():
 
 
 def test_a_peer_has_a_line_for_each_of_its_faults(caplog):
-    """What it does wrong again and again is told once; something else is told as well, and no word that it chooses
-    makes another fault of the same one.
-    """
+    """A repeated fault is told once; no word that the peer chooses makes another fault of the same one."""
     with serving("netcat") as served:
         server = served.source.server
         for fault in ("a call of 9 bytes is too much", "a call of 10 bytes is too much", "no size: b'x'", "no size: y"):
@@ -82,9 +80,7 @@ def test_who_is_refused_for_a_limit_is_told_with_its_option(limits, why, caplog)
 
 
 def test_connections_leave_descriptors_for_others(monkeypatch, caplog):
-    """One that would take one of the last is closed at once, and told once; the channels' files and the monitoring need
-    some, and connections that are open go on.
-    """
+    """One that would take one of the last is closed and told once; channels, monitoring and open connections go on."""
     with serving("netcat") as served, served.connect() as first:
         eventually(lambda: _open(served) == 1)
         with monkeypatch.context() as few:

@@ -430,9 +430,7 @@ def test_a_source_goes_on_within_a_file(spool: Spool) -> None:
 
 
 def test_another_file_with_the_number_of_one_before_a_death_is_read_whole(spool: Spool) -> None:
-    """Killed when a file had been put and completed: the next file may have its inode, and begin with the same bytes.
-    Its time of change says that it is another one.
-    """
+    """Killed when a file had been completed: the next one has its inode and first bytes, and another time of change."""
     head = [b"# a head that all files have %04d" % number for number in range(100)]
     path = spool.write("a", b"".join(line + b"\n" for line in [*head, b"one"]), age=10)
     assert len(spool.seen()) == 101
@@ -444,9 +442,7 @@ def test_another_file_with_the_number_of_one_before_a_death_is_read_whole(spool:
 
 
 def test_what_cannot_be_looked_at_keeps_nothing_else_up(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
-    """A link to itself, and one to nothing: told once, counted while it is there, and all others are read, names with
-    line ends too.
-    """
+    """A link to itself, and one to nothing: told once, counted while there; all others are read."""
     (spool.logs / "loop").symlink_to("loop")
     (spool.logs / "nothing").symlink_to("nowhere")
     spool.write("good", b"good\n")

@@ -38,9 +38,7 @@ def test_lines_are_messages_however_they_come(messages, end, sizes):
 
 @given(st.lists(st.binary(min_size=1, max_size=30), min_size=1), st.sampled_from([b"", b"\n", b"\r\n", b"\0"]), _SIZES)
 def test_messages_with_their_sizes_are_found_however_they_come(messages, end, sizes):
-    """Messages with their sizes may hold line ends, and ends behind them that the sizes do not count are skipped; of
-    longer ones the first bytes are kept, the next one is right.
-    """
+    """They may hold line ends, and ends behind them are skipped; of longer ones the first bytes are kept."""
     found = _cut(Frames(16), b"".join(b"%d %s%s" % (len(message), message, end) for message in messages), sizes)
     assert found == [(message[:16], len(message) <= 16) for message in messages]
 

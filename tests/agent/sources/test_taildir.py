@@ -199,9 +199,7 @@ def test_skip_to_end_skips_what_was_there_at_the_first_start_only(tmp_path: Path
 
 
 def test_flumes_position_file_is_taken_over_at_the_first_start(tmp_path: Path) -> None:
-    """Nothing comes again that Flume had delivered; a position beyond the end is not believed, and
-    later starts ignore the file.
-    """
+    """Nothing comes again that Flume had delivered; a position beyond the end is not believed, later starts skip it."""
     logs = tmp_path / "logs"
     logs.mkdir()
     a, b = Writer(logs / "a.log"), Writer(logs / "b.log")
@@ -236,9 +234,7 @@ def test_a_source_goes_on_where_its_channels_are(tail: Tail) -> None:
 
 
 def test_channels_that_are_not_equally_far_get_each_line_once(tmp_path: Path) -> None:
-    """A death between the commits of two channels: the source begins at the first end, and a batch ends at
-    the second.
-    """
+    """A death between the commits of two channels: the source begins at the first end, a batch ends at the second."""
     tail = Tail(tmp_path, channels=2)
     a = Writer(tail.logs / "a.log")
     first = a.lines(10)
@@ -273,9 +269,7 @@ def test_events_of_several_lines_begin_with_a_match(tmp_path: Path) -> None:
 
 
 def test_a_link_is_followed_and_its_file_read_once(tmp_path: Path) -> None:
-    """As below /var/log/containers, whose links lead to the directory pods beside it: the link is what the pattern has;
-    when it leads elsewhere, that is read, too.
-    """
+    """As below /var/log/containers: the link is what the pattern has; when it leads elsewhere, that is read, too."""
     elsewhere, containers = tmp_path / "pods", tmp_path / "containers"
     elsewhere.mkdir()
     containers.mkdir()
@@ -297,9 +291,7 @@ def test_a_link_is_followed_and_its_file_read_once(tmp_path: Path) -> None:
 def test_a_link_out_of_the_named_directories_is_not_followed(
     tmp_path: Path, pattern: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who may write there cannot have the agent read what only the agent may read, neither by a link to a file nor by
-    one to a directory. It is said once; an option allows it.
-    """
+    """Neither a link to a file nor one to a directory; it is said once, and an option allows it."""
     secret = tmp_path / "secret"
     secret.mkdir()
     lines = Writer(secret / "a.log").lines(1)
@@ -390,9 +382,7 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
 
 
 def test_a_quiet_file_costs_a_look_now_and_then(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 2,000 files that nobody writes, and nobody tells of, some hundreds are looked at in a second, and each has its
-    turn.
-    """
+    """Of 2,000 files that nobody writes some hundreds are looked at in a second, and each has its turn."""
     monkeypatch.setattr(Watches, "add", lambda *_: False)
     for number in range(2000):
         (tail.logs / f"{number}.log").write_bytes(b"%d\n" % number)

@@ -52,9 +52,7 @@ def _once(
 
 @pytest.mark.parametrize("before", [True, False])
 def test_a_file_that_is_cut_while_its_name_is_noted(tail: Tail, monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
-    """A name belongs to the bytes that were seen: those that came in their place are not put under it, and a death
-    later neither doubles nor loses any.
-    """
+    """Bytes that came in the place of those seen are not put under the name; a death doubles and loses none."""
     a = Writer(tail.logs / "a.log")
     tail.look()
     first, new = a.lines(50), []

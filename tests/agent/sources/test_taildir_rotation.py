@@ -129,9 +129,7 @@ def test_copytruncate_with_the_same_first_bytes_is_seen(strict: Tail) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_copytruncate_with_the_same_first_and_last_bytes_is_seen(strict: Tail, restarted: bool) -> None:
-    """A file that was cut and written again beyond the old place, with the same bytes at its beginning and before that
-    place, is read again: the bytes between them differ.
-    """
+    """A file cut and written beyond the old place is read again, though its first and last bytes are the same."""
     banner, end = b"# a banner that every file has\n" * 50, b"# the same end of each hour\n" * 10
     a = Writer(strict.logs / "a.log")
     a.append(banner)
@@ -186,9 +184,7 @@ def test_a_copy_that_the_pattern_has_is_not_read_twice(tail: Tail) -> None:
 
 
 def test_a_copy_is_known_again_after_a_restart(tail: Tail) -> None:
-    """copytruncate while the agent is down: the copy goes on where the file was, the cut file begins anew; and so it
-    stays after the next restart.
-    """
+    """copytruncate while the agent is down: the copy goes on where the file was, the cut file begins anew."""
     a = Writer(tail.logs / "a.log")
     a.lines(100)
     tail.seen()
@@ -322,9 +318,7 @@ def test_a_deleted_file_is_read_to_its_end(tail: Tail) -> None:
 
 
 def test_bytes_that_were_gone_before_we_looked_are_told(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
-    """A file that is deleted while the agent is down, with bytes that were seen and not read, is told with their
-    number.
-    """
+    """A file deleted while the agent is down, with bytes seen and not read, is told with their number."""
     a = Writer(tail.logs / "a.log")
     a.lines(3)
     a.append(b"half a line")

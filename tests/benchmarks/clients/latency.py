@@ -13,12 +13,7 @@ Callback = Callable[..., None]
 def at_rate(
     job: Job, send: Callable[[int, Callback], object], outcomes: list[object], finish: Callable[[], int]
 ) -> Answer:
-    """Run a job that has a rate, shared evenly by its threads.
-
-    :param send: sends log number n; calls back with the outcome.
-    :param outcomes: takes each error, or ``None``.
-    :param finish: waits for all outcomes; how many are good.
-    """
+    """Run a job that has a rate, shared evenly by its threads; ``outcomes`` takes each error or None."""
     calls: list[float] = []
     waits: list[float] = []
     clock = time.perf_counter

@@ -26,11 +26,7 @@ QUEUE = 2048
 
 
 class _Counting(OTLPLogExporter):  # type: ignore[misc]
-    """Tells how many records arrived, and how many may come.
-
-    :ivar delivered: records of each successful export; the processor exports one batch at a time.
-    :ivar room: permits for records.
-    """
+    """Counts the records of successful exports, and permits no more than may come."""
 
     def __init__(self, address: str) -> None:
         super().__init__(endpoint=f"http://{address}/v1/logs")

@@ -63,10 +63,7 @@ def opened(job: Job, **options: Any) -> Iterator[tuple[Producer, list[Stream]]]:
 
 
 def shared(job: Job, work: Callable[[list[Stream], int], Check]) -> Answer:
-    """Share the logs among the threads, each of which calls ``work`` with its count; then flush, and check them all.
-
-    :param work: returns what counts the delivered ones.
-    """
+    """Share the logs among threads that call ``work`` with their counts; then flush, and check them all."""
     checks: list[Check] = [int] * job.threads
     cpu = [0.0] * job.threads
 

@@ -89,10 +89,7 @@ def timed(run: Callable[[], int]) -> Answer:
 
 
 def in_threads(threads: int, run: Callable[[int], None]) -> None:
-    """Call ``run`` with 0 … ``threads`` - 1, each on a thread; the first on this one if it is alone.
-
-    What one raises is raised here.
-    """
+    """Call ``run`` with 0 … ``threads`` - 1, each on a thread; what one raises is raised here."""
     if threads == 1:
         run(0)
         return

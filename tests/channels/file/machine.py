@@ -51,11 +51,7 @@ class _Open:
 
 
 class _Beside:
-    """What one thread does while others do something else.
-
-    :ivar each: the transaction that it ends.
-    :ivar run: its place in the log.
-    """
+    """What one thread does while others do something else."""
 
     def __init__(self, name: str, call: Callable[[], Any], each: _Open | None = None) -> None:
         self.name, self.each = name, each
@@ -173,11 +169,7 @@ class ChannelMachine(Machine):
     def _look(
         self, *, machine_died: bool, synced: int = -1, damaged: bool = False, opened_before: bool = False
     ) -> None:
-        """Open the channel and compare what is in it with the model.
-
-        :param damaged: a checkpoint was damaged.
-        :param opened_before: another opening may have counted what is lost.
-        """
+        """Open the channel and compare what is in it with the model."""
         self._open_for_good()
         found = list(self.channel.peek())
         doubts = [entry for entry in self.model.history if entry.doubt]
@@ -747,10 +739,7 @@ class ChannelMachine(Machine):
 
 
 class OsMachine(ChannelMachine):
-    """With ``fsync="os"``: a crash of the machine may lose what came la
-
-    A failed sync may lose more there, since nothing is kept in memory to be written again; none fails here.
-    """
+    """With ``fsync="os"`` a crash may lose what came last, and a failed sync more; none fails here."""
 
     fsync = "os"
     sync_faults = 0

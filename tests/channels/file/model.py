@@ -27,10 +27,7 @@ def event_of(number: int) -> Event:
 
 
 def number_of(event: Event) -> int:
-    """Which event this is.
-
-    :raises AssertionError: it is not what it was when it was put.
-    """
+    """Which event this is."""
     text = event.headers.get("id")
     assert text, f"an event that nobody put: {event!r}"
     whole = event_of(int(text))
@@ -41,13 +38,7 @@ def number_of(event: Event) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A transaction.
-
-    :ivar owner: tells transactions apart.
-    :ivar puts: events that it put, in order.
-    :ivar takes: events that it took.
-    :ivar doubt: its commit raised.
-    """
+    """A transaction."""
 
     owner: int
     puts: tuple[int, ...] = ()
@@ -102,11 +93,7 @@ class Model:
         self.history = [entry.without(gone) for entry in self.history if entry.doubt]
 
     def found(self, numbers: Sequence[int], *, machine_died: bool, synced_sequence: int = -1) -> int:
-        """This is what was there when the channel was opened again; returns how many transactions are lost.
-
-        :param synced_sequence: what the channel said last of itself: events up to here are safe.
-        :raises AssertionError: it cannot be.
-        """
+        """This is what was there when the channel was opened again; returns how many transactions are lost."""
         whole = len(self.history)
         least = self._least(synced_sequence) if machine_died else whole
         problem = self._problem(numbers, whole)
@@ -124,11 +111,7 @@ class Model:
         return lost
 
     def found_with_holes(self, numbers: Sequence[int], *, synced_sequence: int, counted: int | None) -> int:
-        """This is what was there after the machine died, where no commit waits for the disk; returns what is lost.
-
-        :param counted: the events that the channel says are lost; None if another opening may have said it.
-        :raises AssertionError: it cannot be.
-        """
+        """This is what was there after the machine died, where no commit waits for the disk; returns what is lost."""
         least = self._least(synced_sequence)
         safe, unsafe = self.history[:least], self.history[least:]
         found, taken = frozenset(numbers), {number for entry in self.history for number in entry.takes}

@@ -26,9 +26,7 @@ MACHINES = {"commit": ChannelMachine, "os": OsMachine, "interval": IntervalMachi
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("fsync", MACHINES)
 def test_random_histories_keep_every_promise(fsync: str, part: int, request: pytest.FixtureRequest) -> None:
-    """With ``"commit"`` no crash loses what was committed, and none brings back what was taken; otherwise the death of
-    the process loses nothing, and that of the machine at most the end. In every other part all takes read the disk.
-    """
+    """``"commit"`` loses and brings back nothing; else a death of the process loses nothing, of the machine the end."""
     if part % 2 == 0:
         request.getfixturevalue("read_back")
     each = HISTORIES // PARTS
@@ -180,9 +178,7 @@ def test_what_was_not_synced_is_on_the_disk_for_certain_once_the_next_process_sa
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("what", ["put", "take"])
 def test_what_raised_does_not_come_back_whichever_syncs_failed(what: str, seed: int) -> None:
-    """Any of the first seven: those of commits, of what is written again, of what says that something failed. Then a
-    commit succeeds, and the power fails: what raised before it is not there.
-    """
+    """Any of the first seven fails, a commit then succeeds, and the power fails: what raised before it is not there."""
     for failing in range(1 << 7):
         machine = ChannelMachine()
         machine.put_and_commit(count=1, times=3)
@@ -218,9 +214,7 @@ def test_the_end_of_a_segment_that_was_given_up_is_no_damage() -> None:
 def test_a_write_of_which_a_part_was_written_is_no_damage(
     kind: type[ChannelMachine], written: int, number: int | None
 ) -> None:
-    """The disk takes a part of a transaction, and what comes next is written, too; the power fails, and some sectors
-    are as the part left them.
-    """
+    """A part of a transaction and the next one are written, the power fails, and some sectors are the part's."""
     for seed in range(50):
         machine = kind()
         machine.put_and_commit(count=3, times=1)

@@ -22,9 +22,7 @@ def assert_recovers(server: LogHubServer, client: Client) -> None:
 
 
 def test_a_fault_answers_with_a_code_as_often_as_told(server: LogHubServer, client: Client) -> None:
-    """The first n requests get the status, code, message and headers of the fault and store nothing; the next is
-    served.
-    """
+    """The first n get its status, code, message and headers, and store nothing; the next is served."""
     fault = faults.answer(503, "ServerBusy", "come back later", headers={"Retry-After": "7"})
     installed = server.faults.add(fault, times=2)
     for _ in range(2):

@@ -72,14 +72,7 @@ def _in_chunks(dice: Dice, body: bytes) -> bytes:
 
 @dataclass
 class Case:
-    """One connection.
-
-    :ivar data: what is sent, request after request.
-    :ivar requests: what that was.
-    :ivar delivery: how it is sent: ``whole``, ``pieces``, ``cut``, ``reset``, ``gone``, ``stalled`` or ``unread``.
-    :ivar length: how much of it is sent.
-    :ivar intact: whether every byte is what its request says.
-    """
+    """One connection."""
 
     data: bytes
     requests: list[Request]
@@ -98,10 +91,7 @@ class Case:
 
 
 def make_cases(dice: Dice, name: str, port: int, count: int) -> list[Case]:
-    """The cases of one round.
-
-    :param name: makes the records of this round different from those of others.
-    """
+    """The cases of one round."""
     cases = [_case(dice, f"{name}-{number}", port) for number in range(count)]
     if dice.random() < 0.25:
         huge = _huge(dice)

@@ -16,13 +16,7 @@ PATIENCE = 30.0
 
 @dataclass
 class Answer:
-    """One answer.
-
-    :ivar status: its HTTP status.
-    :ivar code: its ``errorCode``; None for a success, and for the answer to a HEAD, which has no body to say one.
-    :ivar problem: what is wrong with its form, or None.
-    :ivar has_body: whether it answers something else than a HEAD.
-    """
+    """One answer."""
 
     status: int
     code: str | None

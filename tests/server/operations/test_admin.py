@@ -24,9 +24,7 @@ def test_a_project_is_created_once_and_described(client: Client) -> None:
 
 
 def test_a_logstore_is_created_once_and_described(client: Client) -> None:
-    """CreateLogstore makes it with its shards, GetLogstore shows its settings, and a second one is
-    LogStoreAlreadyExist.
-    """
+    """CreateLogstore makes it with its shards, GetLogstore shows it, a second one is LogStoreAlreadyExist."""
     assert create(client, mode="query").status_code == 200
     shown = client.get("/logstores/made").json()
     assert (shown["logstoreName"], shown["ttl"], shown["shardCount"], shown["mode"]) == ("made", 7, 3, "query")
@@ -113,9 +111,7 @@ _LOOKS: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("path", _LOOKS)
 def test_a_look_creates_nothing(client: Client, path: str) -> None:
-    """Also with auto_create, a look at a logstore that nobody has written to says that it is not there, and neither it
-    nor its project is there afterwards; who asks for shards is told that the first write creates it.
-    """
+    """Also with auto_create nothing is there afterwards; a question for shards says that the first write creates it."""
     answer = client.get(f"/logstores/{LOGSTORE}{path.strip('#')}", **_LOOKS[path])
     assert error_of(answer) == (404, "ProjectNotExist")
     assert ("the first write creates it" in answer.json()["errorMessage"]) == (path == "/shards")

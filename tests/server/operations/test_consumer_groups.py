@@ -135,9 +135,7 @@ def split(client: Client, shard: int) -> None:
 
 
 def test_a_group_in_order_reads_what_was_split_first(client: Client) -> None:
-    """Of a split shard with logs the parts are given out when its checkpoint is at its end; of an empty one at once,
-    and in a group that wants no order, too.
-    """
+    """Parts of a split shard with logs are given out at its checkpoint's end; of an empty one at once."""
     shards = [client.put(log_group("x"), path="/shards/route", params={"key": "00"}) for _ in range(2)]
     assert {answer.status_code for answer in shards} == {200}
     client.request("PUT", GROUP, body=b'{"order": true}', headers={"Content-Type": "application/json"})

@@ -173,9 +173,7 @@ def test_neighbours_of_a_log_are_those_of_its_sender(client: Client) -> None:
 
 
 def test_a_metric_store_is_set_up(client: Client) -> None:
-    """CreateMetricStore and UpdateMetricStore of the clients for Go and Java make a substore and set its ttl; it is
-    kept apart from the settings of the logstore.
-    """
+    """CreateMetricStore and UpdateMetricStore of Go and Java make a substore, apart from the logstore's settings."""
     body = json.dumps({"logstoreName": "m", "ttl": 7, "shardCount": 2, "telemetryType": "Metrics"}).encode()
     client.post_json("/logstores", body)
     path, store = "/logstores/m/substores", {"name": "prom", "ttl": 7, "sortedKeyCount": 2, "timeIndex": 2, "keys": []}

@@ -25,9 +25,7 @@ def texts(groups: list[LogGroup]) -> list[str]:
 
 @pytest.mark.parametrize("encoding", ["lz4", "zstd", "deflate", "", "gzip, deflate, zstd", "zstd;q=1, lz4", "identity"])
 def test_log_groups_come_back_in_the_compression_asked_for(client: Client, encoding: str) -> None:
-    """PullLogs answers in the first compression of Accept-Encoding that it has, otherwise uncompressed, without
-    loss.
-    """
+    """In the first compression of Accept-Encoding that the server has, otherwise uncompressed, without loss."""
     raw = log_group("one", b"\xff\xfe", topic="web")
     put_in_shard_0(client, raw, log_group("two"))
     groups, answer = client.pull(0, client.cursor(0, "begin"), encoding=encoding)
@@ -43,9 +41,7 @@ def test_log_groups_come_back_in_the_compression_asked_for(client: Client, encod
 
 
 def test_a_reader_walks_through_a_shard_to_its_end(client: Client) -> None:
-    """Each answer's x-log-cursor leads to the next LogGroup; at the end the cursor stays, and new data appears behind
-    it.
-    """
+    """x-log-cursor leads to the next LogGroup; at the end the cursor stays, and new data appears behind it."""
     put_in_shard_0(client, *(log_group(str(number)) for number in range(5)))
     cursor = client.cursor(0, "begin")
     seen: list[str] = []
@@ -73,9 +69,7 @@ def test_end_cursor_bounds_a_pull(client: Client) -> None:
 
 
 def test_a_cursor_by_time_points_at_what_was_received_then_or_later(client: Client) -> None:
-    """GetCursor with Unix seconds finds the first LogGroup received at that time; before all is begin, after all is
-    end.
-    """
+    """The first LogGroup received at that time; before all is begin, after all is end."""
     now = int(time.time())
     for number in range(3):
         with mock.patch("producer.server.service.time.time", return_value=float(now + number * 10)):

@@ -16,6 +16,10 @@ def messages(server: LogHubServer) -> list[object]:
     return [log.fields["message"] for log in server.logs(PROJECT, LOGSTORE)]
 
 
+def route(seqid: int | str, key: str = "0a") -> dict[str, str]:
+    return {"key": key, "seqid": str(seqid)}
+
+
 @pytest.mark.parametrize("compression", ["lz4", "zstd", "deflate", "none"])
 @pytest.mark.parametrize("sign_version", [1, 4])
 def test_a_log_group_is_kept_byte_for_byte_in_each_compression_and_signature(
@@ -74,20 +78,20 @@ def test_a_key_reaches_the_shard_whose_range_holds_it(
     assert [shard] == [group.shard for group in server.log_groups(PROJECT, LOGSTORE)]
 
 
-@pytest.mark.parametrize("key", ["", "xyz", "0" * 33, "-1", "0x10", "\uff11"])
-def test_a_key_that_is_not_hexadecimal_is_refused(server: LogHubServer, client: Client, key: str) -> None:
-    """A bad key is a ParameterInvalid, and creates no logstore."""
-    assert error_of(client.put(log_group("x"), path="/shards/route", params={"key": key})) == (400, "ParameterInvalid")
+@pytest.mark.parametrize(
+    "params",
+    [
+        *({"key": key} for key in ("", "xyz", "0" * 33, "-1", "0x10", "\uff11")),
+        None,
+        *(route(seqid) for seqid in ("", "-1", "1.5", "x", str(1 << 63))),
+    ],
+)
+def test_a_key_or_number_out_of_rule_is_refused(
+    server: LogHubServer, client: Client, params: dict[str, str] | None
+) -> None:
+    """A key that is missing or not hexadecimal, a seqid that is no whole number: no logstore is created."""
+    assert error_of(client.put(log_group("x"), path="/shards/route", params=params)) == (400, "ParameterInvalid")
     assert server.count(PROJECT, LOGSTORE) == 0
-
-
-def test_a_write_by_key_needs_its_key(client: Client) -> None:
-    """/shards/route without a key is ParameterInvalid."""
-    assert error_of(client.put(log_group("x"), path="/shards/route")) == (400, "ParameterInvalid")
-
-
-def route(seqid: int | str, key: str = "0a") -> dict[str, str]:
-    return {"key": key, "seqid": str(seqid)}
 
 
 def test_a_sequence_number_is_stored_once(server: LogHubServer, client: Client) -> None:
@@ -116,13 +120,6 @@ def test_sequence_numbers_outlive_the_server(tmp_path: Path) -> None:
         with LogHubServer(data=tmp_path) as server, Client(server) as client:
             assert status == client.put(log_group("x"), path="/shards/route", params=route(3)).status_code
             assert server.count(PROJECT, LOGSTORE) == 1
-
-
-@pytest.mark.parametrize("seqid", ["", "-1", "1.5", "x", str(1 << 63)])
-def test_a_sequence_number_that_is_no_number_is_refused(client: Client, seqid: str) -> None:
-    """A seqid must be a whole number."""
-    answer = client.put(log_group("x"), path="/shards/route", params=route(seqid))
-    assert error_of(answer) == (400, "ParameterInvalid")
 
 
 def packages(*contents: tuple[bytes, int | None], sizes: bool = True) -> bytes:
@@ -223,34 +220,26 @@ def test_a_body_that_does_not_decompress_is_refused(client: Client, compression:
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd", "deflate", "none"])
-@pytest.mark.parametrize("difference", [-1, 1])
-def test_a_wrong_raw_size_is_refused(client: Client, compression: str, difference: int) -> None:
-    """x-log-bodyrawsize must be the exact size before compression."""
-    raw = log_group("hello " * 50)
-    headers = {"x-log-bodyrawsize": str(len(raw) + difference)}
-    answer = client.put(raw, compression=compression, headers=headers)
-    assert error_of(answer) == (400, "PostBodyUncompressError")
-
-
 @pytest.mark.parametrize(
     ("headers", "code"),
     [
+        ({"x-log-bodyrawsize": str(len(log_group("x")) - 1)}, "PostBodyUncompressError"),
+        ({"x-log-bodyrawsize": str(len(log_group("x")) + 1)}, "PostBodyUncompressError"),
         ({"x-log-bodyrawsize": "many"}, "ParameterInvalid"),
         ({"x-log-bodyrawsize": "-5"}, "ParameterInvalid"),
+        ({"x-log-bodyrawsize": None}, "MissingBodyRawSize"),
         ({"x-log-compresstype": "gzip"}, "ParameterInvalid"),
         ({"Content-Type": "application/json"}, "InvalidContentType"),
         ({"x-log-apiversion": "0.5.0"}, "InvalidAPIVersion"),
     ],
 )
-def test_a_wrong_header_is_refused_with_its_own_code(client: Client, headers: dict[str, str], code: str) -> None:
-    """Each documented header has its documented refusal."""
-    assert (400, code) == error_of(client.put(log_group("x"), headers=headers))
-
-
-def test_a_missing_raw_size_is_refused(client: Client) -> None:
-    """A body without x-log-bodyrawsize is refused: the size is what bounds its decompression."""
-    answer = client.put(log_group("x"), headers={"x-log-bodyrawsize": None})
-    assert error_of(answer) == (400, "MissingBodyRawSize")
+def test_a_wrong_header_is_refused_with_its_own_code(
+    client: Client, compression: str, headers: dict[str, str | None], code: str
+) -> None:
+    """Each documented header has its documented refusal; x-log-bodyrawsize must be the exact size before compression,
+    which is what bounds the decompression.
+    """
+    assert (400, code) == error_of(client.put(log_group("x"), compression=compression, headers=headers))
 
 
 def test_a_log_group_of_the_limit_is_stored_and_one_byte_more_is_413(server: LogHubServer, client: Client) -> None:

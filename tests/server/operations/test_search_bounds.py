@@ -48,9 +48,7 @@ def test_a_search_keeps_nothing_of_what_lies_before_its_page() -> None:
 
 
 def test_a_huge_log_is_searched_in_little_memory() -> None:
-    """A log of 300,000 contents, and one of 5 MiB in one text, are searched without a copy of each part, while
-    another client is served.
-    """
+    """300,000 contents, and 5 MiB in one text, without a copy of each part, while another client is served."""
     contents = b"\x12\x06\x0a\x01k\x12\x01v" * 300_000
     many = b"\x0a" + _varint(len(contents) + 2) + b"\x08\x01" + contents
     with ServerProcess() as server, Client(server) as client, Client(server) as other:

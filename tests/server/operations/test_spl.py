@@ -44,9 +44,7 @@ def logs() -> Iterator[Client]:
 
 
 def test_a_condition_sifts_logs_in_their_log_groups(logs: Client) -> None:
-    """Topic, source, tags, times and bytes of what matches are as they were sent; a LogGroup without a match is left
-    out; cursor and headers tell of the whole page, and the cursor leads on.
-    """
+    """What matches is as it was sent, LogGroups without a match are left out, and the cursor leads on."""
     groups, answer = pull(logs, "* | where status = '200'")
     (group,) = groups
     assert (group.Topic, group.Source, group.LogTags[0].Value, group.Logs[0].Time) == ("web", "10.0.0.1", "p-1", T)
@@ -226,9 +224,7 @@ def parsed() -> Iterator[Client]:
     ],
 )
 def test_fields_are_taken_apart(parsed: Client, query: str, expected: dict[str, str] | None) -> None:
-    """parse-json, parse-csv, parse-kv and parse-regexp find what is in a field; what is of another form stays as it is,
-    and so does all else.
-    """
+    """By parse-json, parse-csv, parse-kv and parse-regexp; all else, and what is of another form, stays as it is."""
     if expected is None:
         where = {"type": "log", "cursor": parsed.cursor(0, "begin"), "query": f"* | {query}"}
         assert error_of(parsed.get(f"/logstores/{LOGSTORE}/shards/0", **where)) == (400, "ParameterInvalid")
@@ -352,9 +348,7 @@ def test_a_query_cannot_make_logs(logs: Client, query: str) -> None:
     ],
 )
 def test_an_expression_is_one_and_nothing_else(logs: Client, expression: str, said: str) -> None:
-    """What the database's own parser takes for more than an expression over the log's fields is refused, as a value
-    and as a condition, and the refusal tells nothing of how it was run.
-    """
+    """More than an expression over the log's fields is refused as a value and a condition, without details."""
     for query in (f"* | extend x = {expression}", f"* | where true | where {expression}"):
         answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", type="log", cursor=logs.cursor(0, "begin"), query=query)
         assert error_of(answer) == (400, "ParameterInvalid")

@@ -114,9 +114,7 @@ def asked() -> Iterator[Client]:
     ],
 )
 def test_sql_is_run_over_the_logs_that_match(asked: Client, query: str, expected: list[list[str]]) -> None:
-    """Counts, groups, buckets of time, functions of the service's dialect; fields of numbers are numbers; FROM log may
-    be left out.
-    """
+    """Counts, groups, buckets of time, the service's functions; fields of numbers are numbers; FROM log is optional."""
     assert rows(asked, query) == expected
 
 
@@ -239,9 +237,7 @@ STATEMENTS = """
 
 @pytest.mark.parametrize(("form", "cases"), [("select * from {}", TABLES), ("select {}", VALUES), ("{}", STATEMENTS)])
 def test_sql_is_made_of_what_is_allowed(asked: Client, form: str, cases: str) -> None:
-    """What can run a text or a plan, reach the catalog or the settings, write or wait is refused by the syntax tree,
-    wherever it is; nothing depends on what the database would do with it.
-    """
+    """What runs text, reaches the catalog, writes or waits is refused by the syntax tree, wherever it is."""
     refused = (
         "not among those allowed",
         "there is no table",
@@ -364,9 +360,7 @@ def test_what_functions_make_is_bounded(statement: str) -> None:
 
 
 def test_a_statement_that_takes_too_long_is_ended() -> None:
-    """A function that the database does not leave takes its time and no longer: its client is told, its place is free
-    for the next, and the server closes at once.
-    """
+    """A function that the database does not leave: its client is told, its place is free, the server closes."""
     with LogHubServer(limits=Limits(search_seconds=2, searches=1)) as server, Client(server) as client:
         client.put(log_group("x"))
         found = answer(client, ENDLESS)

@@ -194,9 +194,7 @@ def test_a_half_closed_client_gets_its_answer(server: LogHubServer, client: Clie
 def test_a_half_closed_client_gets_an_answer_that_takes_long(
     server: LogHubServer, client: Client, wire: Connect
 ) -> None:
-    """It is told once to go on, which any client passes over, and then the answer; one that is gone is not waited
-    for.
-    """
+    """It is told once to go on, and then the answer; a client that is gone is not waited for."""
     server.faults.add(faults.delay(0.7))
     half = wire(whole_put(client, log_group("half closed")))
     half.shutdown(socket.SHUT_WR)
@@ -270,9 +268,7 @@ def test_a_refused_head_has_no_body(client: Client, wire: Connect) -> None:
 def test_a_refused_connection_is_refused_once(
     server: LogHubServer, client: Client, wire: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A request that stops being HTTP while its body arrives gets one answer, and nothing more is said while the server
-    waits for the client to close.
-    """
+    """A request that stops being HTTP in its body gets one answer, and nothing more until the client closes."""
     head, _, _ = whole_put(client, log_group("x")).partition(b"\r\n\r\n")
     head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length"))
     broken = wire(head + b"\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcdenot a chunk\r\n")

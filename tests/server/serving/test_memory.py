@@ -57,9 +57,7 @@ UNSIGNED = {"without": ("Authorization",)}
 
 @pytest.mark.parametrize("wrong", [UNSIGNED, {"Authorization": "LOG test-access-key-id:Zm9yZ2Vk"}, {"Date": "now"}])
 def test_nobody_without_a_key_makes_the_server_hold_anything(wrong: dict[str, object]) -> None:
-    """50 connections that send 10 MiB each without a signature, with a forged one, or without a time are answered, and
-    the server's memory does not grow by what they send.
-    """
+    """50 connections of 10 MiB without a valid signature or time are answered, and memory does not grow by them."""
     with ServerProcess() as server, Client(server) as client:
         client.put(log_group("x"))
         before = server.peak()
@@ -72,9 +70,7 @@ def test_nobody_without_a_key_makes_the_server_hold_anything(wrong: dict[str, ob
 
 
 def test_all_bodies_together_have_a_bound() -> None:
-    """24 good writes of 10 MiB at once, each held up by a fault, all arrive, and never more of them are held than fit
-    into the bound.
-    """
+    """24 good writes of 10 MiB at once, each held up, all arrive; no more are held than fit into the bound."""
     raw = log_group(bytes(10 * MIB - 100))  # so that the store has little of it
     with ServerProcess(delay=0.2) as server, Client(server) as client:
         client.put(raw, compression="none")
@@ -141,9 +137,7 @@ def ask_for_everything(server: LogHubServer | ServerProcess, client: Client) -> 
 
 
 def test_a_client_that_does_not_read_is_dropped() -> None:
-    """A connection whose answer is not taken in time is reset, and what it held is free again; a client that reads,
-    slowly but in time, gets all of it.
-    """
+    """Its connection is reset and frees what it held; a client that reads slowly but in time gets all."""
     with LogHubServer(limits=Limits(send_seconds=0.5)) as server, Client(server) as client:
         fill(client, 8)
         total = server._service.memory.total

@@ -87,9 +87,7 @@ def run_together(database: Database, *jobs: Any) -> list[Future[Any]]:
 
 
 def test_a_job_that_raises_harms_no_other_job() -> None:
-    """Of three writers in one transaction the one in the middle fails after it wrote: its rows are undone, the others'
-    rows stay.
-    """
+    """Of three writers in one transaction the second fails after it wrote: its rows are undone, the others' stay."""
     database = Database(None, prepare)
 
     def write_and_fail(connection: sqlite3.Connection) -> None:

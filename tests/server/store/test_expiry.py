@@ -129,9 +129,7 @@ def put_with_key(client: Client, key: str, sequence: int) -> int:
 
 
 def test_the_sequence_keys_used_longest_ago_are_forgotten_first(server: LogHubServer, client: Client) -> None:
-    """Beyond the limit of keys in a logstore, the one that was not used for longest passes as a new one; others do
-    not.
-    """
+    """Beyond the limit of keys in a logstore the one not used for longest passes as a new one."""
     for offset, key in enumerate(["0a", "0b", "0c", "0a", "0d"]):
         go_to(offset / DAY, server, client)
         assert put_with_key(client, key, offset + 1) == 200

@@ -65,9 +65,7 @@ def put(server: LogHubServer, name: str, size: int) -> bool:
 def test_a_full_disk_is_told_and_passes(
     server: LogHubServer, client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without room a write is 500 InternalServerError that says what to do, without a traceback in the log; nothing of
-    it is stored, reads go on, and with room again writes do.
-    """
+    """A write is a 500 that says what to do; nothing of it is stored, reads go on, and with room writes do."""
     client.server = server
     assert client.put(log_group("before")).status_code == 200
     make_room(server, 50)
@@ -100,9 +98,7 @@ def test_many_refusals_for_want_of_room_are_said_in_sums(
 
 
 def test_writers_on_a_full_disk_are_told_the_truth_each(server: LogHubServer, tmp_path: Path) -> None:
-    """Of many writers at once, large and small, in common transactions, exactly those that were answered 200 are
-    stored, also after a restart.
-    """
+    """Of many writers in common transactions exactly those answered 200 are stored, also after a restart."""
     assert put(server, "first", 100)
     make_room(server, 300)
     names = [f"{kind}-{number}" for number in range(12) for kind in ("large", "small")]
@@ -132,9 +128,7 @@ def test_a_producer_sends_again_until_there_is_room(server: LogHubServer) -> Non
 
 
 def test_files_that_cannot_grow_lose_nothing_that_was_answered(tmp_path: Path) -> None:
-    """Where the system refuses to let the files grow, in whatever step, writes are 500, and with room again they work;
-    after a kill exactly what was answered 200 is there.
-    """
+    """Writes are 500 in whatever step, and work with room again; after a kill what was answered 200 is there."""
     command = [sys.executable, "-c", LIMITED, str(tmp_path), str(2 * MIB)]
     good = []
     remote = LogHubServer()

@@ -41,9 +41,7 @@ def second_server(directory: Path) -> str:
 
 
 def test_a_copy_of_the_files_does_not_let_a_second_server_in(tmp_path: Path) -> None:
-    """Who copies the files in the server's own process takes SQLite's locks from it; no other server opens the data
-    all the same, in this process or another one.
-    """
+    """A copy takes SQLite's locks from the process; no other server opens the data, in this process or another."""
     data = tmp_path / "data"
     with LogHubServer(data=data) as server, Client(server) as client:
         assert client.put(log_group("first")).status_code == 200

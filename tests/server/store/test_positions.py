@@ -42,9 +42,7 @@ def since(store: Store, time: float, now: float) -> int:
 
 
 def test_a_time_is_found_at_every_position(store: Store) -> None:
-    """A cursor by time points at the first LogGroup received then or later, for every time before, at, between and
-    after those of a shard; at the end when there is none.
-    """
+    """At the first LogGroup received then or later, for every time before, at, between and after; else at the end."""
     times = [100.0, 100.0, 101.0, 105.0, 105.0, 105.0, 110.0]
     fill(store, times)
     for tenths in range(980, 1120):
@@ -65,9 +63,7 @@ def test_a_time_is_found_behind_what_has_expired(store: Store) -> None:
 
 
 def test_a_clock_that_was_set_back_hides_nothing(store: Store) -> None:
-    """After the clock was set back new LogGroups count as received with the last one: who reads from its time on finds
-    them all.
-    """
+    """New LogGroups count as received with the last one: who reads from its time on finds them all."""
     fill(store, [100.0, 200.0, 50.0, 60.0, 210.0])
     assert [since(store, time, 300) for time in (0, 55, 101, 200, 201, 211)] == [0, 0, 1, 1, 4, 5]
 

@@ -40,9 +40,7 @@ def test_data_of_an_earlier_version_is_taken_over(tmp_path: Path, specimen: Path
 
 
 def test_a_project_of_an_earlier_version_is_found_in_any_case(tmp_path: Path) -> None:
-    """Projects that were written with capitals become lower case with their logstores; of two that would be the same
-    none is lost.
-    """
+    """Names with capitals become lower case with their logstores; of two that would be the same none is lost."""
     connection = sqlite3.connect(tmp_path / "loghub.sqlite3")
     connection.executescript(Path(__file__).with_name("versions").joinpath("2.sql").read_text())
     for number, (project, logstore) in enumerate((("One", "l"), ("Two", "l"), ("two", "l"), ("Two", "m")), 10):

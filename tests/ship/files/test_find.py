@@ -239,9 +239,7 @@ def test_path_that_cannot_be_shipped_is_an_error(path: str, said: str) -> None:
 
 
 def test_place_where_one_may_not_look_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its name, not by a trace: a path that the system refuses, and what lies in a directory that may be listed and
-    not entered.
-    """
+    """By its name: a path that the system refuses, and what lies in a directory that cannot be entered."""
     with pytest.raises(InputError, match="x: cannot be read: File name too long"):
         find_files([f"{tmp_path}/{'x' * 300}"])
     (tmp_path / "inner").mkdir()

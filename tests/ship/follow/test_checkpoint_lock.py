@@ -23,9 +23,7 @@ __all__ = ["start"]
 def test_second_command_with_the_same_checkpoint_is_refused(
     start: Start, server: LogHubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: list[str]
 ) -> None:
-    """It would ship what the first one ships; the message says which process that is. When it is dead, the next start
-    goes on.
-    """
+    """The message says which process has it; when that is dead, the next start goes on."""
     (tmp_path / "a.log").write_text("one\n")
     arguments = ship_arguments(server, tmp_path / "a.log", f"--checkpoint={tmp_path}/checkpoint", *how)
     arguments += ["--engine=local", "--workers=1"]

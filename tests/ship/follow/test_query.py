@@ -215,10 +215,7 @@ def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_pat
 
 
 class Query:
-    """A query in the midst of a micro-batch, which goes on for so many looks.
-
-    :ivar stopped: whether it was told to stop.
-    """
+    """A query in the midst of a micro-batch, which goes on for so many looks."""
 
     isActive = True
 

@@ -386,9 +386,7 @@ def test_bytes_deleted_before_they_were_shipped_are_told_as_lost(tmp_path: Path)
 def test_file_that_is_not_found_for_a_while_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory that cannot be listed at one look, or a file that cannot be opened, does not come again from its
-    beginning; one that is gone, or another of its name, does.
-    """
+    """At a failed look it does not come again from its beginning; one that is gone, or another of its name, does."""
     log = tmp_path / "a.log"
     write(log, "one\n")
     known = scan([str(tmp_path)], [], {}, settle=10.0, now=_now())

@@ -64,12 +64,7 @@ _EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 class Cluster:
-    """A running cluster; a context manager, which leaves no process behind, also if the start fails half-way.
-
-    :ivar python: the Python of drivers and workers unless a job says otherwise.
-    :ivar hosts: the address of each worker.
-    :ivar url: what a job gives as its master.
-    """
+    """A running cluster; a context manager, which leaves no process behind, also if the start fails half-way."""
 
     def __init__(self, folder: Path, python: Path, java_options: str = "") -> None:
         """Start nothing yet.
@@ -128,10 +123,7 @@ class Cluster:
         return [worker.process.pid for worker in self._workers]
 
     def kill_worker(self, number: int, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Send a worker a signal; its executors, told by their lost connection, end by themselves.
-
-        :param number: 0 or 1.
-        """
+        """Send a worker a signal; its executors, told by their lost connection, end by themselves."""
         os.kill(self._workers[number].process.pid, sig)
 
     def restart_worker(self, number: int) -> None:
@@ -267,11 +259,7 @@ class _Daemon:
 
 
 def until(condition: Callable[[], T | None], process: subprocess.Popen[Any], log: Callable[[], str] = str) -> T:
-    """What ``condition()`` returns once that is true, as long as the process that is to bring it about lives.
-
-    :param log: what to say else.
-    :raises AssertionError: the process ended before, or it took longer than :data:`PATIENCE`.
-    """
+    """What ``condition()`` returns once that is true, as long as the process that is to bring it about lives."""
     deadline = time.monotonic() + PATIENCE
     while not (value := condition()):
         assert process.poll() is None, f"the process ended with {process.returncode}:\n{log()}"
@@ -281,10 +269,7 @@ def until(condition: Callable[[], T | None], process: subprocess.Popen[Any], log
 
 
 def ended(job: subprocess.Popen[str], timeout: float = PATIENCE) -> str:
-    """Wait for the end of a job; its output.
-
-    :raises AssertionError: it failed; the message has what it wrote to stderr.
-    """
+    """Wait for the end of a job; its output."""
     output, errors = job.communicate(timeout=timeout)
     assert job.returncode == 0, f"the job ended with {job.returncode}:\n{output}\n{errors}"
     return output

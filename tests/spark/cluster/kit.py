@@ -17,11 +17,7 @@ from .weblog import MODULUS, SEPARATOR
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a logstore holds.
-
-    :ivar digest: the number of different logs and the sum of their digests, as :func:`.weblog.digest` makes them.
-    :ivar duplicates: logs beyond the first of their kind.
-    """
+    """What a logstore holds."""
 
     digest: tuple[int, int]
     duplicates: int

@@ -12,11 +12,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of this machine.
-
-    :ivar parent: the pid of its parent.
-    :ivar command: its command line.
-    """
+    """A process of this machine."""
 
     pid: int
     parent: int

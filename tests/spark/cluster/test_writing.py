@@ -62,9 +62,7 @@ def count(server: LogHubServer) -> int:
 
 
 def test_rows_arrive_once_through_a_shipped_sdk(cluster: Cluster, server: LogHubServer, sdk: Path) -> None:
-    """Nothing is installed on the machines: the SDK comes with the job. Every row arrives, by the data source and by
-    ``foreachPartition``, once if nothing fails. What was compiled works in the workers, from the zip file, too.
-    """
+    """Nothing is installed: the SDK comes with the job, compiled parts too; by data source and ``foreachPartition``."""
     told = json.loads(ended(write(cluster, server, sdk, again="by-partition"), 1200 if SOAK else 170))
     digest = tuple(told["digest"])
     for logstore in (LOGSTORE, "by-partition"):
@@ -74,9 +72,7 @@ def test_rows_arrive_once_through_a_shipped_sdk(cluster: Cluster, server: LogHub
 
 
 def test_exactly_once_on_a_cluster_that_falls_apart(cluster: Cluster, server: LogHubServer, sdk: Path) -> None:
-    """Answers are lost after storing, a Python worker, an executor and a worker daemon are killed, and Spark runs
-    copies of slow tasks: every row is there, once; and requests came twice, so that there was something to refuse.
-    """
+    """Answers are lost, a worker, an executor and a daemon killed, tasks copied: every row is there once."""
     server.faults.add(delay(0.05), operation="PutLogs")
     server.faults.add(drop_answer(), operation="PutLogs", probability=0.1, seed=5)
     server.faults.add(answer(500, "InternalServerError"), operation="PutLogs", probability=0.1, seed=6)

@@ -32,10 +32,7 @@ _COLUMNS = {
 
 
 def weblog(session: SparkSession, count: int, partitions: int) -> DataFrame:
-    """Rows 0 to ``count`` - 1 of one log that is always the same; all columns are strings.
-
-    :param partitions: how many; each has rows that follow each other.
-    """
+    """Rows 0 to ``count`` - 1 of one log that is always the same; all columns are strings."""
     numbers = session.range(0, count, numPartitions=partitions)
     seeded = numbers.selectExpr("id", "xxhash64(id) & 9223372036854775807 as seed")
     return seeded.selectExpr(*(f"cast({expression} as string) as {name}" for name, expression in _COLUMNS.items()))

@@ -143,9 +143,7 @@ def run(session: SparkSession, server: LogHubServer, folder: Path, **options: st
 def test_a_stream_goes_on_where_its_checkpoint_ends(
     session: SparkSession, server: LogHubServer, tmp_path: Path
 ) -> None:
-    """Two runs with one checkpoint: the second reads only what is new, in micro-batches of bounded rows; each row
-    arrives once.
-    """
+    """The second run reads only what is new, in micro-batches of bounded rows; each row arrives once."""
     send(server, range(50))
     (first,) = run(session, server, tmp_path)
     send(server, range(50, 100))

@@ -69,9 +69,7 @@ def test_refused_row_fails_the_task_with_its_number_and_the_reason(strict: LogHu
 
 
 def test_what_comes_of_a_row_is_seen_behind_a_request_that_hangs(server: LogHubServer) -> None:
-    """Not only the oldest request is looked at: what is acknowledged behind it leaves the memory, and a refusal fails
-    the task while rows still come. The error says how many are on their way.
-    """
+    """What is acknowledged behind it leaves the memory, and a refusal fails the task, with the count in flight."""
     hangs = server.faults.add(delay(PATIENCE), times=1)
 
     def batches() -> Iterator[pa.RecordBatch]:

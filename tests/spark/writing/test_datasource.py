@@ -167,9 +167,7 @@ def dies_once(flag: str) -> object:
 def test_killed_worker_loses_nothing_and_exactly_once_repeats_nothing(
     spark: SparkSession, options: dict[str, str], server: LogHubServer, tmp_path: Path, guarantee: str
 ) -> None:
-    """A Python worker dies in the middle of a partition, and Spark runs the task again: each row is there; once, where
-    that was asked for.
-    """
+    """Spark runs the task again after its worker dies: each row is there, and with exactlyOnce once."""
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "200")
     try:
         data = frame(spark).select("n").mapInArrow(dies_once(str(tmp_path / "died")), "n long")  # type: ignore[arg-type]
@@ -221,9 +219,7 @@ def test_stream_goes_on_where_it_stopped(
 def test_micro_batch_that_failed_after_sending_is_sent_again_and_stored_once(
     spark: SparkSession, options: dict[str, str], server: LogHubServer, tmp_path: Path
 ) -> None:
-    """With exactlyOnce a query that died between its rows and its commit replays the batch without duplicates, and its
-    metrics say how many rows stood there already.
-    """
+    """A query that died before its commit replays the batch once, and its metrics count the rows already there."""
     files(tmp_path / "in", 0, 100)
     once = {**options, "deliveryGuarantee": "exactlyOnce", "chunkRows": "10"}
     # The second request of the batch is refused four times: once for each attempt of the task.

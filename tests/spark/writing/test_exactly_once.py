@@ -64,9 +64,7 @@ def test_second_run_of_the_same_name_adds_nothing(server: LogHubServer) -> None:
 
 
 def test_plan_that_changed_duplicates_rows_and_loses_none(server: LogHubServer) -> None:
-    """Other chunks, other columns or another first row are another write: what is stored again is not taken for
-    written.
-    """
+    """Other chunks, columns or first rows are another write: stored again, not taken for written."""
     plain = rows(100)
     write(server, plain, **ONCE)
     assert write(server, plain, **{**ONCE, "chunkRows": "20"}).already_written == 0
@@ -78,9 +76,7 @@ def test_plan_that_changed_duplicates_rows_and_loses_none(server: LogHubServer) 
 
 
 def test_columns_that_the_first_row_does_not_show_are_another_plan(server: LogHubServer) -> None:
-    """One more column, null at first, or another type with the same text: stored again, not taken for written. What
-    Spark notes beside the columns changes nothing.
-    """
+    """One more column, null at first, or another type of the same text is; what Spark notes beside them is not."""
     plain = rows(100)
     write(server, plain, **ONCE)
     late = pa.array([None, *range(99)], pa.int64())
@@ -286,9 +282,7 @@ def test_many_streams_fill_smaller_chunks(server: LogHubServer, monkeypatch: pyt
 
 
 def test_run_whose_rows_were_all_there_is_told(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
-    """A daily job that keeps its runId would write nothing for ever: a warning says that every row was there. A job
-    that was begun before, and completes what is missing, needs no other name.
-    """
+    """A daily job that keeps its runId is warned; one that completes what is missing needs no other name."""
     for count in (50, 60, 60):
         assert not [text for text in told(caplog) if "another run needs a runId" in text]
         writer = LogHubWriter({**target(server), **ONCE, "runId": "daily"}, SCHEMA, overwrite=False)

@@ -57,9 +57,7 @@ def kill(query: subprocess.Popen[str]) -> None:
 @pytest.mark.timeout(1200 if KILLS > 2 else 600)
 @pytest.mark.usefixtures("quick_java")
 def test_killed_query_is_completed_and_repeats_nothing(server: LogHubServer, tmp_path: Path) -> None:
-    """However often the whole query dies in the midst of a micro-batch, its restart adds exactly what is missing, and
-    warns of what was there.
-    """
+    """However often the query dies in a micro-batch, its restart adds what is missing and warns of the rest."""
     (tmp_path / "in").mkdir()
     for number in range(FILES):
         lines = (json.dumps({"n": row}) + "\n" for row in range(number * ROWS, (number + 1) * ROWS))

@@ -108,9 +108,7 @@ def test_looking_passes_over_the_one_event_that_cannot_be_read() -> None:
 def test_a_note_of_passed_events_that_cannot_be_written_keeps_nothing_from_its_taker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Event 0 cannot be read, and is passed: the next ones are delivered though the notes cannot be written; it is told
-    that whoever opens the channel next will not know. When it can be read, it follows.
-    """
+    """Events behind one that cannot be read are delivered though the notes fail, which the log says."""
     with FileChannel(tmp_path / "c", minimum_free_space=0) as channel:
         put(channel, *"abc")
         assert channel.notes is not None

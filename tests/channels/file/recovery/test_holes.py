@@ -61,9 +61,7 @@ def holed(fsync: str, start: int, size: int, *, garbage: bool) -> tuple[SimFS, l
 def test_behind_a_hole_what_is_whole_is_kept_and_what_is_missing_is_counted(
     fsync: str, checkpoint: str, garbage: bool
 ) -> None:
-    """Whatever sectors are lost of a log: only a transaction behind which nothing is left may be torn. The tools say
-    what opening finds, and a second opening without checkpoints finds the same.
-    """
+    """Only a transaction behind which nothing is left may be torn; the tools and a second opening find the same."""
     _, records, bodies = written(fsync)
     for start in range(-(-FIRST_RECORD // SECTOR) * SECTOR, records[-1].end, SECTOR):
         size = (SECTOR, 4 * SECTOR, 8 * SECTOR)[start // SECTOR % 3]

@@ -124,9 +124,7 @@ def test_a_checkpoint_that_falls_into_a_look_is_no_damage() -> None:
 
 
 def test_what_a_running_channel_puts_during_a_look_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was there when it began is told, and nothing is lost, also of a segment that has grown since its records
-    were looked through.
-    """
+    """What was there when it began is told, and nothing is lost, also of a segment that has grown since."""
     disk = SimFS()
     with opened_channel(disk, fsync=60.0) as channel:
         expected = fill(channel, 3)

@@ -101,12 +101,7 @@ def _without_checksums(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A way to break the channel.
-
-    :ivar what: in words.
-    :ivar machine: which notices.
-    :ivar apply: breaks it.
-    """
+    """A way to break the channel."""
 
     what: str
     machine: type[ChannelMachine]

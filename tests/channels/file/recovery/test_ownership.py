@@ -176,9 +176,7 @@ FileChannel(sys.argv[1], minimum_free_space=0, reserve=0)
 def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_the_channel(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another process is refused by the lock of the directory itself; the owner ends at its next segment or checkpoint,
-    says why, and all that it has committed is there.
-    """
+    """The directory's own lock refuses others; the owner ends at its next segment, with all it committed there."""
     directory = tmp_path / "c"
     channel = FileChannel(directory, segment_size=4096, **REAL)
     put(channel, "a")

@@ -361,10 +361,7 @@ def test_a_torn_take_has_not_happened() -> None:
 
 @pytest.mark.parametrize("place", ["first", "middle", "last of its transaction", "its commit"])
 def test_damage_inside_the_log_costs_only_what_it_hit(place: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A flipped bit before the end is no torn end: the record is lost and counted, its segment kept, the rest is there.
-
-    A Commit alone that is damaged costs nothing: records are only written in order to commit them.
-    """
+    """A flipped bit before the end: the record is lost and counted, the rest is there; a Commit alone costs nothing."""
     disk = SimFS()
     channel = open_channel(disk, segment_size=100_000)
     expected = fill(channel, 30, each=3)

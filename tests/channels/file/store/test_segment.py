@@ -137,9 +137,7 @@ def test_short_writes_are_continued_while_the_segment_has_no_name() -> None:
 
 @pytest.mark.parametrize("written", [0, 1, 30])
 def test_half_a_write_is_cut_off_again(written: int) -> None:
-    """An error in the middle of a record: the file ends where it ended before, and can be written on if nothing had
-    been written.
-    """
+    """The file ends where it ended before, and can be written on if nothing had been written."""
     disk = SimFS()
     writer = a_writer(disk)
     writer.append(a_put(10))
