@@ -147,7 +147,7 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     65: (POINTERS + "test_any_history_agrees_with_a_sorted_list",),  # an array in memory, whole in each checkpoint
     66: (
         POINTERS + "test_a_snapshot_holds_what_is_taken_and_what_was_given_back",
-        FILE + "test_what_was_put_and_not_committed_is_nowhere",  # open puts are in memory alone
+        FILE + "test_a_transaction_that_crosses_a_checkpoint_counts_once",  # open puts are in memory alone
     ),
     67: (CHECKPOINTS + "test_its_bytes_are_as_documented",),
     68: ("channels/file/store/test_format.py::test_the_example_of_the_documentation_is_what_a_channel_writes",),
@@ -181,7 +181,7 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
         RESTART + "test_a_damaged_checkpoint_costs_nothing_but_time",
         RESTART + "test_from_the_second_copy_only_what_came_after_it_is_read",
     ),
-    81: (CRASHES, GROUPS + "test_what_a_failed_sync_dropped_survives_the_power"),
+    81: (CRASHES, GROUPS + "test_after_a_failed_sync_everything_is_in_a_new_segment_and_nobody_notices"),
     83: (
         LOG_FILES + "test_a_committed_put_is_puts_and_a_commit_in_one_write",
         FILE + "test_commit_says_what_it_survives",
@@ -197,8 +197,8 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     90: ("channels/file/store/test_format.py::test_numbers_go_on_behind_those_of_earlier_lives",),
     91: (CHECKPOINTS + "test_it_is_read_as_it_was_written", CHECKPOINTS + "test_the_generation_grows_through_restarts"),
     92: (RESTART + "test_a_checkpoint_that_comes_while_one_is_written_waits_for_it", CRASHES),  # they need not block
-    93: (FILE + "test_a_take_that_crosses_a_checkpoint_and_is_not_committed_comes_back",),
-    94: (FILE + "test_a_put_that_crosses_a_checkpoint_is_there_once",),
+    93: (FILE + "test_a_transaction_that_crosses_a_checkpoint_counts_once",),
+    94: (FILE + "test_a_transaction_that_crosses_a_checkpoint_counts_once",),
     95: (
         POINTERS + "test_the_columns_are_cut_and_nothing_moves",
         LOG_FILES + "test_a_transaction_never_spans_segments",
@@ -208,7 +208,7 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
         "channels/file/store/test_segment.py::test_a_take_names_the_events_that_it_took",  # by sequence numbers
     ),
     97: (
-        FILE + "test_what_was_rolled_back_is_nowhere",
+        LOG_FILES + "test_only_what_is_committed_and_not_empty_is_written",
         FILE + "test_a_rolled_back_take_gives_the_same_events_again_in_order",
     ),
     98: (GROUPS + "test_sequence_numbers_follow_the_order_of_the_log",),

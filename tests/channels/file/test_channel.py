@@ -21,7 +21,6 @@ from producer.model.errors import (
     ChannelClosedError,
     ChannelError,
     ChannelFullError,
-    ChannelLockedError,
     ConfigError,
     InvalidArgumentError,
     TransactionFullError,
@@ -211,21 +210,6 @@ def test_a_transaction_either_puts_or_takes() -> None:
         assert drained(channel) == ["new"]
 
 
-@pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_a_transaction_without_puts_or_takes_writes_nothing(end: str) -> None:
-    """It ends well, leaves no record in the log and nothing to find after a restart."""
-    disk = SimFS()
-    channel = open_channel(disk)
-    before = disk.content(segments(disk)[-1])
-    for _ in range(2):
-        transaction = opened(channel)
-        getattr(transaction, end)()
-        transaction.close()
-    assert disk.content(segments(disk)[-1]) == before
-    channel.close()
-    assert contents(disk) == []
-
-
 def test_takes_that_found_nothing_commit_and_roll_back() -> None:
     """A take of an empty channel is not counted as content of the transaction: it may still put."""
     with opened_channel() as channel:
@@ -375,18 +359,6 @@ def test_ten_who_put_and_ten_who_take_agree(tmp_path: Path) -> None:
         assert channel.stats().put_successes == channel.stats().take_successes == 1000
 
 
-def test_a_directory_belongs_to_one_channel_at_a_time(tmp_path: Path) -> None:
-    """The second one is refused at once, and is served when the first has closed."""
-    first = FileChannel(tmp_path / "c", minimum_free_space=0, checkpoint_interval=None)
-    put(first, "a")
-    for _ in range(2):
-        with pytest.raises(ChannelLockedError):
-            FileChannel(tmp_path / "c", minimum_free_space=0)
-    first.close()
-    with FileChannel(tmp_path / "c", minimum_free_space=0, checkpoint_interval=None) as second:
-        assert drained(second) == ["a"]
-
-
 def test_relative_paths_are_those_of_the_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that goes elsewhere afterwards keeps its directories, data directories too."""
     monkeypatch.chdir(tmp_path)
@@ -459,28 +431,6 @@ def test_a_channel_cannot_be_pickled_and_says_what_can() -> None:
         pickle.dumps(channel)
 
 
-def test_what_was_rolled_back_is_nowhere() -> None:
-    """A rolled back put is not in the log at all, neither now nor after the process died."""
-    disk = SimFS()
-    channel = open_channel(disk)
-    put(channel, "kept")
-    before = disk.content(segments(disk)[-1])
-    transaction = opened(channel)
-    transaction.put_many(events(["gone", "gone too"]))
-    transaction.rollback()
-    assert disk.content(segments(disk)[-1]) == before
-    assert contents(killed(channel, disk)) == ["kept"]
-
-
-def test_what_was_put_and_not_committed_is_nowhere() -> None:
-    """A process that dies in the middle of a transaction leaves nothing of it."""
-    disk = SimFS()
-    channel = open_channel(disk)
-    put(channel, "kept")
-    opened(channel).put_many(events(["gone"]))
-    assert contents(killed(channel, disk)) == ["kept"]
-
-
 def test_a_rolled_back_take_gives_the_same_events_again_in_order() -> None:
     """Also when several transactions roll back in another order than they took, and after a restart."""
     disk = SimFS()
@@ -500,18 +450,6 @@ def test_a_rolled_back_take_gives_the_same_events_again_in_order() -> None:
     assert contents(killed(channel, disk)) == [str(number) for number in range(10)]
 
 
-def test_of_a_hundred_events_of_which_99_were_taken_the_last_is_left() -> None:
-    """Committed takes survive the death of the process, the open one does not."""
-    disk = SimFS()
-    channel = open_channel(disk)
-    expected = fill(channel, 100)
-    for start in range(0, 99, 9):
-        assert take(channel, 9) == expected[start : start + 9]
-    opened(channel).take()
-    assert file_stats(channel).rolls > 0
-    assert contents(killed(channel, disk)) == expected[99:]
-
-
 @pytest.mark.parametrize("checkpointed", [False, True])
 def test_open_takes_of_two_transactions_come_back(checkpointed: bool) -> None:
     """Two and three events taken, perhaps a checkpoint, and the process dies: all five are there, in order."""
@@ -524,50 +462,31 @@ def test_open_takes_of_two_transactions_come_back(checkpointed: bool) -> None:
     assert contents(killed(channel, disk)) == list("abcde")
 
 
-@pytest.mark.parametrize("between", ["nothing", "checkpoint"])
-@pytest.mark.parametrize("after", ["nothing", "checkpoint"])
-def test_a_put_that_crosses_a_checkpoint_is_there_once(between: str, after: str) -> None:
-    """Put, checkpoint, commit, checkpoint or not, death: everything committed is there, once."""
-    disk = SimFS()
-    channel = open_channel(disk)
-    put(channel, *"abcde")
-    transaction = opened(channel)
-    transaction.put(Event({}, b"f"))
-    if between == "checkpoint":
-        channel.checkpoint(force=True)
-    transaction.commit()
-    if after == "checkpoint":
-        channel.checkpoint(force=True)
-    assert contents(killed(channel, disk)) == list("abcdef")
-
-
-@pytest.mark.parametrize("after", ["nothing", "checkpoint"])
-def test_a_take_that_crosses_a_checkpoint_is_not_delivered_again(after: str) -> None:
-    """Take, checkpoint, commit, death: the event is gone."""
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("what", "end", "left"),
+    [("put", "commit", "abc"), ("take", "commit", "b"), ("take", "rollback", "ab"), ("take", "", "ab")],
+)
+def test_a_transaction_that_crosses_a_checkpoint_counts_once(
+    between: bool, after: bool, what: str, end: str, left: str
+) -> None:
+    """Put or take, a checkpoint or none, commit, rollback or neither, a checkpoint or none, death."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a", "b")
     transaction = opened(channel)
-    transaction.take()
-    channel.checkpoint(force=True)
-    transaction.commit()
-    if after == "checkpoint":
+    if what == "put":
+        transaction.put(Event({}, b"c"))
+    else:
+        transaction.take()
+    if between:
         channel.checkpoint(force=True)
-    assert contents(killed(channel, disk)) == ["b"]
-
-
-@pytest.mark.parametrize("then", ["rollback", "death"])
-def test_a_take_that_crosses_a_checkpoint_and_is_not_committed_comes_back(then: str) -> None:
-    """Take, checkpoint, and a rollback or none, death: the event is there."""
-    disk = SimFS()
-    channel = open_channel(disk)
-    put(channel, "a", "b")
-    transaction = opened(channel)
-    transaction.take()
-    channel.checkpoint(force=True)
-    if then == "rollback":
-        transaction.rollback()
-    assert contents(killed(channel, disk)) == ["a", "b"]
+    if end:
+        getattr(transaction, end)()
+    if after:
+        channel.checkpoint(force=True)
+    assert contents(killed(channel, disk)) == list(left)
 
 
 def test_the_example_of_the_sources_leaves_b() -> None:

@@ -172,20 +172,6 @@ def test_of_an_event_that_was_written_again_the_later_copy_counts() -> None:
         assert drained(again) == ["a", "b"]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_what_a_failed_sync_dropped_survives_the_power(seed: int) -> None:
-    """The kernel may have thrown the bytes away: they are on the disk all the same when commit returns."""
-    disk = SimFS()
-    channel = open_channel(disk)
-    disk.fail("sync")
-    put(channel, "a", "b")
-    assert file_stats(channel).poisoned == 1
-    assert channel.synced_sequence == 2
-    crashed = disk.crash(seed)
-    channel.close()
-    assert contents(crashed) == ["a", "b"]
-
-
 def test_a_failed_sync_of_twenty_commits_fails_none_of_them() -> None:
     """One segment is poisoned, one new sync serves all."""
     disk = SimFS()

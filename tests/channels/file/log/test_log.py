@@ -130,22 +130,6 @@ def test_only_what_is_committed_and_not_empty_is_written(what: str, end: str) ->
     assert contents(killed(channel, disk)) == expected
 
 
-def test_puts_takes_and_rollbacks_are_replayed_to_the_same_queue() -> None:
-    """Put 3, take 1 and commit, take 1 and roll back, take 1 and die: the last two are there."""
-    for checkpoint in (False, True):
-        disk = SimFS()
-        channel = open_channel(disk)
-        put(channel, *"abc")
-        assert take(channel) == ["a"]
-        transaction = opened(channel)
-        transaction.take()
-        transaction.rollback()
-        opened(channel).take()
-        if checkpoint:
-            channel.checkpoint()
-        assert contents(killed(channel, disk)) == ["b", "c"]
-
-
 def test_segments_lie_in_the_data_directories_in_turn() -> None:
     """Numbers are unique over all of them; every one is found again, deleted where it lies, and locked."""
     disk = SimFS()
@@ -396,17 +380,6 @@ def test_a_disk_that_fills_during_a_put_leaves_nothing_of_it() -> None:
     disk.capacity = None
     late.commit()
     assert [len(body) for body in contents(killed(channel, disk))] == [1, 500]
-
-
-def test_closing_writes_a_checkpoint() -> None:
-    """Both copies change when the content has changed."""
-    disk = SimFS()
-    channel = open_channel(disk)
-    before = [disk.content(path) for path in CHECKPOINTS]
-    put(channel, "a")
-    assert [disk.content(path) for path in CHECKPOINTS] == before
-    channel.close()
-    assert all(disk.content(path) != old for path, old in zip(CHECKPOINTS, before, strict=True))
 
 
 def test_an_error_of_a_write_is_told_and_the_next_commit_works() -> None:

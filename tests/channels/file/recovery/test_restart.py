@@ -87,23 +87,9 @@ def beyond_the_log(disk: SimFS, path: str) -> None:
 DAMAGES: dict[str, Damage] = {
     "missing": lambda disk, path: disk.unlink(path),
     "empty": lambda disk, path: disk.put(path, b""),
-    "one byte": lambda disk, path: cut(disk, path, 1),
-    "cut in its head": lambda disk, path: cut(disk, path, 40),
-    "cut in its events": lambda disk, path: cut(disk, path, -500),
-    "its last byte missing": lambda disk, path: cut(disk, path, -1),
     "a byte too long": lambda disk, path: disk.put(path, disk.content(path) + b"\0"),
     "zeros": lambda disk, path: disk.put(path, bytes(len(disk.content(path)))),
-    "magic": lambda disk, path: flip(disk, path, 0),
-    "version": lambda disk, path: flip(disk, path, 8),
-    "version, high byte": lambda disk, path: flip(disk, path, 9),
-    "generation": lambda disk, path: flip(disk, path, 16),
-    "generation, high byte": lambda disk, path: flip(disk, path, 23),
-    "position": lambda disk, path: flip(disk, path, 33),
-    "next sequence number": lambda disk, path: flip(disk, path, 40),
-    "next transaction": lambda disk, path: flip(disk, path, 48),
-    "a segment's salt": lambda disk, path: flip(disk, path, 85),
     "an event": lambda disk, path: flip(disk, path, len(disk.content(path)) // 2),
-    "checksum": lambda disk, path: flip(disk, path, len(disk.content(path)) - 1),
     "of version 2": version_2,
     "fewer events than told": fewer_events_than_told,
     "of another channel": of_another_channel,
@@ -327,36 +313,6 @@ def test_a_torn_end_is_cut_kept_aside_counted_and_logged_once(left: int, caplog:
     assert kept == ([f"log-0000000001.from-{whole}"] if size > whole else [])
     if size > whole:
         assert disk.content(f"{DIRECTORY}/quarantine/{kept[0]}") == torn_end
-
-
-@pytest.mark.parametrize("written", [1, 36, 60, 500, 2035])
-def test_one_large_record_that_is_torn_is_no_damage(written: int) -> None:
-    """However much of it was written: no segment is set aside for it, nothing is counted as damaged."""
-    disk = SimFS()
-    channel = open_channel(disk)
-    put(channel, "a")
-    whole = end_of(disk, segments(disk)[0])
-    put(channel, "x" * 2000)
-    disk = killed(channel, disk)
-    cut(disk, segments(disk)[0], whole + written)
-    with opened_channel(disk) as again:
-        found = file_stats(again)
-        assert (found.torn_tails, found.damaged_records, found.lost_events, found.quarantined) == (1, 0, 0, 0)
-        assert drained(again) == ["a"]
-
-
-def test_a_torn_take_has_not_happened() -> None:
-    """A take whose Commit is missing at the end of the log: its events are there."""
-    disk = SimFS()
-    channel = open_channel(disk)
-    put(channel, "a", "b")
-    take(channel)
-    disk = killed(channel, disk)
-    path = segments(disk)[-1]
-    cut(disk, path, end_of(disk, path) - 10)
-    with opened_channel(disk) as again:
-        assert file_stats(again).torn_tails == 1
-        assert drained(again) == ["a", "b"]
 
 
 @pytest.mark.parametrize("place", ["first", "middle", "last of its transaction", "its commit"])
