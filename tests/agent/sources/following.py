@@ -2,7 +2,7 @@
 
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from producer.agent.config.options import read_options
 from producer.agent.events.batch import EventBatch
@@ -21,6 +21,8 @@ from ..doubles import ledger_of, memory_channel
 class Tail:
     """One source, before one memory channel or several."""
 
+    made: ClassVar[list["Tail"]] = []
+
     def __init__(self, folder: Path, *paths: str, channels: int = 1, **options: Any) -> None:
         self.logs, self._state = folder / "logs", folder / "state"
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -35,6 +37,7 @@ class Tail:
         self._follower: Follower | None = None
         self.counters = Counters()
         self.outlet = self._outlet()
+        Tail.made.append(self)
 
     def _channel(self, name: str) -> BatchChannel:
         return memory_channel(self._state, name, self.clock)
@@ -77,7 +80,7 @@ class Tail:
     def restart(self) -> None:
         """End the source; the next look is that of a new one."""
         self.close()
-        self._follower, self.outlet = None, self._outlet()
+        self.outlet = self._outlet()
 
     def kill(self) -> None:
         """End the source as ``kill -9`` does: what is not on the disk is gone. What channels have committed stays."""
@@ -89,6 +92,7 @@ class Tail:
     def close(self) -> None:
         if self._follower is not None:
             self._follower.close()
+        self._follower = None
 
 
 class Writer:

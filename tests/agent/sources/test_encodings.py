@@ -3,7 +3,6 @@
 import codecs
 import os
 import resource
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,6 @@ from producer.agent import AgentConfigError
 
 from .following import Tail, Writer
 from .test_spooldir import Spool
-
-
-@pytest.fixture
-def tail(tmp_path: Path) -> Iterator[Tail]:
-    tail = Tail(tmp_path)
-    yield tail
-    tail.close()
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line(tail: Tail, tmp_path: Path) -> None:
@@ -35,7 +27,6 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(tail: Tail, tmp_path: Pa
     spool.look()
     assert spool.lines() == [b"one"]
     assert spool.done() == ["a.COMPLETED", "b.COMPLETED"]
-    spool.close()
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32-le", "latin-1", "gb18030"])
@@ -51,7 +42,6 @@ def test_files_of_another_encoding_become_utf8(tmp_path: Path, encoding: str) ->
     assert tail.seen() == [line.encode() for line in text.split("\n")[:-1]]
     a.append(raw[-1:] + "v\n".encode(encoding).removeprefix(codecs.BOM_UTF16))
     assert tail.seen() == [b"uv"]
-    tail.close()
 
 
 def test_an_encoding_that_cannot_be_is_refused(tmp_path: Path) -> None:
@@ -75,7 +65,6 @@ def test_a_file_that_looks_like_another_encoding_is_told_once(
     assert "a.log looks like utf-16" in first
     assert "set encoding =" in first
     assert "set input_charset =" in second
-    spool.close()
 
 
 def _hole(path: Path, size: int) -> None:
@@ -108,7 +97,6 @@ def test_a_complete_file_with_holes_is_completed(tmp_path: Path) -> None:
     spool.look()
     assert spool.lines() == [b"one", b"two"]
     assert spool.done() == ["a.COMPLETED"]
-    spool.close()
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32-le", "gb18030"])
@@ -124,4 +112,3 @@ def test_events_of_several_lines_become_utf8(tmp_path: Path, encoding: str) -> N
     assert tail.seen(5.0) == ["3 \u4e2d".encode()]
     a.append("4\n5\n".encode(encoding).removeprefix(codecs.BOM_UTF16))
     assert tail.seen() == [b"4"]
-    tail.close()

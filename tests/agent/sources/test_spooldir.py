@@ -4,7 +4,6 @@ import gzip
 import logging
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,10 @@ class Spool(Tail):
     """A spool directory's source without its thread; files have rested at once unless a test says otherwise."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
+        self._spooler: Spooler | None = None
         super().__init__(folder)
         chosen = {"spool_directory": str(self.logs), "settle": 0.0, **options}
         self.chosen = read_options(SpoolDirectorySource.Options, chosen, "sources.s")
-        self._spooler: Spooler | None = None
 
     @property
     def follower(self) -> Spooler:  # type: ignore[override]
@@ -60,14 +59,8 @@ class Spool(Tail):
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Iterator[Spool]:
-    spool = Spool(tmp_path)
-    yield spool
-    spool.close()
-
-
-def _made(folder: Path, **options: Any) -> Spool:
-    return Spool(folder, **options)
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path)
 
 
 def test_each_line_of_a_file_is_an_event_and_the_file_is_renamed(spool: Spool) -> None:
@@ -94,7 +87,7 @@ def test_nothing_is_lost_in_memory(spool: Spool) -> None:
 
 def test_files_that_wait_are_the_lag(tmp_path: Path) -> None:
     """Their bytes, and how old the oldest one is; what was put is none, though it is not completed yet."""
-    spool = _made(tmp_path, settle=60.0)
+    spool = Spool(tmp_path, settle=60.0)
     assert spool.follower.lag() == Lag(bytes=0, seconds=0.0)
     now = spool.clock.time()
     for name, age in (("a", 30), ("b", 10), ("c", 90)):
@@ -103,7 +96,6 @@ def test_files_that_wait_are_the_lag(tmp_path: Path) -> None:
     assert spool.follower.lag() == Lag(bytes=10, seconds=30.0)
     spool.look(60)
     assert spool.follower.lag() == Lag(bytes=0, seconds=0.0)
-    spool.close()
 
 
 def test_an_empty_file_is_completed(spool: Spool) -> None:
@@ -117,30 +109,28 @@ def test_an_empty_file_is_completed(spool: Spool) -> None:
 
 def test_completed_files_are_deleted_if_wanted(tmp_path: Path) -> None:
     """deletePolicy immediate."""
-    spool = _made(tmp_path, delete_policy="immediate")
+    spool = Spool(tmp_path, delete_policy="immediate")
     spool.write("a", b"one\n")
 
     assert spool.seen() == [b"one"]
     assert spool.done() == []
-    spool.close()
 
 
 def test_completed_files_are_marked_in_a_directory_beside(tmp_path: Path) -> None:
     """trackingPolicy tracker_dir: the file stays as it is, and is not read again, by the next start neither."""
-    spool = _made(tmp_path, tracking_policy="tracker_dir", recursive_directory_search=True)
+    spool = Spool(tmp_path, tracking_policy="tracker_dir", recursive_directory_search=True)
     spool.write("d/a", b"one\n")
     assert spool.seen() == [b"one"]
     assert spool.done() == [".flumespool/d/a.COMPLETED", "d/a"]
     spool.restart()
 
     assert spool.seen() == []
-    spool.close()
 
 
 @pytest.mark.parametrize("policy", ["rename", "tracker_dir"])
 def test_what_is_completed_is_so_after_a_power_cut(tmp_path: Path, policy: str) -> None:
     """The new name, or the mark, is on the disk when the position is forgotten: else the file would be read again."""
-    spool = _made(tmp_path, tracking_policy=policy)
+    spool = Spool(tmp_path, tracking_policy=policy)
     spool.write("a", b"one\n")
     with noted_syncs() as seen:
         assert spool.seen() == [b"one"]
@@ -148,17 +138,15 @@ def test_what_is_completed_is_so_after_a_power_cut(tmp_path: Path, policy: str) 
     (done,) = spool.logs.rglob("*a.COMPLETED")
     named = [("rename", "a.COMPLETED"), ("directory", done.parent.stat().st_ino)]
     assert seen == ([] if policy == "rename" else [("file", done.stat().st_size)]) + named
-    spool.close()
 
 
 def test_flumes_own_marks_hold(tmp_path: Path) -> None:
     """An empty mark, as Flume leaves it, says that a file is done."""
-    spool = _made(tmp_path, tracking_policy="tracker_dir")
+    spool = Spool(tmp_path, tracking_policy="tracker_dir")
     spool.write("a", b"one\n")
     spool.write(".flumespool/a.COMPLETED", b"")
 
     assert spool.seen() == []
-    spool.close()
 
 
 @pytest.mark.parametrize(
@@ -167,14 +155,13 @@ def test_flumes_own_marks_hold(tmp_path: Path) -> None:
 def test_files_are_consumed_in_order(tmp_path: Path, order: str, wanted: list[bytes] | None) -> None:
     """By the time of their last change, or by chance."""
     random.seed(3)
-    spool = _made(tmp_path, consume_order=order)
+    spool = Spool(tmp_path, consume_order=order)
     for name, age in (("a", 20), ("b", 10), ("c", 30)):
         spool.write(name, name.encode() + b"\n", age)
 
     found = spool.seen()
     assert sorted(found) == [b"a", b"b", b"c"]
     assert wanted is None or found == wanted
-    spool.close()
 
 
 def test_files_of_one_time_are_consumed_by_name(spool: Spool) -> None:
@@ -187,23 +174,21 @@ def test_files_of_one_time_are_consumed_by_name(spool: Spool) -> None:
 
 def test_patterns_choose_files(tmp_path: Path) -> None:
     """includePattern and ignorePattern together; hidden files never."""
-    spool = _made(tmp_path, include_pattern=r"\.log$", ignore_pattern="^skip")
+    spool = Spool(tmp_path, include_pattern=r"\.log$", ignore_pattern="^skip")
     for name in ("a.log", "skip.log", "b.txt", ".hidden.log"):
         spool.write(name, name.encode() + b"\n")
 
     assert spool.seen() == [b"a.log"]
-    spool.close()
 
 
 @pytest.mark.parametrize(("recursive", "wanted"), [(False, [b"1"]), (True, [b"1", b"2", b"3"])])
 def test_directories_are_looked_into_if_wanted(tmp_path: Path, recursive: bool, wanted: list[bytes]) -> None:
     """recursiveDirectorySearch."""
-    spool = _made(tmp_path, recursive_directory_search=recursive)
+    spool = Spool(tmp_path, recursive_directory_search=recursive)
     for number, name in enumerate(("a", "x/a", "x/y/a"), start=1):
         spool.write(name, b"%d\n" % number)
 
     assert sorted(spool.seen()) == wanted
-    spool.close()
 
 
 def test_headers_tell_the_file(tmp_path: Path) -> None:
@@ -217,13 +202,12 @@ def test_headers_tell_the_file(tmp_path: Path) -> None:
         "pollDelay": "100",
     }
     options = from_flume(SpoolDirectorySource.Options, values)
-    spool = _made(tmp_path, **options)
+    spool = Spool(tmp_path, **options)
     path = spool.write("a", b"one\n")
     spool.look()
 
     assert [dict(batch.shared) for batch in spool.batches()] == [{"path": str(path), "name": "a"}]
     assert spool.chosen.poll_delay == 0.1
-    spool.close()
 
 
 def test_long_lines_are_whole_unless_a_limit_is_set(tmp_path: Path) -> None:
@@ -231,7 +215,7 @@ def test_long_lines_are_whole_unless_a_limit_is_set(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     line = b"x" * (1 << 20) + b"end"
     for folder, limit, wanted in ((tmp_path, None, [line]), (tmp_path / "x", 1 << 20, [line[:-3], b"end"])):
-        spool = _made(folder, max_line_length=limit)
+        spool = Spool(folder, max_line_length=limit)
         spool.write("a", line + b"\n")
         assert spool.seen() == wanted
         spool.close()
@@ -244,12 +228,11 @@ def test_a_blob_is_one_event(tmp_path: Path) -> None:
         "deserializer": "org.apache.flume.sink.solr.morphline.BlobDeserializer$Builder",
         "deserializer.maxBlobLength": "10",
     }
-    spool = _made(tmp_path, **from_flume(SpoolDirectorySource.Options, values))
+    spool = Spool(tmp_path, **from_flume(SpoolDirectorySource.Options, values))
     spool.write("a", b"one\ntwo")
     spool.write("b", b"0123456789abc")
 
     assert sorted(spool.seen()) == [b"0123456789", b"abc", b"one\ntwo"]
-    spool.close()
 
 
 @pytest.mark.parametrize(
@@ -258,39 +241,36 @@ def test_a_blob_is_one_event(tmp_path: Path) -> None:
 )
 def test_bytes_that_are_no_text(tmp_path: Path, policy: str, wanted: bytes) -> None:
     """decodeErrorPolicy; by default they stay as they are."""
-    spool = _made(tmp_path, decode_error_policy=policy)
+    spool = Spool(tmp_path, decode_error_policy=policy)
     spool.write("a", b"a\xffb\n")
 
     assert spool.seen() == [wanted]
-    spool.close()
 
 
 def test_a_file_that_is_no_text_is_put_aside_if_wanted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """FAIL: it is told, kept under another name, and the others are read: in Flume it ends the source."""
-    spool = _made(tmp_path, decode_error_policy="FAIL")
+    spool = Spool(tmp_path, decode_error_policy="FAIL")
     spool.write("a", b"a\xffb\n", 10)
     spool.write("b", b"good\n")
 
     assert spool.seen() == [b"good"]
     assert spool.done() == ["a.FAILED", "b.COMPLETED"]
     assert "a is not UTF-8: invalid start byte" in caplog.text
-    spool.close()
 
 
 @pytest.mark.parametrize(("charset", "text"), [("ISO-8859-1", "grün\nblau\n"), ("UTF-16", "grün\n漢字\n")])
 def test_another_charset_becomes_utf8(tmp_path: Path, charset: str, text: str) -> None:
     """inputCharset, also with line ends of two bytes."""
-    spool = _made(tmp_path, input_charset=charset)
+    spool = Spool(tmp_path, input_charset=charset)
     spool.write("a", text.encode(charset))
 
     assert spool.seen() == text.encode().splitlines()
     assert spool.done() == ["a.COMPLETED"]
-    spool.close()
 
 
 def test_a_growing_file_is_waited_for(tmp_path: Path) -> None:
     """In Flume 1,801 of 8,001 lines came, and the file was renamed: here it is taken once it has rested."""
-    spool = _made(tmp_path, settle=5.0)
+    spool = Spool(tmp_path, settle=5.0)
     path = spool.write("a", b"")
     wanted: list[bytes] = []
     for number in range(20):
@@ -301,12 +281,11 @@ def test_a_growing_file_is_waited_for(tmp_path: Path) -> None:
     assert spool.seen(6) == wanted
 
     assert spool.done() == ["a.COMPLETED"]
-    spool.close()
 
 
 def test_a_wall_clock_that_is_set_back_holds_no_file_up(tmp_path: Path) -> None:
     """A file from the future, and one during which the clock was set: each is taken once it has rested, and once."""
-    spool = _made(tmp_path, settle=5.0)
+    spool = Spool(tmp_path, settle=5.0)
     spool.write("a", b"a\n", age=-(1 << 29))
     assert spool.seen() == []
     spool.clock.set_wall(1.0)
@@ -315,7 +294,6 @@ def test_a_wall_clock_that_is_set_back_holds_no_file_up(tmp_path: Path) -> None:
     assert sorted(spool.seen(1) + spool.seen(4)) == [b"a", b"b"]
     assert spool.done() == ["a.COMPLETED", "b.COMPLETED"]
     assert spool.seen(60) == []
-    spool.close()
 
 
 def test_a_file_that_is_written_after_it_was_read_is_read_on(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
@@ -371,7 +349,7 @@ def test_a_name_that_is_used_again_gets_a_number(spool: Spool, caplog: pytest.Lo
 
 def test_a_marked_name_that_is_used_again_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A mark holds for the file that was completed, not for its name."""
-    spool = _made(tmp_path, tracking_policy="tracker_dir")
+    spool = Spool(tmp_path, tracking_policy="tracker_dir")
     for text in (b"one\n", b"another\n"):
         spool.write("a", text)
         assert spool.seen() == [text.strip()]
@@ -380,20 +358,18 @@ def test_a_marked_name_that_is_used_again_is_read(tmp_path: Path, caplog: pytest
 
     assert spool.seen() == []
     assert "another file had its name" in caplog.text
-    spool.close()
 
 
 @pytest.mark.parametrize("mark", ['{"ino', "[1]", "7", "\udcff"])
 def test_a_mark_that_is_none_keeps_nothing_up(tmp_path: Path, caplog: pytest.LogCaptureFixture, mark: str) -> None:
     """It is told, and its file left alone, as with Flume's empty marks; all others are read."""
-    spool = _made(tmp_path, tracking_policy="tracker_dir")
+    spool = Spool(tmp_path, tracking_policy="tracker_dir")
     spool.write("marked", b"marked\n")
     spool.write("good", b"good\n")
     spool.write(".flumespool/marked.COMPLETED", mark.encode(errors="surrogateescape"))
 
     assert spool.seen() + spool.seen() == [b"good"]
     assert ["has content of no known form" in record.message for record in caplog.records] == [True]
-    spool.close()
 
 
 def test_the_same_file_once_more_is_read_once_more(spool: Spool) -> None:
@@ -519,7 +495,7 @@ def test_a_directory_belongs_to_one_source(spool: Spool) -> None:
 
 def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
     """The path, and why."""
-    spool = _made(tmp_path, spool_directory=str(tmp_path / "none"))
+    spool = Spool(tmp_path, spool_directory=str(tmp_path / "none"))
     with pytest.raises(SpoolDirectoryError, match="none cannot be used: No such file or directory"):
         spool.look()
 

@@ -3,7 +3,6 @@
 import json
 import os
 import struct
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,13 +22,6 @@ from tests.support.waiting import Call, eventually
 
 from ..doubles import taken
 from .following import Tail, Writer
-
-
-@pytest.fixture
-def tail(tmp_path: Path) -> Iterator[Tail]:
-    tail = Tail(tmp_path)
-    yield tail
-    tail.close()
 
 
 @pytest.mark.parametrize("place", [f"{FileNotes.__module__}.FileNotes.write", f"{follower.__name__}.Beginnings"])
@@ -95,7 +87,6 @@ def test_a_full_channel_holds_the_source_up(tmp_path: Path) -> None:
     call.thread.join(60)
 
     assert found + tail.lines() == first + second
-    tail.close()
 
 
 def test_lines_of_several_mebibytes_are_whole(tail: Tail) -> None:
@@ -116,7 +107,6 @@ def test_a_line_beyond_the_limit_comes_in_parts(tmp_path: Path) -> None:
 
     found = tail.seen()
     assert b"".join(found) == b"y" * (3 << 20) + b"next"
-    tail.close()
 
 
 def test_a_batch_is_a_block_of_whole_lines(tail: Tail) -> None:
@@ -163,7 +153,6 @@ def test_headers_of_groups_and_paths_and_offsets(tmp_path: Path) -> None:
         (b"one", {"kind": "app", "path": a, "byteoffset": "0"}),
         (b"three", {"kind": "app", "path": a, "byteoffset": "4"}),
     ]
-    tail.close()
 
 
 @pytest.mark.parametrize(
@@ -195,7 +184,6 @@ def test_skip_to_end_skips_what_was_there_at_the_first_start_only(tmp_path: Path
     written = a.lines(2) + Writer(tail.logs / "b.log").lines(3)
 
     assert sorted(tail.seen()) == sorted(written)
-    tail.close()
 
 
 def test_flumes_position_file_is_taken_over_at_the_first_start(tmp_path: Path) -> None:
@@ -219,7 +207,6 @@ def test_flumes_position_file_is_taken_over_at_the_first_start(tmp_path: Path) -
     tail.restart()
 
     assert tail.seen() == more
-    tail.close()
 
 
 def test_a_source_goes_on_where_its_channels_are(tail: Tail) -> None:
@@ -252,7 +239,6 @@ def test_channels_that_are_not_equally_far_get_each_line_once(tmp_path: Path) ->
 
     assert tail.lines("c0") == done + rest
     assert tail.lines("c1") == rest
-    tail.close()
 
 
 def test_events_of_several_lines_begin_with_a_match(tmp_path: Path) -> None:
@@ -265,7 +251,6 @@ def test_events_of_several_lines_begin_with_a_match(tmp_path: Path) -> None:
     assert tail.seen(4) == []
     assert tail.seen(4) == []
     assert tail.seen(2) == [b"2026-01-03 three\n  at z"]
-    tail.close()
 
 
 def test_a_link_is_followed_and_its_file_read_once(tmp_path: Path) -> None:
@@ -284,7 +269,6 @@ def test_a_link_is_followed_and_its_file_read_once(tmp_path: Path) -> None:
     second = Writer(elsewhere / "0.log", "two").lines(2)
 
     assert sorted(tail.seen(1) + tail.seen(1)) == sorted(late + second)
-    tail.close()
 
 
 @pytest.mark.parametrize("pattern", ["*.log", "*/*.log"])
@@ -316,7 +300,6 @@ def test_directories_of_a_glob_come_and_go(tmp_path: Path) -> None:
     written = Writer(tail.logs / "pod" / "app.log").lines(2)
 
     assert tail.seen(11) == written
-    tail.close()
 
 
 def test_positions_of_files_that_are_gone_are_forgotten_after_a_day(tail: Tail) -> None:
@@ -378,7 +361,6 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
     written = [line for writer in writers for line in writer.lines(2)]
 
     assert sorted(tail.seen(1)) == sorted(written)
-    tail.close()
 
 
 def test_a_quiet_file_costs_a_look_now_and_then(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:

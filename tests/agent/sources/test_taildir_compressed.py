@@ -1,7 +1,6 @@
 """taildir: what was not read of a file before it was rotated and compressed is read in the compressed one."""
 
 import gzip
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from .following import Tail, Writer
 
 
 @pytest.fixture
-def strict(tmp_path: Path) -> Iterator[Tail]:
-    tail = Tail(tmp_path, file_groups={"g": str(tmp_path / "logs") + r"/a\.log"}, file_header=True)
-    yield tail
-    tail.close()
+def strict(tmp_path: Path) -> Tail:
+    """Only ``a.log`` itself is followed."""
+    return Tail(tmp_path, file_groups={"g": str(tmp_path / "logs") + r"/a\.log"}, file_header=True)
 
 
 def compress(path: Path) -> Path:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,13 +15,6 @@ from producer.channels.file.store.notes import FileNotes
 
 from ..doubles import die
 from .following import Tail, Writer
-
-
-@pytest.fixture
-def tail(tmp_path: Path) -> Iterator[Tail]:
-    tail = Tail(tmp_path)
-    yield tail
-    tail.close()
 
 
 def _copy(a: Writer, name: str = "a.log.1") -> Path:
@@ -216,7 +209,6 @@ def test_a_short_copy_gives_what_a_channel_that_forgets_has_lost(tmp_path: Path)
     again = Tail(tmp_path)
 
     assert again.seen() == undelivered
-    again.close()
 
 
 def test_a_cut_that_is_seen_late(tail: Tail) -> None:
@@ -279,7 +271,6 @@ def test_looking_for_copies_keeps_few_files_open(tmp_path: Path) -> None:
     opened = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
     assert sum(each.startswith(str(tail.logs)) for each in opened) <= 4
     assert len(tail.lines()) == 40 * 51
-    tail.close()
 
 
 @pytest.mark.parametrize("every", [1, 3])

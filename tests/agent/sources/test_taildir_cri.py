@@ -34,7 +34,6 @@ def test_parts_are_joined_for_each_stream(tmp_path: Path) -> None:
         ({"stream": "stdout", "time": "2016-10-06T00:17:09.1Z", "timestamp": f"{SECOND}100"}, b"one two three"),
         ({"stream": "stderr", "time": "2016-10-06T00:17:09.669794202Z", "timestamp": f"{SECOND}669"}, b"bad news"),
     ]
-    followed.close()
 
 
 def test_a_header_that_all_lines_share_is_one(tmp_path: Path) -> None:
@@ -45,7 +44,6 @@ def test_a_header_that_all_lines_share_is_one(tmp_path: Path) -> None:
     (batch,) = followed.batches()
     assert batch.bodies() == [b"a P ", b"", b""]
     assert batch.shared["stream"] == "stdout"
-    followed.close()
 
 
 def test_the_position_does_not_pass_a_part_whose_end_is_missing(tmp_path: Path) -> None:
@@ -59,7 +57,6 @@ def test_the_position_does_not_pass_a_part_whose_end_is_missing(tmp_path: Path) 
     assert followed.seen(1.0) == [b"between", b"half and half", b"after"]
     followed.restart()
     assert followed.seen(1.0) == []
-    followed.close()
 
 
 def test_parts_are_joined_over_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +74,6 @@ def test_parts_are_joined_over_reads(tmp_path: Path, monkeypatch: pytest.MonkeyP
         text.encode() for text in texts
     ]
     assert b"".join(body for body in seen if body and not body.strip(b"end")).count(b"e") == 61
-    followed.close()
 
 
 def test_a_part_whose_end_never_comes_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -86,7 +82,6 @@ def test_a_part_whose_end_never_comes_is_taken_as_it_is(tmp_path: Path) -> None:
     pod.append(line("last words", "P"))
     assert followed.seen(1.0) == []
     assert followed.seen(5.0) == [b"last words"]
-    followed.close()
 
 
 def test_a_part_does_not_hold_up_the_other_stream_for_long(tmp_path: Path) -> None:
@@ -99,7 +94,6 @@ def test_a_part_does_not_hold_up_the_other_stream_for_long(tmp_path: Path) -> No
         seen += followed.seen(1.0)
         assert (b"0" in seen) == (number == 5)
     assert sorted(seen) == [b"0", b"1", b"2", b"3", b"4", b"5", b"half"]
-    followed.close()
 
 
 def test_a_line_that_is_too_long_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +104,6 @@ def test_a_line_that_is_too_long_comes_in_parts(tmp_path: Path, monkeypatch: pyt
     seen = followed.seen()
     assert len(seen) > 1
     assert b"".join(seen) == b"x" * 2500 + b"y"
-    followed.close()
 
 
 def test_other_lines_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -120,7 +113,6 @@ def test_other_lines_are_taken_as_they_are(tmp_path: Path) -> None:
     followed.look()
     (batch,) = followed.batches()
     assert list(batch.events()) == [({}, b'{"log":"docker"}'), ({"stream": "stdout", "time": "noon"}, b"a")]
-    followed.close()
 
 
 def test_lines_without_parts_are_not_looked_at_one_by_one() -> None:

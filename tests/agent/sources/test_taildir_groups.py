@@ -49,7 +49,6 @@ def test_links_that_lead_back_are_followed_once(tmp_path: Path) -> None:
         Writer(path).lines(1)
 
     assert len(tail.seen()) == 3
-    tail.close()
 
 
 def test_files_below_a_glob_are_not_taken_for_directories(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -66,4 +65,3 @@ def test_files_below_a_glob_are_not_taken_for_directories(tmp_path: Path, caplog
 
     assert len(tail.outlet.names()) == 1
     assert not caplog.records
-    tail.close()

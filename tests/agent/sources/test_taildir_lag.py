@@ -55,4 +55,3 @@ def test_the_lag_in_seconds_is_that_of_the_oldest_bytes(tmp_path: Path) -> None:
     log.write_bytes(b"one\nhalf\nmore\n")
     followed.look()
     assert followed.follower.lag() == Lag(bytes=0, seconds=0.0)
-    followed.close()

@@ -4,7 +4,7 @@ import errno
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,6 @@ from tests.agent.sources.following import Tail, Writer
 _SOAK = os.environ.get("PRODUCER_SOAK") == "1"
 #: Files, of which one in a hundred lives; and rotations.
 _FILES, _ROTATIONS = (10_000, 1000) if _SOAK else (2_000, 60)
-
-
-@pytest.fixture
-def tail(tmp_path: Path) -> Iterator[Tail]:
-    made = Tail(tmp_path)
-    yield made
-    made.close()
 
 
 def _stale(monkeypatch: pytest.MonkeyPatch, call: str, times: int) -> None:
@@ -106,7 +99,6 @@ def test_of_thousands_of_files_one_in_a_hundred_lives(tmp_path: Path) -> None:
 
     assert sum(each.startswith(str(tail.logs)) for each in opened) <= 200
     assert sorted(got) == sorted(wanted)
-    tail.close()
 
 
 @pytest.mark.parametrize("pattern", ["*", "a.log"])
@@ -133,7 +125,6 @@ def test_a_storm_of_renames(tmp_path: Path, pattern: str, every: int) -> None:
 
     assert len(found) == len(set(found))
     assert sorted(found) == sorted(wanted)
-    tail.close()
 
 
 def _count_calls(monkeypatch: pytest.MonkeyPatch, then: Callable[[int], None]) -> list[int]:

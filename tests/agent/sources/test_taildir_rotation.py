@@ -14,20 +14,6 @@ from producer.agent.sources.taildir import finder, groups
 from .following import Tail, Writer
 
 
-@pytest.fixture
-def tail(tmp_path: Path) -> Iterator[Tail]:
-    tail = Tail(tmp_path)
-    yield tail
-    tail.close()
-
-
-@pytest.fixture
-def strict(tmp_path: Path) -> Iterator[Tail]:
-    tail = Tail(tmp_path, file_groups={"g": str(tmp_path / "logs") + r"/a\.log"})
-    yield tail
-    tail.close()
-
-
 def test_rename_with_a_pattern_of_one_name_loses_nothing(strict: Tail) -> None:
     """What was unread at the rename, late writes to the old file, and the new file: all come, once."""
     a = Writer(strict.logs / "a.log")
@@ -58,7 +44,6 @@ def test_file_that_is_renamed_while_it_is_empty_has_its_new_name(tmp_path: Path)
     tail.look(1)
     (batch,) = tail.batches()
     assert dict(batch.shared) == {"kind": "new", "file": f"{logs}/b.log"}
-    tail.close()
 
 
 def test_rename_with_a_pattern_of_all_names_reads_nothing_twice(tail: Tail) -> None:
@@ -347,7 +332,6 @@ def test_half_a_line_that_is_gone_with_its_file_is_told(tmp_path: Path, caplog: 
     for _ in range(30):
         tail.seen(1)
     assert f"{first.path}: 4 bytes were deleted before they were read" in caplog.text
-    tail.close()
 
 
 def test_bytes_that_were_cut_off_unread_are_told(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
