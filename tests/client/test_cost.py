@@ -1,4 +1,4 @@
-"""What a log costs, counted rather than timed; and the command that times it."""
+"""What a log costs, counted rather than timed."""
 
 import gc
 import sys
@@ -11,14 +11,12 @@ from producer import Producer, Stream
 from producer.pipeline.batching.open_records import OpenRecords
 from producer.testing import RecordingSink
 from producer.wire.speed import TWIN
+from tests.benchmarks.shapes import logs_of
 from tests.support.garbage import uncollected
 from tests.support.pipelines import config
 from tests.support.twins import open_records_twin
 
 __all__ = ["open_records_twin"]
-
-from .anatomy import main
-from .shapes import logs_of
 
 
 def _warm(stream: Stream, shape: str) -> list[dict[str, str]]:
@@ -68,11 +66,3 @@ def test_a_log_that_is_kept_takes_two_blocks_of_memory(open_records_twin: type[O
     assert len(futures) == len(logs)
     most = 4.4 if open_records_twin is OpenRecords else 2.4
     assert len(logs) <= taken <= most * len(logs)
-
-
-def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line for each part, of both shapes."""
-    assert main(["--rounds", "1"]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 11
-    assert any(line.startswith("| **send** | ") for line in printed)
