@@ -11,28 +11,13 @@ from producer.agent.events.batch import EventBatch
 from producer.agent.events.event_format import write_batch
 from producer.channels import Event, FileChannel, FileKeys, ProcessFileChannel
 from producer.channels.file.recovery.inspection import look_at_events
-from producer.cli import main
 from producer.server import LogHubServer
 from producer.server.faults import answer
 from producer.testing import RecordingSink
 
-from .test_channel import content_of, damage, directory, key_file, leave
+from .test_channel import Run, content_of, damage, directory, key_file, leave, run
 
-Run = Callable[..., tuple[int, str, str]]
-
-__all__ = ["directory"]  # a fixture
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command: its exit code, and what it printed."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = main(["channel", *map(str, arguments)])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
+__all__ = ["directory", "run"]  # fixtures
 
 
 @pytest.fixture

@@ -76,13 +76,6 @@ def stored(server: LogHubServer) -> Counter[str]:
     return Counter(dict(log.contents)["content"] for log in server.logs(PROJECT, LOGSTORE))
 
 
-@pytest.fixture
-def logs(tmp_path: Path) -> Path:
-    folder = tmp_path / "logs"
-    folder.mkdir()
-    return folder
-
-
 def kill(started: Started, chance: random.Random) -> None:
     """Kill the command, one of its workers, or both, with SIGKILL."""
     left = [process.pid for process in started.left()]

@@ -218,7 +218,9 @@ def test_names_that_are_subclasses_of_text_are_their_true_characters() -> None:
         ({1: "a"}, "name must be text, got 1"),
         ({None: "a"}, "name must be text, got None"),
         ({b"a": "a"}, "name must be text"),
-        ({"a": object()}, "'a'.*builtins.object"),
+        ({"a": object()}, "field 'a'.*builtins.object.*make it text, bytes, a number"),
+        ({"a": lambda: None}, "'a'.*builtins.function"),
+        ({"a": type}, "'a'.*builtins.type"),
         ({"a": range(2)}, "'a'.*builtins.range"),
         ({"a": [object()]}, "'a'.*cannot become JSON"),
         ({"a": {(1, 2): 3}}, "'a'.*cannot become JSON"),
@@ -266,14 +268,6 @@ def test_an_aware_datetime_is_the_instant_in_any_zone() -> None:
     group = LogGroup()
     group.ParseFromString(encode_log(LogItem({"a": "b"}, moment), NOW))
     assert (group.Logs[0].Time, group.Logs[0].Time_ns) == (int(moment.timestamp()), 123_456_000)
-
-
-def test_the_time_follows_the_clock() -> None:
-    """The kept Time field changes with the second."""
-    for now in [5, 5, 6, 6, 300, 5, 2**32 - 1] * 4:
-        group = LogGroup()
-        group.ParseFromString(encode_log({"a": "b"}, now))
-        assert group.Logs[0].Time == now
 
 
 @pytest.fixture

@@ -63,19 +63,6 @@ def test_values_inside_a_structure_follow_the_same_table() -> None:
     }
 
 
-def test_bytes_are_sent_as_they_are() -> None:
-    """bytes, bytearray and memoryview keep every byte."""
-    for value in (b"\x00\xff", bytearray(b"\x00\xff"), memoryview(b"\x00\xff")):
-        assert text_of(value, "b") == b"\x00\xff"
-
-
-@pytest.mark.parametrize("value", [object(), lambda: None, type, range(3)])
-def test_other_types_are_refused_with_the_field_and_the_type(value: object) -> None:
-    """The error names the field, the type, and what would do."""
-    with pytest.raises(InvalidArgumentError, match=r"field 'x'.*make it text, bytes, a number"):
-        text_of(value, "x")
-
-
 def test_what_a_signal_handler_raises_is_not_blamed_on_a_plain_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of text and numbers nothing is somebody else's that could raise; the exception goes on as it is."""
 

@@ -24,20 +24,13 @@ from producer.ship.local_engine import LocalEngine
 from producer.ship.report import Shipment, progress_bar
 from tests.support.waiting import Call, eventually
 
-from ..conftest import PATIENCE, contents, parse_ship, ship_arguments
+from ..conftest import PATIENCE, append, contents, parse_ship, ship_arguments
 from ..test_interrupts import Start, start
 
 __all__ = ["start"]
 
 MakeJob = Callable[..., ShipJob]
 Run = Callable[..., Shipment]
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Path:
-    folder = tmp_path / "logs"
-    folder.mkdir()
-    return folder
 
 
 @pytest.fixture
@@ -52,11 +45,6 @@ def run_once(tmp_path: Path, logs: Path, make_job: MakeJob) -> Run:
         return follow_locally(LocalEngine(2), job, chosen, console=Console(file=io.StringIO()))
 
     return run
-
-
-def append(path: Path, text: str) -> None:
-    with path.open("a", newline="") as file:
-        file.write(text)
 
 
 def test_restart_ships_what_is_new_and_nothing_twice(server: LogHubServer, logs: Path, run_once: Run) -> None:

@@ -30,17 +30,10 @@ from producer.ship.follow.source import FilesReader
 from producer.ship.job import ShipJob
 from producer.ship.report import Shipment
 
-from ..conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, ship_arguments, start_ship, wait_for
+from ..conftest import LOGSTORE, PATIENCE, PROJECT, append, contents, held, ship_arguments, start_ship, wait_for
 
 MakeJob = Callable[..., ShipJob]
 Run = Callable[..., Shipment]
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Path:
-    folder = tmp_path / "logs"
-    folder.mkdir()
-    return folder
 
 
 @pytest.fixture
@@ -60,11 +53,6 @@ def test_without_pandas_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match=r"needs pandas: .*pip install .*follow.*--engine local"):
         follow(cast("Any", None), cast("Any", None), FollowOptions(paths=[], checkpoint="c"), console=Console())
-
-
-def append(path: Path, text: str) -> None:
-    with path.open("a", newline="") as file:
-        file.write(text)
 
 
 def test_restart_ships_what_is_new_and_nothing_twice(server: LogHubServer, logs: Path, run_once: Run) -> None:
