@@ -142,15 +142,83 @@ def test_what_was_written_is_seen_at_once() -> None:
     assert after.content("/d/a") == b"abc"
 
 
-def test_synced_bytes_survive_a_crash() -> None:
-    """After a sync of the file no crash changes its bytes."""
+def after(*steps: tuple[Any, ...]) -> Callable[[], SimFS]:
+    """A disk on which these calls were made, each with a path, or with the open file of that path."""
 
     def build() -> SimFS:
-        disk = written(b"abc" * 400)()
-        disk.sync(disk.open("/d/a"))
+        disk = disk_with()
+        for operation, path, *rest in steps:
+            by_file = operation in ("append", "sync", "truncate")
+            getattr(disk, operation)(disk.open(path) if by_file else path, *rest)
         return disk
 
-    assert outcomes(build, lambda disk: disk.content("/d/a")) == {b"abc" * 400}
+    return build
+
+
+def content(disk: SimFS) -> bytes:
+    return disk.content("/d/a").rstrip(b"\0")
+
+
+def entries(disk: SimFS) -> tuple[str, ...]:
+    return (*disk.names("/d"), *(disk.names("/e") if disk.is_directory("/e") else ()))
+
+
+NAMED = (("create", "/d/a"), ("sync_directory", "/d"))
+KEPT = ("sync_directory", "/d")
+ABC = (("create", "/d/a"), ("append", "/d/a", b"abc"), ("sync", "/d/a"))
+LONG = (*NAMED, ("append", "/d/a", b"x" * 3 * SECTOR), ("sync", "/d/a"))
+PAIR = (("put", "/d/a", b"a"), ("put", "/d/b", b"b"))
+NEW = (("put", "/d/a", b"old"), ("create", "/d/t"), ("append", "/d/t", b"new"), ("sync", "/d/t"))
+RENAMED = (*NEW, ("rename", "/d/t", "/d/a"))
+MOVED = (("make_directory", "/e"), *NAMED, ("rename", "/d/a", "/e/b"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "look", "expected"),
+    [
+        # Synced bytes survive; of an unsynced sector an earlier write may be found, never the second alone.
+        ((*NAMED, ("append", "/d/a", b"abc" * 400), ("sync", "/d/a")), content, {b"abc" * 400}),
+        ((*NAMED, ("append", "/d/a", b"one"), ("append", "/d/a", b"two")), content, {b"", b"one", b"onetwo"}),
+        ((*ABC, KEPT, ("append", "/d/a", b"-risk")), content, {b"abc", b"abc-risk"}),
+        # The cut bytes may come back; after a sync they cannot.
+        ((("put", "/d/a", b"x" * 100), ("truncate", "/d/a", 5)), content, {b"x" * 5, b"x" * 100}),
+        ((*LONG, ("truncate", "/d/a", 5), ("sync", "/d/a")), content, {b"x" * 5}),
+        (
+            (*LONG, ("truncate", "/d/a", 2 * SECTOR), ("truncate", "/d/a", SECTOR)),
+            lambda disk: len(content(disk)),
+            {SECTOR, 2 * SECTOR, 3 * SECTOR},
+        ),
+        # Synced bytes do not save a file whose creation is lost; a sync of the directory does, and no other one's.
+        (ABC, entries, {(), ("a",)}),
+        ((*ABC, KEPT), content, {b"abc"}),
+        ((("make_directory", "/e"), *NAMED, ("create", "/e/a")), entries, {("a",), ("a", "a")}),
+        # A new name has the old file or the new one, and no file has two names.
+        (
+            (*PAIR, ("rename", "/d/b", "/d/a")),
+            lambda disk: (*disk.names("/d"), disk.content("/d/a")),
+            {("a", "b", b"a"), ("a", b"b")},
+        ),
+        (
+            RENAMED,
+            lambda disk: (*disk.names("/d"), disk.content("/d/a")),
+            {("a", b"old"), ("a", "t", b"old"), ("a", b"new")},
+        ),
+        # In one of two directories; a sync of either settles it.
+        (MOVED, entries, {("a",), ("b",)}),
+        ((*MOVED, KEPT), entries, {("b",)}),
+        ((*MOVED, ("sync_directory", "/e")), entries, {("b",)}),
+        # A removed file may be back; each change of a directory has its own fate.
+        ((*PAIR, ("unlink", "/d/a"), ("unlink", "/d/b")), entries, {(), ("a",), ("b",), ("a", "b")}),
+        ((*PAIR, ("unlink", "/d/a"), ("unlink", "/d/b"), KEPT), entries, {()}),
+        # A directory that was made is there after any crash.
+        ((("make_directory", "/x/y/z"),), lambda disk: disk.is_directory("/x/y/z"), {True}),
+    ],
+)
+def test_what_was_not_synced_may_be_lost_and_nothing_else(
+    steps: tuple[tuple[Any, ...], ...], look: Callable[[SimFS], Any], expected: set[Any]
+) -> None:
+    """After the power failed exactly these states may be found."""
+    assert outcomes(after(*steps), look) == expected
 
 
 def test_unsynced_sectors_are_kept_in_any_combination() -> None:
@@ -165,163 +233,6 @@ def test_a_size_may_be_saved_before_the_bytes() -> None:
     """A lost end may also read as zeros."""
     found = outcomes(written(b"a" * SECTOR + b"b" * 10), lambda disk: disk.content("/d/a"))
     assert b"a" * SECTOR + bytes(10) in found
-
-
-def test_a_sector_may_be_found_as_an_earlier_write_left_it() -> None:
-    """Two appends to one sector: none, the first, or both are found, never the second alone."""
-    found = outcomes(written(b"one", b"two"), lambda disk: disk.content("/d/a").rstrip(b"\0"))
-    assert found == {b"", b"one", b"onetwo"}
-
-
-def test_a_write_to_a_synced_sector_may_be_lost_alone() -> None:
-    """What was synced in a sector stays when a later write to the same sector is lost."""
-
-    def build() -> SimFS:
-        disk = written(b"safe")()
-        file = disk.open("/d/a")
-        disk.sync(file)
-        disk.append(file, b"-risk")
-        return disk
-
-    found = outcomes(build, lambda disk: disk.content("/d/a").rstrip(b"\0"))
-    assert found == {b"safe", b"safe-risk"}
-
-
-def test_an_unsynced_truncation_may_be_lost() -> None:
-    """The cut bytes may come back; after a sync they cannot."""
-
-    def build() -> SimFS:
-        disk = disk_with()
-        disk.put("/d/a", b"x" * 2000)
-        disk.truncate(disk.open("/d/a"), 5)
-        return disk
-
-    def synced() -> SimFS:
-        disk = build()
-        disk.sync(disk.open("/d/a"))
-        return disk
-
-    assert {b"x" * 5, b"x" * 2000} <= outcomes(build, lambda disk: disk.content("/d/a"))
-    assert outcomes(synced, lambda disk: disk.content("/d/a")) == {b"x" * 5}
-
-
-def test_each_of_several_truncations_may_be_lost() -> None:
-    """Of two cuts none, one or both reach the disk."""
-
-    def build() -> SimFS:
-        disk = disk_with()
-        disk.put("/d/a", b"x" * 3 * SECTOR)
-        file = disk.open("/d/a")
-        disk.truncate(file, 2 * SECTOR)
-        disk.truncate(file, SECTOR)
-        return disk
-
-    assert outcomes(build, lambda disk: len(disk.content("/d/a"))) == {SECTOR, 2 * SECTOR, 3 * SECTOR}
-
-
-def test_a_file_whose_name_was_not_synced_may_be_gone() -> None:
-    """Synced bytes do not save a file whose creation is lost; a sync of the directory does."""
-
-    def build() -> SimFS:
-        disk = disk_with()
-        file = disk.create("/d/a")
-        disk.append(file, b"abc")
-        disk.sync(file)
-        return disk
-
-    def synced() -> SimFS:
-        disk = build()
-        disk.sync_directory("/d")
-        return disk
-
-    assert outcomes(build, lambda disk: tuple(disk.names("/d"))) == {(), ("a",)}
-    assert outcomes(synced, lambda disk: disk.content("/d/a")) == {b"abc"}
-
-
-def test_a_rename_is_atomic() -> None:
-    """After a crash the new name has the old file or the new one, never neither, and no file has two names."""
-
-    def build() -> SimFS:
-        disk = disk_with("file", "file.new")
-        disk.rename("/d/file.new", "/d/file")
-        return disk
-
-    found = outcomes(build, lambda disk: (*disk.names("/d"), disk.content("/d/file")))
-    assert found == {("file", "file.new", b"file"), ("file", b"file.new")}
-
-
-def test_a_rename_of_a_file_whose_creation_was_lost_is_lost() -> None:
-    """A new file under a temporary name, renamed, and no sync of the directory: the old file, or the whole rename."""
-
-    def build() -> SimFS:
-        disk = disk_with("file")
-        file = disk.create("/d/tmp")
-        disk.append(file, b"new")
-        disk.sync(file)
-        disk.rename("/d/tmp", "/d/file")
-        return disk
-
-    found = outcomes(build, lambda disk: (*disk.names("/d"), disk.content("/d/file")))
-    assert found == {("file", b"file"), ("file", "tmp", b"file"), ("file", b"new")}
-
-
-def test_a_rename_to_another_directory_is_atomic() -> None:
-    """The file is in one of the two directories, and a sync of either settles it."""
-
-    def build(synced: str | None) -> SimFS:
-        disk = disk_with()
-        disk.make_directory("/e")
-        disk.create("/d/a")
-        disk.sync_directory("/d")
-        disk.rename("/d/a", "/e/b")
-        if synced is not None:
-            disk.sync_directory(synced)
-        return disk
-
-    def look(disk: SimFS) -> tuple[str, ...]:
-        return (*disk.names("/d"), *disk.names("/e"))
-
-    assert outcomes(lambda: build(None), look) == {("a",), ("b",)}
-    assert outcomes(lambda: build("/d"), look) == {("b",)}
-    assert outcomes(lambda: build("/e"), look) == {("b",)}
-
-
-def test_a_removal_that_was_not_synced_may_be_undone() -> None:
-    """A removed file may be back; each change of a directory has its own fate."""
-
-    def build() -> SimFS:
-        disk = disk_with("a", "b")
-        disk.unlink("/d/a")
-        disk.unlink("/d/b")
-        return disk
-
-    def synced() -> SimFS:
-        disk = build()
-        disk.sync_directory("/d")
-        return disk
-
-    assert outcomes(build, lambda disk: tuple(disk.names("/d"))) == {(), ("a",), ("b",), ("a", "b")}
-    assert outcomes(synced, lambda disk: tuple(disk.names("/d"))) == {()}
-
-
-def test_the_sync_of_a_directory_saves_that_directory_alone() -> None:
-    """Another directory's entries are still at risk."""
-
-    def build() -> SimFS:
-        disk = disk_with()
-        disk.make_directory("/e")
-        disk.create("/d/a")
-        disk.create("/e/a")
-        disk.sync_directory("/d")
-        return disk
-
-    assert outcomes(build, lambda disk: (*disk.names("/d"), *disk.names("/e"))) == {("a",), ("a", "a")}
-
-
-def test_make_directory_syncs_the_parents() -> None:
-    """A directory that was made is there after any crash."""
-    found = outcomes(lambda: disk_with(root="/x/y/z"), lambda disk: disk.is_directory("/x/y/z"))
-    assert found == {True}
 
 
 def test_a_crash_is_repeatable() -> None:
