@@ -27,7 +27,6 @@ def missing() -> list[str]:
 
 
 def install() -> None:
-    """Bring those that are missing."""
     if packages := missing():
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         for command in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):

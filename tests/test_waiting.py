@@ -1,7 +1,5 @@
 """How threads wait in the package, so that none waits for ever."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +26,6 @@ def test_no_thread_waits_for_a_queue_with_a_timeout() -> None:
 
 
 def _name(node: ast.AST) -> str:
-    """The last name of ``a.b.c``."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 

@@ -16,8 +16,6 @@ from producer.runtime.clock import Clock, SystemClock
 
 
 class RecordingSink:
-    """Keeps what it is given."""
-
     most_events, most_bytes = 1_000_000, 1 << 20
 
     def __init__(self, fail: Callable[[Sequence[EventBatch]], None] = lambda _batches: None) -> None:

@@ -101,8 +101,6 @@ class _Feeding:
 
 
 class _Found:
-    """What has come to the other topic."""
-
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self.times: Counter[int] = Counter()

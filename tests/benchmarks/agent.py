@@ -65,8 +65,6 @@ _SINKS = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A path through an agent."""
-
     source: str
     channel: str
     sink: str
@@ -105,7 +103,6 @@ def properties(case: Case, folder: Path) -> str:
 
 
 def install_flume(folder: Path = FOLDER) -> Path:
-    """Flume's jars, by Maven."""
     for command in ("java", "mvn"):
         if shutil.which(command) is None:
             raise NotInstalledError(f"`{command}` was not found")

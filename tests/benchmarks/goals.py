@@ -34,8 +34,6 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What came of a goal."""
-
     goal: Goal
     figures: list[float]
 

@@ -22,7 +22,6 @@ _WARM_UP, _WARM_UP_OF_JAVA = 0.1, 1
 
 
 def measure(case: Case, participants: Participants, rounds: int, left_out: dict[str, str]) -> CaseResult:
-    """All rounds of a case."""
     table = _Table(case, participants, left_out)
     if case.most_rounds > 1:
         table.warm_up()

@@ -29,7 +29,6 @@ _QUANTILES = [f"p{share * 100:g}" if share < 1 else "max" for share in QUANTILES
 
 
 def draw_all(results: Results, folder: Path, suffix: str = "svg") -> dict[str, str]:
-    """Draw whatever the results hold."""
     prepare()
     drawn = {}
     for name, (text, draw) in _PLOTS.items():

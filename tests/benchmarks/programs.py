@@ -63,7 +63,6 @@ class Program:
         self._lines.put("")
 
     def say(self, line: str) -> None:
-        """Write a line to its stdin."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(line + "\n")

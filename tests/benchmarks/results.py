@@ -17,8 +17,6 @@ RESULTS = Path(".bench/results.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One run in one round."""
-
     answer: Answer
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -33,8 +31,6 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """A run in all rounds."""
-
     run: Run
     rounds: list[Measured]
     log_bytes: float

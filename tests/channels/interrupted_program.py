@@ -43,8 +43,6 @@ def open_channel(kind: str, directory: str) -> Any:
 
 
 class Books:
-    """Counts events by name."""
-
     def __init__(self) -> None:
         self.put, self.seen, self.unsure = Counter[str](), Counter[str](), set[str]()
         self.made = 0

@@ -25,8 +25,6 @@ LOG = {"a": "b"}
 
 
 class Source:
-    """Logs as they are asked for."""
-
     def __init__(self, count: int, size: int = 100, bad: object = None, bad_at: int = -1) -> None:
         self._count, self._size, self._bad, self._bad_at = count, size, bad, bad_at
         self.taken = 0

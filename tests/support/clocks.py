@@ -1,7 +1,5 @@
 """Clocks for tests that run in one thread."""
 
-from __future__ import annotations
-
 from producer.runtime.clock import Deadline, Signal
 from producer.testing import ManualClock
 

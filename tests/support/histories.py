@@ -141,7 +141,6 @@ def random_history(kind: type[Machine], seed: int, length: int) -> tuple[list[St
 
 
 def run(kind: type[Machine], seeds: Collection[int], length: int) -> None:
-    """Play the histories of these seeds."""
     for seed in seeds:
         steps, error = random_history(kind, seed, length)
         if error is not None:

@@ -6,8 +6,6 @@ Which of these points are used is told by their numbers. And it gives way where 
 The same numbers give the same history again.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -142,7 +140,6 @@ class TurnLock:
         self._held = False
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """As of ``threading.Lock``."""
         if self._held:
             if not blocking:
                 return False
@@ -152,13 +149,11 @@ class TurnLock:
         return True
 
     def release(self) -> None:
-        """As of ``threading.Lock``."""
         assert self._held
         self._held = False
         point()
 
     def locked(self) -> bool:
-        """As of ``threading.Lock``."""
         return self._held
 
     def __enter__(self) -> bool:
@@ -182,8 +177,6 @@ def locks_that_take_turns() -> Iterator[None]:
 
 
 class TurnClock(ManualClock):
-    """A clock whose waits give way."""
-
     def wait_for(self, signal: Signal, deadline: Deadline) -> None:
         """See :class:`~producer.runtime.clock.Clock`."""
         if _current is None:

@@ -38,8 +38,6 @@ class Syncing:
 
 
 class SimFile:
-    """See the module."""
-
     def __init__(self) -> None:
         self.content = bytearray()
         self.durable = b""

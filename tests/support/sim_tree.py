@@ -14,8 +14,6 @@ from tests.support.sim_file import SimFile
 
 
 class SimDirectory:
-    """A directory."""
-
     def __init__(self) -> None:
         self.entries: dict[str, SimNode] = {}
         self.durable: dict[str, SimNode] = {}

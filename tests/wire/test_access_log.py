@@ -1,7 +1,5 @@
 """Access logs as columns: the compiled twin finds what the pattern finds, in any line."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -60,7 +58,6 @@ def native_split(offsets: bytes, data: bytes, others: bytes) -> SplitLines:
 
 @pytest.fixture(scope="module", params=TWINS)
 def split(request: pytest.FixtureRequest) -> Split:
-    """One twin, and then the other."""
     return access_log.split_access if request.param == "pure" else native_split
 
 
@@ -73,7 +70,6 @@ def columns_of(lines: Sequence[str], split: Split, others: bytes = b"") -> Split
 
 
 def rows_of(found: SplitLines) -> list[dict[str, str] | None]:
-    """The fields of each line, or None."""
     assert tuple(found.columns) == FIELDS
     rows: list[dict[str, str] | None] = []
     for row, known in enumerate(found.known):

@@ -1,7 +1,5 @@
 """Lines as a column, and columns as Arrow's buffers: both twins give what the lines and the values themselves say."""
 
-from __future__ import annotations
-
 import importlib
 from array import array
 from types import ModuleType
@@ -23,7 +21,6 @@ _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 
 @pytest.fixture(scope="module", params=TWINS)
 def twin(request: pytest.FixtureRequest) -> ModuleType:
-    """One twin, and then the other."""
     return importlib.import_module(f"producer.wire.{'_' if request.param == 'native' else ''}arrow_text")
 
 

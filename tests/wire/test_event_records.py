@@ -1,7 +1,5 @@
 """``encode_events``: events with fields as records; both twins."""
 
-from __future__ import annotations
-
 import importlib
 from array import array
 from collections.abc import Callable, Sequence
@@ -23,13 +21,11 @@ NOW = 1_700_000_000
 
 @pytest.fixture(scope="module", params=TWINS)
 def encode(request: pytest.FixtureRequest) -> Encode:
-    """A twin's function."""
     name = {"pure": "event_records", "native": "_event_records"}[request.param]
     return importlib.import_module(f"producer.wire.{name}").encode_events  # type: ignore[no-any-return]
 
 
 def field(name: str, *values: str | None) -> tuple[bytes, TextColumn]:
-    """A field of these values."""
     return name.encode(), TextColumn.of(values)
 
 
@@ -41,7 +37,6 @@ def pieces(
     nanos: Sequence[int] = (0,),
     most: tuple[int, int] = (MANY, MANY),
 ) -> list[tuple[bytes, int]]:
-    """Of bodies one behind the other."""
     ends = array("Q", accumulate(map(len, bodies))).tobytes()
     times = array("Q", seconds).tobytes(), array("I", nanos).tobytes()
     return encode(b"".join(bodies), ends, len(bodies), b"content", fields, *times, *most)

@@ -1,7 +1,5 @@
 """``encode_log`` and the ends of open batches, compiled and in Python: the same bytes, errors and outcomes."""
 
-from __future__ import annotations
-
 import datetime
 import gc
 import signal
@@ -37,7 +35,6 @@ class Text(str):
     __slots__ = ()
 
     def encode(self, *_: Any) -> bytes:
-        """Not what travels."""
         return b"wrong"
 
 
@@ -46,7 +43,6 @@ LATE = moment_of(NOW + 0.9)
 
 
 def outcome(encode: Any, log: Any, now: int = NOW, nanos: int = 0, fallback: Fallback | None = None) -> Any:
-    """The record, or the error."""
     try:
         return encode(log, now, nanos, fallback)
     except InvalidArgumentError as error:
@@ -54,7 +50,6 @@ def outcome(encode: Any, log: Any, now: int = NOW, nanos: int = 0, fallback: Fal
 
 
 def both(log: Any, now: int = NOW, nanos: int = 0, fallback: Fallback | None = None) -> Any:
-    """What both twins make of a log."""
     from producer.wire import _log_group
 
     pure = outcome(log_group.encode_log, log, now, nanos, fallback)
@@ -176,8 +171,6 @@ def test_a_value_that_changes_the_log_changes_the_next_one() -> None:
 
 
 class Holder:
-    """What a future belongs to."""
-
     result: Result | None = None
 
     def follow(self, _position: int) -> None:
@@ -188,7 +181,6 @@ class Holder:
 
 
 def opened() -> Any:
-    """The end of an open batch, compiled."""
     from producer.pipeline.batching import _open_records
 
     memory, clock = _open_records.Bytes(2**60), ManualClock(NOW + 0.9)  # type: ignore[attr-defined]
@@ -239,7 +231,6 @@ class Interrupts:
     armed = False
 
     def raise_once(self, _number: int, _frame: FrameType | None) -> None:
-        """The handler."""
         if self.armed:
             self.armed = False
             raise InterruptError
@@ -247,7 +238,6 @@ class Interrupts:
 
 @pytest.fixture
 def interrupts() -> Iterator[Interrupts]:
-    """They come while the test runs."""
     interrupts = Interrupts()
     before = signal.signal(signal.SIGALRM, interrupts.raise_once)
     signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)

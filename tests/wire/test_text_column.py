@@ -1,7 +1,5 @@
 """TextColumn: values as bytes are the values that were packed."""
 
-from __future__ import annotations
-
 from hypothesis import example, given
 from hypothesis import strategies as st
 

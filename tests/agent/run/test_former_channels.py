@@ -1,7 +1,5 @@
 """Channels that come, go and change: what is left in them, and what is read again, is told."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Iterable

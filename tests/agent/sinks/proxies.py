@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """See the module."""
-
     def __init__(self, listener: socket.socket) -> None:
         self._listener, self._known = listener, b64encode(b"me:hidden")
         self._open: list[socket.socket] = []

@@ -21,5 +21,4 @@ def tail(tmp_path: Path) -> Tail:
 
 @pytest.fixture
 def strict(tmp_path: Path) -> Tail:
-    """Only ``a.log`` itself is followed."""
     return Tail(tmp_path, file_groups={"g": str(tmp_path / "logs") + r"/a\.log"})

@@ -54,8 +54,6 @@ class Outlet:
 
 
 class Served:
-    """A source at work."""
-
     def __init__(self, source: Any, outlet: Outlet) -> None:
         self.source, self.outlet = source, outlet
 

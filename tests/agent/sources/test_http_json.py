@@ -14,8 +14,6 @@ from producer.agent.sources.http_requests import Limits, Request, RequestError
 
 
 class _Held:
-    """Counts what was asked for."""
-
     def __init__(self, most: int = 1 << 30) -> None:
         self.size, self._limits = 0, Limits(1, 1.0, Budget(most, most))
         self._request = Request("POST", "/", {}, self._limits.holding("a"))

@@ -13,7 +13,6 @@ from .following import Tail, Writer
 
 @pytest.fixture
 def strict(tmp_path: Path) -> Tail:
-    """Only ``a.log`` itself is followed."""
     return Tail(tmp_path, file_groups={"g": str(tmp_path / "logs") + r"/a\.log"}, file_header=True)
 
 

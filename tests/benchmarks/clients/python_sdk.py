@@ -68,8 +68,6 @@ def put_logs(job: Job) -> Answer:
 
 
 class _Handler(QueuedLogHandler):  # type: ignore[misc]
-    """Counts what it sent."""
-
     def __init__(self, address: str, topic: str, **content: Any) -> None:
         super().__init__(address, "a", "s", "p", "bench", topic=topic, close_wait=60, **content)
         self.delivered: list[int] = []

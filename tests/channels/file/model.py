@@ -27,7 +27,6 @@ def event_of(number: int) -> Event:
 
 
 def number_of(event: Event) -> int:
-    """Which event this is."""
     text = event.headers.get("id")
     assert text, f"an event that nobody put: {event!r}"
     whole = event_of(int(text))
@@ -38,8 +37,6 @@ def number_of(event: Event) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A transaction."""
-
     owner: int
     puts: tuple[int, ...] = ()
     takes: frozenset[int] = frozenset()

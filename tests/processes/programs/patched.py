@@ -50,11 +50,9 @@ class SlowKeys:
         self._key = secrets.token_bytes(32)
 
     def current_key_id(self) -> str:
-        """Return the name of the only key."""
         return "one"
 
     def get_key(self, key_id: str) -> bytes:
-        """Return it."""
         time.sleep(0.01)
         return self._key
 

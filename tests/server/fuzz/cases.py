@@ -72,8 +72,6 @@ def _in_chunks(dice: Dice, body: bytes) -> bytes:
 
 @dataclass
 class Case:
-    """One connection."""
-
     data: bytes
     requests: list[Request]
     delivery: str
@@ -91,7 +89,6 @@ class Case:
 
 
 def make_cases(dice: Dice, name: str, port: int, count: int) -> list[Case]:
-    """The cases of one round."""
     cases = [_case(dice, f"{name}-{number}", port) for number in range(count)]
     if dice.random() < 0.25:
         huge = _huge(dice)

@@ -16,8 +16,6 @@ PATIENCE = 30.0
 
 @dataclass
 class Answer:
-    """One answer."""
-
     status: int
     code: str | None
     problem: str | None = None

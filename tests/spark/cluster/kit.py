@@ -17,8 +17,6 @@ from .weblog import MODULUS, SEPARATOR
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a logstore holds."""
-
     digest: tuple[int, int]
     duplicates: int
 

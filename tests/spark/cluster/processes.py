@@ -12,8 +12,6 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of this machine."""
-
     pid: int
     parent: int
     command: str

@@ -101,8 +101,6 @@ def _without_checksums(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A way to break the channel."""
-
     what: str
     machine: type[ChannelMachine]
     apply: Callable[[pytest.MonkeyPatch], None]
