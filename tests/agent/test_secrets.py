@@ -1,7 +1,5 @@
 """What the configuration holds as a secret is told nowhere."""
 
-from __future__ import annotations
-
 import dataclasses
 import http.client
 import logging

@@ -1,7 +1,5 @@
 """One description of an option says what is permitted: to code, to files, and in words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pipelines and producers for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
