@@ -22,7 +22,7 @@ from ...wire.delimited import fields_parser
 from ...wire.logfmt import parse_logfmt
 from ...wire.splitters import split_access, split_syslog
 from ...wire.syslog import facility_and_severity, parse_syslog
-from ..events.batch import EventBatch, usual_names
+from ..events.batch import Column, EventBatch, usual_names
 from ..events.interfaces import Context
 from .texts import over_former, texts
 from .times import milliseconds_parser
@@ -30,7 +30,7 @@ from .times import milliseconds_parser
 _log = get_logger("producer.agent.source")
 
 #: Which lines are of the format, and their fields as columns.
-_Found = tuple[Sequence[object], dict[str, list[str | None]]]
+_Found = tuple[Sequence[object], dict[str, Column]]
 _Parser = Callable[[str], dict[str, str] | None]
 
 _PARSERS: dict[str, _Parser] = {"access": parse_access_line, "logfmt": parse_logfmt, "syslog": parse_syslog}
@@ -86,7 +86,7 @@ class ParseInterceptor:
             return None
         bodies, wanted = batch.bodies(), self._options.fields
         known, columns = self._split(array("i", accumulate(map(len, bodies), initial=0)).tobytes(), b"".join(bodies))
-        found = {name: column.texts() for name, column in columns.items() if not column.is_empty}
+        found: dict[str, Column] = {name: column for name, column in columns.items() if not column.is_empty}
         if "priority" in found:
             codes = [(None, None) if each is None else facility_and_severity(each) for each in found["priority"]]
             found["facility"], found["severity"] = map(list, zip(*codes, strict=True))
@@ -95,7 +95,7 @@ class ParseInterceptor:
     def _found_one_by_one(self, batch: EventBatch) -> _Found:
         parsed = list(map(self._fields, texts(batch, "replace")))
         names = self._names(parsed)
-        columns = {name: [fields.get(name) if fields else None for fields in parsed] for name in names}
+        columns: dict[str, Column] = {name: [(fields or {}).get(name) for fields in parsed] for name in names}
         return [fields is not None for fields in parsed], columns
 
     def _names(self, parsed: Sequence[dict[str, str] | None]) -> list[str]:
