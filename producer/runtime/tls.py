@@ -1,8 +1,8 @@
 """What failed openings of connections leave open.
 
 Before Python 3.13, ``SSLContext.wrap_socket`` takes a socket over, finds that the peer has reset it, and raises without
-closing it; so do urllib3 and ``http.client`` when an interrupt comes while they connect. Nobody has the socket then but
-the frames of the traceback, and it stays open until these are collected.
+closing it; so does ``socket.create_connection`` when an interrupt comes while it connects. Then only the frames of the
+traceback have the socket, and it stays open until these are collected.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 from producer.wire.speed import TWIN
 
 #: Whose versions matter to ours.
-_PACKAGES = ("requests", "urllib3", "lz4", "pyarrow")
+_PACKAGES = ("lz4", "pyarrow")
 
 
 def describe(peers: dict[str, str]) -> dict[str, str]:

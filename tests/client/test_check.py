@@ -81,7 +81,7 @@ def test_a_right_target_is_said_after_one_request_and_no_record(server: LogHubSe
         ({}, "cn-other", "app-log", "access_key_secret", "region 'cn-other' not the server's"),
         ({}, None, "app-lgo", "logstore", "no such logstore"),
         ({"endpoint": "http://127.0.0.1:9"}, None, "app-log", "endpoint", "Connection refused"),
-        ({"endpoint": "http://no-such-host.invalid"}, None, "app-log", "endpoint", "Failed to resolve"),
+        ({"endpoint": "http://no-such-host.invalid"}, None, "app-log", "endpoint", "failed to resolve"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(

@@ -20,7 +20,7 @@ from producer import (
     SendTimeoutError,
 )
 from producer.model.results import Attempt
-from producer.sinks.http.connections import Sent
+from producer.sinks.http.attempts import Sent
 from producer.sinks.http.failures import error_of_exception
 from producer.sinks.http.transport import Answer
 from producer.sinks.loghub.classify import error_of_answer

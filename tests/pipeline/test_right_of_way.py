@@ -17,7 +17,7 @@ from producer import Producer, ProducerConfig, Stream
 from producer.pipeline import admission
 from producer.runtime import gil
 from producer.runtime.gil import give_way
-from producer.sinks.http.raw_exchange import exchange_at_once
+from producer.sinks.http.raw_exchange import TimedSocket, exchange_at_once
 from producer.testing import RecordingSink
 from producer.wire import packing
 from tests.support.waiting import PATIENCE
@@ -187,7 +187,7 @@ def answering() -> Iterator[socket.socket]:
 
 def test_who_has_an_answer_asks_for_the_interpreter(answering: socket.socket) -> None:
     body = bytes(16 * 1024)
-    assert _asks(lambda: exchange_at_once(answering, b"head", body, 100_000))
+    assert _asks(lambda: exchange_at_once(TimedSocket(answering, lambda: PATIENCE, PATIENCE), b"head", body, 100_000))
 
 
 def test_who_has_an_answer_to_a_small_request_does_not_ask(answering: socket.socket) -> None:
@@ -196,7 +196,7 @@ def test_who_has_an_answer_to_a_small_request_does_not_ask(answering: socket.soc
 
     def exchange() -> None:
         for _ in range(200):
-            exchange_at_once(answering, b"head", b"body", 100)
+            exchange_at_once(TimedSocket(answering, lambda: PATIENCE, PATIENCE), b"head", b"body", 100)
         done.set()
 
     threading.Thread(target=exchange, daemon=True).start()

@@ -9,7 +9,6 @@ import struct
 from typing import Any
 
 import pytest
-import urllib3.util.connection
 
 from producer.runtime.tls import closed_if_it_fails
 
@@ -30,8 +29,8 @@ def test_a_peer_that_resets_before_the_handshake_leaves_no_socket_open() -> None
             socket.socket(fileno=socket.dup(number))
 
 
-def test_an_interrupt_while_urllib3_connects_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """urllib3 closes its socket after errors of the system only."""
+def test_an_interrupt_while_a_connection_is_made_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``socket.create_connection`` closes its socket after errors of the system only."""
     made: list[Any] = []
 
     def interrupted(*given: object) -> None:  # without a name for the socket, as what is written in C
@@ -40,11 +39,9 @@ def test_an_interrupt_while_urllib3_connects_leaves_no_socket_open(monkeypatch: 
 
     def connect() -> None:
         with closed_if_it_fails():
-            urllib3.util.connection.create_connection(("127.0.0.1", 1))
+            socket.create_connection(("127.0.0.1", 1))
 
-    monkeypatch.setattr(
-        "urllib3.util.connection.socket.socket", type("Interrupted", (socket.socket,), {"connect": interrupted})
-    )
+    monkeypatch.setattr("socket.socket", type("Interrupted", (socket.socket,), {"connect": interrupted}))
     with pytest.raises(KeyboardInterrupt):
         connect()
     assert [sock.fileno() for sock in made] == [-1]

@@ -24,14 +24,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from urllib3.util.ssl_ import create_urllib3_context
-
 from ...model.config import HttpConfig
 from ...model.errors import AttemptError, ConfigError
 from ...model.options import option
 from ...runtime.clock import Deadline
 from ...runtime.loggers import get_logger
-from ...sinks.http.ca_bundle import file_of_authorities, trust_authorities
+from ...sinks.http.ca_bundle import client_context, file_of_authorities
 from ...sinks.http.failures import elsewhere, error_of_proxy, page_of
 from ...sinks.http.proxies import through
 from ...sinks.http.server_time import clock_offset
@@ -141,11 +139,10 @@ class HttpSink:
             ca_bundle=options.authorities,
             proxies=proxies_of(options.proxy),
         )
-        own = (str(options.certificate), str(options.key or options.certificate)) if options.certificate else None
         files = (options.certificate, options.key), file_of_authorities(config)
         self._tls = RenewedTls(partial(_tls, options, config), *files, f"sink {context.name}", context)
         name = f"producer-agent-{context.name}"
-        self._transport = Transport(config, 1, context.clock, name, own, tls=self._tls.context)
+        self._transport = Transport(config, 1, context.clock, name, tls=self._tls.context)
         self._proxies = self._transport.proxies_for(self._base)
         self._headers = _headers(options, parts.netloc, config.user_agent)
         self._secrets = sorted(_secrets(options, self._headers, self._proxies), key=len, reverse=True)
@@ -332,19 +329,15 @@ def unusable_certificates(options: Any) -> Iterator[ConfigError]:
 
 
 def _tls(options: HttpSink.Options, config: HttpConfig) -> ssl.SSLContext | None:
-    """For connections to a server, as urllib3 would make it of the files; None without TLS.
+    """For connections to a server; None without TLS.
 
     :raises ConfigError: the files cannot be used.
     """
     if not options.endpoint.lower().startswith("https:"):
         return None
-    context = create_urllib3_context()
-    if not options.verify:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    elif options.authorities is not None:
-        load_authorities(context, "authorities", Path(options.authorities))
-    else:
-        trust_authorities(context, config)
+    if options.verify and options.authorities is not None:  # by the option's name
+        load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "authorities", Path(options.authorities))
+    context = client_context(config)
     if options.certificate is not None:
         load_own(context, options.certificate, options.key)
     return context

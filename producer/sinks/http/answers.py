@@ -1,47 +1,44 @@
-"""Answers, read without Python's parser of e-mails, which costs more than all else that a small answer does; what may
-stand in a head, and how much, is as in ``http.client``.
+"""Answers, read without Python's parser of e-mails, which costs more than all else of a small answer.
 
-An answer that came as a whole with the first bytes is taken apart where it lies. Every other one is read step by step
-by ``http.client``, with another parser for its head.
+An answer that came as a whole with the first bytes is taken apart in one step. Every other one is read line by line,
+as ``http.client`` reads it: with as many headers, as long lines and the same errors. An answer that is cut within its
+head, or has several lengths or one that is no number, is an error here.
 """
 
 from __future__ import annotations
 
-import http.client
-import io
 import re
 import zlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
+from http.client import BadStatusLine, HTTPException, IncompleteRead, LineTooLong, RemoteDisconnected, UnknownProtocol
+from typing import Any, NamedTuple
 
 #: A line has no more bytes, a head no more headers, and a length no more digits.
 _LONGEST_LINE, _MOST_HEADERS, _LONGEST_LENGTH = 65536, 100, 18
 #: Answers that only say that one will come: a flood of them would keep the interpreter busy until the attempt's limit.
 _MOST_INTERIM = 1000
-#: What is read at once, bytes: more than an acknowledgement has.
+#: Bytes of one read: more than an acknowledgement has.
 FIRST = 16 * 1024
-#: An error of a server is a few hundred bytes; whatever sends more is something else. Bytes of a body.
+#: Bytes of a body: an error of a server has a few hundred.
 MOST_OF_AN_ANSWER = 64 * 1024
-#: What only says that an answer will come; 101 is one: whoever sends it speaks something else from there on.
-_INTERIM = frozenset(range(100, 200)) - {http.HTTPStatus.SWITCHING_PROTOCOLS}
-_WITHOUT_BODY = frozenset((http.HTTPStatus.NO_CONTENT, http.HTTPStatus.NOT_MODIFIED))
-# A head, but for its last line's end, each of whose headers stands on a line of its own; interim answers are none.
+#: Behind 101 the other end speaks something else: it is the last answer.
+_INTERIM = frozenset(range(100, 200)) - {HTTPStatus.SWITCHING_PROTOCOLS}
+_WITHOUT_BODY = frozenset((HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED))
+# A head, but for its last line's end, each of whose headers has a line of its own; interim answers are none.
 _PLAIN_HEAD = re.compile(rb"HTTP/1\.1 ([2-9][0-9][0-9])(?: [^\r\n]*)?((?:\r\n[^\s:][^\r\n:]*:[^\r\n]*)+)")
 # Headers, in lower case, with which an answer is more than a head and a body of a known length.
 _UNUSUAL = re.compile(rb"\r\n(?:transfer-encoding:|content-encoding:|connection:(?! keep-alive\r\n))")
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?\r?\n", re.DOTALL)
 
 
-class Headers(http.client.HTTPMessage):
-    """Headers by name, in whatever case; of those that stand there several times the first.
-
-    It is a message only since urllib3 asks each answer for what its parser could not read: nothing.
+class Headers(Mapping[str, str]):
+    """Headers by name, in any case; of a name that is there several times the first value.
 
     :param lines: of the head, without the first.
     """
 
-    defects = ()  # type: ignore[assignment]  # a list there
-
-    def __init__(self, lines: list[str]) -> None:  # not the message's own, which costs what is to be spared
+    def __init__(self, lines: Iterable[str]) -> None:
         self._values: dict[str, list[str]] = {}
         last: list[str] = []
         for line in lines:
@@ -58,168 +55,22 @@ class Headers(http.client.HTTPMessage):
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()][0]
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._values
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
     def __len__(self) -> int:
         return len(self._values)
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """The first value of a header; ``default`` if it is not there."""
-        values = self._values.get(name.lower())
-        return default if values is None else values[0]
-
-    def get_all(self, name: str, default: Any = None) -> Any:
-        """Every value of a header; ``default`` if it is not there."""
-        return self._values.get(name.lower(), default)
-
-    def keys(self) -> Any:
-        """Every name, once."""
-        return self._values.keys()
-
-    def values(self) -> Any:
-        """The first value of each name."""
-        return [values[0] for values in self._values.values()]
-
-    def items(self) -> Any:
-        """Each name with its first value."""
-        return [(name, values[0]) for name, values in self._values.items()]
-
-    def is_multipart(self) -> bool:
-        """It has no body of its own."""
-        return False
-
-    def get_payload(self, *_: Any, **__: Any) -> Any:
-        """Nothing was left over."""
-        return None
-
-
-class PlainHeaders(Headers):
-    """Those of a head each of whose headers stands on a line of its own: most are never asked for, so one is looked up
-    where it lies.
-
-    :param lines: of the head, without the first; each follows on an end of line, and one more comes last.
-    :param names: the same in lower case.
-    """
-
-    def __init__(self, lines: bytes, names: bytes) -> None:
-        self._lines, self._names = lines, names
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """See :class:`Headers`."""
-        sought = b"\r\n%b:" % name.lower().encode()
-        at = self._names.find(sought)
-        if at < 0:
-            return default
-        start = at + len(sought)
-        return str(self._lines[start : self._lines.find(b"\r\n", start)], "iso-8859-1").strip()
-
-    def __getattr__(self, name: str) -> Any:
-        if name != "_values":
-            raise AttributeError(name)
-        Headers.__init__(self, str(self._lines, "iso-8859-1").split("\r\n")[1:-1])
-        return self._values
-
-
-if TYPE_CHECKING:
-
-    class _HTTPResponse(http.client.HTTPResponse):
-        """What :class:`Response` uses of its base class besides what the type checker knows of it."""
-
-        _method: str
-
-        def _read_status(self) -> tuple[str, int, str]: ...
-        def _safe_read(self, amt: int) -> bytes: ...
-        def _check_close(self) -> bool: ...
-else:
-    _HTTPResponse = http.client.HTTPResponse
-
-
-class Response(_HTTPResponse):
-    """An answer whose head becomes :class:`Headers`."""
-
-    def begin(self) -> None:
-        """Read the head of the answer, and those that only say that one will come.
-
-        :raises http.client.HTTPException: it is none.
-        """
-        version, status, reason = self._read_status()
-        interim = 0
-        while status in _INTERIM:
-            interim += 1
-            if interim > _MOST_INTERIM:
-                raise http.client.HTTPException(f"got more than {_MOST_INTERIM} interim answers")
-            _read_head(self.fp)
-            version, status, reason = self._read_status()
-        if not version.startswith(("HTTP/1.", "HTTP/0.9")):
-            raise http.client.UnknownProtocol(version)
-        self.version = 10 if version in ("HTTP/1.0", "HTTP/0.9") else 11
-        self.code = self.status = status
-        self.reason = reason.strip()
-        self.headers = self.msg = Headers(_read_head(self.fp))
-        self._find_end()
-
-    def _safe_read(self, amt: int) -> bytes:
-        """See :class:`http.client.HTTPResponse`, which takes a chunk of -1 bytes for all that ever comes."""
-        if amt < 0:
-            raise http.client.IncompleteRead(b"")
-        return super()._safe_read(amt)
-
-    def _read_and_discard_trailer(self) -> None:
-        """See :class:`http.client.HTTPResponse`, which reads one without an end."""
-        _read_lines(self.fp)
-
-    def _find_end(self) -> None:
-        """Where the body ends: at its length, with its last chunk, or with the connection."""
-        other = self.status == http.HTTPStatus.SWITCHING_PROTOCOLS  # what follows is no HTTP
-        self.chunked = not other and self.headers.get("transfer-encoding", "").lower() == "chunked"
-        self.chunk_left = None
-        length = self.headers.get("content-length", "")
-        self.length = int(length) if _is_length(length) and not self.chunked else None
-        if other or self.status in _WITHOUT_BODY or self._method == "HEAD":
-            self.length = 0
-        endless = not self.chunked and self.length is None
-        self.will_close = other or endless or self._check_close()
-
-
-def _is_length(text: str) -> bool:
-    return text.isdecimal() and text.isascii() and len(text) <= _LONGEST_LENGTH
-
-
-def _read_head(file: BinaryIO) -> list[str]:
-    """The lines of a head but its first.
-
-    :raises http.client.HTTPException: it has no end. ``http.client`` takes what came for all of it, so that the status
-        of an answer that somebody on the way has cut would count.
-    """
-    lines, ended = _read_lines(file)
-    if not ended:
-        raise http.client.HTTPException("the answer ends within its head")
-    return lines
-
-
-def _read_lines(file: BinaryIO) -> tuple[list[str], bool]:
-    """The lines of a head up to the empty one, or the end; and whether there was an empty one."""
-    lines: list[str] = []
-    while True:
-        line = file.readline(_LONGEST_LINE + 1)
-        if len(line) > _LONGEST_LINE:
-            raise http.client.LineTooLong("header line")
-        if line in (b"\r\n", b"\n", b""):
-            return lines, bool(line)
-        if len(lines) == _MOST_HEADERS:
-            raise http.client.HTTPException(f"got more than {_MOST_HEADERS} headers")
-        lines.append(str(line, "iso-8859-1").rstrip("\r\n"))
+    def get_all(self, name: str) -> list[str]:
+        """Return every value of a header."""
+        return self._values.get(name, [])
 
 
 class Received(NamedTuple):
-    """An answer, read as far as anybody wants to.
+    """An answer, read as far as it is wanted.
 
     :ivar body: its first bytes, unpacked.
-    :ivar last: whether its connection is of no more use.
+    :ivar last: True if its connection is of no more use.
     """
 
     status: int
@@ -228,28 +79,50 @@ class Received(NamedTuple):
     last: bool
 
 
-def receive(sock: Any, data: bytes, method: str, most: int = MOST_OF_AN_ANSWER) -> Received:
+class _Head(NamedTuple):
+    version: str
+    status: int
+    reason: str
+    headers: Headers
+
+    @property
+    def closes(self) -> bool:
+        """True if the connection ends behind the answer."""
+        connection = self.headers.get("connection", "").lower()
+        if self.version in ("HTTP/1.0", "HTTP/0.9"):
+            kept = connection + self.headers.get("proxy-connection", "").lower()
+            return "keep-alive" not in kept and not self.headers.get("keep-alive")
+        return "close" in connection or self.status == HTTPStatus.SWITCHING_PROTOCOLS
+
+
+def receive(sock: Any, data: bytes, most: int = MOST_OF_AN_ANSWER) -> Received:
     """Read the answer to a request from its socket.
 
     :param data: what was read of it before; nothing if the connection has ended.
-    :param method: of the request.
     :param most: bytes of its body, packed or not.
-    :raises http.client.HTTPException: it is none, it is not whole, or does not say how long it is.
+    :raises HTTPException: it is none, it is not whole, or does not say how long it is.
     :raises OSError: the connection failed.
     """
     received = _whole(data)
     if received is not None:
         return received
-    begun = _Begun(sock, data)
-    response = Response(begun, method=method)  # type: ignore[arg-type]  # it is asked for its file alone
-    try:
-        response.begin()
-        body = _read(response, most)
-        # There may be more than anybody wants to read; or than was asked for, which the next one must not get.
-        last = response.will_close or not response.isclosed() or begun.surplus
-        return Received(response.status, response.headers, body, last)  # type: ignore[arg-type]  # `begin` made them
-    finally:
-        response.close()
+    reader = _Reader(sock, data)
+    head = _read_head(reader)
+    body, is_whole = _read_body(reader, head, most)
+    # There may be more than is wanted, or than was asked for, which the next request must not get.
+    last = head.closes or not is_whole or reader.has_more
+    return Received(head.status, head.headers, _unpacked(head.headers, body, most), last)
+
+
+def read_tunnel_answer(sock: Any) -> tuple[int, str]:
+    """Read the answer to CONNECT a byte at a time: what comes behind it is the tunnel's.
+
+    :returns: its status and reason.
+    :raises HTTPException: it is none, or not whole.
+    :raises OSError: the connection failed.
+    """
+    head = _read_head(_Reader(sock, sock.recv(1), at_once=1))
+    return head.status, head.reason
 
 
 def _whole(data: bytes) -> Received | None:
@@ -258,75 +131,152 @@ def _whole(data: bytes) -> Received | None:
     head = _PLAIN_HEAD.fullmatch(data, 0, max(0, end))
     if head is None:
         return None
-    status, lines = int(head[1]), head[2] + b"\r\n"
-    names = lines.lower()
+    status, names = int(head[1]), head[2].lower() + b"\r\n"
     if _UNUSUAL.search(names) is not None or names.count(b"\r\n") > _MOST_HEADERS + 1 or status in _WITHOUT_BODY:
         return None
     length = b"\r\ncontent-length: %d\r\n" % (len(data) - end - 4)
     if length not in names or names.count(b"\r\ncontent-length:") != 1:
         return None
-    return Received(status, PlainHeaders(lines, names), data[end + 4 :], last=False)
+    headers = Headers(str(head[2], "iso-8859-1").split("\r\n")[1:])
+    return Received(status, headers, data[end + 4 :], last=False)
 
 
-def _read(response: http.client.HTTPResponse, most: int) -> bytes:
-    """The first bytes of an answer's body, unpacked.
+def _read_head(reader: _Reader) -> _Head:
+    """The head of the answer, behind those that only say that one will come."""
+    for _ in range(_MOST_INTERIM + 1):
+        version, status, reason = _read_status(reader)
+        head = _Head(version, status, reason, Headers(_read_lines(reader)))
+        if status not in _INTERIM:
+            return head
+    raise HTTPException(f"got more than {_MOST_INTERIM} interim answers")
 
-    :raises http.client.HTTPException: the answer is not whole, or does not say how long it is.
+
+def _read_status(reader: _Reader) -> tuple[str, int, str]:
+    line = str(reader.line(), "iso-8859-1")
+    if not line:
+        raise RemoteDisconnected("Remote end closed connection without response")
+    version, status, reason = [*line.split(None, 2), "", "", ""][:3]
+    if not version.startswith("HTTP/") or not re.fullmatch("[1-9][0-9][0-9]", status):
+        raise BadStatusLine(line)
+    if not version.startswith(("HTTP/1.", "HTTP/0.9")):
+        raise UnknownProtocol(version)
+    return version, int(status), reason.strip()
+
+
+def _read_lines(reader: _Reader) -> list[str]:
+    """The lines of a head up to the empty one.
+
+    :raises HTTPException: it has no end: the status of an answer that was cut on the way must not count.
     """
-    lengths = set(response.headers.get_all("Content-Length", ()))
+    lines: list[str] = []
+    while (line := reader.line()) not in (b"\r\n", b"\n"):
+        if not line:
+            raise HTTPException("the answer ends within its head")
+        if len(lines) == _MOST_HEADERS:
+            raise HTTPException(f"got more than {_MOST_HEADERS} headers")
+        lines.append(str(line, "iso-8859-1").rstrip("\r\n"))
+    return lines
+
+
+def _read_body(reader: _Reader, head: _Head, most: int) -> tuple[bytes, bool]:
+    """The first bytes of the body, and whether there is no more of it."""
+    lengths = set(head.headers.get_all("content-length"))
     if len(lengths) > 1:
-        raise http.client.HTTPException(f"the answer has {len(lengths)} lengths: {', '.join(sorted(lengths))}")
-    if lengths and response.length is None and not response.chunked:  # to read to the end would be to wait for ever
-        raise http.client.HTTPException(f"the answer's Content-Length is none: {lengths.pop()!r}")
-    body = response.read(most)
-    if response.length and len(body) < most:
-        raise http.client.IncompleteRead(body, response.length)
-    if response.headers.get("Content-Encoding", "").lower() not in ("gzip", "x-gzip", "deflate"):
+        raise HTTPException(f"the answer has {len(lengths)} lengths: {', '.join(sorted(lengths))}")
+    if head.status in _WITHOUT_BODY:
+        return b"", True
+    if head.headers.get("transfer-encoding", "").lower() == "chunked":
+        return _read_chunks(reader, most)
+    if not lengths:  # up to the connection's end
+        return reader.read(most), False
+    length = lengths.pop()
+    if not (length.isdecimal() and length.isascii() and len(length) <= _LONGEST_LENGTH):
+        raise HTTPException(f"the answer's Content-Length is none: {length!r}")
+    return _read_all(reader, min(int(length), most)), int(length) <= most
+
+
+def _read_chunks(reader: _Reader, most: int) -> tuple[bytes, bool]:
+    body = bytearray()
+    while True:
+        line = reader.line()
+        size = _CHUNK_SIZE.fullmatch(line)
+        if size is None:
+            raise IncompleteRead(bytes(body))
+        left = int(size[1], 16)
+        if not left:
+            _read_trailer(reader)
+            return bytes(body), True
+        body += _read_all(reader, min(left, most - len(body)))
+        if len(body) >= most:
+            return bytes(body), False
+        reader.read(2)  # the end of the chunk
+
+
+def _read_trailer(reader: _Reader) -> None:
+    for _ in range(_MOST_HEADERS + 1):
+        if reader.line() in (b"\r\n", b"\n", b""):
+            return
+    raise HTTPException(f"got more than {_MOST_HEADERS} lines behind the last chunk")
+
+
+def _read_all(reader: _Reader, size: int) -> bytes:
+    data = reader.read(size)
+    if len(data) < size:
+        raise IncompleteRead(data, size - len(data))
+    return data
+
+
+def _unpacked(headers: Headers, body: bytes, most: int) -> bytes:
+    """The body as it was before a proxy packed it, for which no request asks."""
+    if headers.get("content-encoding", "").lower() not in ("gzip", "x-gzip", "deflate"):
         return body
-    # By a proxy: nobody was asked to pack it.
     try:
         return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, most)
     except zlib.error:
         return body  # the status is an answer all the same
 
 
-class _Begun(io.RawIOBase):
-    """What comes from a socket, of which some bytes were read before.
+class _Reader:
+    """The bytes of an answer: those that came first, and what comes from the socket.
 
-    :ivar ended: whether nothing more is to be read from the socket.
-    :ivar surplus: whether something was left that had come when its file was closed.
+    :param at_once: bytes that are asked for at a time.
     """
 
-    def __init__(self, sock: Any, data: bytes) -> None:
-        self._sock, self._data = sock, data
-        self.ended = self.surplus = False
+    def __init__(self, sock: Any, data: bytes, at_once: int = FIRST) -> None:
+        self._sock, self._data, self._at_once = sock, bytearray(data), at_once
+        self._has_ended = not data
 
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        """As a socket's; to close it closes nothing else."""
-        return _File(self)
+    @property
+    def has_more(self) -> bool:
+        """True if bytes have come that were not read."""
+        return bool(self._data)
 
-    def readable(self) -> bool:
-        """It is."""
-        return True
+    def line(self) -> bytes:
+        """Return the next line with its end; what is left at the end of the connection.
 
-    def readinto(self, buffer: Any) -> int:
-        """First what was read before."""
-        if not self._data:
-            return 0 if self.ended else int(self._sock.recv_into(buffer))
-        some = self._data[: len(buffer)]
-        self._data = self._data[len(some) :]
-        buffer[: len(some)] = some
-        return len(some)
+        :raises LineTooLong: it has no end within the limit.
+        """
+        while (end := self._data.find(b"\n", 0, _LONGEST_LINE)) < 0:
+            if len(self._data) >= _LONGEST_LINE:
+                raise LineTooLong("header line")
+            if not self._come():
+                break
+        return self._taken(end + 1 if end >= 0 else len(self._data))
 
+    def read(self, size: int) -> bytes:
+        """Return so many bytes, or what there is before the end of the connection."""
+        while len(self._data) < size and self._come():
+            pass
+        return self._taken(size)
 
-class _File(io.BufferedReader):
-    """Notes what is left when it is closed."""
+    def _come(self) -> bool:
+        """Receive more; return False at the end of the connection."""
+        more = b"" if self._has_ended else self._sock.recv(self._at_once)
+        self._has_ended = not more
+        self._data += more
+        return bool(more)
 
-    raw: _Begun
-
-    def close(self) -> None:
-        """See :class:`io.BufferedReader`."""
-        if not self.closed:
-            self.raw.ended = True
-            self.raw.surplus = bool(self.peek(1))
-        super().close()
+    def _taken(self, size: int) -> bytes:
+        taken = bytes(self._data[:size])
+        del self._data[:size]
+        return taken

@@ -1,4 +1,4 @@
-"""Whose certificates are trusted: the authorities of the options, else those of the environment, else certifi's."""
+"""Trusted certificate authorities: those of the options, else those of the environment, else certifi's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import ssl
 from pathlib import Path
 
-from requests.utils import DEFAULT_CA_BUNDLE_PATH
+import certifi
 
 from ...model.config import HttpConfig
 from ...model.errors import ConfigError
@@ -15,56 +15,82 @@ from ...model.errors import ConfigError
 _VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
-def authorities_of(config: HttpConfig) -> str | bool:
-    """A file or folder; True for certifi's, False to trust everybody."""
-    if not config.verify:
-        return False
-    return config.ca_bundle or os.environ.get(_variable() or "") or True
-
-
 def check_authorities(config: HttpConfig, base_url: str | None = None) -> None:
-    """Tell who makes a producer that its authorities are none, not the first who sends.
+    """Check the authorities when a producer is made, not at the first send.
 
     :param base_url: where requests go: the environment, which many programs share, counts only for https.
     :raises ConfigError: they cannot be read, or hold no certificate.
     """
-    if isinstance(authorities_of(config), bool) or (config.ca_bundle is None and not _is_secure(base_url)):
-        return
-    trust_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), config)
+    is_secure = (base_url or "").lower().startswith("https:")
+    if config.verify and (config.ca_bundle is not None or (is_secure and _variable())):
+        client_context(config)
 
 
-def trust_authorities(context: ssl.SSLContext, config: HttpConfig) -> None:
-    """Have a context trust them.
+def client_context(config: HttpConfig) -> ssl.SSLContext:
+    """Return a context for connections to servers.
 
-    :raises ConfigError: they cannot be read, or hold no certificate.
+    :raises ConfigError: the authorities cannot be read, or hold no certificate.
     """
     bundle = file_of_authorities(config)
     if bundle is None:
-        return
-    place = {"capath" if bundle.is_dir() else "cafile": str(bundle)}
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    else:
+        context = _verifying(bundle, "http.ca_bundle" if config.ca_bundle else f"{_variable()} of the environment")
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _verifying(bundle: Path, option: str) -> ssl.SSLContext:
     try:
-        context.load_verify_locations(**place)
+        return ssl.create_default_context(**{"capath" if bundle.is_dir() else "cafile": str(bundle)})  # type: ignore[arg-type]  # both are texts
     except OSError as error:  # those of ssl, too
-        whose = f"{_variable()} of the environment" if config.ca_bundle is None else "http.ca_bundle"
-        rule = f"must be a PEM file of certificate authorities, or a folder of them ({_why(error)})"
-        raise ConfigError(whose, rule, str(bundle)) from error
+        why = getattr(error, "reason", None) or error.strerror or error
+        rule = f"must be a PEM file of certificate authorities, or a folder of them ({why})"
+        raise ConfigError(option, rule, str(bundle)) from error
 
 
 def file_of_authorities(config: HttpConfig) -> Path | None:
-    """The file, or folder, that is trusted; None to trust everybody."""
-    bundle = authorities_of(config)
-    if isinstance(bundle, bool):
-        return Path(DEFAULT_CA_BUNDLE_PATH) if bundle else None
-    return Path(bundle)
-
-
-def _is_secure(base_url: str | None) -> bool:
-    return (base_url or "").lower().startswith("https:")
+    """Return the file, or folder, of trusted authorities; None to trust every server."""
+    if not config.verify:
+        return None
+    return Path(config.ca_bundle or os.environ.get(_variable() or "") or certifi.where())
 
 
 def _variable() -> str | None:
     return next((name for name in _VARIABLES if os.environ.get(name)), None)
 
 
-def _why(error: OSError) -> str:
-    return str(getattr(error, "reason", None) or error.strerror or error)
+class Trust:
+    """The context of a transport's connections, made anew when the authorities change.
+
+    While they cannot be read, as in the middle of a renewal, the last context that could be made serves on.
+    """
+
+    def __init__(self, config: HttpConfig) -> None:
+        self._config, self._file = config, file_of_authorities(config)
+        self._known: tuple[object, ssl.SSLContext] | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context.
+
+        :raises ConfigError: the authorities cannot be read, and never could.
+        """
+        seen, known = self._look(), self._known
+        if known is not None and known[0] == seen:
+            return known[1]
+        try:
+            context = client_context(self._config)
+        except ConfigError:
+            if known is None:
+                raise
+            return known[1]
+        self._known = seen, context
+        return context
+
+    def _look(self) -> object:
+        try:
+            status = None if self._file is None else self._file.stat()
+        except OSError:
+            return "missing"
+        return status and (status.st_ino, status.st_mtime_ns, status.st_size)

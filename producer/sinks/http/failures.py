@@ -1,6 +1,6 @@
 """From an exchange that failed to an error that says whether the request may have been carried out.
 
-What left decides (see :mod:`.connections`); the exception only gives the words.
+What left decides (see :class:`.attempts.Sent`); the exception only gives the words.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import ssl
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-import urllib3.exceptions
-
 from ...model.errors import AttemptError, MisconfiguredError, NetworkError, UnreachableError
 from ...text.printable import one_line
-from .connections import Sent
+from .attempts import Sent
+from .opening import ProxyError, TunnelError
 from .proxies import place_of
 
 # What OpenSSL calls an answer that is no TLS; newer versions by the second name.
@@ -33,25 +32,11 @@ _CERTIFICATES = {
     (62, 64): "is made for other hosts: the endpoint must be one of those",
 }
 
-# Of a connection that is to be opened; that there is one is looked at when a producer is made.
-_NO_FILE = "; the certificates of http.ca_bundle, or of REQUESTS_CA_BUNDLE in the environment, cannot be read any more"
-
-#: How what is said of a proxy begins that opens no way.
+#: How the words for a proxy begin that opens no way.
 PROXY = "proxy"
 
-_NO_CONNECTION = "no connection"
-# The first that fits: what an error is comes before where it happened.
-_STAGES: list[tuple[tuple[type[Exception], ...], str]] = [
-    ((urllib3.exceptions.ProxyError,), PROXY),
-    ((ssl.SSLError, urllib3.exceptions.SSLError), "TLS"),
-    # In some versions it is a timeout, too.
-    ((urllib3.exceptions.NewConnectionError,), _NO_CONNECTION),
-    ((TimeoutError, urllib3.exceptions.TimeoutError), "no connection in time"),
-]
-
-#: The code of an answer by which a proxy asks who is there, and what http.client says of it in place of a tunnel.
+#: The code of an answer by which a proxy asks for a password.
 PROXY_AUTHENTICATION = "ProxyAuthenticationRequired"
-_NO_TUNNEL = f"Tunnel connection failed: {http.client.PROXY_AUTHENTICATION_REQUIRED:d}"
 
 # Characters of a URL.
 _SHOWN = 200
@@ -64,10 +49,6 @@ _CREDENTIALS = re.compile(
 _MOST_WORDS = 1024
 # Characters of a server's id of a request: it is kept with each attempt.
 _LONGEST_ID = 128
-
-# What urllib3 puts before some messages: the connection as a Python object; of its newer versions with host and port.
-_OBJECT = re.compile(r"^<[^>]*>: ")
-_CONNECTION = re.compile(r"^\w+\(host='([^']*)', port=(\d+)\): ")
 
 
 def error_of_proxy(way: str) -> MisconfiguredError:
@@ -111,23 +92,27 @@ def error_of_exception(error: Exception, sent: Sent, way: str = "") -> AttemptEr
     """
     if sent is Sent.NOTHING:
         return _never_sent(error, way)
-    if isinstance(error, TimeoutError | urllib3.exceptions.TimeoutError):
+    if isinstance(error, TimeoutError):
         return _without_answer("SocketTimeout", f"no answer in time{way}", error, sent)
     return _without_answer("RequestError", f"no answer{way}", error, sent)
 
 
 def _never_sent(error: Exception, way: str) -> AttemptError:
-    # A URL, a header or a name that cannot be sent; a certificate bundle that does not exist is a bare OSError, unlike
-    # what comes from a socket.
-    refused = isinstance(error, ValueError) and not isinstance(error, ssl.SSLError)  # a certificate's error is both
-    if refused or type(error) is OSError:
-        return MisconfiguredError("RequestError", f"the request could not be made: {_reason(error)}")
-    *outer, cause = _layers(error)
-    if str(cause).startswith(_NO_TUNNEL):
+    # A URL, a header or a name that cannot be sent, or authorities that are not there any more; the error of a
+    # certificate is a ValueError, too.
+    if isinstance(error, ValueError) and not isinstance(error, ssl.SSLError):
+        return MisconfiguredError("RequestError", f"the request could not be made: {_words(error)}")
+    cause = error.cause if isinstance(error, ProxyError) else error
+    if isinstance(cause, TunnelError) and cause.status == http.client.PROXY_AUTHENTICATION_REQUIRED:
         return error_of_proxy(way)
-    layers = (*outer, cause)
-    stage = next((words for kinds, words in _STAGES if any(isinstance(each, kinds) for each in layers)), _NO_CONNECTION)
+    stage = PROXY if isinstance(error, ProxyError) else _stage(error)
     return UnreachableError("RequestError", f"{stage}{way}: {_words(cause)}{_hint(cause, way)}")
+
+
+def _stage(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return "TLS"
+    return "no connection in time" if isinstance(error, TimeoutError) else "no connection"
 
 
 def _hint(cause: Exception, way: str) -> str:
@@ -137,56 +122,36 @@ def _hint(cause: Exception, way: str) -> str:
         return CERTIFICATE + next(found, "is not accepted")
     if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS:
         return f"{PLAIN_HTTP}{_OR_THE_PROXY if way else ''}"
-    return _NO_FILE if isinstance(cause, FileNotFoundError | PermissionError) else ""
+    return ""
 
 
 def _without_answer(code: str, what: str, error: Exception, sent: Sent) -> NetworkError:
     words = what if sent is Sent.WHOLE else f"{what}, and the request did not leave completely"
-    return NetworkError(code, f"{words}: {_reason(error)}", may_have_been_stored=sent is Sent.WHOLE)
+    return NetworkError(code, f"{words}: {_words(error)}", may_have_been_stored=sent is Sent.WHOLE)
 
 
-def error_of_limit(limit: str, sent: Sent, way: str = "") -> NetworkError:
+def error_of_limit(limit: str, sent: Sent, way: str = "", error: Exception | None = None) -> NetworkError:
     """The error of an exchange that was ended at its limit.
 
     :param limit: the limit, in words.
     :param way: of :func:`~.proxies.through`.
+    :param error: the exception of the call that it ended, if there is one.
     """
     if sent is Sent.NOTHING:
-        return UnreachableError("SocketTimeout", f"no connection within {limit}{way}")
+        waited_for = "" if error is None or str(error) == "timed out" else f": {_words(error)}"
+        return UnreachableError("SocketTimeout", f"no connection within {limit}{way}{waited_for}")
     words = f"no complete answer within {limit}{way}"
     if sent is Sent.PART:
         words = f"the request did not leave completely within {limit}{way}"
     return NetworkError("SocketTimeout", words, may_have_been_stored=sent is Sent.WHOLE)
 
 
-def _reason(error: Exception) -> str:
-    """The innermost cause in words; the outer layers repeat the URL and the address of a Python object."""
-    return _words(_innermost(error))
-
-
-def _words(cause: Exception) -> str:
-    # urllib3's begins with the connection, too, as an object.
-    said = cause.args[-1] if isinstance(cause, urllib3.exceptions.ConnectTimeoutError) and cause.args else cause
-    words = one_line(_OBJECT.sub("", _CONNECTION.sub(r"\1:\2: ", str(said)[: 2 * _MOST_WORDS])))
+def _words(error: Exception) -> str:
+    words = one_line(str(error)[: 2 * _MOST_WORDS])
     shown = words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
-    return f"{type(cause).__name__}: {shown}"
+    return f"{type(error).__name__}: {shown}"
 
 
 def request_id_of(headers: Mapping[str, str]) -> str:
     """The server's id of a request, as a line of a log may hold it, or nothing."""
     return one_line(headers.get("x-log-requestid", "")[:_LONGEST_ID])[:_LONGEST_ID]
-
-
-def _innermost(error: Exception) -> Exception:
-    return _layers(error)[-1]
-
-
-def _layers(error: Exception) -> list[Exception]:
-    """The error and its causes, as urllib3 and requests pack them into each other; the innermost last."""
-    layers = [error]
-    while True:
-        cause = layers[-1]
-        inner = getattr(cause, "reason", None) or next((arg for arg in cause.args if isinstance(arg, Exception)), None)
-        if not isinstance(inner, Exception):
-            return layers
-        layers.append(inner)

@@ -11,9 +11,7 @@ import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import getproxies
-
-import requests.utils
+from urllib.request import getproxies, proxy_bypass
 
 from ...model.config import HttpConfig
 from ...model.errors import ConfigError
@@ -33,13 +31,21 @@ def proxies_for(config: HttpConfig, base_url: str) -> Mapping[str, str]:
         for url in config.proxies.values():
             _check("http.proxies", url)
         return config.proxies
-    if _is_excepted(urlsplit(base_url), getproxies().get("no", "")):
+    target, proxies = urlsplit(base_url), getproxies()
+    if _is_excepted(target, proxies.get("no", "")) or proxy_bypass(target.hostname or ""):
         return {}
-    proxies: dict[str, str] = requests.utils.get_environ_proxies(base_url)
-    used = requests.utils.select_proxy(base_url, proxies)
+    used = proxy_of(base_url, proxies)
     if used:
         _check("the proxy of the environment", used)
     return proxies
+
+
+def proxy_of(base_url: str, proxies: Mapping[str, str]) -> str:
+    """Return the URL of the proxy for requests to ``base_url``, of :func:`proxies_for`; empty without one."""
+    parts = urlsplit(base_url)
+    names = (f"{parts.scheme}://{parts.hostname}", parts.scheme, f"all://{parts.hostname}", "all")
+    used = next((proxies[name] for name in names if name in proxies), "")
+    return used if not used or "://" in used else f"http://{used}"
 
 
 def through(base_url: str, proxies: Mapping[str, str]) -> str:
@@ -47,8 +53,8 @@ def through(base_url: str, proxies: Mapping[str, str]) -> str:
 
     :param proxies: of :func:`proxies_for`.
     """
-    used = requests.utils.select_proxy(base_url, dict(proxies)) or ""
-    return f" (through the proxy {place_of(used if '://' in used else f'http://{used}')})" if used else ""
+    used = proxy_of(base_url, proxies)
+    return f" (through the proxy {place_of(used)})" if used else ""
 
 
 def place_of(url: str) -> str:
@@ -71,7 +77,7 @@ def check_proxy(option: str, url: str, schemes: tuple[str, ...] = _SCHEMES) -> N
 
 
 def _check(option: str, url: str) -> None:
-    # As requests takes one without a scheme.
+    # Without a scheme it is one of http.
     check_proxy(option, url if "://" in url else f"http://{url}", _ALSO_SOCKS)
 
 
@@ -88,7 +94,7 @@ def _is_url(url: str, schemes: tuple[str, ...]) -> bool:
 
 
 def _can_be_told(url: str) -> bool:
-    """Whether user and password can be sent, as requests sends them."""
+    """Whether user and password can be sent, as Basic sends them."""
     try:
         unquote(urlsplit(url).netloc.rpartition("@")[0]).encode("latin-1")
     except UnicodeEncodeError:

@@ -69,6 +69,11 @@ def open_tunnel(connection: socket.socket, target: int) -> None:
     """A proxy that does its work: it connects to a port of this machine, and hands on what comes."""
     connection.recv(1 << 16)
     connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    relay(connection, target)
+
+
+def relay(connection: socket.socket, target: int) -> None:
+    """Hand on what comes to a port of this machine, and back, until both ends are closed."""
     with socket.create_connection(("127.0.0.1", target)) as far:
         back = threading.Thread(target=_hand_on, args=(far, connection))
         back.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from producer import HttpConfig
 from producer.model.errors import UnreachableError
 from producer.runtime.clock import SystemClock
 from producer.server import LogHubServer
-from producer.sinks.http import connections
+from producer.sinks.http.opening import Opening
 from producer.sinks.http.transport import Transport
+from producer.testing import ManualClock
 
-from .hostile_server import hang, serve
+from .hostile_server import answer, serve
 
 _ASKED = "/", {}, {"Host": "h"}, b"", {}  # type: ignore[var-annotated]
 
@@ -25,61 +27,70 @@ _ASKED = "/", {}, {"Host": "h"}, b"", {}  # type: ignore[var-annotated]
 def test_addresses_that_do_not_answer_take_no_longer_together_than_a_connection_may(
     silent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each gets its share of the time, and the last one, which answers, is used, under the name that was asked for."""
-    now, asked = [1000.0], list[str]()
+    """Each gets its share of the time, and the last one, which answers, is used."""
+    clock, asked = ManualClock(), list[str]()
     addresses = [*(f"192.0.2.{number}" for number in range(silent)), "127.0.0.1"]
-    create, resolve = connections.Followed._connected_to, socket.getaddrinfo
+    connect, resolve = Opening._connected_to, socket.getaddrinfo
 
-    def connect(self: connections.Followed, address: str, timeout: float) -> socket.socket:
+    def connected(self: Opening, address: str, port: int, seconds: float) -> socket.socket:
         asked.append(address)
         if address != "127.0.0.1":
-            now[0] += timeout
+            clock.advance(seconds)
             raise TimeoutError("timed out")
-        return create(self, address, timeout)
+        return connect(self, address, port, seconds)
 
     def resolved(host: str, *arguments: Any, **options: Any) -> Any:
         hosts = addresses if host == "p.far.test" else [host]
         return [place for each in hosts for place in resolve(each, *arguments, **options)]
 
-    monkeypatch.setattr(connections, "monotonic", lambda: now[0])
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
-    monkeypatch.setattr(connections.Followed, "_connected_to", connect)
-    transport = Transport(HttpConfig(proxies={}, connect_timeout_ms=6000), 1, SystemClock(), "shared")
+    monkeypatch.setattr(Opening, "_connected_to", connected)
+    transport, began = Transport(HttpConfig(proxies={}, connect_timeout_ms=6000), 1, clock, "shared"), clock.monotonic()
     with LogHubServer() as server:
-        base, proxies = f"http://p.far.test:{server.port}", dict[str, str]()
-        assert transport.request("GET", base, *_ASKED[:4], proxies)[0].status == 200
-        (connection,) = transport._route(base, proxies).pool.pool._connections
-        assert connection.host == "p.far.test"
+        assert transport.request("GET", f"http://p.far.test:{server.port}", *_ASKED)[0].status == 200
         transport.close()
     assert asked == addresses
-    assert now[0] - 1000 == pytest.approx(6 * silent / (silent + 1))
+    assert clock.monotonic() - began == pytest.approx(6 * silent / (silent + 1))
 
 
-def test_of_an_address_that_does_not_answer_in_time_an_error_says_so_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Python's words for a connection."""
+def test_of_an_address_that_does_not_answer_in_time_an_error_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And after how long."""
 
-    def late(*_: Any, **__: Any) -> socket.socket:
-        raise TimeoutError("timed out")
+    class Late(socket.socket):
+        def connect(self, _place: Any) -> None:
+            raise TimeoutError("timed out")
 
-    monkeypatch.setattr(connections.Followed, "_connected_to", late)
     transport = Transport(HttpConfig(proxies={}), 1, SystemClock(), "late")
-    with pytest.raises(
-        UnreachableError, match="no connection in time: ConnectTimeoutError: Connection to 127"
-    ) as caught:
+    monkeypatch.setattr(socket, "socket", Late)
+    said = r"no connection in time: TimeoutError: connection to 127\.0\.0\.1 timed out \(10\.0 s\)"
+    with pytest.raises(UnreachableError, match=said):
         transport.request("GET", "http://127.0.0.1:9", *_ASKED)
-    assert " at 0x" not in caught.value.message
     transport.close()
 
 
-def test_a_file_of_certificates_that_is_gone_is_named_by_its_option(tmp_path: Path) -> None:
-    """It was there when the producer was made, and may come back: the server is not what is missing."""
-    authority, bundle, proxies = trustme.CA(), tmp_path / "ca.pem", dict[str, str]()
-    authority.cert_pem.write_to_path(str(bundle))
-    transport = Transport(HttpConfig(proxies={}, ca_bundle=str(bundle)), 1, SystemClock(), "gone")
-    with serve(hang) as port:
-        base = f"https://127.0.0.1:{port}"
-        transport._route(base, proxies)
-        bundle.unlink()
-        with pytest.raises(UnreachableError, match=r"the certificates of http\.ca_bundle, or of .* cannot be read"):
-            transport.request("GET", base, *_ASKED[:4], proxies)
-    transport.close()
+def test_authorities_that_are_renewed_count_at_the_next_connection_and_while_they_are_gone_the_last_ones(
+    tmp_path: Path,
+) -> None:
+    """A file may be missing or empty in the middle of its renewal, which fails no request."""
+    first, second, bundle, proxies = trustme.CA(), trustme.CA(), tmp_path / "ca.pem", dict[str, str]()
+
+    def asked(transport: Transport, authority: trustme.CA) -> int:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+        with serve(answer, context) as port:
+            try:
+                return transport.request("GET", f"https://127.0.0.1:{port}", *_ASKED[:4], proxies)[0].status
+            finally:
+                transport.close()  # or the server would wait for the connection's end
+
+    first.cert_pem.write_to_path(str(bundle))
+    transport = Transport(HttpConfig(proxies={}, ca_bundle=str(bundle)), 1, SystemClock(), "renewed")
+    assert asked(transport, first) == 200
+    bundle.unlink()
+    assert asked(transport, first) == 200
+    bundle.write_text("no certificate yet")
+    assert asked(transport, first) == 200
+    second.cert_pem.write_to_path(str(bundle))
+    assert asked(transport, second) == 200
+    with pytest.raises(UnreachableError, match="certificate"):
+        asked(transport, first)

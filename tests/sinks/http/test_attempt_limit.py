@@ -91,7 +91,7 @@ def test_an_attempt_against_a_server_without_end_ends_at_its_limit(behave: Behav
 
 
 def test_the_limit_holds_on_a_connection_that_served_before() -> None:
-    """A connection from the pool is under watch from the beginning of the request."""
+    """The time runs from the beginning of the request."""
     with serve(hostile.answer_once) as port, producer_for(f"http://127.0.0.1:{port}") as producer:
         assert producer.send("p", "l", {"k": "v"}).result(timeout=60).successful
         result = outcome(producer)
@@ -163,7 +163,7 @@ def test_close_and_flush_without_a_timeout_return() -> None:
 
 
 def test_a_close_that_gives_up_leaves_no_thread_behind() -> None:
-    """The attempt that it did not wait for is cut at its limit, and then the watchdog ends as well."""
+    """The attempt that it did not wait for is cut at its end."""
     from producer import CloseTimeoutError
 
     with serve(hostile.repeat_continue) as port:
@@ -176,7 +176,7 @@ def test_a_close_that_gives_up_leaves_no_thread_behind() -> None:
 
 
 def test_connections_are_kept_when_answers_come_in_time() -> None:
-    """Requests one after the other share a connection and a watchdog, for longer than a single limit."""
+    """Requests one after the other share a connection for longer than a single limit, and need no thread."""
     with LogHubServer() as server:
         project = ProjectConfig(
             "p",
@@ -193,8 +193,7 @@ def test_connections_are_kept_when_answers_come_in_time() -> None:
                 future = producer.send("p", "l", {"n": number})
                 producer.flush(timeout=20)
                 assert future.result(0).attempt_count == 1
-            watchdogs = [thread for thread in threading.enumerate() if thread.name == "limited-watchdog"]
-            assert len(watchdogs) == 1
+            assert not [thread for thread in threading.enumerate() if thread.name == "limited-deadline"]
 
 
 _FORKING = """
@@ -216,8 +215,8 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_forked_child_has_a_watchdog_of_its_own() -> None:
-    """Parent and child, forked while an attempt was under watch, both cut their attempts at the limit."""
+def test_the_limit_holds_in_a_forked_child() -> None:
+    """Parent and child, forked in the middle of an attempt, both cut their attempts at the limit."""
     arrived = threading.Event()
 
     def drip(connection: socket.socket, stop: threading.Event) -> None:

@@ -49,8 +49,12 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
     monkeypatch.setattr(socket, "getaddrinfo", hanging)
     yield hanging
     hanging.let_go.set()
-    eventually(lambda: all(question.answered.is_set() for question in list(dns._asked.values())))
+    eventually(lambda: all(lookup.answered.is_set() for lookup in list(dns._asked.values())))
     dns._asked.clear()
+
+
+def _over() -> float:
+    raise TimeoutError("timed out")
 
 
 def _transport(clock: Any = None, **limits: int) -> Transport:
@@ -101,7 +105,7 @@ def test_all_who_want_a_name_wait_for_one_thread(resolver: Hanging) -> None:
 
 def test_an_address_asks_no_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs no thread."""
-    monkeypatch.setattr(dns._Question, "start", lambda _: pytest.fail("asked"))
+    monkeypatch.setattr(dns._Lookup, "start", lambda _: pytest.fail("asked"))
     with LogHubServer() as server:
         transport = _transport()
         assert transport.request("GET", server.endpoint, *_ASKED)[0].status == 200
@@ -157,11 +161,11 @@ def test_a_resolver_that_hangs_for_one_project_keeps_no_other_waiting_nor_close(
 
 def test_addresses_that_come_too_late_serve_the_next_attempt(resolver: Hanging) -> None:
     """Else one that is slower than a connection may be would be asked in vain for ever. Once, for they change."""
-    with pytest.raises(TimeoutError):
-        dns.addresses_of(_HOST, 9, lambda: 0.0)
+    with pytest.raises(TimeoutError, match="the resolver has not answered"):
+        dns.addresses_of(_HOST, 9, _over)
     passed(resolver.began)
     resolver.let_go.set()
-    eventually(lambda: dns._asked[_HOST, 9].good_until)
+    passed(dns._asked[_HOST, 9].answered)
     for asked in (1, 2):
         assert dns.addresses_of(_HOST, 9, lambda: PATIENCE) == ["127.0.0.1"]
         assert resolver.asked == asked
@@ -171,10 +175,10 @@ def test_addresses_that_nobody_came_for_are_forgotten(resolver: Hanging, monkeyp
     """They may be others by then."""
     now = [1000.0]
     monkeypatch.setattr(dns, "monotonic", lambda: now[0])
-    with pytest.raises(TimeoutError):
-        dns.addresses_of(_HOST, 9, lambda: 0.0)
+    with pytest.raises(TimeoutError, match="the resolver has not answered"):
+        dns.addresses_of(_HOST, 9, _over)
     resolver.let_go.set()
-    eventually(lambda: dns._asked[_HOST, 9].good_until)
+    passed(dns._asked[_HOST, 9].answered)
     now[0] += 61
     assert dns.addresses_of("localhost", 9, lambda: PATIENCE)
     assert not dns._asked

@@ -7,12 +7,15 @@ import importlib
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from types import ModuleType
 
 import pytest
 
+from producer.sinks.http.raw_exchange import TimedSocket
+from tests.support.waiting import PATIENCE
 from tests.wire.twins import TWINS
 
 _ANSWER = b"HTTP/1.1 200 OK\r\n"
@@ -22,6 +25,10 @@ _ANSWER = b"HTTP/1.1 200 OK\r\n"
 def twin(request: pytest.FixtureRequest) -> ModuleType:
     name = {"pure": "raw_exchange", "native": "_raw_exchange"}[request.param]
     return importlib.import_module(f"producer.sinks.http.{name}")
+
+
+def timed(sock: socket.socket, left: float = PATIENCE, silence: float = PATIENCE) -> TimedSocket:
+    return TimedSocket(sock, lambda: left, silence)
 
 
 @pytest.fixture
@@ -37,7 +44,7 @@ def test_a_small_body_leaves_with_its_head(twin: ModuleType, size: int) -> None:
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with here, there:
         there.sendall(_ANSWER)
-        assert twin.exchange(here, b"head", b"x" * size, 100) == (True, None, _ANSWER)
+        assert twin.exchange(timed(here), b"head", b"x" * size, 100) == (True, None, _ANSWER)
         assert there.recv(2**20) == b"head" + b"x" * size
 
 
@@ -58,7 +65,7 @@ def test_all_of_a_request_leaves_however_slowly_it_is_read(
 
     reader = threading.Thread(target=read)
     reader.start()
-    assert twin.exchange(here, head, body, 5) == (True, None, _ANSWER[:5])
+    assert twin.exchange(timed(here), head, body, 5) == (True, None, _ANSWER[:5])
     reader.join()
     assert b"".join(came) == head + body
 
@@ -70,7 +77,7 @@ def test_an_answer_is_read_though_the_request_did_not_leave(
     here, there = ends
     there.sendall(_ANSWER)
     there.close()
-    assert twin.exchange(here, b"head", b"body", 100) == (False, None, _ANSWER)
+    assert twin.exchange(timed(here), b"head", b"body", 100) == (False, None, _ANSWER)
 
 
 def test_the_end_of_a_connection_is_an_empty_answer(
@@ -79,23 +86,48 @@ def test_the_end_of_a_connection_is_an_empty_answer(
     """The whole request has left."""
     here, there = ends
     there.shutdown(socket.SHUT_WR)
-    assert twin.exchange(here, b"head", b"body", 100) == (True, None, b"")
+    assert twin.exchange(timed(here), b"head", b"body", 100) == (True, None, b"")
 
 
+@pytest.mark.parametrize("times", [{"left": 0.02}, {"silence": 0.02}], ids=["attempt", "silence"])
 def test_what_goes_wrong_is_told_with_what_has_left(
-    twin: ModuleType, ends: tuple[socket.socket, socket.socket]
+    twin: ModuleType, ends: tuple[socket.socket, socket.socket], times: dict[str, float]
 ) -> None:
-    """Silence beyond the socket's time after the whole request, or in the midst of it; a socket that is closed."""
+    """Silence beyond the time after the whole request, or in the midst of it; a socket that is closed."""
     here, _ = ends
-    for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
-        here.setsockopt(socket.SOL_SOCKET, option, b"\0" * 8 + (1000).to_bytes(8, "little"))
-    whole, error, answer = twin.exchange(here, b"head", b"body", 100)
-    assert (whole, error.errno, answer) == (True, errno.EAGAIN, b"")
-    whole, error, _ = twin.exchange(here, b"head", b"x" * 2**24, 100)
-    assert (whole, type(error)) == (False, BlockingIOError)
+    whole, error, answer = twin.exchange(timed(here, **times), b"head", b"body", 100)
+    assert (whole, str(error), answer) == (True, "timed out", b"")
+    whole, error, _ = twin.exchange(timed(here, **times), b"head", b"x" * 2**24, 100)
+    assert (whole, type(error)) == (False, TimeoutError)
     here.close()
-    whole, error, _ = twin.exchange(here, b"head", b"body", 100)
+    whole, error, _ = twin.exchange(timed(here), b"head", b"body", 100)
     assert (whole, error.errno) == (False, errno.EBADF)
+
+
+def test_a_request_that_is_read_slowly_has_one_end(twin: ModuleType, ends: tuple[socket.socket, socket.socket]) -> None:
+    """Although each byte leaves in time: the whole request and its answer share what is left of the attempt."""
+    here, there = ends
+    end = time.monotonic() + 0.2
+
+    def left() -> float:
+        if end <= time.monotonic():
+            raise TimeoutError("timed out")
+        return end - time.monotonic()
+
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.wait(0.01):
+            there.recv(1000)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        whole, error, _ = twin.exchange(TimedSocket(here, left, PATIENCE), b"head", b"x" * 2**24, 100)
+    finally:
+        stop.set()
+        reader.join()
+    assert (whole, type(error)) == (False, TimeoutError)
 
 
 class _HandlerError(Exception):
@@ -124,7 +156,7 @@ def test_a_signal_is_handled_while_an_answer_is_waited_for(
     try:
         with pytest.raises(_HandlerError) if raises else nullcontext():
             signal.setitimer(signal.ITIMER_REAL, 0.01, 0.05)
-            assert twin.exchange(here, b"head", b"body", 100) == (True, None, _ANSWER)
+            assert twin.exchange(timed(here), b"head", b"body", 100) == (True, None, _ANSWER)
             assert there.recv(100) == b"headbody"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -143,31 +175,3 @@ def test_a_socket_is_quiet_until_something_or_its_end_has_come(
     assert twin.is_quiet(here.fileno())
     there.close()
     assert not twin.is_quiet(here.fileno())
-
-
-def test_a_socket_that_python_keeps_the_time_of_is_waited_for_as_python_does(
-    twin: ModuleType, ends: tuple[socket.socket, socket.socket]
-) -> None:
-    """Below it the kernel's socket never waits."""
-    here, _ = ends
-    here.settimeout(0.01)
-    whole, error, _ = twin.exchange(here, b"head", b"body", 100)
-    assert (whole, type(error)) == (True, TimeoutError)
-
-
-def test_a_socket_that_can_only_send_all_is_one(twin: ModuleType, ends: tuple[socket.socket, socket.socket]) -> None:
-    """As that of pyOpenSSL, which some programs put in place of the standard library's."""
-    here, there = ends
-
-    class OnlyAll:
-        def sendall(self, data: bytes) -> None:
-            here.sendall(data)
-
-        def recv(self, size: int) -> bytes:
-            return here.recv(size)
-
-        def gettimeout(self) -> float:
-            return 20.0
-
-    there.sendall(_ANSWER)
-    assert twin.exchange(OnlyAll(), b"head", b"body", 100) == (True, None, _ANSWER)

@@ -17,12 +17,12 @@ import pytest
 import trustme
 
 from producer import AttemptError, HttpConfig, NetworkError, Producer, ProducerConfig, ProjectConfig
-from producer.model.errors import MisconfiguredError, UnreachableError
+from producer.model.errors import UnreachableError
 from producer.model.interfaces import Delivery
 from producer.model.records import StreamKey
 from producer.runtime.clock import SystemClock
 from producer.server import LogHubServer, faults
-from producer.sinks.http.connections import Sent
+from producer.sinks.http.attempts import Sent
 from producer.sinks.http.failures import error_of_exception
 from producer.sinks.loghub.sink import LogHubSink
 from tests.support.pipelines import record
@@ -285,15 +285,6 @@ def test_an_answer_that_nobody_asked_for_is_none_to_the_next_request(way: str, t
     with sink_on_the_way(way, answer_more_than_was_asked, tls, read_timeout_ms=3000) as sink:
         for _ in range(2):
             assert sink.write(Delivery(KEY, None, sink.encode(KEY, None, [record()]))).http_status == 200
-
-
-def test_an_exception_of_this_sides_making_is_no_trouble_of_the_network(tls: Tls) -> None:
-    """A certificate bundle that is not there, and a header that cannot be sent."""
-    with serve(hostile.hang, tls.context) as port, sink_for(f"https://127.0.0.1:{port}", tls) as sink:
-        sink._transport._verify = "/nowhere/missing.pem"
-        error = attempt(sink)
-        assert isinstance(error, MisconfiguredError)
-        assert not error.may_have_been_stored
 
 
 def test_an_answer_lost_behind_a_proxy_neither_fails_an_idempotent_batch_nor_holds_the_project_back() -> None:

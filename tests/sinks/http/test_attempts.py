@@ -1,0 +1,274 @@
+"""Attempts by themselves: a pair of sockets, and a clock that moves when told to."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producer.runtime.clock import Deadline
+from producer.runtime.internal_threads import is_at_work
+from producer.sinks.http.attempts import Attempt, Attempts
+from producer.sinks.http.slow_connect_warning import Silence
+from producer.testing import ManualClock
+from tests.support.waiting import PATIENCE, eventually
+
+NAME = "test-deadline"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def attempts(clock: ManualClock) -> Iterator[Attempts]:
+    """Attempts with a limit of ten seconds; none of their threads is left after the test."""
+    yield Attempts(10.0, clock, NAME)
+    eventually(lambda: not threads(), "the end of the threads")
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A connection: our end, and the other one, which waits for a while."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(PATIENCE)
+    theirs.settimeout(PATIENCE)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == NAME]
+
+
+def advance(clock: ManualClock, seconds: float) -> None:
+    """Move the clock once a thread waits for it."""
+    eventually(lambda: clock.waiting == 1, "the thread that waits")
+    clock.advance(seconds)
+
+
+def is_open(theirs: socket.socket) -> bool:
+    """True if the other end still has a peer."""
+    theirs.setblocking(False)
+    try:
+        return theirs.recv(1) != b""
+    except BlockingIOError:
+        return True
+    finally:
+        theirs.settimeout(PATIENCE)
+
+
+def test_an_attempt_has_its_limit_and_no_thread(attempts: Attempts, clock: ManualClock) -> None:
+    """Its time runs from its own begin; a call that comes later raises."""
+    with Attempt(attempts) as first:
+        clock.advance(4)
+        with Attempt(attempts) as second:
+            assert (first.left(), second.left()) == (6, 10)
+            clock.advance(6)
+            assert (first.is_over, second.is_over) == (True, False)
+            with pytest.raises(TimeoutError):
+                first.left()
+        assert not threads()
+
+
+def test_running_attempts_are_shut_down_at_an_end_that_comes_nearer_and_not_before(
+    attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """A thread that reads or writes hears at that moment that it is over; so does an attempt that begins later."""
+    ours, theirs = pair
+    with Attempt(attempts) as attempt:
+        attempt.hold(ours)
+        attempts.hurry(Deadline.after(clock, 3))
+        advance(clock, 2.9)
+        eventually(lambda: clock.waiting == 1)
+        assert is_open(theirs)
+        advance(clock, 0.2)
+        assert ours.recv(1) == b""
+        assert theirs.recv(1) == b""
+        assert attempt.cut
+    with Attempt(attempts) as late, pytest.raises(TimeoutError):
+        late.left()
+
+
+def test_an_end_that_comes_nearer_never_gives_an_attempt_more_time(attempts: Attempts, clock: ManualClock) -> None:
+    """One that is further away than the limit changes nothing."""
+    with Attempt(attempts) as attempt:
+        attempts.hurry(Deadline.after(clock, 100))
+        assert attempt.left() == 10
+    attempts.hurry(Deadline(None))
+    with Attempt(attempts) as attempt:
+        assert attempt.left() == 10
+
+
+def test_an_attempt_that_ended_keeps_its_connection_and_the_thread_ends(
+    attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """The connection is another attempt's by then."""
+    with Attempt(attempts) as attempt:
+        attempt.hold(pair[0])
+        attempts.hurry(Deadline.after(clock, 3))
+        eventually(lambda: clock.waiting == 1)
+    eventually(lambda: not threads())
+    clock.advance(5)
+    assert is_open(pair[1])
+
+
+def test_a_connection_that_comes_too_late_is_not_used(
+    attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """An attempt that was cut on the way to a connection does not begin to use it, and closes it."""
+    with Attempt(attempts) as attempt:
+        attempts.hurry(Deadline.after(clock, 3))
+        advance(clock, 4)
+        eventually(lambda: attempt.cut)
+        with pytest.raises(TimeoutError):
+            attempt.hold(pair[0])
+        attempt.close()
+        assert pair[1].recv(1) == b""
+
+
+def test_a_connection_that_was_closed_is_nobodys(
+    attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """Its number may be another one's; the attempt's next connection is shut down."""
+    ours, theirs = pair
+    closed, _other = socket.socketpair()
+    with _other, Attempt(attempts) as attempt:
+        number = closed.fileno()
+        attempt.hold(closed)
+        attempt.close()
+        os.dup2(ours.fileno(), number)
+        attempts.hurry(Deadline.after(clock, 3))
+        advance(clock, 4)
+        eventually(lambda: attempt.cut)
+        assert is_open(theirs)
+        os.close(number)
+
+
+def test_a_guarded_attempt_is_cut_at_its_limit(
+    attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """For code that gives each of its calls the whole timeout."""
+    with Attempt(attempts) as attempt:
+        attempt.hold(pair[0])
+        attempt.guard()
+        advance(clock, 10.1)
+        assert pair[1].recv(1) == b""
+
+
+def test_nothing_is_left_open(
+    attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """A cut makes no descriptor, and closes none."""
+
+    def inode(descriptor: str) -> int | None:
+        try:
+            return os.fstat(int(descriptor)).st_ino
+        except OSError:  # that of the folder itself
+            return None
+
+    this = os.fstat(pair[0].fileno()).st_ino
+    with Attempt(attempts) as attempt:
+        attempt.hold(pair[0])
+        attempts.hurry(Deadline.after(clock, 3))
+        advance(clock, 4)
+        eventually(lambda: attempt.cut)
+    assert [inode(entry.name) for entry in Path("/dev/fd").iterdir()].count(this) == 1
+
+
+def test_where_no_thread_can_start_an_attempt_ends_by_its_limit(
+    attempts: Attempts, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine without threads to spare costs the cut, not the record."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with Attempt(attempts) as attempt:
+        attempts.hurry(Deadline.after(clock, 3))
+        assert attempt.left() == 3
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_silence_of_a_destination_that_never_answered_is_told_once_before_the_attempt_ends(
+    clock: ManualClock,
+    attempts: Attempts,
+    pair: tuple[socket.socket, socket.socket],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    connected: bool,
+) -> None:
+    """After two seconds, with how far it came and how long it will wait; of several attempts one line, and one when it
+    answers.
+    """
+    caplog.set_level("INFO", "producer")
+    silence = Silence("http://p.x", 70)
+    found = "connected, but no answer" if connected else "no connection"
+    told = [f"http://p.x: {found} for 2 s; the attempt may take 70 s (http.attempt_timeout_ms)"]
+    with Attempt(attempts) as first, Attempt(attempts) as second:
+        for attempt in (first, second):
+            if connected:
+                attempt.hold(pair[0])
+            silence.listen(attempts, attempt, clock)
+        advance(clock, 1.9)
+        assert not caplog.messages
+        advance(clock, 0.2)
+        eventually(lambda: caplog.messages == told)
+        silence.listen(attempts, second, clock)
+        assert not threads() or eventually(lambda: not threads()) is None
+    silence.end()
+    assert caplog.messages == [*told, "http://p.x: answers now"]
+
+
+def test_an_attempt_that_ended_in_time_is_told_of_by_nobody(
+    clock: ManualClock, attempts: Attempts, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was quick to fail, or to answer, is no silence; the next attempt is listened to."""
+    silence = Silence("http://p.x", 70)
+    with Attempt(attempts) as attempt:
+        silence.listen(attempts, attempt, clock)
+        eventually(lambda: clock.waiting == 1)
+    eventually(lambda: not threads())
+    clock.advance(2.1)
+    assert not caplog.messages
+    with Attempt(attempts) as attempt:
+        silence.listen(attempts, attempt, clock)
+        advance(clock, 2.1)
+        eventually(lambda: len(caplog.messages) == 1)
+
+
+def test_a_handler_that_takes_its_time_keeps_no_attempt_from_its_end(
+    clock: ManualClock, attempts: Attempts, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """The thread that tells of a silence works for a producer: that record feeds nobody's sink."""
+    called, goes_on = threading.Event(), threading.Event()
+    at_work: list[bool] = []
+
+    class Slow(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            at_work.append(is_at_work(record.thread))
+            called.set()
+            goes_on.wait(PATIENCE)
+
+    logger, slow = logging.getLogger("producer.http"), Slow()
+    logger.addHandler(slow)
+    try:
+        with Attempt(attempts) as attempt:
+            attempt.hold(pair[0])
+            Silence("http://p.x", 70).listen(attempts, attempt, clock)
+            advance(clock, 2.1)
+            assert called.wait(PATIENCE)
+            attempts.hurry(Deadline.after(clock, 1))
+            advance(clock, 2)
+            assert pair[1].recv(1) == b""
+    finally:
+        goes_on.set()
+        logger.removeHandler(slow)
+    assert at_work == [True]
