@@ -13,6 +13,7 @@ committed comes once (:mod:`.ledger.ledger`).
 """
 
 from ..model.options import option
+from ..runtime.clock import Stop
 from .config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from .config.options import AgentConfigError
 from .events.batch import EventBatch, Position
@@ -28,7 +29,6 @@ from .events.interfaces import (
     Sink,
     SinkError,
     Source,
-    Stop,
 )
 from .run.agent import Agent
 

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from ..model.errors import ChannelFullError
-from ..runtime.clock import SystemClock
+from ..runtime.clock import Stop, SystemClock
 from .config.options import AgentConfigError, Problem, read_options
 from .events.batch import EventBatch, Position
 from .events.counters import Counters
-from .events.interfaces import Context, Interceptor, RefusedError, Routes, Selector, Sink, SinkError, Source, Stop
+from .events.interfaces import Context, Interceptor, RefusedError, Routes, Selector, Sink, SinkError, Source
 from .flow.channel import BatchChannel
 from .flow.channels import MemoryChannelBuilder
 from .flow.sink_runner import SinkRunner

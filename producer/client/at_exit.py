@@ -111,7 +111,7 @@ def drain_open() -> None:
     before = {shutdown: _Before(shutdown) for shutdown, _ in producers}
     try:
         for shutdown, _ in producers:
-            shutdown.begin()
+            shutdown.closer.begin()
     except KeyboardInterrupt:
         hurried = True
     for shutdown, (name, timeout) in producers:
@@ -222,7 +222,7 @@ def _say_pending(_number: int) -> None:
     with _lock:
         producers = list(_draining.items())
     for shutdown, (name, _) in producers:
-        records = shutdown.pending_records
+        records = shutdown.closer.pending_records
         if records:
             words = counted(records, "record was not delivered", "records were not delivered")
             _log.error("%s: %s when a second signal came", name, words)
@@ -247,11 +247,11 @@ class _Before:
 
     def __init__(self, shutdown: Shutdown) -> None:
         self._shutdown = shutdown
-        self._failed, self._closing, self._began = shutdown.failed_records, shutdown.begun, time.monotonic()
+        self._failed, self._closing, self._began = shutdown.closer.lost_records, shutdown.begun, time.monotonic()
 
     def say_lost(self, name: str, timeout: float, event: str, *, hurried: bool = False) -> None:
         """Say how many records are lost, and why; nothing if none are."""
-        records = self._shutdown.failed_records - self._failed
+        records = self._shutdown.closer.lost_records - self._failed
         if not records:
             return
         _log.error(

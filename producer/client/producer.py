@@ -23,7 +23,7 @@ from ..model.metrics import DROPPED, Counters, Stats
 from ..model.records import LogItem, StreamKey
 from ..model.results import Callback
 from ..model.sequence import SequenceKey
-from ..runtime.clock import Clock, Deadline, RevocableDeadline, SystemClock
+from ..runtime.clock import Clock, Deadline, Stop, SystemClock
 from ..runtime.forks import Stage, watch_fork
 from ..runtime.send_timeout import waiting_at_most
 from ..text.migration_hints import by_name, hint, meant_method
@@ -366,11 +366,12 @@ class Producer:
         pipeline = self._pipeline
         if pipeline is None:
             return
-        deadline = RevocableDeadline.after(self._clock, timeout)
+        stop = Stop(self._clock)
+        deadline = Deadline.after(self._clock, timeout, stop)
         try:
             await on_a_thread(partial(pipeline.flush_until, deadline, timeout), f"{self.name}-aflush")
         finally:
-            deadline.revoke()
+            stop.set()
 
     async def aclose(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # one budget for all stages
         """As :meth:`close`, without blocking the event loop; goes on when the one who awaits it is cancelled."""
@@ -578,6 +579,7 @@ def _import_stages(*, durable: bool) -> None:
     """
     import_module("producer.pipeline.pipeline")
     import_module("producer.pipeline.shutdown")
+    import_module("producer.client.pipeline_owner")
     use_compiled_send()
     if durable:
         import_module("producer.durable.pipeline")

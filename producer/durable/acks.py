@@ -18,7 +18,7 @@ from ..model.records import SEQUENCED, StreamKey
 from ..model.results import Result
 from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.batching.memory import Refund
-from ..pipeline.settling.outcomes import Abandonment
+from ..pipeline.settling.backing import Abandonment, Backing, NumberJournal
 from ..pipeline.threads import StageThread
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
 from ..runtime.loggers import get_logger
@@ -68,25 +68,33 @@ class _Barrier:
 _Item = Sequence[Ticket] | _Failed | _Unreadable | _Barrier
 
 
-class Acks:
+class Acks(Backing):
     """Tells a channel what it may forget, on a thread of its own; what cannot be delivered goes to the dead letters.
-
-    Implements :class:`~producer.pipeline.settling.outcomes.OutcomeListener`.
 
     :param channel: its name.
     :param dead_letters: None to count and forget what cannot be delivered.
     :param lasts: whether the channel keeps what is left in it.
+    :param journal: see :class:`~producer.pipeline.settling.backing.Backing`.
     :ivar counters: ``kept_back``: events that were taken, and that no further attempt of this producer concerns; they
         stay in the channel.
     :ivar parking: those of them whose streams may go on.
     """
 
     keeps = True
+    without_threads = "records stay in the channel, and the next producer on it delivers them"
 
     def __init__(
-        self, name: str, clock: Clock, channel: str, dead_letters: DeadLetters | None, *, lasts: bool = True
+        self,
+        name: str,
+        clock: Clock,
+        channel: str,
+        dead_letters: DeadLetters | None,
+        *,
+        lasts: bool,
+        journal: NumberJournal | None,
     ) -> None:
         self._name = name
+        self.journal = journal
         where = (
             f"it is stored in channel {channel}, and the next producer on it delivers it"
             if lasts
@@ -111,11 +119,9 @@ class Acks:
         self.thread = StageThread(f"{name}-acks", self._loop)
 
     def delivered(self, batch: ProducerBatch) -> None:
-        """The server has the records of ``batch``."""
         self._put(tickets_of(batch))
 
     def failed(self, batch: ProducerBatch, result: Result, refund: Refund) -> None:
-        """The records of ``batch`` are given up."""
         records, logs = [bytes(record) for record in batch.records], batch.logs_of_sends
         self._put(_Failed(batch.key, tickets_of(batch), records, logs, result, refund))
 
@@ -124,7 +130,6 @@ class Acks:
         self._put([ticket])
 
     def parked(self, batch: ProducerBatch) -> None:
-        """The stream of ``batch`` is stopped."""
         self.park(batch.key, tickets_of(batch))
 
     def park(self, key: StreamKey, tickets: Sequence[Ticket]) -> None:

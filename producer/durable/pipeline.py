@@ -21,7 +21,6 @@ from ..model.records import StreamKey, plain
 from ..model.results import Result
 from ..pipeline.owner import Owner
 from ..pipeline.pipeline import Pipeline
-from ..pipeline.storage_hooks import Backing
 from ..pipeline.threads import StageThread
 from ..runtime.clock import Clock, Deadline
 from ..runtime.loggers import get_logger
@@ -71,9 +70,9 @@ class DurablePipeline:
         instance = os.urandom(INSTANCE_SIZE)
         self._dead_letters = None if dead_letter is None else DeadLetters(dead_letter, clock, name)
         self.survives_close = bool(getattr(channel, "survives_close", True))
-        self.acks = Acks(name, clock, channel.name, self._dead_letters, lasts=self.survives_close)
         notes: Notes | None = getattr(channel, "notes", None)
         intents = None if notes is None else Intents(notes)
+        self.acks = Acks(name, clock, channel.name, self._dead_letters, lasts=self.survives_close, journal=intents)
         self.pipeline = Pipeline(
             config,
             sink,
@@ -82,11 +81,7 @@ class DurablePipeline:
             owner=owner,
             threadless=threadless,
             counters=counters,
-            backing=Backing(
-                listener=self.acks,
-                journal=intents,
-                without_threads=_WITHOUT_THREADS,
-            ),
+            backing=self.acks,
         )
         if intents is not None:
             intents.accumulator = self.pipeline.accumulator
@@ -145,7 +140,7 @@ class DurablePipeline:
             self.acks.thread.start()
             self.feeder.thread.start()
         except RuntimeError as error:
-            _log.warning("%s: no threads can be started (%s): %s", self.name, error, _WITHOUT_THREADS)
+            _log.warning("%s: no threads can be started (%s): %s", self.name, error, self.acks.without_threads)
             self.leave_futures()
 
     def hand_on_stream(self, key: StreamKey) -> None:
@@ -274,6 +269,3 @@ class DurablePipeline:
         for future in self.registry.left_in_child():
             if isinstance(future._holder, Waiting):
                 future._holder.settle_in_child(result)
-
-
-_WITHOUT_THREADS = "records stay in the channel, and the next producer on it delivers them"

@@ -96,7 +96,7 @@ def note_name(key: StreamKey) -> str:
 
 
 class Intents:
-    """The journal of idempotent streams: implements :class:`~producer.pipeline.sending.numbers.NumberJournal`.
+    """The journal of idempotent streams: implements :class:`~producer.pipeline.settling.backing.NumberJournal`.
 
     :param notes: of the channel.
     :ivar accumulator: knows the batches that are not settled; None until the pipeline is made.

@@ -29,11 +29,9 @@ class DurableCloser:
         self._durable = durable
 
     def begin(self) -> None:
-        """See :class:`~producer.pipeline.shutdown.Closer`."""
         self._durable.admission.refusing = True
 
     def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
-        """See :class:`~producer.pipeline.shutdown.Closer`; nothing is ever failed because of the deadline."""
         durable = self._durable
         self.begin()
         network = network_deadline(durable.pipeline, deadline)

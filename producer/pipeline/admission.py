@@ -182,10 +182,7 @@ class Admission:
         stopped = self.accumulator.stopped(piece.key)
         if stopped is not None:
             raise stopped  # before any memory is waited for
-        placed = self._try_to_place(piece, recipient, None, number, before)
-        if not isinstance(placed, SendFuture):
-            with Reservation(self.budget, None) as memory:
-                self._place_in_time(piece, recipient, memory, placed, number, before)
+        self._place(piece, recipient, patient=True, number=number, before=before)
         self._ready.wake()
         self._be_watched()
 
@@ -224,50 +221,33 @@ class Admission:
         piece: Piece,
         recipient: Recipient,
         memory: Reservation | None = None,
+        *,
+        patient: bool = False,
+        number: int | None = None,
+        before: SentBefore | None = None,
     ) -> SendFuture:
-        """Put a piece into a batch of its stream.
+        """Put a piece into a batch of its stream; wait for memory where it is needed.
 
-        :param memory: where its memory comes from, as far as that reaches, and what waits for more.
+        :param memory: where its memory comes from, as far as that reaches; None to reserve the piece's own.
+        :param patient: wait without a limit for its own.
+        :param number: as :meth:`LogAccumulator.add` takes it, as is the next.
         """
-        placed = self._try_to_place(piece, recipient, memory)
-        if isinstance(placed, SendFuture):
-            return placed
-        if memory is not None:
-            return self._place_in_time(piece, recipient, memory, placed)
-        with Reservation(self.budget, send_timeout.or_else(self._max_block)) as own:
-            return self._place_in_time(piece, recipient, own, placed)
-
-    def _try_to_place(
-        self,
-        piece: Piece,
-        recipient: Recipient,
-        memory: Reservation | None,
-        number: int | None = None,
-        before: SentBefore | None = None,
-    ) -> SendFuture | int:
-        """As :meth:`LogAccumulator.add`, with a draft where one is surely needed."""
-        accumulator = self.accumulator
+        accumulator, own = self.accumulator, None
         draft = None if accumulator.takes(piece.key) else accumulator.draft(piece.key)
-        return accumulator.add(piece, recipient, draft, memory, number=number, before=before)
-
-    def _place_in_time(
-        self,
-        piece: Piece,
-        recipient: Recipient,
-        memory: Reservation,
-        missing: int,
-        number: int | None = None,
-        before: SentBefore | None = None,
-    ) -> SendFuture:
-        """As :meth:`_try_to_place`, again and again, with what was missing: memory, or a draft."""
-        while True:
-            if missing:
-                self._acquire(memory, missing)
-            draft = self.accumulator.draft(piece.key)
-            placed = self.accumulator.add(piece, recipient, draft, memory, number=number, before=before)
-            if isinstance(placed, SendFuture):
-                return placed
-            missing = placed
+        try:
+            while True:
+                placed = accumulator.add(piece, recipient, draft, memory, number=number, before=before)
+                if isinstance(placed, SendFuture):
+                    return placed
+                if placed:
+                    if memory is None:
+                        max_block = None if patient else send_timeout.or_else(self._max_block)
+                        memory = own = Reservation(self.budget, max_block)
+                    self._acquire(memory, placed)
+                draft = accumulator.draft(piece.key)
+        finally:
+            if own is not None:
+                own.end()
 
     def _after(self) -> None:
         self._ready.wake()

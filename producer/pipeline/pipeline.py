@@ -30,9 +30,9 @@ from .sending.retry_queue import RetryQueue
 from .sending.retry_rules import RetryRules
 from .sending.send_task import SendTask
 from .sending.sequencing import Sequencer
+from .settling.backing import Backing
 from .settling.settlement import Settlement
 from .snapshot import snapshot
-from .storage_hooks import Backing
 from .threads import StageThread
 
 #: Seconds: with ``drain_timeout_ms=0`` ``close`` retries nothing, and waits for the attempts in flight.
@@ -67,29 +67,13 @@ class Pipeline:
         self.owner = owner or Owner()
         self.name = name
         self.counters = Counters() if counters is None else counters
-        backing = backing or Backing()
-        self._backing, keeps = backing, backing.listener.keeps
+        self._backing = backing = backing or Backing()
         ready = ReadyBatches(clock)
-        self.admission = Admission(
-            config,
-            clock,
-            sink,
-            ready,
-            self,
-            kept=keeps,
-        )
+        self.admission = Admission(config, clock, sink, ready, self, kept=backing.keeps)
         self.budget, self.accumulator = self.admission.budget, self.admission.accumulator
         self.retry_queue = RetryQueue(clock)
-        self.settlement = Settlement(
-            name,
-            self.budget,
-            self.accumulator,
-            self.counters,
-            ready,
-            clock,
-            backing.listener,
-        )
-        rules = RetryRules(config, clock, endless=keeps)
+        self.settlement = Settlement(name, self.budget, self.accumulator, self.counters, ready, clock, backing)
+        rules = RetryRules(config, clock, endless=backing.keeps)
         task = SendTask(
             sink=sink,
             clock=clock,

@@ -35,7 +35,7 @@ class Closer(Protocol):
     """How one kind of pipeline is closed."""
 
     def begin(self) -> None:
-        """Refuse sends; waits for nothing."""
+        """Refuse sends, and queue all that is open; waits for nothing."""
 
     def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
         """Close every stage; called again only if it was interrupted.
@@ -62,32 +62,27 @@ class PlainCloser:
         self._pipeline = pipeline
 
     def begin(self) -> None:
-        """See :func:`begin`."""
-        begin(self._pipeline)
+        self._pipeline.admission.close()
 
     def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
-        """See :func:`close_pipeline`."""
         return close_pipeline(self._pipeline, deadline)
 
     def release(self) -> None:
-        """See :class:`Closer`."""
         self._pipeline.sink.close()
 
     @property
     def lost_records(self) -> int:
-        """See :class:`Closer`."""
         return self._pipeline.counters["failed"]
 
     @property
     def pending_records(self) -> int:
-        """See :class:`Closer`."""
         return sum(batch.log_count for batch in self._pipeline.accumulator.incomplete())
 
 
 class Shutdown:
     """Closes a pipeline once, whoever asks, however often, from whatever thread.
 
-    :param closer: how; None for a pipeline whose records exist only in it.
+    :ivar closer: how; None at first for a pipeline whose records exist only in it.
     :param threads: those that work besides the pipeline's own.
     """
 
@@ -96,7 +91,7 @@ class Shutdown:
     ) -> None:
         self._pipeline = pipeline
         self._threads = threads
-        self._closer = closer or PlainCloser(pipeline)
+        self.closer = closer or PlainCloser(pipeline)
         self._room = WaitingRoom(pipeline.clock, LOOK_AGAIN)
         self._lock = OwnedLock()  # guards everything below
         self._begun = False
@@ -135,7 +130,7 @@ class Shutdown:
             else:
                 self._room.wait_until(lambda: self._begin_or_ended(performer), deadline)
             if self._performer is performer:
-                failed, stuck = self._closer.close(deadline)
+                failed, stuck = self.closer.close(deadline)
                 refused = self._release()
         finally:  # an interrupt leaves the rest to the next one who closes
             self._step_down(performer)
@@ -149,7 +144,7 @@ class Shutdown:
     def _release(self) -> Exception | None:
         """Let the sink go, once; what it raises is for this caller alone: of ours all is closed."""
         try:
-            self._closer.release()
+            self.closer.release()
         except Exception as error:  # noqa: BLE001  # a sink is somebody else's class; raised when the others may go on
             return error
         finally:
@@ -171,20 +166,6 @@ class Shutdown:
                 self._performer = None
         self._room.wake_all()
 
-    @property
-    def failed_records(self) -> int:
-        """Records that were given up so far, and are nowhere else."""
-        return self._closer.lost_records
-
-    @property
-    def pending_records(self) -> int:
-        """Records that would be lost if the process ended now."""
-        return self._closer.pending_records
-
-    def begin(self) -> None:
-        """Do the beginning of :meth:`close`, which waits for nothing; for one who has several to close."""
-        self._closer.begin()
-
     def wait_for_callbacks(self, timeout: float) -> bool:
         """After a :meth:`close` that raised: give the callbacks of what it failed a little more time.
 
@@ -194,11 +175,6 @@ class Shutdown:
         clock = self._pipeline.clock
         deadline = Deadline.after(clock, timeout)
         return all(handler.thread.join(clock, deadline) for handler in self._pipeline.settlement.handlers)
-
-
-def begin(pipeline: Pipeline) -> None:
-    """Refuse sends, and queue all that is open; waits for nothing."""
-    pipeline.admission.close()
 
 
 def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
@@ -212,7 +188,7 @@ def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[s
         pipeline.cut_off(deadline)  # the attempts are made on this thread
     if not pipeline.drain_timeout:  # before an attempt of what is open can fail, which would be made again
         pipeline.retry_queue.refuse()
-    begin(pipeline)
+    pipeline.admission.close()
     _retry_for_a_while(pipeline, deadline)
     pipeline.io_pool.ignore_gates()
     _end_waiting(pipeline)

@@ -6,9 +6,9 @@ import _thread
 import math
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Protocol, Self
 
 #: Seconds after which a waiting thread looks again by itself: a signal handler that raised may have prevented its
@@ -105,53 +105,40 @@ class Latch:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """An absolute instant, passed down so that every stage of one operation shares one budget.
+    """The end of an operation, passed down so that all its stages share it: an instant, or a stop before that.
 
     :ivar at: monotonic seconds, or None for never.
+    :ivar stop: ends the operation at once when it is set; None for no such end.
     """
 
     at: float | None
+    stop: Stop | None = None
 
     @classmethod
-    def after(cls, clock: Clock, timeout: float | None) -> Self:
-        """The instant ``timeout`` seconds from now; None is never."""
-        return cls(None if timeout is None else clock.monotonic() + timeout)
+    def after(cls, clock: Clock, timeout: float | None, stop: Stop | None = None) -> Self:
+        """The instant ``timeout`` seconds from now, or ``stop`` before that; None is never."""
+        return cls(None if timeout is None else clock.monotonic() + timeout, stop)
 
     def remaining(self, clock: Clock) -> float | None:
         """Seconds left, never below 0; None for never."""
+        if self.stop is not None and self.stop.is_set():
+            return 0.0
         return None if self.at is None else max(0.0, self.at - clock.monotonic())
 
     def within(self, clock: Clock, seconds: float) -> Deadline:
         """Return the earlier of this deadline and ``seconds`` from now."""
         soon = clock.monotonic() + seconds
-        return Deadline(soon if self.at is None else min(soon, self.at))
+        return Deadline(soon if self.at is None else min(soon, self.at), self.stop)
 
     def expired(self, clock: Clock) -> bool:
-        """Whether the instant has passed."""
+        """Whether the instant has passed, or the stop is set."""
+        if self.stop is not None and self.stop.is_set():
+            return True
         return self.at is not None and clock.monotonic() >= self.at
 
 
 #: Never.
 NO_DEADLINE = Deadline(None)
-
-
-@dataclass(frozen=True, slots=True)
-class RevocableDeadline(Deadline):
-    """One that another thread can bring forward to this moment; whoever waits for it looks every ``LOOK_AGAIN``."""
-
-    _revoked: Latch = field(default_factory=Latch)
-
-    def revoke(self) -> None:
-        """Let it have passed."""
-        self._revoked.set()
-
-    def remaining(self, clock: Clock) -> float | None:
-        """As :meth:`Deadline.remaining`."""
-        return 0.0 if self._revoked.is_set() else Deadline.remaining(self, clock)
-
-    def expired(self, clock: Clock) -> bool:
-        """As :meth:`Deadline.expired`."""
-        return self._revoked.is_set() or Deadline.expired(self, clock)
 
 
 class WaitingRoom:
@@ -179,6 +166,12 @@ class WaitingRoom:
         """
         if ready():
             return True
+        if deadline.stop is None:
+            return self._wait_until(ready, deadline)
+        with deadline.stop.waking(self.wake_all):
+            return self._wait_until(ready, deadline)
+
+    def _wait_until(self, ready: Callable[[], object], deadline: Deadline) -> bool:
         signal = Signal()
         is_ready: object = False
         try:
@@ -210,3 +203,40 @@ class WaitingRoom:
             return self._signals.pop(signal, False)
         finally:
             signal.set()
+
+
+class Stop:
+    """Tells an operation, or a component for one run of it, to end.
+
+    :param clock: what waits go through.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._room = WaitingRoom(self._clock, look_again=1.0)
+        self._set = False
+        self._wakes: list[Callable[[], object]] = []
+
+    def set(self) -> None:
+        """Let it end."""
+        self._set = True
+        self._room.wake_all()
+        for wake in tuple(self._wakes):
+            wake()
+
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Have :meth:`set` call ``wake`` too, inside the block. The thread that enters it scans before it waits."""
+        self._wakes.append(wake)
+        try:
+            yield
+        finally:
+            self._wakes.remove(wake)
+
+    def is_set(self) -> bool:
+        """Return True if it is to end."""
+        return self._set
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Sleep for so long, or until it is to end. Return True if it is to end."""
+        return self._room.wait_until(self.is_set, Deadline.after(self._clock, seconds))

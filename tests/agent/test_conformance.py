@@ -12,7 +12,7 @@ import pytest
 
 from producer.agent.config.registry import BUILT_IN, class_of
 from producer.agent.events.batch import EventBatch
-from producer.agent.events.interfaces import Context, Interceptor, Outlet, Routes, Selector, Sink, Source, Stop
+from producer.agent.events.interfaces import Context, Interceptor, Outlet, Routes, Selector, Sink, Source
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.sinks.loghub import LogHubSink
 from producer.agent.testing import (
@@ -24,6 +24,7 @@ from producer.agent.testing import (
 )
 from producer.model.errors import ChannelFullError
 from producer.model.options import option
+from producer.runtime.clock import Stop
 from producer.server import LogHubServer
 from producer.server.faults import answer
 

@@ -19,9 +19,10 @@ from fluent.sender import FluentSender
 
 from producer.agent.config.options import read_options
 from producer.agent.events.batch import EventBatch
-from producer.agent.events.interfaces import Sink, SinkError, Stop
+from producer.agent.events.interfaces import Sink, SinkError
 from producer.agent.protocols.forward import event_time, key_digest
 from producer.agent.sinks.forward import ForwardSink
+from producer.runtime.clock import Stop
 from tests.agent.doubles import context
 from tests.agent.sources.listeners import all_of, serving
 from tests.support.waiting import PATIENCE, Call, eventually, passed

@@ -16,12 +16,12 @@ from confluent_kafka.admin import AdminClient
 
 from producer.agent.config.options import from_flume, read_options
 from producer.agent.events.batch import EventBatch, Position
-from producer.agent.events.interfaces import Lag, RefusedError, Sink, SinkError, Source, Stop
+from producer.agent.events.interfaces import Lag, RefusedError, Sink, SinkError, Source
 from producer.agent.sinks.kafka import KafkaSink
 from producer.agent.sources.kafka import KafkaSource, _parts, _Reading
 from producer.agent.testing import RecordingOutlet, SinkConformance
 from producer.model.errors import ConfigError
-from producer.runtime.clock import Deadline, SystemClock
+from producer.runtime.clock import Deadline, Stop, SystemClock
 from tests.support.kafka_clients import QUIET, QUIET_ADMIN
 
 from ..support.waiting import eventually

@@ -15,12 +15,12 @@ from producer.agent.config import parse_toml
 from producer.agent.config.options import read_options
 from producer.agent.config.registry import BUILT_IN, class_of
 from producer.agent.events.counters import Counters
-from producer.agent.events.interfaces import Stop
 from producer.agent.monitoring import MonitoringServer
 from producer.agent.run.supervisor import Supervised
 from producer.agent.sinks.http import HttpSink
 from producer.agent.sinks.objects import ObjectsSink
 from producer.model.options import options_of
+from producer.runtime.clock import Stop
 from producer.testing import ManualClock
 
 from ..support.waiting import eventually

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from producer.runtime.clock import NO_DEADLINE, Deadline, Signal, SystemClock, WaitingRoom
+from producer.runtime.clock import NO_DEADLINE, Deadline, Signal, Stop, SystemClock, WaitingRoom
 from producer.testing import ManualClock
 from tests.support.waiting import Call, eventually
 
@@ -176,3 +176,21 @@ def test_who_waits_in_a_room_looks_again_though_nobody_wakes_him() -> None:
     eventually(lambda: clock.waiting)
     clock.advance(0.5)
     assert call.result() is False
+
+
+def test_a_stop_ends_the_waits_of_all_deadlines_that_have_it() -> None:
+    """A wait without a time, and one far from its end, return at once when the stop is set; no time is left then."""
+    clock, stop = ManualClock(), Stop()
+    deadlines = [
+        Deadline(None, stop),
+        Deadline.after(clock, 100.0, stop),
+        Deadline.after(clock, 100.0, stop).within(clock, 50),
+    ]
+    room = WaitingRoom(clock)
+    calls = [Call(lambda deadline=deadline: room.wait_until(lambda: False, deadline)) for deadline in deadlines]
+    eventually(lambda: len(room) == 3)
+    assert [deadline.remaining(clock) for deadline in deadlines] == [None, 100.0, 50.0]
+    stop.set()
+    assert [call.result() for call in calls] == [False] * 3
+    assert [(deadline.remaining(clock), deadline.expired(clock)) for deadline in deadlines] == [(0.0, True)] * 3
+    assert not room.wait_until(lambda: False, deadlines[0])

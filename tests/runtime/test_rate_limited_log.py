@@ -7,11 +7,10 @@ import pytest
 
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.counters import Counters
-from producer.agent.events.interfaces import Stop
 from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.run.supervisor import Supervised
 from producer.agent.selectors.replicating import ReplicatingSelector
-from producer.runtime.clock import Deadline
+from producer.runtime.clock import Deadline, Stop
 from producer.runtime.rate_limited_log import RateLimitedLog
 from producer.testing import ManualClock
 

@@ -6,14 +6,13 @@ and a :class:`Context`. It is found by its name among the built-in ones or by an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ...model.errors import ProducerError
-from ...runtime.clock import Clock, Deadline, SystemClock, WaitingRoom
+from ...runtime.clock import Clock, Deadline, Stop, SystemClock
 from .batch import EventBatch, Position
 from .counters import Counters
 
@@ -109,45 +108,6 @@ def left_of(error: Exception, batches: Sequence[EventBatch]) -> Sequence[EventBa
     if isinstance(error, RefusedError):
         return [*error.batches, *error.later]
     return error.later if isinstance(error, SinkError) and error.later is not None else batches
-
-
-class Stop:
-    """Tells a component that it shall end; one for each run of it.
-
-    :param clock: what waits go through.
-    """
-
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
-        self._room = WaitingRoom(self._clock, look_again=1.0)
-        self._set = False
-        self._wakes: list[Callable[[], object]] = []
-
-    def set(self) -> None:
-        """End."""
-        self._set = True
-        self._room.wake_all()
-        for wake in tuple(self._wakes):
-            wake()
-
-    @contextmanager
-    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Meanwhile :meth:`set` also calls this, for who waits for something else; who enters looks himself before he
-        waits.
-        """
-        self._wakes.append(wake)
-        try:
-            yield
-        finally:
-            self._wakes.remove(wake)
-
-    def is_set(self) -> bool:
-        """Whether to end."""
-        return self._set
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Sleep until then, or until it shall end; whether it shall."""
-        return self._room.wait_until(self.is_set, Deadline.after(self._clock, seconds))
 
 
 @dataclass(frozen=True, slots=True)

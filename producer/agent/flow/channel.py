@@ -15,12 +15,11 @@ from ...channels.file.store.lost import LostEvent
 from ...channels.spillable import MEMORY_NUMBERS
 from ...model.errors import ChannelFullError, DiskFullError, InvalidArgumentError
 from ...model.interfaces import Channel, ChannelStats, Event, Transaction
-from ...runtime.clock import Clock, Deadline, WaitingRoom
+from ...runtime.clock import Clock, Deadline, Stop, WaitingRoom
 from ...runtime.loggers import get_logger
 from ..events.batch import EventBatch, Position
 from ..events.counters import Counters
 from ..events.event_format import UnreadableBatchError, count_of, position_of, read_batch, write_batch
-from ..events.interfaces import Stop
 from ..ledger.ledgers import Ledgers
 from ..ledger.lost_batches import Losses
 from ..ledger.number_epochs import Origins
@@ -147,11 +146,11 @@ class BatchChannel:
         :raises ChannelError: the channel is closed, or the disk failed.
         """
         begun = self._clock.monotonic()
-        deadline = Deadline.after(self._clock, self.keep_alive if timeout is None else timeout)
+        deadline = Deadline.after(self._clock, self.keep_alive if timeout is None else timeout, stop)
         self.counters.add(EventPutAttemptCount=batch.count)
-        self._enter(batch, deadline, stop)
+        self._enter(batch, deadline)
         try:
-            self._commit(batch, deadline, stop)
+            self._commit(batch, deadline)
         except DiskFullError as error:
             self._needs_free = error.wanted
             self._withdraw(batch.count)
@@ -192,10 +191,9 @@ class BatchChannel:
         def is_over() -> bool:
             if not found or self._held > 0:  # an empty channel is asked once: it costs a transaction
                 found.append(self._take(most_events, most_bytes, 0))
-            return found[-1] is not None or stop.is_set()
+            return found[-1] is not None
 
-        with stop.waking(self._takers.wake_all):
-            self._takers.wait_until(is_over, Deadline.after(self._clock, timeout))
+        self._takers.wait_until(is_over, Deadline.after(self._clock, timeout, stop))
         return found[-1]
 
     def pass_over(self, sequence: int) -> None:
@@ -317,23 +315,9 @@ class BatchChannel:
             self._held -= count
         self._room.wake_all()
 
-    def _wait_for_room(self, enters: Callable[[], bool], deadline: Deadline, stop: Stop | None) -> bool:
-        """Wait until something has room; False if it has none in time, or before ``stop``."""
-        if stop is None:
-            return self._room.wait_until(enters, deadline)
-        entered: list[bool] = []
-
-        def is_over() -> bool:
-            entered.append(enters())
-            return entered[-1] or stop.is_set()
-
-        with stop.waking(self._room.wake_all):
-            self._room.wait_until(is_over, deadline)
-        return entered[-1]
-
-    def _enter(self, batch: EventBatch, deadline: Deadline, stop: Stop | None) -> None:
+    def _enter(self, batch: EventBatch, deadline: Deadline) -> None:
         begun, count = self._clock.monotonic(), batch.count
-        if self._entered(count) or self._wait_for_room(lambda: self._entered(count), deadline, stop):
+        if self._entered(count) or self._room.wait_until(lambda: self._entered(count), deadline):
             return
         stats = self.channel.stats()
         raise ChannelFullError(
@@ -358,7 +342,7 @@ class BatchChannel:
                 self._putting += 1
         return fits
 
-    def _commit(self, batch: EventBatch, deadline: Deadline, stop: Stop | None) -> None:
+    def _commit(self, batch: EventBatch, deadline: Deadline) -> None:
         position = batch.position
         ledger = None if position is None or self._ledgers is None else self._ledgers.of_name(position.name)
         if ledger and position:
@@ -366,7 +350,7 @@ class BatchChannel:
         try:
             with self.channel.transaction() as transaction:
                 transaction.put(write_batch(batch))
-                self._finish(transaction, deadline, stop)
+                self._finish(transaction, deadline)
         except BaseException as error:
             if ledger and position:
                 ledger.failed(self, position)
@@ -391,9 +375,9 @@ class BatchChannel:
             never=full.never,
         )
 
-    def _finish(self, transaction: Transaction, deadline: Deadline, stop: Stop | None) -> None:
-        """Commit once the channel itself has room. It knows no ``stop``: it is asked again whenever something left."""
-        if stop is None:
+    def _finish(self, transaction: Transaction, deadline: Deadline) -> None:
+        """Commit once the channel itself has room. It knows no stop: it is asked again whenever something left."""
+        if deadline.stop is None:
             transaction.commit(deadline.remaining(self._clock))
             return
         full = deque[ChannelFullError](maxlen=1)
@@ -406,7 +390,7 @@ class BatchChannel:
                 return error.never
             return True
 
-        if not self._wait_for_room(is_committed, deadline, stop) or (full and full[0].never):
+        if not self._room.wait_until(is_committed, deadline) or (full and full[0].never):
             raise full[0]
 
     def _make_safe(self, newest: Event) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 
 from ...model.errors import ChannelError, ChannelFullError, InvalidArgumentError
-from ...runtime.clock import Clock, Deadline, WaitingRoom
+from ...runtime.clock import Clock, Deadline, Stop, WaitingRoom
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.limits import Memory, Pace
 from ..events.batch import EventBatch, Position
 from ..events.counters import Counters, timed
-from ..events.interfaces import Interceptor, Selector, Stop, UnfitError
+from ..events.interfaces import Interceptor, Selector, UnfitError
 from ..ledger.ledger import Ledger
 from ..recoveries import recoveries
 from .channel import BatchChannel, can_never_take

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...model.errors import ChannelClosedError, ChannelError, InvalidArgumentError
-from ...runtime.clock import Clock, SystemClock
+from ...runtime.clock import Clock, Stop, SystemClock
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ...text.plural import counted
@@ -21,7 +21,7 @@ from ..config.limits import Pace
 from ..config.options import words_of
 from ..events.batch import EventBatch
 from ..events.counters import Counters, timed
-from ..events.interfaces import Patience, Refusal, RefusedError, SinkError, SinkProcessor, Stop, left_of, tick
+from ..events.interfaces import Patience, Refusal, RefusedError, SinkError, SinkProcessor, left_of, tick
 from ..recoveries import recoveries
 from .channel import BatchChannel, can_never_take
 from .delivery import Delivery

@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...model.errors import ChannelError, ProducerError
-from ...runtime.clock import Clock, Deadline, SystemClock, WaitingRoom
+from ...runtime.clock import Clock, Deadline, Stop, SystemClock, WaitingRoom
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
 from ..config.limits import Memory, Pace
 from ..config.model import AgentConfig
 from ..config.options import Problem
 from ..events.counters import Counters
-from ..events.interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, Stop, give_up
+from ..events.interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, give_up
 from ..flow.channel import BatchChannel
 from ..flow.counted_sink import CountedSink
 from ..flow.health import FORGOTTEN, Health

@@ -11,13 +11,12 @@ import traceback
 from collections.abc import Callable
 
 from ...model.errors import ProducerError
-from ...runtime.clock import Clock, Deadline, WaitingRoom
+from ...runtime.clock import Clock, Deadline, Stop, WaitingRoom
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ...text.printable import without_userinfo
 from ..config.options import words_of
 from ..events.counters import Counters
-from ..events.interfaces import Stop
 
 _log = get_logger("producer.agent")
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...model.options import option
+from ...runtime.clock import Stop
 from ..events.batch import EventBatch, batches_of
-from ..events.interfaces import Context, Outlet, Stop
+from ..events.interfaces import Context, Outlet
 from ..protocols.calls import BadCallError
 from ..protocols.reckoning import Reckoning
 from .budget import Budget, Holding

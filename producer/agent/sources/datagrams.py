@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from sys import getsizeof
 
 from ...model.options import option
+from ...runtime.clock import Stop
 from ..events.batch import EventBatch
-from ..events.interfaces import Outlet, Stop
+from ..events.interfaces import Outlet
 from .intake import Intake
 from .listening import listen, woken_by
 

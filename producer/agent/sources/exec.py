@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 from ...model.errors import ConfigError
 from ...model.options import option
+from ...runtime.clock import Stop
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..events.batch import EventBatch
-from ..events.interfaces import Context, Outlet, Stop
+from ..events.interfaces import Context, Outlet
 from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
 from .intake import Intake
 

@@ -29,8 +29,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ...model.options import option
+from ...runtime.clock import Stop
 from ..events.batch import EventBatch, batches_of
-from ..events.interfaces import Context, Outlet, Stop
+from ..events.interfaces import Context, Outlet
 from ..protocols.reckoning import Reckoning, of_event
 from .budget import Budget, Holding
 from .intake import Intake

@@ -9,11 +9,12 @@ ever take is refused, so that the peer does not send it again.
 from __future__ import annotations
 
 from ...model.errors import ChannelError
+from ...runtime.clock import Stop
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.options import words_of
 from ..events.batch import EventBatch
-from ..events.interfaces import Context, Outlet, Stop, UnfitError
+from ..events.interfaces import Context, Outlet, UnfitError
 from ..recoveries import recoveries
 
 _log = get_logger("producer.agent.source")

@@ -20,9 +20,10 @@ from typing import Any
 from ...channels.file.store.notes import FileNotes
 from ...model.errors import ConfigError, ProducerError
 from ...model.options import option
+from ...runtime.clock import Stop
 from ...runtime.loggers import get_logger
 from ..events.batch import EventBatch, Position
-from ..events.interfaces import Context, Outlet, Stop
+from ..events.interfaces import Context, Outlet
 from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
 
 _log = get_logger("producer.agent.source.journald")

@@ -21,11 +21,12 @@ from typing import Any, ClassVar
 
 from ...model.errors import ConfigError
 from ...model.options import option
+from ...runtime.clock import Stop
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.flume_keys import renamed
 from ..events.batch import EventBatch, Position
-from ..events.interfaces import Context, Lag, Outlet, Stop
+from ..events.interfaces import Context, Lag, Outlet
 from ..protocols.fields import unique_names, with_own
 from ..protocols.kafka import ClientLog, RenewedClient, check_settings, missing_files
 

@@ -21,12 +21,13 @@ from pathlib import Path
 
 from ...model.errors import ConfigError
 from ...model.options import option
+from ...runtime.clock import Stop
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ...runtime.tls import closed_if_it_fails
 from ...text.addresses import is_address
 from ...text.plural import counted
-from ..events.interfaces import Context, Stop
+from ..events.interfaces import Context
 from ..protocols.tls_files import RenewedTls, load_authorities, load_own, out_of_time
 
 _log = get_logger("producer.agent.source")

@@ -34,13 +34,13 @@ from ...reading.consumer_group import ConsumerGroup
 from ...reading.errors import AnswerTooLargeError, LogHubReadError
 from ...reading.logstore import LogstoreReader
 from ...reading.signed_client import SignedClient
-from ...runtime.clock import Clock
+from ...runtime.clock import Clock, Stop
 from ...runtime.loggers import get_logger
 from ...sinks.http.transport import target_of
 from ...wire.cursors import MAX_PULL_COUNT, cursor_at, position_of
 from ...wire.read_log_group import Fields, fields_of, loggroups_of, read_group
 from ..events.batch import EventBatch, Position
-from ..events.interfaces import Context, Outlet, Stop
+from ..events.interfaces import Context, Outlet
 from ..protocols.loghub import LogstoreOptions
 from ..protocols.proxies import proxies_of
 from ..protocols.reckoning import OF_TEXT, SMALL, Reckoning, of_event, of_text, size_of

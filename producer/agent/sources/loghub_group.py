@@ -20,10 +20,9 @@ from typing import Self
 
 from ...reading.consumer_group import ConsumerGroup
 from ...reading.errors import LogHubReadError
-from ...runtime.clock import Clock
+from ...runtime.clock import Clock, Stop
 from ...runtime.loggers import get_logger
 from ...runtime.whole_file import write_whole
-from ..events.interfaces import Stop
 
 _log = get_logger("producer.agent.source.loghub")
 

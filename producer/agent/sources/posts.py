@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...model.errors import ConfigError
 from ...model.options import option
+from ...runtime.clock import Stop
 from ..events.batch import EventBatch
-from ..events.interfaces import Context, Outlet, Stop
+from ..events.interfaces import Context, Outlet
 from .budget import Budget
 from .http_requests import Limits, Request, RequestError
 from .intake import Intake, NeverTakenError, NotTakenError, short_of_memory

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...model.options import option
+from ...runtime.clock import Stop
 from ..events.batch import EventBatch
-from ..events.interfaces import Context, Outlet, Stop
+from ..events.interfaces import Context, Outlet
 
 
 class SequenceSource:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...model.options import option
+from ...runtime.clock import Stop
 from ..events.batch import EventBatch
-from ..events.interfaces import Context, Outlet, Stop
+from ..events.interfaces import Context, Outlet
 
 
 class StressSource:

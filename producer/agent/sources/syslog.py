@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from ...model.errors import ConfigError
 from ...model.options import option
+from ...runtime.clock import Stop
 from ..config.flume_keys import without_needless
 from ..events.batch import EventBatch
-from ..events.interfaces import Context, Outlet, Stop
+from ..events.interfaces import Context, Outlet
 from .datagrams import Datagram, UdpOptions, UdpServer
 from .intake import Intake
 from .listening import Connection, TcpOptions, TcpServer

@@ -217,6 +217,10 @@ class Reservation:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Give back the bytes that are held."""
         with self._budget.lock:
             self.hold(-self.held)
             self._leave()

@@ -22,7 +22,7 @@ from ...model.records import IDEMPOTENT, SEQUENCED
 from ...wire.put_logs import new_hash_key
 from ..batching.batch import ProducerBatch
 from ..batching.unconfirmed import SURE_AFTER, Doubt, Fate
-from .numbers import NumberJournal
+from ..settling.backing import NumberJournal
 
 _NEVER_CUT = (
     "a piece that has a number of its own, or a list of an idempotent stream behind a channel, is never cut: send "

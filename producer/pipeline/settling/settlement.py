@@ -20,8 +20,8 @@ from ..batching.batch import BATCH_OVERHEAD, BatchState, ProducerBatch
 from ..batching.memory import MemoryBudget, Refund
 from ..batching.open_records import RECORD_OVERHEAD
 from ..batching.ready_batches import ReadyBatches
+from .backing import Backing
 from .callbacks import BatchHandler
-from .outcomes import OutcomeListener
 
 _log = get_logger("producer.handler")
 
@@ -48,7 +48,7 @@ class Settlement:
 
     :param ready: takes a batch that was waiting for another one of its stream.
     :param clock: tells when a batch was given up.
-    :param listener: hears of every outcome.
+    :param backing: hears of every outcome.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Settlement:
         counters: Counters,
         ready: ReadyBatches,
         clock: Clock,
-        listener: OutcomeListener,
+        backing: Backing,
     ) -> None:
         self._budget = budget
         self._ready = ready
         self._clock = clock
-        self._listener = listener
+        self._backing = backing
         self._accumulator = accumulator
         self._counters = counters
         self.success = BatchHandler(f"{name}-success", budget)
@@ -92,13 +92,13 @@ class Settlement:
         error = StreamStoppedError(plain(batch.key), batch.history.result(successful=False, last=attempt))
         # Before anybody hears of the failure, so that whoever does finds the stream stopped.
         behind = self._accumulator.stop(batch, error)
-        self._settle(batch, _Outcome.PARKED if keep and self._listener.keeps else _Outcome.FAILED, attempt)
+        self._settle(batch, _Outcome.PARKED if keep and self._backing.keeps else _Outcome.FAILED, attempt)
         for waiting in behind:
             self._settle(waiting, self._fate_behind(waiting, batch), attempt_of(error))
 
     def _fate_behind(self, waiting: ProducerBatch, failed: ProducerBatch) -> _Outcome:
         # The rest of a list that was cut fails with the part of it that did.
-        return _Outcome.FAILED if not self._listener.keeps or waiting.shares_send(failed) else _Outcome.PARKED
+        return _Outcome.FAILED if not self._backing.keeps or waiting.shares_send(failed) else _Outcome.PARKED
 
     def abandon(self, batch: ProducerBatch) -> bool:
         """Fail or leave ``batch`` because the producer closed; False if it was settled before."""
@@ -111,7 +111,7 @@ class Settlement:
 
     def abandoned(self, *, may_have_been_stored: bool = False) -> Attempt:
         """What stands at the end of the attempts of a record that was not delivered when the producer closed."""
-        said = self._listener.abandonment
+        said = self._backing.abandonment
         return self._attempt(said.code, said.message, may_have_been_stored=may_have_been_stored)
 
     def forked_away(self) -> Attempt:
@@ -128,7 +128,7 @@ class Settlement:
         )
 
     def _end(self, batch: ProducerBatch, attempt: Attempt, *, unless: BatchState | None = None) -> bool:
-        return self._settle(batch, _Outcome.LEFT if self._listener.keeps else _Outcome.FAILED, attempt, unless)
+        return self._settle(batch, _Outcome.LEFT if self._backing.keeps else _Outcome.FAILED, attempt, unless)
 
     def _settle(
         self, batch: ProducerBatch, outcome: _Outcome, last: Attempt | None = None, unless: BatchState | None = None
@@ -163,11 +163,11 @@ class Settlement:
         refund = Refund(self._budget, memory) if outcome is _Outcome.FAILED else None
         try:
             if refund is not None:
-                self._listener.failed(batch, result, refund)
+                self._backing.failed(batch, result, refund)
             elif outcome is _Outcome.DELIVERED:
-                self._listener.delivered(batch)
+                self._backing.delivered(batch)
             elif outcome is _Outcome.PARKED:
-                self._listener.parked(batch)
+                self._backing.parked(batch)
         except Exception:  # noqa: BLE001  # whatever goes wrong there, the batch is settled
             _log.exception("a bug: the outcome of a batch of %s was not noted", counted(batch.log_count, "log"))
             if refund is not None:

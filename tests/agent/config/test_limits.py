@@ -15,13 +15,13 @@ from producer.agent.config.limits import Memory, Pace, resident
 from producer.agent.config.toml_text import write_toml
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.counters import Counters
-from producer.agent.events.interfaces import Context, Stop
+from producer.agent.events.interfaces import Context
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.outlet import MemoryFullError, SourceOutlet
 from producer.agent.flow.sink_runner import SinkRunner
 from producer.agent.run.blueprint import draw
 from producer.agent.selectors.replicating import ReplicatingSelector
-from producer.runtime.clock import SystemClock
+from producer.runtime.clock import Stop, SystemClock
 from producer.testing import ManualClock
 
 from ...support.threads import cpu_of

@@ -8,12 +8,13 @@ import pytest
 
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.counters import Counters
-from producer.agent.events.interfaces import Refusal, RefusedError, SinkError, Stop
+from producer.agent.events.interfaces import Refusal, RefusedError, SinkError
 from producer.agent.flow import held_back
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.health import Health
 from producer.agent.flow.letters import REASON
 from producer.agent.flow.sink_runner import SinkRunner
+from producer.runtime.clock import Stop
 from producer.testing import ManualClock
 from tests.support.waiting import Call, eventually
 

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from producer.agent.events.batch import EventBatch, Position
-from producer.agent.events.interfaces import Stop
 from producer.agent.flow.channel import BatchChannel
 from producer.channels.file.queue import recent
 from producer.channels.file.store.disk import Disk
 from producer.model.errors import ChannelFullError, ChannelIOError, ChannelKeyError, DiskFullError
-from producer.runtime.clock import Deadline
+from producer.runtime.clock import Deadline, Stop
 from producer.testing import ManualClock
 
 from ...support.waiting import Call, eventually

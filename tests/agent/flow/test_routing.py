@@ -11,7 +11,7 @@ import pytest
 from producer.agent.config.options import AgentConfigError
 from producer.agent.events.batch import EventBatch, Position
 from producer.agent.events.counters import Counters
-from producer.agent.events.interfaces import Routes, Stop, UnfitError
+from producer.agent.events.interfaces import Routes, UnfitError
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.selectors.load_balancing import LoadBalancingSelector
@@ -20,7 +20,7 @@ from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.agent.sources.kafka import _Member
 from producer.agent.sources.loghub_group import UntilAsked
 from producer.model.errors import ChannelFullError
-from producer.runtime.clock import SystemClock
+from producer.runtime.clock import Stop, SystemClock
 from producer.testing import ManualClock
 
 from ...support.waiting import Call, eventually

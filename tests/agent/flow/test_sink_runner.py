@@ -11,12 +11,13 @@ import pytest
 from producer.agent import Agent, AgentConfig, ComponentConfig, SinkConfig, SourceConfig
 from producer.agent.events.batch import EventBatch, Position
 from producer.agent.events.counters import Counters
-from producer.agent.events.interfaces import Patience, RefusedError, SinkError, Stop
+from producer.agent.events.interfaces import Patience, RefusedError, SinkError
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.counted_sink import CountedSink
 from producer.agent.flow.health import Health
 from producer.agent.flow.sink_runner import SinkRunner
 from producer.agent.run.agent import _patience
+from producer.runtime.clock import Stop
 from producer.testing import ManualClock
 from tests.support.waiting import Call, eventually
 

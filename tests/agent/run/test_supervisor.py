@@ -6,10 +6,9 @@ from itertools import count
 import pytest
 
 from producer.agent.events.counters import Counters
-from producer.agent.events.interfaces import Stop
 from producer.agent.run import supervisor
 from producer.agent.run.supervisor import State, Supervised
-from producer.runtime.clock import Clock, Deadline, SystemClock
+from producer.runtime.clock import Clock, Deadline, Stop, SystemClock
 from producer.testing import ManualClock
 
 from ...support.waiting import eventually

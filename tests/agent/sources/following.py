@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 from producer.agent.config.options import read_options
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.counters import Counters
-from producer.agent.events.interfaces import Context, Stop
+from producer.agent.events.interfaces import Context
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.agent.sources.taildir import TaildirSource
 from producer.agent.sources.taildir.follower import Follower
+from producer.runtime.clock import Stop
 from producer.testing import ManualClock
 
 from ..doubles import ledger_of, memory_channel

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from producer.agent.events.counters import Counters
-from producer.agent.events.interfaces import Context, Stop
+from producer.agent.events.interfaces import Context
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.selectors.replicating import ReplicatingSelector
-from producer.runtime.clock import SystemClock
+from producer.runtime.clock import Stop, SystemClock
 from tests.agent.components import made
 from tests.agent.doubles import ledger_of
 from tests.support.waiting import Call

@@ -19,9 +19,10 @@ from producer.agent import AgentConfigError
 from producer.agent.config.options import from_flume, read_options
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.counters import Counters
-from producer.agent.events.interfaces import Context, Stop
+from producer.agent.events.interfaces import Context
 from producer.agent.sources import intake
 from producer.agent.sources.exec import ExecError, ExecSource
+from producer.runtime.clock import Stop
 from tests.support.waiting import eventually, passed
 
 

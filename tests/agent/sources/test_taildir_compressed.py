@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent.events.interfaces import Stop
 from producer.agent.sources.taildir import compressed
+from producer.runtime.clock import Stop
 
 from .following import Tail, Writer
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from producer.agent.events.interfaces import Stop
 from producer.channels.file.store.notes import FileNotes
+from producer.runtime.clock import Stop
 from tests.agent.sources.following import Tail, Writer
 
 _SOAK = os.environ.get("PRODUCER_SOAK") == "1"

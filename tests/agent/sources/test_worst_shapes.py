@@ -19,7 +19,6 @@ from confluent_kafka import TopicPartition
 
 from producer.agent.config.limits import give_back
 from producer.agent.events.batch import EventBatch
-from producer.agent.events.interfaces import Stop
 from producer.agent.protocols.avro import FLUME_HASH, framed
 from producer.agent.protocols.avro_encoding import long, text
 from producer.agent.protocols.batches import pack
@@ -27,6 +26,7 @@ from producer.agent.sources import kafka, loghub
 from producer.agent.sources.journald import JournalError
 from producer.agent.testing import RecordingOutlet
 from producer.reading.logstore import Page
+from producer.runtime.clock import Stop
 from producer.testing import ManualClock
 from producer.wire.cursors import cursor_at, position_of
 from producer.wire.protobuf import delimited

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -18,10 +17,10 @@ from producer import (
 from producer.model.futures import SendFuture
 from producer.model.results import Attempt
 from producer.pipeline.batching.batch import BATCH_OVERHEAD, ProducerBatch
-from producer.pipeline.batching.memory import MemoryBudget
+from producer.pipeline.batching.memory import MemoryBudget, Refund
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD
+from producer.pipeline.settling.backing import Backing
 from producer.pipeline.settling.callbacks import BatchHandler
-from producer.pipeline.settling.outcomes import NobodyListens
 from producer.runtime.clock import SystemClock
 from producer.testing import RecordingSink, ScriptedSink
 from tests.pipeline.sending.test_retry_queue import batch
@@ -226,14 +225,14 @@ def test_a_thread_that_is_stopped_twice_ends() -> None:
 def test_a_listener_that_raises_keeps_nobody_from_hearing_of_the_outcome(caplog: pytest.LogCaptureFixture) -> None:
     """Its error is logged; the callback runs, and the memory is back once, whether it gave that back before or not."""
 
-    class _Broken(NobodyListens):
-        def failed(self, batch: ProducerBatch, result: Result, release: Callable[[], None]) -> None:
+    class _Broken(Backing):
+        def failed(self, batch: ProducerBatch, result: Result, refund: Refund) -> None:
             if batch.key.topic == KEY.topic:
-                release()
+                refund.pay()
             raise KeyError("no such batch")
 
     pipeline = threadless(ScriptedSink([RejectedError("C", "x"), RejectedError("C", "x")]), batch_count_threshold=1)
-    pipeline.settlement._listener = _Broken()
+    pipeline.settlement._backing = _Broken()
     told: list[Result] = []
     for key in (KEY, KEY._replace(topic="other")):
         pipeline.admission.accept(key, record(), 1, told.append)

@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ....runtime.clock import Stop
 from ....runtime.file_identity import Key
 from ....runtime.loggers import get_logger
 from ....wire.encodings import is_utf8
 from ...events.batch import EventBatch, Position
-from ...events.interfaces import Context, Lag, Outlet, Stop
+from ...events.interfaces import Context, Lag, Outlet
 from ..reading.identity import FileName, is_compressed, parse_name
 from ..reading.notices import Notices
 from ..reading.reader import Block, ContentChangedError, FileReader, Rules

@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ....runtime.clock import Stop
 from ....runtime.file_identity import TAIL_BYTES, Key
 from ....runtime.loggers import get_logger
-from ...events.interfaces import Stop
 from ..reading.identity import FileName, Note, holds, is_compressed, open_quickly
 from ..reading.reader import FileReader, Rules
 from .file_registry import key_of, paths_beside

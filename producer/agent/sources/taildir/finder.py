@@ -6,11 +6,10 @@ import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 
-from ....runtime.clock import Clock
+from ....runtime.clock import Clock, Stop
 from ....runtime.file_identity import Key
 from ....runtime.link_targets import LinkTargets, not_followed, opened_path
 from ....runtime.loggers import get_logger
-from ...events.interfaces import Stop
 from ...recoveries import recoveries
 from ..reading.identity import is_compressed, open_quickly
 from ..reading.reader import FileReader

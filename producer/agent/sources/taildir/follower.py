@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
+from ....runtime.clock import Stop
 from ....runtime.link_targets import LinkTargets
 from ....runtime.loggers import get_logger
-from ...events.interfaces import Context, Lag, Outlet, Stop
+from ...events.interfaces import Context, Lag, Outlet
 from ...recoveries import recoveries
 from ..reading.notices import Notices
 from ..reading.reader import ContentChangedError, FileReader

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
+from ....runtime.clock import Stop
 from ....runtime.file_identity import Key
 from ....runtime.loggers import get_logger
 from ...events.batch import Position
-from ...events.interfaces import Context, Outlet, Stop
+from ...events.interfaces import Context, Outlet
 from ..reading.identity import HEAD_BYTES, FileName, Heads, Note, holds
 from ..reading.reader import BLOCK_BYTES, FileReader, Rules
 from .compressed import UnpackedReader, find_packed

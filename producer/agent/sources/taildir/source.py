@@ -6,9 +6,10 @@ import glob
 import os
 from collections.abc import Collection
 
+from ....runtime.clock import Stop
 from ....wire.log_start import compile_start
 from ....wire.slow_patterns import slow_note
-from ...events.interfaces import Context, Lag, Outlet, Stop
+from ...events.interfaces import Context, Lag, Outlet
 from .follower import Follower
 from .options import TaildirOptions
 
