@@ -30,7 +30,7 @@ _MARK = re.compile(r"^<!-- (?:options: [\w.]+|end of options) -->$", re.MULTILIN
 PAGES = [page for page in sorted(Path(__file__).parent.rglob("*.md")) if _TABLE.search(page.read_text())]
 _NONE = "none"
 #: A role of Sphinx, as the page has it.
-_SHOWN_ROLE = re.compile(r":\w+:<code>[~.]?(?:\w+\.)*(\w+)</code>")
+_SHOWN_ROLE = re.compile(r":\w+:<code>[~.]*(?:\w+\.)*(\w+)</code>")
 _COLUMN = re.compile(r"\b(__\w+__)\b")
 _ROLE = re.compile(r":\w+:`~?(?:\w+\.)*(\w+)`")
 

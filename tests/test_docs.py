@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import importlib
 import json
 import os
 import re
@@ -263,6 +264,25 @@ def test_exported_names_are_what_the_package_says() -> None:
     assert all(hasattr(producer, name) for name in producer.__all__)
 
 
+def test_the_reference_has_what_is_exported_and_nothing_else() -> None:
+    """Each name in ``__all__`` of a public module is on one page of the reference, and no other name is."""
+    public = ["", ".channels", ".sinks", ".spark", ".agent", ".testing", ".server", ".server.faults"]
+    public += [
+        f".integrations.{name}" for name in ("logging", "structlog", "loguru", "opentelemetry", "prometheus", "asgi")
+    ]
+    exported = {
+        id(value): f"{name} of {module.__name__}"
+        for module in (importlib.import_module(f"producer{each}") for each in public)
+        for name in module.__all__
+        if name != "__version__" and (value := getattr(module, name)) is not None
+    }
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    documented = [name.rpartition(".") for name in re.findall(r"^::: ([\w.]+)$", pages, re.MULTILINE)]
+    found = [id(getattr(importlib.import_module(module), name)) for module, _, name in documented]
+    assert [name for key, name in exported.items() if key not in found] == []
+    assert len(found) == len(set(found)) == len(exported)
+
+
 def test_every_threads_name_is_documented() -> None:
     """``docs/project/architecture.md`` lists the threads that a producer may start."""
     text = (ROOT / "docs/project/architecture.md").read_text()
@@ -306,6 +326,6 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         assert set(map(str.lower, words)) <= set(re.findall(r"\w+", text.lower())), found
     start = (tmp_path / "start" / "application.html").read_text()
     assert 'href="../application/frameworks.html"' in start
-    api = (tmp_path / "reference" / "index.html").read_text()
+    api = "".join(page.read_text() for page in (tmp_path / "reference").glob("*.html"))
     assert not re.findall(r":\w+:<code>", api)
     assert "__new__" not in api
