@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...model.options import option
-from ...runtime.clock import Stop
 from ..events.batch import EventBatch, batches_of
-from ..events.interfaces import Context, Outlet
+from ..events.interfaces import Context
 from ..protocols.calls import BadCallError
 from ..protocols.reckoning import Reckoning
 from .budget import Budget, Holding
 from .http_requests import one_at_a_time
-from .intake import Intake, NotTakenError
-from .listening import Connection, TcpOptions, TcpServer
+from .intake import NotTakenError
+from .listening import Connection, TcpOptions
+from .tcp_source import TcpSource
 
 _PIECE = 1 << 16
 
@@ -138,16 +138,13 @@ class Conversation(ABC):
         """The frame that answers a call."""
 
 
-class CallSource(ABC):
+class CallSource(TcpSource):
     """See the module."""
 
-    endless = True
-
     def __init__(self, options: CallOptions, context: Context) -> None:
+        super().__init__(options, [options.port], context)
         self._options, self._counters = options, context.counters
-        self._budget, self._intake = Budget(options.max_memory, options.max_frame), Intake(context)
-        self.server = TcpServer(options, [options.port], context, self._serve)
-        self.listening = self.server.listening
+        self._budget = Budget(options.max_memory, options.max_frame)
 
     @abstractmethod
     def _conversation(self) -> Conversation:
@@ -156,11 +153,6 @@ class CallSource(ABC):
     def _stream(self, connection: Connection) -> Stream:
         """What calls come on."""
         return connection
-
-    def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`."""
-        self._outlet, self._stop = outlet, stop
-        self.server.run(stop)
 
     def _serve(self, connection: Connection) -> None:
         stream, conversation = self._stream(connection), self._conversation()

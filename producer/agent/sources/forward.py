@@ -31,11 +31,11 @@ from typing import Any, ClassVar
 from ...model.options import option
 from ...runtime.clock import Stop
 from ..events.batch import EventBatch, batches_of
-from ..events.interfaces import Context, Outlet
+from ..events.interfaces import Context
 from ..protocols.reckoning import Reckoning, of_event
 from .budget import Budget, Holding
-from .intake import Intake
-from .listening import Connection, TcpOptions, TcpServer
+from .listening import Connection, TcpOptions
+from .tcp_source import TcpSource
 from .unpacking import UnpackingError
 
 _READ = 1 << 18
@@ -56,10 +56,8 @@ class _BadMessageError(Exception):
     """It is none of this protocol, or too large."""
 
 
-class ForwardSource:
+class ForwardSource(TcpSource):
     """See the module."""
-
-    endless = True
 
     needs: ClassVar = {"msgpack": "forward"}
 
@@ -85,20 +83,14 @@ class ForwardSource:
             return self.max_memory
 
     def __init__(self, options: Options, context: Context) -> None:
+        super().__init__(options, [options.port], context)
         self._options, self._counters = options, context.counters
         # With the byte by which a message is found to be too large: it would wait for its memory without end.
         largest = _COPIES * (options.max_frame + 1)
-        self._budget, self._intake = Budget(options.max_memory // 2, largest), Intake(context)
+        self._budget = Budget(options.max_memory // 2, largest)
         self._share = max(options.max_memory // _OF_ELEMENT, _LEAST_SHARE)
         self._most_pending = max(options.max_memory // _OF_EVENTS, _LEAST_SHARE)
         self._turns = {large: threading.Lock() for large in (False, True)}
-        self.server = TcpServer(options, [options.port], context, self._serve)
-        self.listening = self.server.listening
-
-    def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`."""
-        self._outlet, self._stop = outlet, stop
-        self.server.run(stop)
 
     def _serve(self, connection: Connection) -> None:
         incoming = _Incoming(connection, self._options, self._budget, self._stop)

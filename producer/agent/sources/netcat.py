@@ -15,7 +15,8 @@ from ..events.batch import EventBatch
 from ..events.interfaces import Context, Outlet
 from .datagrams import Datagram, UdpOptions, UdpServer
 from .intake import Intake
-from .listening import Connection, TcpOptions, TcpServer
+from .listening import Connection, TcpOptions
+from .tcp_source import TcpSource
 
 
 def _without_encoding(texts: Mapping[str, str]) -> dict[str, str]:
@@ -24,10 +25,8 @@ def _without_encoding(texts: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in kept.items() if k not in ("encoding",) or v.lower() not in ("utf-8", "utf8")}
 
 
-class NetcatSource:
+class NetcatSource(TcpSource):
     """Lines over TCP, with TLS or without, each acknowledged with ``OK``. Source: Flume's ``NetcatSource``."""
-
-    endless = True
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(TcpOptions):
@@ -46,14 +45,8 @@ class NetcatSource:
         translate_flume = staticmethod(_without_encoding)
 
     def __init__(self, options: Options, context: Context) -> None:
-        self._options, self._intake = options, Intake(context)
-        self.server = TcpServer(options, [options.port], context, self._serve)
-        self.listening = self.server.listening
-
-    def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`."""
-        self._outlet, self._stop = outlet, stop
-        self.server.run(stop)
+        super().__init__(options, [options.port], context)
+        self._options = options
 
     def _serve(self, connection: Connection) -> None:
         rest = bytearray()

@@ -8,7 +8,7 @@ answer is 503, with ``Retry-After``: who gets that tries again, and a 500 has ma
 from __future__ import annotations
 
 import hmac
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...model.errors import ConfigError
 from ...model.options import option
-from ...runtime.clock import Stop
 from ..events.batch import EventBatch
-from ..events.interfaces import Context, Outlet
+from ..events.interfaces import Context
 from .budget import Budget
 from .http_requests import Limits, Request, RequestError
-from .intake import Intake, NeverTakenError, NotTakenError, short_of_memory
-from .listening import Connection, TcpOptions, TcpServer
+from .intake import NeverTakenError, NotTakenError, short_of_memory
+from .listening import Connection, TcpOptions
+from .tcp_source import TcpSource
 
 if TYPE_CHECKING:
     from .http_reader import RequestReader
@@ -56,27 +56,19 @@ class RequestOptions(TcpOptions):
         return self.max_memory
 
 
-class PostSource(ABC):
+class PostSource(TcpSource):
     """See the module.
 
     :param port: to listen on; 0 for any free one.
     """
 
-    endless = True
-
     needs: ClassVar = {"h11": "agent"}
 
     def __init__(self, options: RequestOptions, port: int, context: Context) -> None:
+        super().__init__(options, [port], context)
         self._rules = options
         self._limits = Limits(options.max_body, options.request_timeout, Budget(options.max_memory, options.max_body))
-        self._allowed, self._intake = _credentials(options), Intake(context)
-        self.server = TcpServer(options, [port], context, self._serve)
-        self.listening = self.server.listening
-
-    def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`."""
-        self._outlet, self._stop = outlet, stop
-        self.server.run(stop)
+        self._allowed = _credentials(options)
 
     def _serve(self, connection: Connection) -> None:
         from .http_reader import RequestReader  # h11 is an extra

@@ -19,9 +19,10 @@ from ..events.batch import EventBatch
 from ..events.interfaces import Context, Outlet
 from .datagrams import Datagram, UdpOptions, UdpServer
 from .intake import Intake
-from .listening import Connection, TcpOptions, TcpServer
+from .listening import Connection, TcpOptions
 from .syslog_events import FIELDS, SyslogParser
 from .syslog_frames import Frames, FramingError
+from .tcp_source import TcpSource
 
 #: Messages that are put at once.
 _AT_ONCE = 1 << 14
@@ -52,12 +53,10 @@ def _translated(texts: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-class SyslogTcpSource:
+class SyslogTcpSource(TcpSource):
     """Syslog over TCP, with TLS or without, on one port or several. Sources: Flume's ``SyslogTcpSource`` and
     ``MultiportSyslogTCPSource``.
     """
-
-    endless = True
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(TcpOptions):
@@ -88,16 +87,9 @@ class SyslogTcpSource:
             return {"bind" if key == "host" else key: value for key, value in _translated(texts).items()}
 
     def __init__(self, options: Options, context: Context) -> None:
-        self._options, self._name, self._intake = options, context.name, Intake(context)
+        super().__init__(options, options.ports if options.port is None else (options.port,), context)
+        self._options = options
         self._parser = SyslogParser(kept(options.keep_fields), context.clock)
-        ports = options.ports if options.port is None else (options.port,)
-        self.server = TcpServer(options, ports, context, self._serve)
-        self.listening = self.server.listening
-
-    def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`."""
-        self._outlet, self._stop = outlet, stop
-        self.server.run(stop)
 
     def _serve(self, connection: Connection) -> None:
         frames, shared = Frames(self._options.event_size), self._shared(connection)

@@ -230,7 +230,7 @@ def test_a_port_that_is_taken_is_told():
     ("options", "message"),
     [
         ({"key": "k.pem"}, "is needed for TLS"),
-        ({"port": 70000}, "at most 65535"),
+        ({"port": 70000}, "from 0 to 65535"),
         ({"max_connections": 0}, "at least 1"),
     ],
 )
