@@ -90,6 +90,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
+def quick_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches for users' patterns end after a twentieth of a second."""
+    monkeypatch.setattr("producer.wire.patterns.SECONDS", 0.05)
+
+
+@pytest.fixture
 def without_coverage() -> Iterator[None]:
     """For a test that runs the same few lines very often: measured it takes several times as long."""
     with paused_coverage():

@@ -25,6 +25,7 @@ _UNUSED = (
     "lz4",
     "numpy",
     "pyarrow",
+    "regex",
     "requests",
     "socket",
     "sqlite3",

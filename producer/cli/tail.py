@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator
 
@@ -13,6 +12,7 @@ from ..model.errors import AttemptError
 from ..reading.errors import LogHubReadError
 from ..reading.search import PAGE, Search
 from ..text.names import CREATED_BY_A_WRITE
+from ..wire.patterns import Pattern
 from ..wire.read_log_group import Fields
 from .exit_codes import ExitCode
 from .loghub import LogHub
@@ -67,7 +67,7 @@ def _following(loghub: LogHub, interval: float) -> _Following:
         time.sleep(interval)
 
 
-def _newest(loghub: LogHub, count: int, wanted: re.Pattern[str] | None) -> list[Fields]:
+def _newest(loghub: LogHub, count: int, wanted: Pattern[str] | None) -> list[Fields]:
     """The newest logs that fit, the newest first."""
     found: list[Fields] = []
     now = int(time.time())
@@ -204,15 +204,15 @@ def _print(printed: Writer, logs: Iterable[Fields], left: _Left) -> int:
     return len(taken)
 
 
-def _pattern(text: str | None) -> re.Pattern[str] | None:
+def _pattern(text: str | None) -> Pattern[str] | None:
     """
     :raises UsageError: it is no regular expression.
     """
     try:
-        return None if text is None else re.compile(text)
-    except re.error as error:
-        raise UsageError(f"--grep {text}: {error}") from error
+        return None if text is None else Pattern(text, option="--grep", outcome="the log is shown")
+    except ValueError as error:
+        raise UsageError(f"--grep {text}: {error.__cause__}") from error
 
 
-def _fits(log: Fields, wanted: re.Pattern[str] | None) -> bool:
-    return wanted is None or any(wanted.search(value) for value in log.values())
+def _fits(log: Fields, wanted: Pattern[str] | None) -> bool:
+    return wanted is None or any(wanted.search(value, at_limit=True) for value in log.values())

@@ -19,7 +19,6 @@ from ..spark.check import CHECK_SECONDS, fault_of
 from ..spark.numbering_check import uses_up_numbers
 from ..text.extras import how_to_install
 from ..text.printable import shown
-from ..wire.slow_patterns import slow_note
 from .errors import InputError
 from .files.find import EXCLUDED, Found, Search, Skipped, find_files
 from .files.plan import plan
@@ -28,8 +27,6 @@ from .follow.checkpoint_lock import only_user
 from .follow.local import follow_locally
 from .follow.options import FollowOptions
 from .job import ShipJob
-from .lines.log_start import start_pattern
-from .lines.parsers.regex import compiled_pattern
 from .local_engine import LocalEngine
 from .plan_file import PlanFile
 from .portions import Portion
@@ -92,7 +89,6 @@ def ship(
     :param console: where progress is shown.
     :raises ProducerError: something that was asked for cannot be done.
     """
-    tell_slow_patterns(job, console)
     if STANDARD_INPUT in paths:
         _check_standard_input(paths, engine, workers, following)
         check_target(job)
@@ -247,17 +243,6 @@ def _running_spark(master: str | None, *, sql: bool = False) -> AbstractContextM
     from .spark_engine import running_spark  # the engine local works without Spark
 
     return running_spark(master, sql=sql)
-
-
-def tell_slow_patterns(job: ShipJob, console: Console) -> None:
-    """Tell of expressions that may take for ever on a line: progress would stand still, and nobody would know why."""
-    given = [
-        ("--pattern", job.pattern and compiled_pattern(job.pattern)),
-        ("--multiline-start", job.multiline_start and start_pattern(job.multiline_start)),
-    ]
-    for argument, expression in given:
-        if expression and (note := slow_note(expression, "the job")):
-            console.print(f"{argument}: {note}", markup=False, highlight=False, soft_wrap=True)
 
 
 def tell_skipped(skipped: Sequence[tuple[str, str]], console: Console) -> None:

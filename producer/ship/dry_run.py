@@ -17,7 +17,7 @@ from ..client.producer import Producer
 from ..model.errors import ProducerError
 from ..model.records import LogItem
 from ..text.printable import shown
-from .command import check_something_is_left, check_target, tell_skipped, tell_slow_patterns
+from .command import check_something_is_left, check_target, tell_skipped
 from .errors import InputError
 from .figures import Figures
 from .files.find import find_files
@@ -52,7 +52,6 @@ def dry_run(
     """
     if following is not None or STANDARD_INPUT in paths:
         raise InputError("--dry-run lists the files that exist now: leave out --follow, --exactly-once and -")
-    tell_slow_patterns(job, console)
     found = find_files(
         paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread, encoding=job.encoding
     )

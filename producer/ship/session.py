@@ -8,7 +8,7 @@ A job that needs no SQL gets a ``SparkContext`` alone: a session on top of it ta
 
 The package must be importable in the workers. Local workers get this process's path to it through ``PYTHONPATH`` (they
 do not inherit ``sys.path``); others get the package as a zip file. What it depends on (requests, urllib3, tenacity,
-lz4, zstandard) has to be installed there: compiled wheels cannot travel in a zip.
+lz4, zstandard, regex) has to be installed there: compiled wheels cannot travel in a zip.
 """
 
 from __future__ import annotations

@@ -107,7 +107,9 @@ cdef bint search(const Program* program, Body body, Span* spans) noexcept nogil:
 
 cdef bint matches(const Program* program, Body body, size_t at, Span* spans) noexcept nogil:
     cdef Trail trail
-    cdef size_t number = 0, slot, begin, patience = 64 + 2 * body.size
+    # Characters that runs may take in all: what takes back and again more of them is left to a search with a limit.
+    cdef size_t patience = 1024 + 64 * body.size
+    cdef size_t number = 0, slot, begin
     cdef const Step* step
     cdef bint fits
     trail.depth = 0
@@ -123,12 +125,13 @@ cdef bint matches(const Program* program, Body body, size_t at, Span* spans) noe
         elif step.kind == GREEDY or step.kind == POSSESSIVE:
             begin = at
             at = many(step, body, at)
+            patience -= min(patience, at - begin)
             fits = at - begin >= step.least
             if fits and step.kind == GREEDY and at - begin > step.least and not note(&trail, number, begin, at):
                 return False
         elif step.kind == LAZY:
             begin = at
-            fits = few(step, body, begin, &at)
+            fits = few(step, body, begin, &at, &patience)
             if fits and not note(&trail, number, begin, at):
                 return False
         elif step.kind == OPEN:
@@ -146,8 +149,8 @@ cdef bint matches(const Program* program, Body body, size_t at, Span* spans) noe
         else:
             fits = at == body.size or (step.target and at + 1 == body.size and body.data[at] == 10)
         if not fits:
-            patience -= 1
-            if patience == 0 or not go_back(program, body, &trail, &number, &at):
+            patience -= min(patience, 1)
+            if patience == 0 or not go_back(program, body, &trail, &number, &at, &patience):
                 return False
     return True
 
@@ -170,7 +173,8 @@ cdef inline bint note(Trail* trail, size_t number, size_t begin, size_t at) noex
     return True
 
 
-cdef bint go_back(const Program* program, Body body, Trail* trail, size_t* number, size_t* at) noexcept nogil:
+cdef bint go_back(const Program* program, Body body, Trail* trail, size_t* number, size_t* at,
+                  size_t* patience) noexcept nogil:
     """Let the last run take one less, or a lazy one more; False if none can. Behind it no alternative was taken but
     last ones: so all groups behind it are set anew, unless another alternative is taken now."""
     cdef Run* run
@@ -185,7 +189,7 @@ cdef bint go_back(const Program* program, Body body, Trail* trail, size_t* numbe
             break
         if run.at < body.size and step.ones[body.data[run.at]] and run.at - run.begin < step.most:
             run.at += 1
-            if few(step, body, run.begin, &run.at):
+            if few(step, body, run.begin, &run.at, patience):
                 break
         trail.depth -= 1
     else:
@@ -204,7 +208,7 @@ cdef size_t many(const Step* step, Body body, size_t at) noexcept nogil:
     return at
 
 
-cdef bint few(const Step* step, Body body, size_t begin, size_t* at) noexcept nogil:
+cdef bint few(const Step* step, Body body, size_t begin, size_t* at, size_t* patience) noexcept nogil:
     """Behind as few more as let the next step do; none of ``until`` says that this is the end."""
     cdef size_t end = body.size, now = at[0]
     if end - begin > step.most:
@@ -213,6 +217,7 @@ cdef bint few(const Step* step, Body body, size_t begin, size_t* at) noexcept no
         if now >= end or not step.ones[body.data[now]]:
             return False
         now += 1
+    patience[0] -= min(patience[0], now - at[0])
     at[0] = now
     return True
 

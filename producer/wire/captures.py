@@ -1,11 +1,11 @@
 """Simple patterns as steps that compiled code runs over many bodies at once.
 
-Python's ``re`` needs more than a microsecond for a line of an access log. Most patterns for such lines are a row of
+A search of ``regex`` takes 2 to 3 microseconds for a line of an access log. Most patterns for such lines are a row of
 characters, runs of characters of one kind, and groups: ``^(\\S+) \\[([^]]+)\\] "(.*?)" (\\d+|-)``. Their steps try what
-``re`` would try, in its order: of a run as much as there is, then less; of a lazy run as little as lets the next
+a search would try, in its order: of a run as much as there is, then less; of a lazy run as little as lets the next
 character match, then more. Of alternatives, and of what may be left out, only the first one is tried that may begin
-here. So what the steps find is what ``re`` finds. Where they find nothing, or a body has other characters than
-ASCII's, nothing is known, and ``re`` is asked; so each answer is that of ``re``, whatever the pattern.
+here. So what the steps find is what a search finds. Where they find nothing, take too long, or a body has other
+characters than ASCII's, nothing is known, and :class:`.patterns.Pattern` searches; so each answer is that of a search.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.compiled import compiled
-from .first_characters import SINGLE, FirstCharacters, Items, UnknownItemError
-from .regex_internals import codes, parser
+from .patterns import Pattern
 
 _ONE, _GREEDY, _POSSESSIVE, _LAZY, _OPEN, _SHUT, _CHOICE, _JUMP, _END = range(9)
 #: Kind, least, most, where to or which group, which characters, and which ones end a lazy run.
@@ -26,7 +25,17 @@ _NONE, _ALL = bytes(128), b"\1" * 128
 _MOST = 2**32 - 1
 _MOST_STEPS = 1000
 _ASCII = [chr(code) for code in range(128)]
-_REPEATS = {codes.MAX_REPEAT: _GREEDY, codes.POSSESSIVE_REPEAT: _POSSESSIVE, codes.MIN_REPEAT: _LAZY}
+_BYTES = [bytes((code,)) for code in range(256)]
+_RUNS = {"": _GREEDY, "+": _POSSESSIVE, "?": _LAZY}
+#: Flags for all of a pattern.
+_FLAGS = re.compile(r"(?:\(\?[ais]+\))*")
+_TOKEN = re.compile(
+    r"(?P<run>([*+?]|\{(?:\d+(?:,\d*)?|,\d*)\})([+?]?))"
+    r"|(?P<open>\((?:\?:|\?P<\w+>|(?!\?)))|(?P<shut>\))|(?P<bar>\|)"
+    r"|(?P<anchor>\^|\$|\\[AZ])"
+    r"|(?P<one>\\(?:[dDsSwWtnrfva]|x[0-9a-fA-F]{2}|[^\w])|\[\^?\]?(?:\\.|[^\]\\])*+\]|[^\\\[()|*+?^$])",
+    re.DOTALL | re.ASCII,
+)
 
 _capture: Callable[..., tuple[bytes, list[tuple[bytes, bytes]]]] | None = getattr(
     compiled(f"{__package__}._captures"), "capture", None
@@ -36,7 +45,7 @@ _capture: Callable[..., tuple[bytes, list[tuple[bytes, bytes]]]] | None = getatt
 class Captured(NamedTuple):
     """What was found in many bodies.
 
-    :ivar found: a byte each: 1 where the pattern was found, 0 where ``re`` has to be asked.
+    :ivar found: a byte each: 1 where the pattern was found, 0 where a search has to be made.
     :ivar columns: of each group the sizes of its texts (32-bit numbers of the machine, 0xFFFFFFFF for none), and they.
     """
 
@@ -44,23 +53,165 @@ class Captured(NamedTuple):
     columns: list[tuple[bytes, bytes]]
 
 
+class _UnknownItemError(Exception):
+    """The pattern has an item that has no steps."""
+
+
+class _Item(NamedTuple):
+    """An item of a pattern.
+
+    :ivar kind: ``_ONE`` character, a run (``_GREEDY``, ``_POSSESSIVE``, ``_LAZY``), a group (``_OPEN``), a group that
+        may be left out (``_CHOICE``), or an anchor (``_END``).
+    :ivar ones: a byte for each character of the alphabet, 1 for those that it takes.
+    :ivar number: of a group that captures.
+    :ivar text: of an anchor.
+    """
+
+    kind: int
+    ones: bytes = b""
+    least: int = 0
+    most: int = 0
+    number: int | None = None
+    branches: Sequence[Sequence[_Item]] = ()
+    text: str = ""
+
+
+_Items = Sequence[_Item]
+
+
+class _Parser:
+    """Reads a pattern of the usual items.
+
+    :param alphabet: all characters there are.
+    """
+
+    def __init__(self, pattern: Pattern[Any], alphabet: Sequence[Any]) -> None:
+        text = pattern.pattern
+        self._text: str = text.decode("latin-1") if isinstance(text, bytes) else text
+        self._encode = (lambda one: one.encode("latin-1")) if isinstance(text, bytes) else str
+        self._flags, self._alphabet, self._known = pattern.flags, alphabet, dict[str, bytes]()
+        self._prefix = _FLAGS.match(self._text)[0]  # type: ignore[index]  # it may be empty
+        self._at, self._groups = len(self._prefix), 0
+
+    def items(self) -> list[_Item]:
+        """Return all of them.
+
+        :raises _UnknownItemError: there is another item.
+        """
+        branches = self._branches()
+        if self._at < len(self._text):
+            raise _UnknownItemError
+        return list(branches[0]) if len(branches) == 1 else [_Item(_OPEN, branches=branches)]
+
+    def _take(self, *kinds: str) -> re.Match[str] | None:
+        token = _TOKEN.match(self._text, self._at)
+        if token is None or token.lastgroup not in kinds:
+            return None
+        self._at = token.end()
+        return token
+
+    def _branches(self) -> list[list[_Item]]:
+        branches = [self._row()]
+        while self._take("bar"):
+            branches.append(self._row())
+        return branches
+
+    def _row(self) -> list[_Item]:
+        row = list[_Item]()
+        while token := self._take("open", "one", "anchor"):
+            row.append(self._group(token) if token["open"] else self._single(token))
+        return row
+
+    def _group(self, token: re.Match[str]) -> _Item:
+        number = None
+        if token["open"] != "(?:":
+            self._groups = number = self._groups + 1
+        group = _Item(_OPEN, number=number, branches=self._branches())
+        run = self._take("shut") and self._take("run")
+        if run and run["run"] != "?":
+            raise _UnknownItemError
+        return _Item(_CHOICE, branches=[[group]]) if run else group
+
+    def _single(self, token: re.Match[str]) -> _Item:
+        if token["anchor"]:
+            return _Item(_END, text=token[0])
+        ones, run = self._taken_by(token[0]), self._take("run")
+        if run is None:
+            return _Item(_ONE, ones)
+        least, most = _bounds(run[2])
+        return _Item(_RUNS[run[3]], ones, least, most)
+
+    def _taken_by(self, one: str) -> bytes:
+        """Which characters a single item may be: each is asked for."""
+        if one not in self._known:
+            asked = Pattern(self._encode(self._prefix + one), self._flags, option="")
+            self._known[one] = bytes(match is not None for match in asked.fullmatch_all(self._alphabet))
+        return self._known[one]
+
+
+def _bounds(run: str) -> tuple[int, int]:
+    """How many characters a run has, at least and at most."""
+    if run in ("*", "+", "?"):
+        return int(run == "+"), 1 if run == "?" else _MOST
+    least, comma, most = run[1:-1].partition(",")
+    return int(least or 0), int(most) if most else _MOST if comma else int(least)
+
+
+def _first_of(items: _Items) -> bytes | None:
+    """Which characters can be the first; None if there may be none.
+
+    :raises _UnknownItemError: it is not known.
+    """
+    found, needed = _firsts(items)
+    return found if needed else None
+
+
+def _firsts(items: _Items) -> tuple[bytes, bool]:
+    """Which characters can be the first of some items, and whether they have one at least."""
+    found = b""
+    for item in items:
+        ones, needed = _firsts_of_one(item)
+        found = _either(found, ones)
+        if needed:
+            return found, True
+    return found, False
+
+
+def _firsts_of_one(item: _Item) -> tuple[bytes, bool]:
+    if item.kind == _END:
+        raise _UnknownItemError
+    if not item.branches:
+        return item.ones, item.kind == _ONE or item.least > 0
+    found, all_need = b"", item.kind == _OPEN
+    for branch in item.branches:
+        ones, needed = _firsts(branch)
+        found, all_need = _either(found, ones), all_need and needed
+    return found, all_need
+
+
+def _either(some: bytes, others: bytes) -> bytes:
+    return bytes(map(max, some, others)) if some and others else some or others
+
+
 class Steps:
     """The steps of a pattern.
 
     :param slots: by the number of a group that is wanted: which column gets it.
     :param whole: they match a body from its first to its last character, as ``fullmatch``.
+    :param anchored: they match a body from its first character on, as ``match``.
+    :raises _UnknownItemError: it has an item without steps.
     """
 
-    def __init__(self, items: Items, flags: int, slots: Mapping[int, int], *, whole: bool = False) -> None:
-        self._flags, self._slots, self._steps = flags, slots, list[bytes]()
-        self._firsts = FirstCharacters(flags, _ASCII)
+    def __init__(self, items: _Items, slots: Mapping[int, int], *, whole: bool, anchored: bool) -> None:
+        self._slots, self._steps = slots, list[bytes]()
         rest = list(items)
-        begins = bool(rest) and rest[0][0] is codes.AT and _is_beginning(rest.pop(0)[1])
-        self._anchored = begins or whole
-        end = rest.pop()[1] if rest and rest[-1][0] is codes.AT else None
-        self._ended = _is_end(end) if end is not None else whole
-        self._before_newline = end is codes.AT_END and not whole  # ``$`` is also before a newline that is the last one
-        first = self._firsts.of(rest)
+        begins = bool(rest) and rest[0].text in ("^", r"\A")
+        del rest[:begins]
+        self._anchored = begins or whole or anchored
+        end = rest.pop().text if rest and rest[-1].text in ("$", r"\Z") else ""
+        self._ended = bool(end) or whole
+        self._before_newline = end == "$" and not whole  # it is also before a newline that is the last one
+        first = _first_of(rest)
         self._begin = _ALL if first is None else first
         self._add_all(rest, None)
         if self._ended:
@@ -75,44 +226,42 @@ class Steps:
         assert _capture is not None  # noqa: S101  # there are no steps without it
         return Captured(*_capture(self._program, len(self._slots), self._begin, self._anchored, count, ends, data))
 
-    def _add_all(self, items: Items, following: Items | None) -> None:
+    def _add_all(self, items: _Items, following: _Items | None) -> None:
         """
         :param following: what comes behind them; None for the end of the pattern.
         """
-        for number, (code, argument) in enumerate(items):
+        for number, item in enumerate(items):
             rest = [*items[number + 1 :], *(following or ())]
-            if code in SINGLE:
-                self._add(_ONE, ones=self._firsts.taken_by((code, argument)))
-            elif code in _REPEATS and _is_run(argument):
-                until = self._next(rest) if code is codes.MIN_REPEAT else _NONE
-                ones = self._firsts.taken_by(argument[2][0])
-                if code is codes.MIN_REPEAT and not rest and self._before_newline and ones[ord("\n")]:
-                    raise UnknownItemError  # it ends before the last newline, or behind it
-                self._add(_REPEATS[code], argument[0], argument[1], ones=ones, until=until)
-            elif code is codes.SUBPATTERN and not argument[1] and not argument[2]:
-                self._add_group(argument[0], argument[3], rest)
-            elif code is codes.BRANCH:
-                self._add_branches([*argument[1][:-1]], argument[1][-1], rest)
-            elif code is codes.MAX_REPEAT and tuple(argument[:2]) == (0, 1):
-                self._add_branches([argument[2]], (), rest)
+            if item.kind == _ONE:
+                self._add(_ONE, ones=item.ones)
+            elif item.kind in (_GREEDY, _POSSESSIVE):
+                self._add(item.kind, item.least, item.most, ones=item.ones)
+            elif item.kind == _LAZY:
+                if not rest and self._before_newline and item.ones[ord("\n")]:
+                    raise _UnknownItemError  # it ends before the last newline, or behind it
+                self._add(_LAZY, item.least, item.most, ones=item.ones, until=self._next(rest))
+            elif item.kind == _OPEN:
+                self._add_group(item, rest)
+            elif item.kind == _CHOICE:
+                self._add_branches(item.branches, (), rest)
             else:
-                raise UnknownItemError
+                raise _UnknownItemError
 
-    def _add_group(self, number: int | None, items: Items, rest: Items) -> None:
-        slot = None if number is None else self._slots.get(number)
+    def _add_group(self, item: _Item, rest: _Items) -> None:
+        slot = None if item.number is None else self._slots.get(item.number)
         if slot is not None:
             self._add(_OPEN, target=slot)
-        self._add_all(items, rest)
+        self._add_branches(item.branches[:-1], item.branches[-1], rest)
         if slot is not None:
             self._add(_SHUT, target=slot)
 
-    def _add_branches(self, branches: Iterable[Items], last: Items, rest: Items) -> None:
-        """One whose first character is not there cannot be; who has it, is tried, and no other one."""
+    def _add_branches(self, branches: Iterable[_Items], last: _Items, rest: _Items) -> None:
+        """One whose first character is not there cannot be; one that has it is tried, and no other one."""
         jumps = []
         for branch in branches:
-            first = self._firsts.of(branch)
+            first = _first_of(branch)
             if first is None:
-                raise UnknownItemError
+                raise _UnknownItemError
             choice = self._add(_CHOICE, ones=first)
             self._add_all(branch, rest)
             jumps.append(self._add(_JUMP))
@@ -125,51 +274,47 @@ class Steps:
         self, kind: int, least: int = 0, most: int = 0, *, target: int = 0, ones: bytes = _NONE, until: bytes = _NONE
     ) -> int:
         if len(self._steps) >= _MOST_STEPS or least > _MOST:
-            raise UnknownItemError
-        self._steps.append(_STEP.pack(kind, least, min(int(most), _MOST), target, ones, until))
+            raise _UnknownItemError
+        self._steps.append(_STEP.pack(kind, least, min(most, _MOST), target, ones, until))
         return len(self._steps) - 1
 
-    def _next(self, rest: Items) -> bytes:
+    def _next(self, rest: _Items) -> bytes:
         """What ends a lazy run: the character behind it; the end where the pattern ends so, and else anything."""
         if not rest:
             return _NONE if self._ended else _ALL
-        for code, argument in rest:
-            if code in SINGLE:
-                return self._firsts.taken_by((code, argument))
-            if code is codes.SUBPATTERN and not argument[1] and not argument[2] and len(argument[3]):
-                return self._next(argument[3])
-            break
-        raise UnknownItemError
+        if rest[0].kind == _ONE:
+            return rest[0].ones
+        if rest[0].kind == _OPEN and len(rest[0].branches) == 1 and rest[0].branches[0]:
+            return self._next(rest[0].branches[0])
+        raise _UnknownItemError
 
 
-def steps_of(pattern: re.Pattern[str], groups: Sequence[int], *, whole: bool = False) -> Steps | None:
+def steps_of(
+    pattern: Pattern[Any], groups: Sequence[int], *, whole: bool = False, anchored: bool = False
+) -> Steps | None:
     """The steps of a pattern; None if it cannot be written so, or nothing compiled is there to run them.
 
     :param groups: the numbers of those that are wanted, in order.
-    :param whole: as ``fullmatch``; else as ``search``.
+    :param whole: as ``fullmatch``.
+    :param anchored: as ``match``; else as ``search``.
     """
-    if _capture is None or pattern.flags & (re.MULTILINE | re.LOCALE):
-        return None
     slots = {number: slot for slot, number in enumerate(groups)}
-    if len(slots) < len(groups):
+    if _capture is None or len(slots) < len(groups):
         return None
     try:
-        return Steps(parser.parse(pattern.pattern, pattern.flags), pattern.flags, slots, whole=whole)
-    except UnknownItemError:
+        alphabet = _BYTES[:128] if isinstance(pattern.pattern, bytes) else _ASCII
+        return Steps(_Parser(pattern, alphabet).items(), slots, whole=whole, anchored=anchored)
+    except _UnknownItemError:
         return None
 
 
-def _is_run(argument: Any) -> bool:
-    return len(argument[2]) == 1 and argument[2][0][0] in SINGLE
-
-
-def _is_beginning(where: Any) -> bool:
-    if where in (codes.AT_BEGINNING, codes.AT_BEGINNING_STRING):
-        return True
-    raise UnknownItemError
-
-
-def _is_end(where: Any) -> bool:
-    if where in (codes.AT_END, codes.AT_END_STRING):
-        return True
-    raise UnknownItemError
+def first_bytes(pattern: Pattern[bytes]) -> bytes:
+    """With which bytes what it matches at the beginning may begin: 256 bytes, 1 for those and 0 for others."""
+    try:
+        items = _Parser(pattern, _BYTES).items()
+        while items and items[0].text in ("^", r"\A"):
+            del items[0]
+        found = _first_of(items)
+    except _UnknownItemError:
+        found = None
+    return b"\1" * 256 if found is None else found

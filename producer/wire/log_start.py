@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
-import re
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
+from .captures import first_bytes, steps_of
 from .encodings import last_line_end, line_end_of, to_utf8
+from .patterns import Pattern
 
 #: How many bytes of a line its start pattern sees.
 SEEN_BYTES = 4096
+
+
+class StartPattern:
+    """The expression that the first lines of logs match; it is matched on bytes.
+
+    :ivar first_bytes: a byte for each that a start line may begin with: 1, and 0 for others.
+    :raises ValueError: it does not compile, or matches every line; says which.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = Pattern(pattern.encode(), option="multiline start", outcome="the line begins no log")
+        if self._pattern.match(b""):
+            raise ValueError(f"{pattern!r} matches an empty line, so that every line would be a log")
+        self._steps = steps_of(self._pattern, (), anchored=True)
+        self.first_bytes = first_bytes(self._pattern)
+
+    def match(self, line: bytes) -> bool:
+        """Return True if it is a start line."""
+        return bool(line) and self.first_bytes[line[0]] == 1 and self._pattern.match(line) is not None
+
+    def match_all(self, lines: Sequence[bytes]) -> list[bool]:
+        """Return what :meth:`match` does, of each line."""
+        if self._steps is None:
+            return [found is not None for found in self._pattern.match_all(lines)]
+        ends = array("Q", accumulate(map(len, lines))).tobytes()
+        known = self._steps.capture(len(lines), ends, b"".join(lines)).found
+        return [bool(found) or self.match(line) for found, line in zip(known, lines, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,25 +50,11 @@ class Logs:
     :ivar max_bytes: of a log; more of them are taken without waiting for its end.
     """
 
-    start: re.Pattern[bytes]
+    start: StartPattern
     max_bytes: int
 
 
-def compile_start(pattern: str) -> re.Pattern[bytes]:
-    """The expression that a start line matches; it is matched on bytes.
-
-    :raises ValueError: it does not compile, or matches every line; says which.
-    """
-    try:
-        expression = re.compile(pattern.encode())
-    except (re.error, UnicodeEncodeError) as error:
-        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
-    if expression.match(b""):
-        raise ValueError(f"{pattern!r} matches an empty line, so that every line would be a log")
-    return expression
-
-
-def last_start(data: bytes, pattern: re.Pattern[bytes], *, at_line: bool) -> int:
+def last_start(data: bytes, pattern: StartPattern, *, at_line: bool) -> int:
     """Where the last start line in ``data`` begins; 0 if there is none behind its first byte.
 
     A line at the end that has no line end may still change, and counts if enough of it is there.
@@ -56,7 +73,7 @@ def last_start(data: bytes, pattern: re.Pattern[bytes], *, at_line: bool) -> int
     return 0
 
 
-def last_start_in(data: bytes, pattern: re.Pattern[bytes], encoding: str, *, first: bool) -> int:
+def last_start_in(data: bytes, pattern: StartPattern, encoding: str, *, first: bool) -> int:
     """Where the last start line in ``data`` of another encoding begins; 0 as of :func:`last_start`.
 
     :param encoding: with its byte order.

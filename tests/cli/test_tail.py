@@ -11,11 +11,12 @@ from producer import Producer, ProjectConfig
 from producer.cli import tail
 from producer.cli.loghub import LogHub
 from producer.cli.profiles import Settings
-from producer.cli.tail import _Following
+from producer.cli.tail import _fits, _Following, _pattern
 from producer.reading.logstore import Page
 from producer.server import LogHubServer
 from producer.server.faults import answer
 from producer.wire.read_log_group import Fields
+from tests.runaway import ENDLESS, RUNAWAY
 
 from ..server.client import Client
 from .test_logs import Run, filled, hub, run, server
@@ -168,3 +169,10 @@ class _Time:
         import time
 
         self.time, self.sleep = time.time, sleep
+
+
+def test_a_log_at_which_grep_runs_away_is_shown(quick_limit: None, caplog: pytest.LogCaptureFixture) -> None:
+    """The search ends, and is told: a log too many is better than one too few."""
+    wanted = _pattern(RUNAWAY)
+    assert [_fits({"a": text}, wanted) for text in ("aa", "b", ENDLESS)] == [True, False, True]
+    assert caplog.messages[0].startswith("--grep: a search with")

@@ -408,31 +408,6 @@ def test_a_dry_run_lists_every_file(tmp_path: Path, server: LogHubServer, capsys
     assert "a.gz: 15 bytes, gzip, " in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--parser=regex", "--pattern=(?P<words>(?:[a-z]+ ?)+)"], ["--pattern"]),
-        (["--multiline-start=(?:[0-9]+-?)+T"], ["--multiline-start"]),
-        (["--parser=regex", "--pattern=(?P<word>[a-z]+) (?P<rest>.*)"], []),
-    ],
-)
-@pytest.mark.parametrize("dry", [["--dry-run"], []])
-def test_an_expression_that_may_take_for_ever_is_told_before_it_does(
-    arguments: list[str],
-    told: list[str],
-    dry: list[str],
-    tmp_path: Path,
-    server: LogHubServer,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Progress would stand still at such a line, and nothing would say why."""
-    (tmp_path / "a.log").write_text("some words\n")
-    arguments = ship_arguments(server, tmp_path, "--engine=local", *arguments, *dry)
-    assert cli.run(parse_ship(arguments)) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines if "a repetition in a repetition" in line] == told
-
-
 def test_a_name_that_a_terminal_would_obey_is_shown_in_one_line(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

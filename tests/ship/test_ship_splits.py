@@ -24,6 +24,7 @@ from producer.ship.job import MAX_LINE_BYTES, ShipJob
 from producer.ship.lines.line import Block
 from producer.ship.lines.record import content_bytes
 from producer.ship.lines.split_lines import read_split
+from producer.wire.log_start import StartPattern
 
 from .conftest import contents, held, ship_splits
 
@@ -237,9 +238,9 @@ def test_file_that_shrank_fails_with_both_sizes(tmp_path: Path, make_job: MakeJo
         ship_splits(partitions[0], make_job(parser="text"))
 
 
-@pytest.mark.parametrize("log_start", [None, re.compile(b"l")], ids=["lines", "logs"])
+@pytest.mark.parametrize("log_start", [None, StartPattern("l")], ids=["lines", "logs"])
 def test_file_that_is_truncated_while_it_is_read_fails_with_both_sizes(
-    tmp_path: Path, log_start: re.Pattern[bytes] | None
+    tmp_path: Path, log_start: StartPattern | None
 ) -> None:
     """Where it ends now is no end of it; a range that was read by then has lost nothing."""
     file = tmp_path / "a.log"

@@ -1,6 +1,7 @@
 """captures: whatever the steps find is what ``re`` finds, and what they do not know they leave to it."""
 
 import re
+import time
 from array import array
 from itertools import accumulate
 
@@ -8,10 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from producer.wire.captures import steps_of
+from producer.wire.captures import first_bytes, steps_of
+from producer.wire.patterns import Pattern
 
 _ABSENT = 0xFFFFFFFF
-_compiled = pytest.mark.skipif(steps_of(re.compile("a", re.ASCII), []) is None, reason="nothing is compiled")
+_compiled = pytest.mark.skipif(steps_of(Pattern("a", option="p"), []) is None, reason="nothing is compiled")
 
 
 def _texts(sizes: bytes, raw: bytes) -> list[str | None]:
@@ -20,7 +22,7 @@ def _texts(sizes: bytes, raw: bytes) -> list[str | None]:
 
 
 def _found(
-    pattern: re.Pattern[str], bodies: list[bytes], *, whole: bool = False
+    pattern: Pattern[str], bodies: list[bytes], *, whole: bool = False
 ) -> list[tuple[str | None, ...] | None] | None:
     """The groups of each body; None where ``re`` has to be asked. None for a pattern without steps."""
     steps = steps_of(pattern, range(1, pattern.groups + 1), whole=whole)
@@ -80,7 +82,7 @@ def test_what_native_steps_find_is_what_re_finds(
 ) -> None:
     """Of any pattern and any bodies, anywhere in them or as a whole: the same groups, or nothing is said."""
     pattern = re.compile(text, flags)
-    found = _found(pattern, [body.encode() for body in bodies], whole=whole) or []
+    found = _found(Pattern(text, flags, option="p"), [body.encode() for body in bodies], whole=whole) or []
     for body, groups in zip(bodies, found, strict=False):
         if groups is not None:
             match = pattern.fullmatch(body) if whole else pattern.search(body)
@@ -109,7 +111,7 @@ _COMBINED = '192.0.2.1 - bob [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/1.1" 
 )
 def test_native_steps_run_patterns_of_usual_lines(pattern: str, body: str) -> None:
     """What people write for access logs, syslog and log4j is run by compiled code."""
-    compiled = re.compile(pattern, re.ASCII)
+    compiled = Pattern(pattern, re.ASCII, option="p")
     match = compiled.search(body)
 
     assert match is not None
@@ -120,7 +122,7 @@ def test_native_steps_run_patterns_of_usual_lines(pattern: str, body: str) -> No
 @pytest.mark.parametrize("text", [r"(?P<level>\w+)(?: \[(?P<thread>\w+)\])? (?P<message>.*)", r"(\S+) (?:- )?(.*)$"])
 def test_native_steps_match_whole_bodies_with_the_flags_of_text(text: str) -> None:
     """As ``fullmatch`` does, also where letters are not ASCII's alone: such bodies are left to ``re``."""
-    pattern = re.compile(text, re.DOTALL)
+    pattern = Pattern(text, re.DOTALL, option="p")
     bodies = [b"INFO [main] a\nb\n", b"WARN [1] x", "INFO \u00e9".encode()]
 
     matches = [pattern.fullmatch(body.decode()) for body in bodies[:2]]
@@ -130,7 +132,7 @@ def test_native_steps_match_whole_bodies_with_the_flags_of_text(text: str) -> No
 @_compiled
 def test_native_steps_say_what_they_do_not_know() -> None:
     """A body that does not match, or has other characters than ASCII's."""
-    assert _found(re.compile(r"^(\d+) x", re.ASCII), [b"12 x", b"no", b"1 x \xc3\xa9", b"", b"7 xy"]) == [
+    assert _found(Pattern(r"^(\d+) x", re.ASCII, option="p"), [b"12 x", b"no", b"1 x \xc3\xa9", b"", b"7 xy"]) == [
         ("12",),
         None,
         None,
@@ -142,7 +144,7 @@ def test_native_steps_say_what_they_do_not_know() -> None:
 @_compiled
 def test_native_steps_end_lines_before_their_ends() -> None:
     """Of lines no end is told, and a return before it is no part of them."""
-    steps = steps_of(re.compile("(.*)$", re.ASCII), [1])
+    steps = steps_of(Pattern("(.*)$", re.ASCII, option="p"), [1])
 
     assert steps is not None
     assert steps.capture(3, b"", b"a\r\n\nbc\n").columns == [(array("I", [1, 0, 2]).tobytes(), b"abc")]
@@ -151,7 +153,7 @@ def test_native_steps_end_lines_before_their_ends() -> None:
 @_compiled
 def test_native_steps_read_nothing_outside_the_bodies() -> None:
     """More lines than there are, and ends behind the last byte: such bodies are empty."""
-    steps = steps_of(re.compile("(x?)", re.ASCII), [1])
+    steps = steps_of(Pattern("(x?)", re.ASCII, option="p"), [1])
 
     assert steps is not None
     assert steps.capture(4, b"", b"x\nx").columns == [(array("I", [1, 1, 0, 0]).tobytes(), b"xx")]
@@ -164,4 +166,63 @@ def test_native_steps_read_nothing_outside_the_bodies() -> None:
 )
 def test_other_patterns_are_left_to_re(pattern: str) -> None:
     """What cannot be written as steps has none."""
-    assert steps_of(re.compile(pattern, re.ASCII), []) is None
+    assert steps_of(Pattern(pattern, re.ASCII, option="p"), []) is None
+
+
+@_compiled
+def test_native_steps_leave_what_takes_too_long_to_a_search() -> None:
+    """Runs that take back and again what follows them end after so many characters for each of a body's."""
+    body = b"x" * 200_000
+    steps, ends = steps_of(Pattern("^(.*)x(.*)y$", option="p"), [1, 2]), array("Q", [len(body)]).tobytes()
+
+    assert steps is not None
+    began = time.thread_time()
+    assert steps.capture(1, ends, body).found == b"\0"
+    assert time.thread_time() - began < 2  # all ways to share them out take minutes
+
+
+@given(
+    pattern=st.sampled_from(
+        [
+            rb"\d{4}-",
+            rb"^\[?\d+",
+            rb"\A(?:INFO|WARN|[A-D]x)",
+            rb"(?i)error",
+            rb"(?i:e)rror",
+            rb"(a)?(?(1)b|c)",
+            rb"(?=a)\w",
+            rb"a*b",
+            rb"(a*)b?c??d",
+            rb"(?:|x)y",
+            rb"(?s).x",
+            rb"[^\s\x80-\xff]a",
+            rb"\xe4+",
+            rb"\b\w",
+            rb"(?>a|b)c",
+            rb"a?+b",
+            rb"(?:a|\d)?b|c",
+            rb"(?x) a  # a comment",
+        ]
+    ),
+    line=st.binary(max_size=4) | st.text("abcdexy[1290-ERORINF ", max_size=8).map(str.encode),
+)
+def test_what_matches_begins_as_is_said(pattern: bytes, line: bytes) -> None:
+    """Whatever the pattern, no line that it matches is left out."""
+    if line and re.match(pattern, line):
+        assert first_bytes(Pattern(pattern, option="p"))[line[0]] == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "bytes_of"),
+    [
+        (rb"^\d{4}-", b"0123456789"),
+        (rb"(?i)error", b"Ee"),
+        (rb"a*(?:b|c)d", b"abc"),
+        (rb"\xe4x", b"\xe4"),
+        (rb"a*", bytes(range(256))),
+        (rb"(?=a)b", bytes(range(256))),
+    ],
+)
+def test_bytes_that_cannot_begin_a_match_are_left_out(pattern: bytes, bytes_of: bytes) -> None:
+    """All of them where a match may be empty, or an item is not known."""
+    assert bytes(byte for byte, may in enumerate(first_bytes(Pattern(pattern, option="p"))) if may) == bytes_of

@@ -2,18 +2,16 @@ r"""Regular expressions of configurations, which may be written as Java has them
 
 ``(?<name>…)``, ``\p{Alpha}`` and its like, ``\z``, ``\h`` and ``\Q…\E`` mean what they mean there, and ``\d``, ``\w``
 and ``\s`` are ASCII's, as there. All else is Python's ``re``.
-
-A pattern that takes for ever, such as ``(a+)+$``, takes for ever: nothing here ends a search, and no other thread runs
-meanwhile. Possessive quantifiers (``a++``) keep one linear; see :func:`slow_notes`.
+A search ends at the limit of :mod:`...wire.patterns`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ...model.errors import ConfigError
-from ...wire.slow_patterns import slow_note
+from ...wire.patterns import Pattern
 
 _POSIX = {
     "Lower": "a-z",
@@ -40,21 +38,17 @@ _ESCAPES = {"z": r"\Z", "h": r"[ \t\xA0]", "R": r"(?:\r\n|[\n\r\x0B\f\x85])", "e
 _REFERENCE = re.compile(r"\\(.)|\$(?:(\d)|\{(\w+)\})|(\\)\Z", re.DOTALL)
 
 
-def compiled(option: str, pattern: str) -> re.Pattern[str]:
-    """The pattern of an option.
+def compiled(option: str, pattern: str, outcome: str = "it does not match") -> Pattern[str]:
+    """Compile the pattern of an option.
 
-    :raises ConfigError: it is none.
+    :param outcome: the fate of an event at which the limit ended a search, for the log.
+    :raises ConfigError: it is no regular expression.
     """
     try:
-        return re.compile(_TOKEN.sub(_Translation(), pattern), re.ASCII)
-    except (re.error, OverflowError) as error:
-        raise ConfigError(option, f"must be a regular expression: {error}", pattern) from error
-
-
-def slow_notes(option: str, patterns: Iterable[str]) -> list[str]:
-    """What to say about an option's patterns, which are well otherwise."""
-    notes = (slow_note(compiled(option, pattern), "the whole agent") for pattern in patterns)
-    return [f"{option}: {note}" for note in notes if note]
+        return Pattern(_TOKEN.sub(_Translation(), pattern), re.ASCII, option=option, outcome=outcome)
+    except (re.error, ValueError) as error:
+        reason = error.__cause__ or error
+        raise ConfigError(option, f"must be a regular expression: {reason}", pattern) from error
 
 
 class _Translation:

@@ -6,16 +6,17 @@ groups are blacked out.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...model.errors import ConfigError
 from ...model.options import option
+from ...wire.patterns import Pattern
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from .kinds import KINDS
-from .patterns import compiled, slow_notes
+from .patterns import compiled
 from .texts import texts, with_texts
 
 _Redact = Callable[[str], str]
@@ -41,19 +42,14 @@ class RedactInterceptor:
                 raise ConfigError("kinds", "must name a kind, unless patterns has a pattern", "")
             self.expressions()
 
-        def expressions(self) -> list[re.Pattern[str]]:
+        def expressions(self) -> list[Pattern[str]]:
             """The user's own."""
-            return [compiled("patterns", pattern) for pattern in self.patterns]
+            return [compiled("patterns", pattern, "all of the text is blacked out") for pattern in self.patterns]
 
     def __init__(self, options: Options, context: Context) -> None:
         self._headers = options.headers
         self._steps = [_known(kind, options.replacement) for kind in options.kinds]
         self._steps += [_own(pattern, options.replacement) for pattern in options.expressions()]
-
-    @staticmethod
-    def notes(options: Options, given: Collection[str]) -> list[str]:
-        """What whoever starts it should know."""
-        return slow_notes("patterns", options.patterns)
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""
@@ -84,14 +80,14 @@ def _known(kind: str, replacement: str) -> _Redact:
     return lambda text: find(text, replacement)
 
 
-def _own(pattern: re.Pattern[str], replacement: str) -> _Redact:
-    def replaced(match: re.Match[str]) -> str:
+def _own(pattern: Pattern[str], replacement: str) -> _Redact:
+    def replaced(match: Any) -> str:
         return _without_groups(match, replacement) if pattern.groups else replacement
 
-    return lambda text: pattern.sub(replaced, text)
+    return lambda text: pattern.subn(replaced, text, (replacement, 1))[0]
 
 
-def _without_groups(match: re.Match[str], replacement: str) -> str:
+def _without_groups(match: Any, replacement: str) -> str:
     """What was found, with the groups that took part blacked out; of nested ones the outer."""
     parts, at = [], match.start()
     spans = [match.span(number) for number in range(1, match.re.groups + 1)]

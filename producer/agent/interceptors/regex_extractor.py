@@ -1,7 +1,7 @@
 r"""What the groups of a pattern find in bodies, as headers. Source: Flume's ``RegexExtractorInterceptor``.
 
-Where compiled code can run the pattern (:mod:`...wire.captures`), it looks into all bodies at once; into those of which
-it does not know the answer, ``re`` looks one by one.
+Where compiled code can run the pattern (:mod:`...wire.captures`), it looks into all bodies at once. Those of which it
+does not know the answer are searched one by one.
 
 An event in which the pattern is not found stays as it is. Flume's serializers are of two kinds: ``default`` takes a
 group as it is, ``millis`` a time by its ``pattern``; a time that does not fit leaves its header out.
@@ -9,8 +9,7 @@ group as it is, ``millis`` a time by its ``pattern``; a time that does not fit l
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ from ...wire.text_column import TextColumn
 from ...wire.times import zone_of
 from ..events.batch import Column, EventBatch
 from ..events.interfaces import Context
-from .patterns import compiled, slow_notes
+from .patterns import compiled
 from .texts import texts, with_values
 from .times import milliseconds_parser, strptime_format
 
@@ -77,20 +76,15 @@ class RegexExtractorInterceptor:
             return found | {"headers": headers, "times": times}
 
     def __init__(self, options: Options, context: Context) -> None:
-        pattern = compiled("regex", options.regex)
+        pattern = compiled("regex", options.regex, "the event gets no headers")
         self._groups = options.names()
         self._times = {
             header: milliseconds_parser(pattern, options.time_zone, context.clock)
             for header, pattern in options.times.items()
         }
-        self._search = pattern.search
+        self._pattern = pattern
         self._none = (None,) * pattern.groups
         self._steps = steps_of(pattern, list(self._groups.values()))
-
-    @staticmethod
-    def notes(options: Options, given: Collection[str]) -> list[str]:
-        """What whoever starts it should know."""
-        return slow_notes("regex", [options.regex])
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""
@@ -106,7 +100,7 @@ class RegexExtractorInterceptor:
         return batch
 
     def _at_once(self, steps: Steps, batch: EventBatch) -> Sequence[Column] | None:
-        """What compiled code finds, and ``re`` where that does not know."""
+        """What compiled code finds, and a search where that does not know."""
         ends = b"" if batch.ends is None else batch.ends.tobytes()
         found, packed = steps.capture(batch.count, ends, batch.block)
         columns = [TextColumn(sizes, data) for sizes, data in packed]
@@ -120,8 +114,8 @@ class RegexExtractorInterceptor:
         return columns
 
     def _one_by_one(self, bodies: Sequence[str]) -> Sequence[Column] | None:
-        """What ``re`` finds; None if that is nothing at all."""
-        found: list[re.Match[str] | None] = list(map(self._search, bodies))
+        """What searches find; None if that is nothing at all."""
+        found = self._pattern.search_all(bodies)
         if not any(found):
             return None
         columns: list[Column] = list(

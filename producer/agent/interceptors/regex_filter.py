@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...model.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
-from .patterns import compiled, slow_notes
+from .patterns import compiled
 from .texts import texts
 
 _LITERAL = re.compile(r"[\w\s:;,/@#%&=<>\"'`~!-]+")
@@ -30,13 +30,8 @@ class RegexFilterInterceptor:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._exclude, self._counters = options.exclude_events, context.counters
-        self._search = compiled("regex", options.regex).search
+        self._pattern = compiled("regex", options.regex, "the event is kept")
         self._literal = options.regex.encode() if _LITERAL.fullmatch(options.regex) else None
-
-    @staticmethod
-    def notes(options: Options, given: Collection[str]) -> list[str]:
-        """What whoever starts it should know."""
-        return slow_notes("regex", [options.regex])
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""
@@ -48,7 +43,7 @@ class RegexFilterInterceptor:
     def _found(self, batch: EventBatch) -> Sequence[object]:
         literal = self._literal
         if literal is None:
-            return list(map(self._search, texts(batch)))
+            return self._pattern.search_all(texts(batch), at_limit=not self._exclude)
         if literal not in batch.block:  # nor in any of the bodies
             return [False] * batch.count
         return [literal in body for body in batch.bodies()]

@@ -29,11 +29,15 @@ class RemoveHeaderInterceptor:
     def __init__(self, options: Options, context: Context) -> None:
         names = compiled("from_list_separator", options.from_list_separator).split(options.from_list or "")
         self._names = {name.strip() for name in [*names, options.with_name or ""]} - {""}
-        self._pattern = None if options.matching is None else compiled("matching", options.matching)
+        self._pattern = (
+            None if options.matching is None else compiled("matching", options.matching, "the header is removed")
+        )
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""
         return batch.without(self._is_unwanted)
 
     def _is_unwanted(self, name: str) -> bool:
-        return name in self._names or (self._pattern is not None and self._pattern.fullmatch(name) is not None)
+        return name in self._names or (
+            self._pattern is not None and self._pattern.fullmatch(name, at_limit=True) is not None
+        )

@@ -6,14 +6,14 @@ A replacement names groups as Python does, ``\1`` or ``\g<name>``; Flume's ``$1`
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...model.errors import ConfigError
 from ...model.options import option
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
-from .patterns import compiled, replacement_of, slow_notes
+from .patterns import compiled, replacement_of
 from .texts import texts, with_texts
 
 
@@ -29,7 +29,7 @@ class SearchReplaceInterceptor:
 
         def __post_init__(self) -> None:
             try:
-                compiled("search_pattern", self.search_pattern).sub(self.replace_string, "")
+                compiled("search_pattern", self.search_pattern).check_replacement(self.replace_string)
             except (re.error, IndexError) as error:
                 raise ConfigError("replace_string", f"must be a replacement: {error}", self.replace_string) from error
 
@@ -42,17 +42,12 @@ class SearchReplaceInterceptor:
             return found
 
     def __init__(self, options: Options, context: Context) -> None:
-        self._replace = compiled("search_pattern", options.search_pattern).subn
+        self._pattern = compiled("search_pattern", options.search_pattern, "the body stays as it is")
         self._with = options.replace_string
-
-    @staticmethod
-    def notes(options: Options, given: Collection[str]) -> list[str]:
-        """What whoever starts it should know."""
-        return slow_notes("search_pattern", [options.search_pattern])
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         """See :class:`~..interfaces.Interceptor`."""
-        replaced = [self._replace(self._with, text) for text in texts(batch)]
+        replaced = [self._pattern.subn(self._with, text, (text, 0)) for text in texts(batch)]
         if not any(count for _, count in replaced):
             return batch
         return with_texts(batch, [text for text, _ in replaced])

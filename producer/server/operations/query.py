@@ -51,6 +51,8 @@ _OTHER_DELIMITERS = [sign for sign in _DELIMITERS if not sign.isascii()]
 _MAX_DEPTH = 50
 _MAX_GAP = 100
 _MAX_PARTS = 21
+# Characters of a word with wildcards: a text takes time for each of them.
+_MAX_WILDCARD = 256
 
 
 class _Text:
@@ -389,6 +391,8 @@ def _wildcard(word: str) -> _Word:
     Each part behind a ``*`` is looked for where it comes first, and never again elsewhere: whatever matches at all does
     so, and no text makes it try every way to share its letters out.
     """
+    if len(word) > _MAX_WILDCARD:
+        raise unreadable(f"a word with * or ? has {len(word)} characters, {_MAX_WILDCARD} are allowed")
     parts = [_letters(part, word.isascii()) for part in re.split(r"\*+", word)]
     if len(parts) > _MAX_PARTS:
         raise unreadable(f"a word has more than {_MAX_PARTS - 1} *")

@@ -69,7 +69,8 @@ async def sifted(
 
 async def _extracted(service: Service, part: Extraction | Limit, groups: list[StoredLogGroup]) -> list[StoredLogGroup]:
     async with searching(service):
-        return await service.search(part.apply, groups, _JSON_FACTOR * service.limits.pull_bytes)
+        limits = service.limits
+        return await service.search(part.apply, groups, _JSON_FACTOR * limits.pull_bytes, limits.search_seconds)
 
 
 async def _calculated(

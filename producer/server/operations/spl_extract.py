@@ -7,11 +7,13 @@ of its name, or leaves that with ``-mode='preserve'``. Topic, source, tags and t
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ...text.plural import counted
 from ..errors import ApiError
@@ -28,8 +30,9 @@ _DECODER = json.JSONDecoder()
 #: Steps of a path: for each of them the text is read again.
 _MAX_PATH = 32
 
-#: The names and texts that are found in a text.
-Find = Callable[[str], Iterator[tuple[str, str]]]
+#: The names and texts that are found in a text, until a time of the monotonic clock.
+Find = Callable[[str, float], Iterator[tuple[str, str]]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +50,27 @@ class Extraction:
     prefix: str = ""
     preserves: bool = False
 
-    def apply(self, groups: list[StoredLogGroup], most: int) -> list[StoredLogGroup]:
+    def apply(self, groups: list[StoredLogGroup], most: int, seconds: float) -> list[StoredLogGroup]:
         """The LogGroups with what is found.
 
         :param most: bytes that they may have.
-        :raises ApiError: ``ParameterInvalid``, they have more.
+        :param seconds: time that it may take, until it ends in a moment.
+        :raises ApiError: ``ParameterInvalid``, they have more; ``RequestTimeout``, it takes longer.
         """
-        changed = list[StoredLogGroup]()
+        changed, end = list[StoredLogGroup](), time.monotonic() + seconds
         for group in groups:
-            raw = self._apply(group.raw, most)
+            raw = self._apply(group.raw, most, end)
             most -= len(raw)
             changed.append(changed_group(group, raw, group.count))
         return changed
 
-    def _apply(self, raw: bytes, most: int) -> bytes:
+    def _apply(self, raw: bytes, most: int, end: float) -> bytes:
         group = parse_group(raw)
         shared = {"__topic__": group.Topic, "__source__": group.Source}
         shared |= {f"__tag__:{tag.Key}": tag.Value for tag in group.LogTags}
         size = len(raw)
-        for log in group.Logs:
-            found = self._found(log, {folded(name): text.encode() for name, text in shared.items()})
+        for log in _in_time(end, group.Logs):
+            found = self._found(log, {folded(name): text.encode() for name, text in shared.items()}, end)
             size += sum(len(self.prefix) + len(name) + len(text) for name, text in found.items())
             if size > most:  # before the names are made: a prefix of thousands of characters may stand before each
                 raise ApiError(
@@ -75,11 +79,11 @@ class Extraction:
             self._put(log, found)
         return bytes(group.SerializeToString())
 
-    def _found(self, log: Any, values: dict[str, bytes]) -> dict[str, str]:
+    def _found(self, log: Any, values: dict[str, bytes], end: float) -> dict[str, str]:
         """Names without the prefix, and texts."""
         values |= {folded(content.Key): content.Value for content in log.Contents}
         try:
-            pairs = dict(self.find(values.get(folded(self.field), b"").decode()))
+            pairs = dict(_in_time(end, self.find(values.get(folded(self.field), b"").decode(), end)))
         except (ValueError, RecursionError):  # not text is one of the first
             return {}
         return {name: text for name, text in pairs.items() if name}
@@ -107,7 +111,7 @@ class Limit:
     offset: int
     size: int
 
-    def apply(self, groups: list[StoredLogGroup], _most: int) -> list[StoredLogGroup]:
+    def apply(self, groups: list[StoredLogGroup], _most: int, _seconds: float) -> list[StoredLogGroup]:
         """These logs, in their LogGroups."""
         skip, left, kept = self.offset, self.size, list[StoredLogGroup]()
         for group in groups:
@@ -140,7 +144,7 @@ def read_parse_json(rest: str) -> Extraction:
     """``parse-json [-mode='preserve'] [-path='$.a'] [-prefix='p_'] field``: the members of an object."""
     given, rest = _options("parse-json", rest, ("mode", "path", "prefix"))
     path = _path(given.get("path", "$"))
-    return _extraction(given, rest, lambda text: _members_of(_at(text, path)))
+    return _extraction(given, rest, lambda text, end: _members_of(_at(text, path, end)))
 
 
 def read_parse_csv(rest: str) -> Extraction:
@@ -152,8 +156,8 @@ def read_parse_csv(rest: str) -> Extraction:
     names = [name_of(part) for part in split_text(outputs)]
     cells, strict = _cells(given.get("delim", ","), given.get("quote", '"')), "strict" in given
 
-    def find(text: str) -> Iterator[tuple[str, str]]:
-        found = [] if not text else cells(text)
+    def find(text: str, _end: float) -> Iterator[tuple[str, str]]:
+        found = list(itertools.islice(cells(text), len(names) + 1)) if text else []
         return iter(() if strict and len(found) != len(names) else zip(names, found, strict=False))
 
     return _extraction(given, field, find)
@@ -172,7 +176,7 @@ def read_parse_kv(rest: str) -> Extraction:
     if not separator or between in ("", "[]"):
         raise unreadable("parse-kv: a delimiter and a separator have a sign at least")
 
-    def find(text: str) -> Iterator[tuple[str, str]]:
+    def find(text: str, _end: float) -> Iterator[tuple[str, str]]:
         for pair in re.split(between, text):
             name, sign, value = pair.partition(separator)
             value = value.strip()
@@ -231,13 +235,13 @@ def _path(text: str) -> list[str | int]:
     return steps
 
 
-def _at(text: str, path: list[str | int]) -> str:
+def _at(text: str, path: list[str | int], end: float) -> str:
     """What stands at a path of JSON, as it is written there; empty for nothing."""
     for step in path:
         if isinstance(step, int):
-            text = dict(enumerate(_elements(text))).get(step, "")
+            text = dict(enumerate(_in_time(end, _elements(text)))).get(step, "")
         else:
-            text = dict(_members(text)).get(step, "")
+            text = dict(_in_time(end, _members(text))).get(step, "")
     return text
 
 
@@ -288,21 +292,36 @@ def _value(text: str, at: int) -> str:
     return text[at : _DECODER.raw_decode(text, at)[1]]
 
 
-def _cells(delimiter: str, quote: str) -> Callable[[str], list[str]]:
+def _in_time(end: float, items: Iterable[T]) -> Iterator[T]:
+    """
+    :raises ApiError: ``RequestTimeout``, it is later than that.
+    """
+    for item in items:
+        if time.monotonic() > end:
+            raise ApiError("RequestTimeout", "the fields of logs had not been taken apart in time")
+        yield item
+
+
+def _cells(delimiter: str, quote: str) -> Callable[[str], Iterator[str]]:
     if not delimiter or len(quote) != 1:
         raise unreadable("parse-csv: -delim has a sign at least, and -quote is one sign")
-    end, mark = re.escape(delimiter), re.escape(quote)
-    cell = re.compile(rf"{mark}((?:[^{mark}]|{mark}{mark})*+){mark}(?:{end}|\Z)|(.*?)(?:{end}|\Z)", re.DOTALL)
+    if quote in delimiter:  # what may be quoted would be looked through anew behind each delimiter
+        raise unreadable(f"parse-csv: -delim is {delimiter[:64]!r}: it must not have the sign of -quote, {quote!r}")
+    mark = re.escape(quote)
+    quoted = re.compile(rf"{mark}((?:[^{mark}]|{mark}{mark})*+){mark}", re.DOTALL)
 
-    def cells(text: str) -> list[str]:
-        if quote not in text:
-            return text.split(delimiter)
-        found, at = list[str](), 0
-        while match := cell.match(text, at):
-            found.append(match[2] if match[1] is None else match[1].replace(quote * 2, quote))
-            at = match.end()
-            if not match[0].endswith(delimiter):
-                break
-        return found
+    def cells(text: str) -> Iterator[str]:
+        at = 0
+        while True:
+            match = quoted.match(text, at)
+            if match and (match.end() == len(text) or text.startswith(delimiter, match.end())):
+                cell, end = match[1].replace(quote * 2, quote), match.end()
+            else:
+                end = text.find(delimiter, at)
+                cell, end = (text[at:], len(text)) if end < 0 else (text[at:end], end)
+            yield cell
+            if end == len(text):
+                return
+            at = end + len(delimiter)
 
     return cells

@@ -8,7 +8,6 @@ The file is long since each parser has a short class in it, beside what they sha
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -21,6 +20,7 @@ from ...runtime.compiled import either
 from ...wire.arrow_text import arrow_buffers, line_column
 from ...wire.captures import Steps, steps_of
 from ...wire.logfmt import is_surely_logfmt
+from ...wire.patterns import Pattern
 from ...wire.splitters import split_access, split_delimited, split_logfmt, split_objects, split_syslog
 from ...wire.syslog import facility_and_severity, parse_syslog
 from ...wire.text_column import SplitLines, TextColumn
@@ -310,7 +310,7 @@ def _with_others(found: Found, lines: pa.StringArray, parse: Parser) -> Found:
     return found
 
 
-def _regex(expression: re.Pattern[str], parse: Parser) -> ColumnParser:
+def _regex(expression: Pattern[str], parse: Parser) -> ColumnParser:
     """The groups of an expression as columns."""
     names = sorted(expression.groupindex, key=lambda name: expression.groupindex[name])
     free = sendable_fields(dict.fromkeys(names, ""))
@@ -334,12 +334,12 @@ def _regex(expression: re.Pattern[str], parse: Parser) -> ColumnParser:
     return columns
 
 
-def _matched(lines: pa.StringArray, expression: re.Pattern[str], places: Mapping[str, int]) -> Found:
-    """What ``re`` finds, line by line.
+def _matched(lines: pa.StringArray, expression: Pattern[str], places: Mapping[str, int]) -> Found:
+    """What a search finds, line by line.
 
     :param places: the fields, and the numbers of their groups.
     """
-    matches = list(map(expression.fullmatch, lines.to_pylist()))
+    matches = expression.fullmatch_all(lines.to_pylist())
     parsed = np.fromiter((match is not None for match in matches), bool, len(matches))
     columns = {
         name: pa.array([None if match is None else match[place] for match in matches], pa.string())

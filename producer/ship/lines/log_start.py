@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from ...wire.log_start import Logs, compile_start
+from ...wire.log_start import Logs, StartPattern
 from ..errors import InputError
 
 
@@ -16,12 +14,12 @@ def logs_that_start(start: str | None, max_bytes: int) -> Logs | None:
     return None if start is None else Logs(start_pattern(start), max_bytes)
 
 
-def start_pattern(pattern: str) -> re.Pattern[bytes]:
+def start_pattern(pattern: str) -> StartPattern:
     """The expression that a start line matches; it is matched on bytes.
 
     :raises InputError: it does not compile, or matches every line.
     """
     try:
-        return compile_start(pattern)
+        return StartPattern(pattern)
     except ValueError as error:
         raise InputError(f"--multiline-start {error}") from error

@@ -19,15 +19,13 @@ Example, with the pattern ``\d``::
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...wire.first_characters import first_bytes
-from ...wire.log_start import SEEN_BYTES
+from ...wire.log_start import SEEN_BYTES, StartPattern
 from .line import Block, Line, character_boundary, read_some, seek_to_line, skip_hole
 
 #: Places in bytes.
@@ -113,7 +111,7 @@ def logs_of(
     *,
     limit: int | None,
     max_log_bytes: int,
-    pattern: re.Pattern[bytes],
+    pattern: StartPattern,
     begins_log: bool = False,
 ) -> Iterator[LogBlock | Line]:
     """The logs that begin at ``start`` or later and before ``end``: in blocks, and long ones in pieces.
@@ -151,12 +149,12 @@ class LogSplitter:
     """
 
     def __init__(
-        self, position: int, max_log_bytes: int, pattern: re.Pattern[bytes], end: int | None = None, *, in_log: bool
+        self, position: int, max_log_bytes: int, pattern: StartPattern, end: int | None = None, *, in_log: bool
     ) -> None:
         self.ended = False
         self._max = max_log_bytes
-        self._match = pattern.match
-        self._first_bytes = np.frombuffer(first_bytes(pattern), np.bool_)
+        self._pattern = pattern
+        self._first_bytes = np.frombuffer(pattern.first_bytes, np.bool_)
         self._end = end
         self._data = b""  # from the log or piece on that is not complete
         self._base = position  # of the data
@@ -227,8 +225,7 @@ class LogSplitter:
         firsts, ends = firsts[asked], ends[asked]
         ends = ends - ((ends < len(codes)) & (ends > firsts) & (codes[ends - 1] == _CARRIAGE_RETURN))
         places = zip(firsts.tolist(), np.minimum(ends, firsts + SEEN_BYTES).tolist(), strict=True)
-        data, match = self._data, self._match
-        matched[asked] = [match(data[first:end]) is not None for first, end in places]
+        matched[asked] = self._pattern.match_all([self._data[first:end] for first, end in places])
         return matched
 
     def _logs(self, starts: Places) -> Iterator[LogBlock | Line]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 from collections.abc import Iterator
 
 from ...spark.errors import SparkJobError
 from ...text.plural import counted
 from ...wire.encodings import MARK
+from ...wire.log_start import StartPattern
 from ..errors import FileChangedError, FileUnreadableError
 from ..files.compressed import DAMAGE, decompressing
 from ..files.decoded import Decoded
@@ -22,7 +22,7 @@ from .line import Block, Line, blocks_of, without_mark
 _HEAD_BYTES = 64 << 10
 
 
-def read_split(split: Split, max_line_bytes: int, log_start: re.Pattern[bytes] | None = None) -> Iterator[Block | Line]:
+def read_split(split: Split, max_line_bytes: int, log_start: StartPattern | None = None) -> Iterator[Block | Line]:
     """The lines that begin in a range of a file: in blocks, and long ones in pieces.
 
     :param log_start: with it logs of several lines are read, which begin with lines that match it.
@@ -74,9 +74,7 @@ def first_line(file: LogFile, most: int) -> bytes | None:
     return line if len(line) <= most else None
 
 
-def _blocks(
-    file: io.BufferedIOBase, split: Split, most: int, log_start: re.Pattern[bytes] | None
-) -> Iterator[Block | Line]:
+def _blocks(file: io.BufferedIOBase, split: Split, most: int, log_start: StartPattern | None) -> Iterator[Block | Line]:
     """What begins in the range, plain; of a compressed file, or one of another encoding, that is all."""
     packed = split.file.compression is not None
     if split.file.encoding:
@@ -153,7 +151,7 @@ class _UpTo(io.BufferedIOBase):
 
 
 def _decompressed_blocks(
-    file: io.BufferedIOBase, split: Split, most: int, log_start: re.Pattern[bytes] | None
+    file: io.BufferedIOBase, split: Split, most: int, log_start: StartPattern | None
 ) -> Iterator[Block | Line]:
     """The lines of a compressed file; the error for a damaged one says how far it could be read."""
     compression = str(split.file.compression)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from producer.agent.config import parse_toml
 from producer.agent.interceptors.patterns import compiled
-from producer.agent.run.blueprint import draw
 from producer.model.errors import ConfigError
+from tests.agent.components import headers, interceptor, lines
+from tests.runaway import ENDLESS, RUNAWAY
 
 
 @pytest.mark.parametrize(
@@ -40,51 +40,21 @@ def test_what_is_not_understood_is_refused(pattern):
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"^(a+)+$", r"(?:\w+\s*)*x", r"(.*,)*x", r"((a*))*", r"(?:x|a+)+", r"x(?:(?P<n>\d+)+)?", r"(?:a+b?)+"]
-)
-def test_a_pattern_that_may_take_for_ever_is_told(pattern):
-    """A repetition in a repetition that one text fits in many ways: nothing can end such a search."""
-    config = parse_toml(_WITH_FILTER.replace("PATTERN", pattern))
-    (note,) = draw(config).notes
-    assert note.startswith("line 6: sources.s.interceptors.regex_filter: regex: a repetition in a repetition")
-
-
-def test_a_beginning_of_events_that_may_take_for_ever_is_told(tmp_path):
-    """Likewise where ``taildir`` looks for the first lines of events."""
-    (tmp_path / "a.log").touch()
-    source = f"""type = "taildir"\npaths = ["{tmp_path}/*.log"]\nmultiline_start = '(?:[0-9]+-?)+T'"""
-    (note,) = draw(parse_toml(_WITH_FILTER.replace('type = "sequence"', source))).notes
-    assert note.startswith("line 2: sources.s: multiline_start: a repetition in a repetition")
-
-
-@pytest.mark.parametrize(
-    "pattern",
+    ("name", "options", "after"),
     [
-        r"(?:a++)+$",
-        r"(?:[^,]*,)*x",
-        r"(?>a+)+",
-        r"(?:\s\w+)*",
-        r"^(\S+) \[([^\]]+)\] (.*)$",
-        r"(?:a+){1,3}",
-        r"(ab|c)*",
+        ("regex_filter", {"regex": RUNAWAY}, [(ENDLESS, {"a": ENDLESS, ENDLESS: "1"})]),
+        ("regex_filter", {"regex": RUNAWAY, "exclude_events": True}, [(ENDLESS, {"a": ENDLESS, ENDLESS: "1"})]),
+        ("regex_extractor", {"regex": f"(?P<g>{RUNAWAY})"}, [(ENDLESS, {"a": ENDLESS, ENDLESS: "1"})]),
+        ("search_replace", {"search_pattern": RUNAWAY}, [(ENDLESS, {"a": ENDLESS, ENDLESS: "1"})]),
+        ("redact", {"patterns": [RUNAWAY], "headers": ["a"]}, [("***", {"a": "***", ENDLESS: "1"})]),
+        ("remove_header", {"matching": RUNAWAY[:-1]}, [(ENDLESS, {})]),
     ],
 )
-def test_usual_patterns_are_not_suspected(pattern):
-    """Who is warned of everything heeds nothing."""
-    assert draw(parse_toml(_WITH_FILTER.replace("PATTERN", pattern))).notes == ()
-
-
-_WITH_FILTER = """
-[sources.s]
-type = "sequence"
-channels = ["c"]
-
-[[sources.s.interceptors]]
-type = "regex_filter"
-regex = '''PATTERN'''
-[channels.c]
-type = "memory"
-[sinks.k]
-type = "null"
-channel = "c"
-"""
+def test_a_pattern_that_runs_away_ends_and_no_event_is_lost(quick_limit, caplog, name, options, after):
+    """An event at which a search ended stays, without what was looked for; what should be hidden or removed is. The
+    log names the option.
+    """
+    batch = lines(ENDLESS, a=ENDLESS, **{ENDLESS: "1"})
+    done = interceptor(name, **options).intercept(batch)
+    assert [(body.decode(), each) for body, each in zip(done.bodies(), headers(done), strict=True)] == after
+    assert caplog.messages[0].startswith(f"{next(iter(options))}: a search with")

@@ -15,6 +15,7 @@ from producer.agent.events.interfaces import Context, Lag
 from producer.agent.sources.spooldir import SpoolDirectorySource, source
 from producer.agent.sources.spooldir.directory import SpoolDirectory, SpoolDirectoryError
 from producer.agent.sources.spooldir.source import Spooler
+from tests.runaway import ENDLESS, RUNAWAY
 from tests.support.syncs import noted_syncs
 from tests.support.waiting import Call, eventually
 
@@ -179,6 +180,19 @@ def test_patterns_choose_files(tmp_path: Path) -> None:
         spool.write(name, name.encode() + b"\n")
 
     assert spool.seen() == [b"a.log"]
+
+
+def test_a_name_at_which_a_pattern_runs_away_is_not_read(
+    tmp_path: Path, quick_limit: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever of the two patterns it is: the search ends, and is told."""
+    for name in ("include_pattern", "ignore_pattern"):
+        spool = _made(tmp_path, **{name: f"^{RUNAWAY}"})
+        spool.write(ENDLESS, b"x\n")
+        assert spool.seen() == []
+        spool.close()
+        assert caplog.messages[0].startswith(f"{name}: a search with")
+        caplog.clear()
 
 
 @pytest.mark.parametrize(("recursive", "wanted"), [(False, [b"1"]), (True, [b"1", b"2", b"3"])])

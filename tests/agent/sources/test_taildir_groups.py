@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent.sources.taildir.groups import glob_group
+from producer.agent.sources.taildir.groups import Scan, file_group, glob_group
+from tests.runaway import ENDLESS, RUNAWAY
 
 from .following import Tail, Writer
 
@@ -14,6 +15,16 @@ def _tree(root: Path) -> None:
     for path in ("one/a.log", "one/two/b.log", "three/c.log", ".hidden/d.log", "e.log"):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(f"{path}\n")
+
+
+def test_a_name_at_which_an_expression_runs_away_is_not_followed(
+    quick_limit: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The search ends, and is told."""
+    group = file_group("g", f"/var/log/{RUNAWAY[:-1]}", {})
+    scan = Scan("/var/log", 1, [], [group])
+    assert (scan.group_of("aa"), scan.group_of(ENDLESS)) == (group, None)
+    assert caplog.messages[0].startswith("file_groups.g: a search with")
 
 
 @pytest.mark.parametrize(

@@ -258,6 +258,15 @@ def test_no_word_makes_a_text_slow(word: str) -> None:
     assert time.thread_time() - started < 5
 
 
+def test_a_word_with_wildcards_is_short() -> None:
+    """Each letter of it costs time for each letter of a text: the longest one takes less than a second for 1 MB."""
+    with pytest.raises(ApiError, match=r"a word with \* or \? has 257 characters, 256 are allowed"):
+        compile_query("*" + "a" * 256, Limits())
+    matches, started = compile_query("*" + "a" * 254 + "b", Limits()), time.thread_time()
+    assert not matches([("message", "a" * 1_000_000)])
+    assert time.thread_time() - started < 5
+
+
 def test_wildcards_find_what_shell_patterns_find() -> None:
     """Whatever letters a word and its wildcards have, it matches the tokens that a shell would match."""
     dice = random.Random(1)

@@ -27,7 +27,7 @@ from producer.ship.files.plan import cut
 from producer.ship.follow import tracking
 from producer.ship.follow.tracking import Offset, Range, advance, ranges, scan
 from producer.ship.lines.split_lines import read_split
-from producer.wire.log_start import Logs
+from producer.wire.log_start import Logs, StartPattern
 from tests.ship.lines.test_line import single_lines
 
 _ALL = 1 << 40
@@ -540,7 +540,7 @@ def test_log_that_may_go_on_waits(tmp_path: Path) -> None:
 
     def take(settle: float = _NEVER_SETTLED) -> None:
         nonlocal taken
-        taken = scan([str(tmp_path)], [], taken, settle=settle, now=_now(), logs=Logs(re.compile(rb"\d"), 100))
+        taken = scan([str(tmp_path)], [], taken, settle=settle, now=_now(), logs=Logs(StartPattern(r"\d"), 100))
         ends.extend(each["end"] for each in taken.values())
 
     for added in ("1 a\n", "\tat\n", "2 b\n\tat", "\n\tat\n" * 20):

@@ -18,6 +18,7 @@ from producer.ship.lines.line import Block
 from producer.ship.lines.names import MAX_NAME_BYTES
 from producer.ship.lines.parsers import Values, make_parser
 from producer.ship.lines.record import to_record
+from tests.runaway import ENDLESS, RUNAWAY
 from tests.wire.twins import TWINS, native
 
 _PATTERN = r"(?P<level>[A-Z]+)(?: (?P<content>\w+))? (?P<message>.*)"
@@ -352,7 +353,7 @@ def test_format_that_compiled_code_knows_needs_no_map(parser: str, line: str, na
 
 @native
 def test_expression_of_an_access_log_is_matched_by_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The groups of usual ones are columns, and ``re`` looks only at lines that do not match or are not ASCII."""
+    """The groups of usual ones are columns, and lines that do not match, or are not ASCII, are searched."""
     seen: list[str] = []
     by_re = columns._matched
 
@@ -371,6 +372,17 @@ def test_expression_of_an_access_log_is_matched_by_compiled_code(monkeypatch: py
     assert batch.column("thread").to_pylist() == [None, None, "x", None]
     assert batch.column("message").to_pylist() == ["a", None, "b", "é"]
     assert figures.unparsed == 1
+
+
+def test_line_at_which_the_pattern_runs_away_goes_as_text(quick_limit: None, caplog: pytest.LogCaptureFixture) -> None:
+    """The search ends, and is told; the line is one in no known format, and the others have their fields."""
+    figures = Figures()
+    block = Block(0, f"aa\n{ENDLESS}\n".encode())
+    batch = BlockColumns("regex", f"(?P<all>{RUNAWAY[:-1]})", offset=False).batch(block, figures)
+    assert batch.column("all").to_pylist() == ["aa", None]
+    assert (figures.unparsed, len(caplog.messages)) == (1, 1)
+    assert caplog.messages[0].startswith("--pattern: a search with")
+    assert make_parser("regex", f"(?P<all>{RUNAWAY[:-1]})", Values())(ENDLESS) is None
 
 
 @native

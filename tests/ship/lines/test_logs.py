@@ -19,8 +19,9 @@ from producer.ship.lines.columns import FOUND_FIELDS, BlockColumns
 from producer.ship.lines.line import Block, Line
 from producer.ship.lines.log_start import start_pattern
 from producer.ship.lines.logs import LogBlock, logs_of
-from producer.wire.log_start import last_start
+from producer.wire.log_start import StartPattern, last_start
 from producer.wire.splitters import split_syslog
+from tests.runaway import ENDLESS, RUNAWAY
 
 _START = start_pattern(r"\d")
 _CONTENT = st.lists(
@@ -35,7 +36,7 @@ def read(
     *,
     longest: int = 1000,
     begins_log: bool = False,
-    pattern: re.Pattern[bytes] = _START,
+    pattern: StartPattern = _START,
 ) -> list[Line]:
     file = io.BytesIO(content)
     found = logs_of(file, start, end, limit=None, max_log_bytes=longest, pattern=pattern, begins_log=begins_log)
@@ -195,6 +196,16 @@ def test_bad_pattern_is_refused(pattern: str, said: str) -> None:
     """It is named, with what is wrong with it."""
     with pytest.raises(InputError, match=said):
         start_pattern(pattern)
+
+
+def test_line_at_which_the_pattern_runs_away_begins_no_log(quick_limit: None, caplog: pytest.LogCaptureFixture) -> None:
+    """The search ends, and is told; the logs before and behind go on."""
+    content = f"aa\n{ENDLESS}\naa\n".encode()
+    start = start_pattern(RUNAWAY)
+    (block, last) = logs_of(io.BytesIO(content), 0, None, limit=None, max_log_bytes=999, pattern=start)
+    assert [line.data for each in (block, last) for line in each.lines()] == [content[:-4], b"aa"]
+    assert last_start(content, start, at_line=True) == len(content) - 3
+    assert caplog.messages[0].startswith("multiline start: a search with")
 
 
 @given(content=_CONTENT, size=st.integers(0, 200), at_line=st.booleans())

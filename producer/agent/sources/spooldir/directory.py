@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import random
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -49,10 +48,7 @@ class SpoolDirectory:
         self._options = options
         self._root = str(options.spool_directory)
         self._links_to = LinkTargets([self._root, *options.allow_links_to])
-        # A name may have line ends.
-        self._include, self._ignore = (
-            re.compile(text, re.DOTALL) for text in (options.include_pattern, options.ignore_pattern)
-        )
+        self._include, self._ignore = options.names()
         self.unreadable: dict[str, OSError] = {}
         self._marked: dict[str, dict[str, int]] = {}
         self._lock = self._locked()
@@ -143,7 +139,8 @@ class SpoolDirectory:
     def _is_wanted(self, entry: os.DirEntry[str]) -> bool:
         name = entry.name
         done = name.endswith((self._options.file_suffix, FAILED_SUFFIX))
-        return not done and bool(self._include.search(name)) and not self._ignore.search(name) and entry.is_file()
+        ignored = done or not self._include.search(name) or self._ignore.search(name, at_limit=True)
+        return not ignored and entry.is_file()
 
     def _rename(self, path: str, suffix: str) -> str:
         target = path + suffix

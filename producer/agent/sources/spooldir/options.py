@@ -11,6 +11,7 @@ from pathlib import Path
 from ....model.errors import ConfigError
 from ....model.options import option
 from ....wire import encodings
+from ....wire.patterns import Pattern
 from ...config.flume_keys import without_needless
 
 _NOT_NEEDED = "taken from Flume's files and not needed: "
@@ -64,11 +65,7 @@ class SpoolDirectoryOptions:
             yield ConfigError("spool_directory", "there is no such directory", str(self.spool_directory))
 
     def __post_init__(self) -> None:
-        for name in ("include_pattern", "ignore_pattern"):
-            try:
-                re.compile(getattr(self, name))
-            except re.error as error:
-                raise ConfigError(name, f"must be a regular expression: {error}", getattr(self, name)) from error
+        self.names()
         try:
             encodings.is_utf8(self.input_charset)
         except LookupError as error:
@@ -77,6 +74,21 @@ class SpoolDirectoryOptions:
             raise ConfigError("file_suffix", "must not be empty", self.file_suffix)
         if self.decode_error_policy == "KEEP" and not self.is_utf8:
             object.__setattr__(self, "decode_error_policy", "REPLACE")  # nothing else can be kept in UTF-8
+
+    def names(self) -> tuple[Pattern[str], Pattern[str]]:
+        """The patterns of names of files that are read, and of those that are not.
+
+        :raises ConfigError: one is no regular expression.
+        """
+        return self._pattern("include_pattern"), self._pattern("ignore_pattern")
+
+    def _pattern(self, name: str) -> Pattern[str]:
+        text = getattr(self, name)
+        try:
+            # A name may have line ends.
+            return Pattern(text, re.DOTALL, option=name, outcome="the file is not read")
+        except ValueError as error:
+            raise ConfigError(name, f"must be a regular expression: {error.__cause__}", text) from error
 
     @property
     def is_utf8(self) -> bool:

@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from ....model.errors import ConfigError
 from ....runtime.link_targets import named_directory
+from ....wire.patterns import Pattern
 
 #: A directory is read again after so many seconds, also if its time of change says that nothing changed.
 _FORCED = 30.0
+_NOT_FOLLOWED = "the file is not followed"
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Group:
     name: str
     directory: str
     wild: bool
-    names: re.Pattern[str]
+    names: Pattern[str]
     headers: Mapping[str, str]
 
     @property
@@ -53,10 +55,10 @@ def file_group(name: str, text: str, headers: Mapping[str, str]) -> Group:
     if not slash or not expression:
         raise ConfigError(f"file_groups.{name}", "must be a directory, a slash, and an expression for file names", text)
     try:
-        names = re.compile(expression)
-    except re.error as error:
+        names = Pattern(expression, option=f"file_groups.{name}", outcome=_NOT_FOLLOWED)
+    except ValueError as error:
         hint = f"; a glob such as {expression} is {_as_expression(expression)} here" if "*" in expression else ""
-        rule = f"{expression!r} is no regular expression: {error}{hint}"
+        rule = f"{expression!r} is no regular expression: {error.__cause__}{hint}"
         raise ConfigError(f"file_groups.{name}", rule, None) from error
     return Group(name, os.path.abspath(directory or "/"), False, names, headers)
 
@@ -74,7 +76,8 @@ def glob_group(text: str, headers: Mapping[str, str]) -> Group:
     directory, _, pattern = os.path.abspath(os.path.expanduser(text)).rpartition("/")
     if not pattern or text.endswith("/"):
         raise ConfigError("paths", "must be globs of files, not of directories", text)
-    return Group("paths", directory or "/", glob.has_magic(directory), re.compile(fnmatch.translate(pattern)), headers)
+    names = Pattern(fnmatch.translate(pattern), option="paths", outcome=_NOT_FOLLOWED)
+    return Group("paths", directory or "/", glob.has_magic(directory), names, headers)
 
 
 class Entry(NamedTuple):

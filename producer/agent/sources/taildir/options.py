@@ -11,7 +11,7 @@ from typing import Any
 from ....model.errors import ConfigError
 from ....model.options import option
 from ....wire.encodings import is_utf8
-from ....wire.log_start import Logs, compile_start
+from ....wire.log_start import Logs, StartPattern
 from .groups import Group, file_group, glob_group
 
 _NOT_NEEDED = "taken from Flume's files and not needed: "
@@ -117,7 +117,7 @@ class TaildirOptions:
         if self.multiline_start is None:
             return None
         try:
-            return Logs(compile_start(self.multiline_start), self.max_line_bytes)
+            return Logs(StartPattern(self.multiline_start), self.max_line_bytes)
         except ValueError as error:
             raise ConfigError("multiline_start", str(error), self.multiline_start) from error
 

@@ -7,8 +7,6 @@ import os
 from collections.abc import Collection
 
 from ....runtime.clock import Stop
-from ....wire.log_start import compile_start
-from ....wire.slow_patterns import slow_note
 from ...events.interfaces import Context, Lag, Outlet
 from .follower import Follower
 from .options import TaildirOptions
@@ -24,13 +22,10 @@ class TaildirSource:
 
     @staticmethod
     def notes(options: TaildirOptions, _given: Collection[str]) -> list[str]:
-        """Globs that no file matches: one may come, or the glob is wrong. And an expression may be slow."""
+        """Globs that no file matches: one may come, or the glob is wrong."""
         paths = [os.path.abspath(os.path.expanduser(text)) for text in options.paths if "**" not in text]
         missing = [path for path in paths if next(glob.iglob(path), None) is None]
-        notes = [f"no file matches {path} yet" for path in missing]
-        start = options.multiline_start
-        slow = None if start is None else slow_note(compile_start(start), "the whole agent")
-        return [f"multiline_start: {slow}", *notes] if slow else notes
+        return [f"no file matches {path} yet" for path in missing]
 
     Options = TaildirOptions
 

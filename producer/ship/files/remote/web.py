@@ -16,6 +16,7 @@ from urllib.parse import urldefrag, urljoin
 import requests
 import urllib3
 
+from ....wire.patterns import Pattern
 from .address import shown, without_secrets
 from .seen import AccessRefusedError, NotThereError, RemoteError, Seen, is_same, version_of
 
@@ -49,7 +50,7 @@ class WebFiles:
         base = pattern[: pattern.index("*")].rpartition("/")[0] + "/"
         rest = pattern[len(base) :]
         depth = _MOST_DEPTH if "**" in rest else rest.count("/") + 1
-        expression = re.compile(_translated(rest))
+        expression = Pattern(_translated(rest), option=pattern, outcome="the file is left out")
         return sorted(found for found in _walk(base, depth) if expression.fullmatch(found[len(base) :]))
 
     def open(self, seen: Seen, start: int, end: int) -> _Download:

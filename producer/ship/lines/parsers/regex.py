@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ....wire.patterns import Pattern
 from ...errors import InputError
 
 
-def compiled_pattern(pattern: str) -> re.Pattern[str]:
+def compiled_pattern(pattern: str) -> Pattern[str]:
     """The user's expression.
 
     :param pattern: a Python regular expression with at least one named group, such as ``(?P<level>\\w+)
@@ -16,9 +17,9 @@ def compiled_pattern(pattern: str) -> re.Pattern[str]:
     :raises InputError: it does not compile or has no named group.
     """
     try:
-        expression = re.compile(pattern, re.DOTALL)
-    except re.error as error:
-        raise InputError(f"--pattern {pattern!r} is not a regular expression: {error}") from error
+        expression = Pattern(pattern, re.DOTALL, option="--pattern", outcome="the line goes as text, without fields")
+    except ValueError as error:
+        raise InputError(f"--pattern {error}") from error
     if not expression.groupindex:
         raise InputError(
             f"--pattern {pattern!r} has no named group, such as (?P<message>.*): nothing would become a field"
@@ -37,10 +38,6 @@ def regex_parser(pattern: str) -> Callable[[str], dict[str, str] | None]:
 
     def parse(line: str) -> dict[str, str] | None:
         match = expression.fullmatch(line)
-        return _present(match) if match else None
+        return {name: value for name, value in match.groupdict().items() if value is not None} if match else None
 
     return parse
-
-
-def _present(match: re.Match[str]) -> dict[str, str]:
-    return {name: value for name, value in match.groupdict().items() if value is not None}

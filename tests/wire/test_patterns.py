@@ -1,0 +1,120 @@
+"""Patterns that users write: Python's, and each search ends."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import threading
+import time
+import warnings
+from types import SimpleNamespace
+
+import pytest
+
+from producer.wire import patterns
+from producer.wire.patterns import Pattern
+from tests.runaway import ENDLESS, RUNAWAY
+
+TEXTS = (
+    *("", "a", "aa", "ab", "aaa", "a{e}", "${e}", "{e<=1}b", "[[:alpha:]]x", ":x", "a[b", "a{2", "a{,2}", "{}", "a\n"),
+    *("a\nb", "A1_", "é1", "a--b", "&&", "a]b", "x{s}", "foo.bar", "1.2.3.4 - - [x]", "\u017f", "ß", "SS"),
+)
+_ALIKE = (
+    # What only ``regex`` knows: errors that are allowed, classes of POSIX, sets of sets.
+    *("a{e}", "{e<=1}b", r"\$\{e}", "(?:ab){e<=1}", "x{s}", "{d}", "a{2", "a{,2}", "a{}", "a{,}", "(?#{e})a"),
+    *("[[:alpha:]]x", "[[:alpha:]]", "[[]", "[]a]", "[^]a]", r"[\]\[]", "[a--b]", "[a&&b]", "[a||b]", "[a~~b]"),
+    # Places, flags, cases.
+    *(r"a\Z", "a$", "(?m)a$", "(?s).*", "(?i)k", "(?i)s", "(?i)ß", "(?i:A)b", "(?-i:a)", "(?a:\\w)", r"\bfoo\b"),
+    *(r"(?x) a {2} # {e}", r"(?x)[ a]\ b", r"\x41|\u0061|\N{LATIN SMALL LETTER B}", r"[\b]", r"\101", r"[\0-\x20]"),
+    # Groups, alternatives, repetitions.
+    *("(a)|(b)", "(?P<n>a)(?P=n)", r"(a)\1", "(?:(a)|b)*", "(?>a|ab)b", "a++b", "a*?b", r"(?=a)\w", "(?<=a)b"),
+    *("(?<!a)b", "(a)?(?(1)b|c)", "a{1,2}{2}", "(?:a{1,2}){2}", "", "|a", "(|a)+", "(a|b|)+?$", r"(?:\d{1,3}\.){3}\d"),
+)
+
+
+@pytest.mark.parametrize("flags", [0, re.ASCII, re.DOTALL])
+@pytest.mark.parametrize("text", _ALIKE)
+def test_a_pattern_means_what_it_means_to_python(text: str, flags: int) -> None:
+    """Each search, and each replacement, finds what that of ``re`` finds, also where ``regex`` has a syntax of its own;
+    what ``re`` refuses is refused.
+    """
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            python = re.compile(text, flags)
+        except re.error:
+            with pytest.raises(ValueError, match="is not a regular expression"):
+                Pattern(text, flags, option="o")
+            return
+        pattern = Pattern(text, flags, option="o")
+    for body in TEXTS:
+        for name in ("match", "fullmatch", "search"):
+            wanted, found = getattr(python, name)(body), getattr(pattern, name)(body)
+            assert (wanted and (wanted.span(), wanted.groups())) == (found and (found.span(), found.groups())), body
+        assert pattern.subn(r"<\g<0>>", body, ("", 0)) == python.subn(r"<\g<0>>", body), body
+        assert pattern.split(body) == python.split(body), body
+
+
+@pytest.mark.parametrize("text", ["(", "a**", r"\p{L}", "(?<n>a)", "(?<=a+)b", "(?P<n>a)(?P<n>b)", "(?R)", "[b-a]"])
+def test_what_python_refuses_is_refused(text: str) -> None:
+    """Patterns stay Python's: the package's own syntax is not let in."""
+    for given in (text, text.encode()):
+        with pytest.raises(ValueError, match=f"^{re.escape(repr(text))} is not a regular expression: "):
+            Pattern(given, option="o")
+
+
+def test_a_search_ends_at_the_limit(caplog: pytest.LogCaptureFixture) -> None:
+    """Within about a second of processor time a pattern that runs away has ended, and the log says which, and what to
+    do; another thread has run meanwhile.
+    """
+    beats, done = list[float](), threading.Event()
+
+    def beat() -> None:
+        while not done.wait(0.01):
+            beats.append(time.monotonic())
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    began = time.process_time()
+    assert Pattern(RUNAWAY, option="regex", outcome="it is kept").search(ENDLESS, at_limit="kept") == "kept"
+    took = time.process_time() - began
+    done.set()
+    thread.join()
+    assert took < 3 * patterns.SECONDS
+    assert len(beats) > 10
+    (line,) = caplog.messages
+    assert line.startswith(f"regex: a search with {RUNAWAY!r} took more than 1 s of processor time")
+    assert line.endswith(
+        "for a text of 101 characters, and was ended: it is kept."
+        " Make its repetitions possessive, such as (?:a++)+, or bounded, such as a{1,100}"
+    )
+
+
+def test_each_way_to_search_ends(quick_limit: None, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever looks for a pattern, in text or bytes; the texts before and behind one that takes too long get their
+    answers, and one line in ten seconds is enough.
+    """
+    pattern, whole = Pattern(RUNAWAY, option="o"), Pattern(RUNAWAY[:-1], option="o")
+    assert [bool(found) for found in pattern.search_all(["aa", ENDLESS, "b", "aa"])] == [True, False, False, True]
+    assert [bool(found) for found in pattern.match_all([ENDLESS, "aa"])] == [False, True]
+    assert [bool(found) for found in whole.fullmatch_all(["aa", ENDLESS])] == [True, False]
+    assert pattern.subn("x", ENDLESS, ("limit", 0)) == ("limit", 0)
+    assert pattern.split(ENDLESS) == [ENDLESS]
+    assert Pattern(RUNAWAY.encode(), option="o").match(ENDLESS.encode(), at_limit=7) == 7
+    assert len(caplog.messages) == 3
+
+
+def test_memory_is_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text in which too many ways wait to be tried for the package's memory is one that takes too long."""
+    pattern = Pattern("a", option="o")
+
+    def search(text: str, **_limits: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(pattern, "_regex", SimpleNamespace(search=search))
+    assert pattern.search("a", at_limit="ended") == "ended"
+
+
+def test_a_pattern_goes_to_another_process() -> None:
+    """It is compiled there anew."""
+    pattern = pickle.loads(pickle.dumps(Pattern(b"a.b", re.DOTALL, option="o")))
+    assert pattern.fullmatch(b"a\nb")
