@@ -187,7 +187,7 @@ def test_a_name_at_which_a_pattern_runs_away_is_not_read(
 ) -> None:
     """Whichever of the two patterns it is: the search ends, and is told."""
     for name in ("include_pattern", "ignore_pattern"):
-        spool = _made(tmp_path, **{name: f"^{RUNAWAY}"})
+        spool = Spool(tmp_path / name, **{name: f"^{RUNAWAY}"})
         spool.write(ENDLESS, b"x\n")
         assert spool.seen() == []
         spool.close()
