@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from producer.agent.config.explain import DIFFERENCES, summary_of
+from producer.agent.config.limits import AgentOptions
 from producer.agent.config.options import flume_name
 from producer.agent.config.registry import BUILT_IN, class_of
 from producer.channels.file.channel import FileChannel
@@ -113,6 +114,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "target": lambda: _spark(TARGET_OPTIONS),
     "write": lambda: _spark(WRITE_OPTIONS),
     "read": lambda: _spark(READ_OPTIONS),
+    "agent": lambda: _table((name, each, _toml(each), each.doc) for name, each in options_of(AgentOptions).items()),
 }
 TABLES |= {
     f"{kind}.{name}": partial(agent_type, kind, name) for kind, known in BUILT_IN.items() for name in sorted(known)

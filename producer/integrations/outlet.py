@@ -29,7 +29,7 @@ from ..model.results import Callback
 from ..runtime.forks import Stage, watch_fork
 from ..runtime.internal_threads import at_work
 from ..runtime.loggers import get_logger
-from ..text.migration_hints import Foreign
+from ..text.migration_hints import FOREIGN_OF_PROJECT
 from ..text.plural import counted
 from .figures import check_producer
 from .values import said, sendable
@@ -386,4 +386,4 @@ def options_of(integration: type) -> list[str]:
 def _unknown_option(name: str, known: list[str]) -> ConfigError:
     if name in producer_options():
         return ConfigError(name, f"is an option of the producer: config={{{name!r}: ...}}", f"{name}=")
-    return unknown(name, known, Foreign.PROJECT)
+    return unknown(name, known, FOREIGN_OF_PROJECT)

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from urllib.parse import urlsplit
 
-from ..text.migration_hints import Foreign
+from ..text.migration_hints import FOREIGN, FOREIGN_OF_PROJECT
 from ..text.names import PROJECT_RULE, is_project_name
 from .credentials import Credentials, StaticCredentials, is_header_text
 from .errors import ConfigError
@@ -65,7 +65,7 @@ class _Options:
             raise ConfigError(cls.__name__, rule, type(given[0]).__qualname__)
         for name in options:
             if name not in known:
-                raise unknown(name, known, Foreign.PRODUCER)
+                raise unknown(name, producer_options() if "http" in known else known, FOREIGN)
         return super().__new__(cls)
 
 
@@ -245,7 +245,7 @@ class ProducerConfig(_Options):
         for name, value in options.items():
             dotted = "http." + name[5:] if name.startswith("http_") else name
             if dotted not in known:
-                raise unknown(name, known, Foreign.PRODUCER)
+                raise unknown(name, known, FOREIGN)
             is_text = isinstance(value, str) and value != ""  # the constructor knows the options that may be empty
             parsed = known[dotted].check(value, name=name, text=True) if is_text else value
             if dotted.startswith("http."):
@@ -309,7 +309,7 @@ class _ProjectOptions:
                 rule = f"is an option of the producer: Producer(project, config=ProducerConfig({name}=...))"
                 raise ConfigError(name, rule, name)
             if name not in _OF_PROJECT:
-                raise unknown(name, _OF_PROJECT, Foreign.PROJECT)
+                raise unknown(name, _OF_PROJECT, FOREIGN_OF_PROJECT)
         if (given or options) and "endpoint" not in options:
             rule = "must be given, such as endpoint='https://cn-hangzhou.log.aliyuncs.com'"
             raise ConfigError("endpoint", rule, "endpoint")

@@ -1,8 +1,7 @@
 """Options: each is declared once, one function checks its values, and one gives its rule in words.
 
-A dataclass declares an option as a field made by :func:`option`; its annotation is the kind of value. Tables of names
-that are no fields, as those of Spark, hold :class:`Option` itself. From the same tables come checks, messages, the
-tables of the documentation, and the JSON Schema of an agent's file.
+A dataclass declares an option as a field made by :func:`option`; its annotation is the kind of value. A table of names
+that are no fields holds :class:`Option` itself.
 
 ``check`` takes values of Python as they are. With ``text`` it takes those of a file as well: ``"500"``, ``"64m"``,
 ``"yes"``, ``"a=1,b=2"``, a list as words, a choice in any case, and empty text for None.
@@ -21,7 +20,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..text.migration_hints import Foreign, hint
+from ..text.migration_hints import hint
 from ..text.printable import without_userinfo
 from .errors import ConfigError
 
@@ -40,27 +39,19 @@ _NAMES: dict[Any, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Option:
-    """The declaration of one option.
+    """The declaration of one option. The parameters of :func:`option` are the variables that are not listed here.
 
     :ivar name: the option's name.
     :ivar kind: the type of its value: a number, text, ``Literal``, ``tuple[X, ...]``, ``Mapping[str, X]``, a class.
     :ivar default: the value if none is given; ``...`` if one must be.
-    :ivar doc: the meaning, with the unit.
-    :ivar least: the lowest number, or the fewest characters of text.
-    :ivar most: the highest number.
-    :ivar choices: the permitted values; those of a ``Literal`` need not be given.
-    :ivar unit: the unit of a number. In a file ``bytes`` may be written as ``64m``.
-    :ivar secret: True if no message may show the value.
-    :ivar flume: Flume's name, if that differs from the name in camelCase.
-    :ivar scale: the factor from Flume's number to this one: 0.001 for its milliseconds.
     """
 
+    doc: str = ""
     name: str = ""
     kind: Any = str
-    default: Any = ...
-    doc: str = ""
+    default: Any = None
     least: float | None = None
     most: float | None = None
     choices: tuple[Any, ...] = ()
@@ -138,20 +129,13 @@ def option(
     :param scale: the factor from Flume's number to this one: 0.001 for its milliseconds.
     :param least: the lowest number, or the fewest characters of text.
     :param most: the highest number.
-    :param choices: the permitted values.
+    :param choices: the permitted values; those of a ``Literal`` need not be given.
     :param secret: True to show the value in no message, and not in the ``repr`` of the options.
     :param unit: the unit of a number; in a file ``bytes`` may be written as ``64m``.
     :param factory: makes the default.
     """
     rule = Option(
-        doc=doc,
-        flume=flume,
-        scale=scale,
-        least=least,
-        most=most,
-        choices=tuple(choices),
-        secret=secret,
-        unit=unit,
+        doc, flume=flume, scale=scale, least=least, most=most, choices=tuple(choices), secret=secret, unit=unit
     )
     if isinstance(default, dict | list):
         factory = default.copy
@@ -173,9 +157,9 @@ def options_of(cls: type) -> Mapping[str, Option]:
     return _tables.setdefault(cls, types.MappingProxyType(found))
 
 
-def table(*options: Option) -> Mapping[str, Option]:
-    """Return options by name."""
-    return types.MappingProxyType({each.name: each for each in options})
+def table(**options: Option) -> Mapping[str, Option]:
+    """Return options that know their names."""
+    return {name: dataclasses.replace(each, name=name) for name, each in options.items()}
 
 
 def check_all(config: Any, prefix: str = "") -> None:
@@ -188,10 +172,10 @@ def check_all(config: Any, prefix: str = "") -> None:
         each.check(getattr(config, name), name=prefix + name)
 
 
-def unknown(name: str, known: Iterable[str], foreign: Foreign = Foreign.NONE) -> ConfigError:
+def unknown(name: str, known: Iterable[str], foreign: Mapping[str, str] = {}) -> ConfigError:
     """Return the error for a name that is no option, with the nearest names.
 
-    :param foreign: whose other names for options are explained.
+    :param foreign: names of other producers, and what to say of them.
     """
     return ConfigError(name, f"unknown option; {hint(name, known, foreign)}", name)
 

@@ -34,206 +34,131 @@ MAX_SECONDS = 100 * 366 * 86_400
 
 #: The options that reading and writing share.
 TARGET_OPTIONS = table(
-    Option(name="endpoint", doc="such as https://cn-hangzhou.log.aliyuncs.com"),
-    Option(name="project", doc="the project"),
-    Option(name="logstore", doc="the logstore"),
-    Option(
-        name="accessKeyId",
-        default=None,
-        doc="with accessKeySecret: who signs; without both, what the environment of the executors says",
+    endpoint=Option("such as https://cn-hangzhou.log.aliyuncs.com", default=...),
+    project=Option("the project", default=...),
+    logstore=Option("the logstore", default=...),
+    accessKeyId=Option("with accessKeySecret: who signs; without both, what the environment of the executors says"),
+    accessKeySecret=Option(
+        "see accessKeyId; without both: LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET there", secret=True
     ),
-    Option(
-        name="accessKeySecret",
-        default=None,
-        secret=True,
-        doc="see accessKeyId; without both: LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET there",
-    ),
-    Option(
-        name="securityToken",
-        default=None,
-        secret=True,
-        doc="of temporary credentials; without it LOGHUB_SECURITY_TOKEN there",
-    ),
-    Option(
-        name="credentialsProvider",
-        default=None,
-        doc="package.module:name of a credentials provider, or of what makes one without arguments",
-    ),
+    securityToken=Option("of temporary credentials; without it LOGHUB_SECURITY_TOKEN there", secret=True),
+    credentialsProvider=Option("package.module:name of a credentials provider, or of what makes one without arguments"),
 )
 
 #: The options of a write, besides the target's and the producer's own.
 WRITE_OPTIONS = table(
-    Option(name="topic", default="", doc="the topic of rows without one of their own"),
-    Option(
-        name="source", default=None, doc="the source of rows without one of their own; None is the worker's address"
+    topic=Option("the topic of rows without one of their own", default=""),
+    source=Option("the source of rows without one of their own; None is the worker's address"),
+    topicColumn=Option("a column of text whose values are the rows' topics; not a field then, as are the next four"),
+    sourceColumn=Option("a column of text whose values are the rows' sources"),
+    timeColumn=Option("a timestamp, or an integer of Unix seconds: the rows' times; without it the time of sending"),
+    shardHashColumn=Option("a column of text; rows with equal values go to the same shard"),
+    contentsColumn=Option(
+        "a map of text to values, whose entries become fields of the row: what reading gives as contents"
     ),
-    Option(
-        name="topicColumn",
-        default=None,
-        doc="a column of text whose values are the rows' topics; not a field then, as are the next four",
-    ),
-    Option(name="sourceColumn", default=None, doc="a column of text whose values are the rows' sources"),
-    Option(
-        name="timeColumn",
-        default=None,
-        doc="a timestamp, or an integer of Unix seconds: the rows' times; without it the time of sending",
-    ),
-    Option(name="shardHashColumn", default=None, doc="a column of text; rows with equal values go to the same shard"),
-    Option(
-        name="contentsColumn",
-        default=None,
-        doc="a map of text to values, whose entries become fields of the row: what reading gives as contents",
-    ),
-    Option(
-        name="rowLabels",
+    rowLabels=Option(
+        "columns, separated by commas, whose values name a row in errors, beside its number in the partition",
         default="",
-        doc="columns, separated by commas, whose values name a row in errors, beside its number in the partition",
     ),
-    Option(
-        name="onFailure",
+    onFailure=Option(
+        "of a row that LogHub refuses: fail the task, put it into deadLetterPath, or drop it",
         kind=Literal["fail", "deadletter", "drop"],
         default="fail",
-        doc="of a row that LogHub refuses: fail the task, put it into deadLetterPath, or drop it",
     ),
-    Option(
-        name="deadLetterPath",
-        default=None,
-        doc="a directory that all executors reach, or a URI such as hdfs://…, for refused rows, as Parquet; with "
-        "onFailure=deadletter",
+    deadLetterPath=Option(
+        "a directory that all executors reach, or a URI such as hdfs://…, for refused rows, as Parquet; with "
+        "onFailure=deadletter"
     ),
-    Option(
-        name="deliveryGuarantee",
-        kind=Literal["atLeastOnce", "exactlyOnce"],
-        default="atLeastOnce",
-        doc="how often a row is stored",
+    deliveryGuarantee=Option(
+        "how often a row is stored", kind=Literal["atLeastOnce", "exactlyOnce"], default="atLeastOnce"
     ),
-    Option(
-        name="runId",
-        default=None,
-        doc="the name of this write for exactlyOnce: a run with the same name adds only what is missing; without "
-        "it, of a stream the query's id, of a batch made up",
+    runId=Option(
+        "the name of this write for exactlyOnce: a run with the same name adds only what is missing; without it, "
+        "of a stream the query's id, of a batch made up"
     ),
-    Option(
-        name="chunkRows",
-        kind=int,
-        default=CHUNK_ROWS,
-        least=1,
-        most=MAX_BATCH_COUNT,
-        doc="exactlyOnce: rows of a request at most",
+    chunkRows=Option(
+        "exactlyOnce: rows of a request at most", kind=int, default=CHUNK_ROWS, least=1, most=MAX_BATCH_COUNT
     ),
-    Option(
-        name="chunkBytes",
+    chunkBytes=Option(
+        "exactlyOnce: bytes of a request at most, before compression",
         kind=int,
         default=CHUNK_BYTES,
         least=1,
         most=MAX_CHUNK_BYTES,
         unit="bytes",
-        doc="exactlyOnce: bytes of a request at most, before compression",
     ),
-    Option(
-        name="ackTimeout",
+    ackTimeout=Option(
+        "how long a task waits for the next acknowledgement, and for memory",
         kind=float,
         default=ACK_TIMEOUT,
         least=0.001,
         most=86_400,
         unit="seconds",
-        doc="how long a task waits for the next acknowledgement, and for memory",
     ),
-    Option(
-        name="metricsPath",
-        default=None,
-        doc="a file on the driver; a line of JSON is added for each write or micro-batch, also for a failed one",
+    metricsPath=Option(
+        "a file on the driver; a line of JSON is added for each write or micro-batch, also for a failed one"
     ),
-    Option(
-        name="checkTarget",
+    checkTarget=Option(
+        "ask LogHub for the logstore's shards before the job begins; a key that may only write is no error. Of a "
+        "stream before its first micro-batch, and again before one that comes a minute after the last",
         kind=bool,
         default=True,
-        doc="ask LogHub for the logstore's shards before the job begins; a key that may only write is no error. Of a "
-        "stream before its first micro-batch, and again before one that comes a minute after the last",
     ),
 )
 
 #: The options of reading, besides those that name the logstore.
 READ_OPTIONS = table(
-    Option(
-        name="startingOffsets",
-        default=None,
-        doc="where to begin: earliest (the default of a batch), latest (of a stream), Unix seconds, a time, or JSON of "
-        "shard and cursor. A stream with a checkpoint goes on where that ends",
+    startingOffsets=Option(
+        "where to begin: earliest (the default of a batch), latest (of a stream), Unix seconds, a time, or JSON "
+        "of shard and cursor. A stream with a checkpoint goes on where that ends"
     ),
-    Option(
-        name="endingOffsets",
-        default=None,
-        doc="where a batch ends: latest (the default), Unix seconds, a time, or JSON of shard and cursor; what lies at "
-        "that place is not read any more",
+    endingOffsets=Option(
+        "where a batch ends: latest (the default), Unix seconds, a time, or JSON of shard and cursor; what lies "
+        "at that place is not read any more"
     ),
-    Option(name="shards", default=None, doc="only these shards, such as 0,3; without it all"),
-    Option(
-        name="mode",
+    shards=Option("only these shards, such as 0,3; without it all"),
+    mode=Option(
+        "PERMISSIVE: a value that is not of its column's type is null; FAILFAST: it is an error",
         kind=Literal["PERMISSIVE", "FAILFAST"],
         default="PERMISSIVE",
-        doc="PERMISSIVE: a value that is not of its column's type is null; FAILFAST: it is an error",
     ),
-    Option(
-        name="maxRowsPerTrigger",
-        kind=int,
-        default=None,
-        least=1,
-        doc="the rows of a micro-batch, at most, at whole LogGroups; a LogGroup with more comes alone. The driver "
+    maxRowsPerTrigger=Option(
+        "the rows of a micro-batch, at most, at whole LogGroups; a LogGroup with more comes alone. The driver "
         "counts them by reading them first. None is no limit",
-    ),
-    Option(
-        name="maxSecondsPerTrigger",
         kind=int,
-        default=None,
+        least=1,
+    ),
+    maxSecondsPerTrigger=Option(
+        "in a micro-batch only what each shard received within so many seconds of its first LogGroup; None is no limit",
+        kind=int,
         least=1,
         unit="seconds",
-        doc="in a micro-batch only what each shard received within so many seconds of its first LogGroup; None is no "
-        "limit",
     ),
-    Option(
-        name="pullCount",
+    pullCount=Option(
+        "LogGroups in one request; the server gives about 10 MiB at most",
         kind=int,
         default=MAX_PULL_COUNT,
         least=1,
         most=MAX_PULL_COUNT,
-        doc="LogGroups in one request; the server gives about 10 MiB at most",
     ),
-    Option(
-        name="partitionsPerShard",
+    partitionsPerShard=Option(
+        "of a batch: into about so many partitions each shard is divided, so that more cores read it; by the "
+        "time of receipt, to the second: busy periods give larger partitions. None is 1",
         kind=int,
-        default=None,
         least=1,
         most=MAX_PARTITIONS,
-        doc="of a batch: into about so many partitions each shard is divided, so that more cores read it; by the time "
-        "of receipt, to the second: busy periods give larger partitions. None is 1",
     ),
-    Option(
-        name="query",
-        default=None,
-        doc="of a batch: only logs that match, in LogHub's query language; needs startingTime",
-    ),
-    Option(
-        name="startingTime",
-        default=None,
-        doc="with query: the first time of logs, Unix seconds or as 2026-01-31T12:00:00Z",
-    ),
-    Option(name="endingTime", default=None, doc="with query: logs before this time; without it, now"),
-    Option(
-        name="pushFilters",
-        kind=bool,
-        default=False,
-        doc="a batch applies the conditions of WHERE itself; needs PySpark 4.1",
-    ),
-    Option(
-        name="receivedWithin",
+    query=Option("of a batch: only logs that match, in LogHub's query language; needs startingTime"),
+    startingTime=Option("with query: the first time of logs, Unix seconds or as 2026-01-31T12:00:00Z"),
+    endingTime=Option("with query: logs before this time; without it, now"),
+    pushFilters=Option("a batch applies the conditions of WHERE itself; needs PySpark 4.1", kind=bool, default=False),
+    receivedWithin=Option(
+        "with pushFilters: the time between a log's time and its receipt, at most, so that a condition on "
+        "__time__ says what need not be read; None is no limit",
         kind=int,
-        default=None,
         least=1,
         most=MAX_SECONDS,
         unit="seconds",
-        doc="with pushFilters: the time between a log's time and its receipt, at most, so that a condition on __time__ "
-        "says what need not be read; None is no limit",
     ),
 )
 
@@ -278,13 +203,13 @@ def documented(options: Mapping[str, str], known: Iterable[str], *, others: Iter
     return found
 
 
-def value_of(options: Mapping[str, str], each: Option) -> Any:
-    """Return the value of an option, or its default.
+def values_of(table: Mapping[str, Option], given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the value or the default of each option.
 
-    :param options: the options in the spelling of the documentation.
-    :raises ConfigError: the value breaks its rule.
+    :param given: options in the spelling of the documentation.
+    :raises ConfigError: a value breaks its rule.
     """
-    return each.check(options[each.name], text=True) if each.name in options else each.default
+    return {name: each.check(given[name], text=True) if name in given else each.default for name, each in table.items()}
 
 
 def producer_option_names() -> tuple[str, ...]:

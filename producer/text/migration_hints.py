@@ -8,7 +8,6 @@ lower case, with underscores.
 from __future__ import annotations
 
 import difflib
-import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,7 +18,7 @@ _BATCH = "batch_size_threshold_in_bytes (bytes) and batch_count_threshold (logs)
 _ALWAYS = "a send succeeds only when the server has acknowledged it"
 
 #: What to say of a foreign name; of one that is only called otherwise here, its name.
-_FOREIGN: dict[str, str] = {
+FOREIGN: dict[str, str] = {
     # confluent-kafka, librdkafka, kafka-python
     "metadata_broker_list": f"the address {_PROJECT}: endpoint=",
     "client_id": "name",
@@ -85,7 +84,7 @@ _FOREIGN: dict[str, str] = {
 }
 
 #: Of arguments of ``ProjectConfig``.
-_FOREIGN_OF_PROJECT: dict[str, str] = {
+FOREIGN_OF_PROJECT: dict[str, str] = {
     "end_point": "endpoint",
     "bootstrap_servers": "endpoint",
     "url": "endpoint",
@@ -187,47 +186,25 @@ def own_form(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace(".", "_").replace("-", "_")
 
 
-class Foreign(enum.Enum):
-    """Whose other names for options a hint explains."""
-
-    NONE = enum.auto()
-    PRODUCER = enum.auto()
-    PROJECT = enum.auto()
-
-
-def hint(name: str, known: Iterable[str], foreign: Foreign = Foreign.PRODUCER) -> str:
+def hint(name: str, known: Iterable[str], foreign: Mapping[str, str] = FOREIGN) -> str:
     """Return what to say of an unknown option.
 
     :param name: the name as it was given.
     :param known: the options that there are.
-    :param foreign: whose names from elsewhere are looked up.
+    :param foreign: names of other producers, and what to say of them.
     """
     options, form = {each.lower(): each for each in known}, own_form(name)
     if form in options:
         return f"it is written {options[form]}"
-    if foreign is not Foreign.NONE and (explained := _explained(form, options, foreign)):
-        return explained
-    near = difflib.get_close_matches(form, options, n=3)
-    found = [options[each] for each in near]
-    return f"did you mean {' or '.join(found)}?" if found else f"known options are {', '.join(options.values())}"
-
-
-def _explained(form: str, options: Iterable[str], foreign: Foreign) -> str:
-    if (dotted := _of_http(form, list(options))) is not None:
-        return _written(dotted)
-    meant = (_FOREIGN_OF_PROJECT if foreign is Foreign.PROJECT else _FOREIGN).get(form)
-    if meant is None and " " not in (of_the_project := _FOREIGN_OF_PROJECT.get(form, " ")):
+    meant = f"http.{form.removeprefix('http_')}"
+    if meant not in options:
+        meant = foreign.get(form, "")
+    if foreign and not meant and " " not in (of_the_project := FOREIGN_OF_PROJECT.get(form, " ")):
         meant = f"it {_PROJECT}: {of_the_project}="
-    if meant is None:
-        return ""
-    return _written(meant) if " " not in meant else meant
-
-
-def _of_http(form: str, options: list[str]) -> str | None:
-    if "http" not in options and not any(option.startswith("http.") for option in options):
-        return None
-    bare = form.removeprefix("http_")
-    return f"http.{bare}" if bare in _HTTP else None
+    if meant:
+        return meant if " " in meant else _written(meant)
+    found = [options[each] for each in difflib.get_close_matches(form, options, n=3)]
+    return f"did you mean {' or '.join(found)}?" if found else f"known options are {', '.join(options.values())}"
 
 
 def _written(name: str) -> str:
@@ -235,17 +212,3 @@ def _written(name: str) -> str:
         bare = name.removeprefix("http.")
         return f"it is {bare} of HttpConfig: ProducerConfig(http=HttpConfig({bare}=...)), in a mapping {name}"
     return f"it is called {name} here"
-
-
-_HTTP = frozenset(
-    {
-        "connect_timeout_ms",
-        "read_timeout_ms",
-        "attempt_timeout_ms",
-        "proxies",
-        "verify",
-        "ca_bundle",
-        "pool_size",
-        "user_agent",
-    }
-)

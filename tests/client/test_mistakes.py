@@ -34,7 +34,7 @@ from producer.cli import main
 from producer.model.config import producer_options
 from producer.model.futures import SendFuture
 from producer.testing import LogHubServer, ManualClock, RecordingSink
-from producer.text.migration_hints import _FOREIGN, _FOREIGN_OF_PROJECT, _HTTP
+from producer.text.migration_hints import FOREIGN, FOREIGN_OF_PROJECT
 
 KEY: dict[str, Any] = {"access_key_id": "id", "access_key_secret": "s3cret"}
 HANGZHOU = "https://cn-hangzhou.log.aliyuncs.com"
@@ -287,12 +287,11 @@ def test_a_name_that_is_imported_from_elsewhere_is_told(name: str, sentence: str
 def test_every_name_that_is_suggested_is_one() -> None:
     """What the table of foreign names calls an option is one, and nothing in it is one already."""
     known = {*producer_options(), "name", "stats_interval_ms"}
-    assert {meant for meant in _FOREIGN.values() if " " not in meant} <= known
-    assert not set(_FOREIGN) & known
-    assert {meant for meant in _FOREIGN_OF_PROJECT.values() if " " not in meant} <= {
+    assert {meant for meant in FOREIGN.values() if " " not in meant} <= known
+    assert not set(FOREIGN) & known
+    assert {meant for meant in FOREIGN_OF_PROJECT.values() if " " not in meant} <= {
         "endpoint", "access_key_id", "access_key_secret", "security_token", "credentials", "project"
     }  # fmt: skip
-    assert {f"http.{name}" for name in _HTTP} == {name for name in known if name.startswith("http.")}
 
 
 @pytest.mark.parametrize(

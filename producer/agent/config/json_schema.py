@@ -14,7 +14,7 @@ from typing import Any
 
 from ...model.options import Option, options_of
 from .explain import summary_of
-from .limits import Limits
+from .limits import AgentOptions
 from .registry import BUILT_IN, class_of, plugged_in
 
 _REFERENCE = r"\$\{(env|file):"
@@ -26,17 +26,6 @@ _WRITTEN: dict[Any, str] = {
     float: r"^\s*[-+]?[0-9.]+([eE][-+]?[0-9]+)?\s*$",
     bool: r"^\s*(true|false|yes|no|on|off|1|0)\s*$",
     "bytes": r"^\s*[0-9]+\s*([kKmMgG]([iI][bB])?)?\s*$",
-}
-_AGENT: dict[str, Any] = {
-    "name": {**_TEXT, "default": "agent", "description": "the agent's name"},
-    "state": {**_TEXT, "default": "loghub-agent", "description": "the directory for what components keep"},
-    "monitoring": {"type": ["string", "integer"], "description": "where to serve metrics, host:port or a port"},
-    "stop_timeout": {
-        "type": "number",
-        "exclusiveMinimum": 0,
-        "default": 30,
-        "description": "seconds that an orderly end may take",
-    },
 }
 #: By table: the keys of a component beside its options, and which of them it must have.
 _BESIDE: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -75,11 +64,11 @@ def json_schema() -> dict[str, Any]:
         names = sorted({*known, *plugged_in(kind)})
         definitions[kind] = _one_of(kind, names)
         definitions |= {f"{kind}.{name}": _component(kind, name) for name in names}
-    limits = {name: _described(each) for name, each in options_of(Limits).items()}
+    agent = {name: _described(each) for name, each in options_of(AgentOptions).items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A configuration of producer agent",
-        **_closed({"agent": _closed({**_AGENT, **limits}), **components}),
+        **_closed({"agent": _closed(agent), **components}),
         "$defs": definitions,
     }
 

@@ -38,12 +38,24 @@ _STATM = Path("/proc/self/statm")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Keys of ``[agent]``."""
+    """The keys of ``[agent]`` that limit the process."""
 
     max_memory_bytes: int | None = option(
         None, least=1, unit="bytes", doc="bytes of the process; at least what its components may hold"
     )
     max_cpu: float | None = option(None, least=0.01, doc="processors that it may use, such as 0.5")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions(Limits):
+    """All keys of ``[agent]``."""
+
+    name: str = option("agent", doc="the agent's name")
+    state: Path = option(Path("loghub-agent"), doc="the directory for what components keep")
+    monitoring: str | int = option("", least=1, most=65_535, doc="where to serve metrics: host:port, or a port")
+    stop_timeout: float = option(
+        30.0, least=0.001, most=31_536_000, unit="seconds", doc="how long an orderly end may take"
+    )
 
 
 class Pace:

@@ -32,7 +32,6 @@ All other keys of a component are its options. Any text may refer to ``${env:X}`
 from __future__ import annotations
 
 import difflib
-import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -41,14 +40,13 @@ from typing import Any
 from ...model.options import options_of
 from . import toml_lines
 from .file_bytes import read_file
-from .limits import Limits
+from .limits import AgentOptions, Limits
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from .options import AgentConfigError, Problem, nearest, read_options, shown
 from .references import References
 from .toml_syntax import limit_line, syntax_problem
 
 _TABLES = ("agent", "sources", "channels", "sinks", "groups")
-AGENT_KEYS = ("name", "state", "monitoring", "stop_timeout", *options_of(Limits))
 
 
 def read_toml(path: Path) -> AgentConfig:
@@ -96,24 +94,21 @@ class _Reader:
     def read(self) -> AgentConfig:
         self._check_tables()
         agent = self._table(("agent",), self._document.get("agent", {}))
-        self._check_names(("agent",), agent, AGENT_KEYS, "key")
+        own = self._own(agent)
         sources = {name: self._source(name, table) for name, table in self._components("sources")}
         channels = {name: self._channel(name, table) for name, table in self._components("channels")}
         sinks = {name: self._sink(name, table) for name, table in self._components("sinks")}
         groups = {name: self._group(name, table) for name, table in self._components("groups")}
-        name = self._text(("agent", "name"), agent.get("name", "agent"))
-        state = self._text(("agent", "state"), agent.get("state", "loghub-agent"))
-        monitoring = agent.get("monitoring")
         return AgentConfig(
-            name,
+            own.name,
             sources,
             channels,
             sinks,
             groups,
-            state=Path(state).expanduser(),
-            monitoring=None if monitoring is None else self._address(("agent", "monitoring"), monitoring),
-            stop_timeout=self._seconds(("agent", "stop_timeout"), agent.get("stop_timeout", 30.0)),
-            limits=self._limits(agent),
+            state=own.state,
+            monitoring=str(own.monitoring) or None,
+            stop_timeout=own.stop_timeout,
+            limits=Limits(max_memory_bytes=own.max_memory_bytes, max_cpu=own.max_cpu),
             lines={key: self._line(("agent", key)) for key in agent},
             origin=self._origin,
             problems=tuple(self._problems),
@@ -215,7 +210,7 @@ class _Reader:
     def _check_tables(self) -> None:
         """One whose name is nearly right is read as what was meant: all else in it is looked at, too."""
         for name in [name for name in self._document if name not in _TABLES]:
-            if name in AGENT_KEYS:
+            if name in options_of(AgentOptions):
                 self._wrong((name,), "stands outside of a table; it goes under [agent]")
                 continue
             self._wrong((name,), f"no such table{nearest(name, _TABLES)}")
@@ -246,27 +241,13 @@ class _Reader:
         self._wrong(path, f"must be text, got {shown(value)}")
         return ""
 
-    def _address(self, path: toml_lines.Path, value: Any) -> str:
-        """Where to listen; a port may be a number."""
-        text = str(value) if type(value) is int else self._text(path, value)
-        if text == "" == value:
-            self._wrong(path, "is empty: where to listen, host:port or a port")
-        return text
-
-    def _seconds(self, path: toml_lines.Path, value: Any) -> float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if number and 0 < value < math.inf:
-            return float(value)
-        self._wrong(path, f"must be seconds above 0, got {shown(value)}")
-        return 30.0
-
-    def _limits(self, agent: Mapping[str, Any]) -> Limits:
-        given = {key: self._resolved(("agent", key), agent[key]) for key in options_of(Limits) if key in agent}
+    def _own(self, agent: Mapping[str, Any]) -> AgentOptions:
+        given = {key: self._resolved(("agent", key), value) for key, value in agent.items()}
         try:
-            return read_options(Limits, given, "agent", {key: self._line(("agent", key)) for key in given})
+            return read_options(AgentOptions, given, "agent", {key: self._line(("agent", key)) for key in given})
         except AgentConfigError as error:
             self._problems += error.problems
-            return Limits()
+            return AgentOptions()
 
     def _resolved(self, path: toml_lines.Path, value: Any) -> Any:
         try:
@@ -274,11 +255,6 @@ class _Reader:
         except ValueError as error:
             self._wrong(path, str(error))
             return value
-
-    def _check_names(self, path: toml_lines.Path, found: Iterable[str], known: Iterable[str], what: str) -> None:
-        for name in found:
-            if name not in known:
-                self._wrong((*path, name), f"no such {what}{nearest(name, known)}")
 
     def _line(self, path: toml_lines.Path) -> int:
         """Of the key, or of the first thing in it, or of what it is in."""

@@ -22,7 +22,7 @@ from ..options import (
     producer_config,
     producer_option_names,
     target_of,
-    value_of,
+    values_of,
 )
 from .filters import Condition
 from .schema import check_schema
@@ -94,7 +94,7 @@ class ReadPlan:
         )
         check_schema(schema)
         _check_query(options)
-        chosen = {name: value_of(options, each) for name, each in READ_OPTIONS.items()}
+        chosen = values_of(READ_OPTIONS, options)
         return cls(
             target=_readable(target_of(options)),
             config=producer_config({"max_retry_backoff_ms": str(_MAX_BACKOFF_MS), **options}),

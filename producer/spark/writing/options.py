@@ -23,7 +23,7 @@ from ..options import (
     producer_config,
     producer_option_names,
     target_of,
-    value_of,
+    values_of,
 )
 
 #: Of ``atLeastOnce``: twice the producer's default, since rows come many at a time, and each request costs the same.
@@ -131,7 +131,7 @@ class WriteOptions:
         :raises ConfigError: an option is unknown, missing or wrong; it names the option.
         """
         options = documented(given, (*TARGET_OPTIONS, *WRITE_OPTIONS, *producer_option_names()), others=READ_OPTIONS)
-        chosen = {name: value_of(options, each) for name, each in WRITE_OPTIONS.items()}
+        chosen = values_of(WRITE_OPTIONS, options)
         ack_timeout = chosen["ackTimeout"]
         defaults = {"batch_size_threshold_in_bytes": BATCH_BYTES} | defaults_of_task(options, ack_timeout)
         columns = {name: chosen[option] for name, option in _COLUMN_OPTIONS.items()}

@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from producer.agent.config.limits import AgentOptions
 from producer.agent.config.registry import BUILT_IN, class_of
-from producer.agent.config.toml_file import AGENT_KEYS
 from producer.cli import main
 from producer.model.options import options_of
 
@@ -82,7 +82,7 @@ def test_what_the_agent_takes_as_text_is_valid(schema: dict[str, Any], old: str,
 
 def test_every_key_of_every_table_is_in_it(schema: dict[str, Any]) -> None:
     """All keys of ``[agent]``, and all options of all types, with what they mean."""
-    assert set(schema["properties"]["agent"]["properties"]) == set(AGENT_KEYS)
+    assert set(schema["properties"]["agent"]["properties"]) == set(options_of(AgentOptions))
     for kind, types in BUILT_IN.items():
         for name in types:
             described = schema["$defs"][f"{kind}.{name}"]["properties"]

@@ -97,7 +97,11 @@ def told(text: str, *, flume: bool = False) -> list[str]:
             'paths = ["/var/log/*.log"]\nidle_timeout = 0',
             "line 7: sources.access.idle_timeout: must be a number, at least 1, got 0",
         ),
-        ('monitoring = "127.0.0.1:9180"', "monitoring = true", "line 3: agent.monitoring: must be text, got true"),
+        (
+            'monitoring = "127.0.0.1:9180"',
+            "monitoring = true",
+            "line 3: agent.monitoring: must be text that is not empty or a whole number from 1 to 65535, got true",
+        ),
         (
             'byte_capacity = "64m"',
             'capacity = "${env:NO_SUCH}"',

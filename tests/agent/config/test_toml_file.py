@@ -102,7 +102,7 @@ def test_all_that_is_wrong_is_told_at_once_with_lines_and_the_nearest_names() ->
     text = text.replace('channels = ["c1", "c2"]', 'channels = ["c1", "c3"]').replace("k2 = 1", "k9 = 1")
     text = text.replace("header =", "hedaer =").replace('channel = "c2"', "")
     assert problems_of(text + "[sinkgroups]\n") == [
-        "line 4: agent.monitorin: no such key; did you mean 'monitoring'?",
+        "line 4: agent.monitorin: unknown option; did you mean monitoring?",
         "line 9: sources.r1.channels: there is no channel 'c3'; there are c1, c2, refused",
         (
             "line 10: sources.r1.nosuch: unknown option; known options are"
