@@ -32,7 +32,7 @@ def test_the_configurations_of_the_page_are_well(monkeypatch: pytest.MonkeyPatch
 def test_each_type_has_its_options_on_one_page() -> None:
     """Each type of component with options has one table of them."""
     pages = [*DOCUMENTS, DOCS / "reference" / "agent-options.md"]
-    tables = re.findall(r"^<!-- options: ([\w.]+) -->$", "\n".join(page.read_text() for page in pages), re.MULTILINE)
+    tables = re.findall(r"^<!-- options: (\w+\.\w+) -->$", "\n".join(page.read_text() for page in pages), re.MULTILINE)
     types = {f"{kind}.{name}" for kind, known in BUILT_IN.items() for name in known if class_of(kind, name).Options}
     assert sorted(tables) == sorted(name for name in types if options_of(class_of(*name.split(".")).Options))
 
