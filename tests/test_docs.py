@@ -286,7 +286,7 @@ def test_the_reference_has_what_is_exported_and_nothing_else() -> None:
 def test_every_threads_name_is_documented() -> None:
     """``docs/project/architecture.md`` lists the threads that a producer may start."""
     text = (ROOT / "docs/project/architecture.md").read_text()
-    for part in ("mover", "io-N", "success", "failure", "credentials", "feeder", "acks", "asend-N", "watchdog"):
+    for part in ("mover", "io-N", "success", "failure", "credentials", "feeder", "acks", "asend-N", "deadline"):
         assert f"`<producer>-{part}" in text
 
 

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from producer.server import LogHubServer
-from tests.sinks.http.hostile_server import answer, serve
+from tests.sinks.http.hostile_server import answer, drip_record, serve
 
 from .child import Ended, messages, numbered
 
@@ -25,9 +25,10 @@ def test_a_record_is_stored_once_under_monkey_patching(
     authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    with serve(answer, context) as port:
-        https, bundle = f"https://127.0.0.1:{port}", tmp_path / "ca.pem"
-        ended = run("patched.py", library, when, tmp_path / "channel", https, bundle)
-    said = ["plain=5", "channel=5", "encrypted=5", *(["tls=5"] if when == "first" else []), "silent=0"]
+    with serve(answer, context) as port, serve(drip_record, context) as drips:
+        https = [f"https://127.0.0.1:{each}" for each in (port, drips)]
+        ended = run("patched.py", library, when, tmp_path / "channel", *https, tmp_path / "ca.pem")
+    of_tls = ["tls=5/5", "dripping=0/5"] if when == "first" else []
+    said = ["plain=5/5", "channel=5/5", "encrypted=5/5", *of_tls, "silent=0/5"]
     assert ended.stdout.split() == said, ended.stderr
     assert messages(server) == sorted(numbered("plain", 5) + numbered("channel", 5) + numbered("encrypted", 5))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import _socket
 import enum
 import math
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -104,7 +105,7 @@ class Attempt:
             sock.close()
 
     def guard(self) -> None:
-        """Have the socket shut down at the end: it is about to be used by code that gives each call its own timeout."""
+        """Have the socket shut down at the end: for code that gives each wait of a call the whole timeout."""
         attempts = self._attempts
         attempts.at(Deadline(self.end), lambda: not attempts.is_running(self), attempts.cut_overdue)
 
@@ -181,3 +182,8 @@ class Attempts:
     def is_running(self, attempt: Attempt) -> bool:
         """Return True if an attempt has not ended."""
         return attempt in self._running
+
+
+def is_monkey_patched() -> bool:
+    """Return True if gevent or eventlet has replaced sockets, in whose TLS each wait has the whole timeout."""
+    return socket.socket.__module__ != "socket"

@@ -84,6 +84,7 @@ def exchange(sock: Any, attempt: Attempt, silence: float, begin: bytes, body: by
     :raises http.client.HTTPException: the answer makes no sense.
     """
     line = TimedSocket(sock, attempt.left, silence)
+    attempt.left()  # raises before anything leaves
     attempt.sent = Sent.WHOLE  # an interrupt may come before it is known
     whole, error, first = exchange_at_once(line, begin, body, FIRST)
     attempt.sent = Sent.WHOLE if whole else Sent.PART

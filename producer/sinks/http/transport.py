@@ -21,7 +21,7 @@ from ...runtime.clock import Clock, Deadline
 from ...text.addresses import is_address
 from ...wire.prepared import request_target
 from .answers import MOST_OF_AN_ANSWER, Received
-from .attempts import Attempt, Attempts, Sent
+from .attempts import Attempt, Attempts, Sent, is_monkey_patched
 from .ca_bundle import Trust
 from .connections import Idle, begin_of, exchange
 from .failures import error_of_exception, error_of_limit, request_id_of
@@ -170,6 +170,8 @@ class Transport:
         :param head: of :func:`head_of`.
         """
         with Attempt(self._attempts) as attempt:
+            if is_monkey_patched():
+                attempt.guard()
             try:
                 route = self._route(base_url, proxies)
                 if self._tells and not route.silence.answered:

@@ -1,4 +1,4 @@
-"""``patched.py LIBRARY WHEN DIRECTORY HTTPS CA``: sends under monkey patching, in each way, and says what became of it.
+"""``patched.py LIBRARY WHEN DIRECTORY HTTPS DRIPPING CA``: sends under monkey patching, and says what became of it.
 
 ``WHEN`` is ``first``, or ``late``: after the package was imported.
 """
@@ -11,7 +11,7 @@ import sys
 import warnings
 from typing import Any
 
-library, when, directory, https, authority = sys.argv[1:]
+library, when, directory, https, dripping, authority = sys.argv[1:]
 
 
 def patch() -> None:
@@ -73,7 +73,7 @@ def send(way: str, endpoint: str, channel: FileChannel | None = None, size: int 
         producer.flush(timeout=20)
         for thread in threads:
             thread.join()
-    print(f"{way}={outcomes.count(None)}")
+    print(f"{way}={outcomes.count(None)}/{len(outcomes)}")
 
 
 send("plain", os.environ["LOGHUB_ENDPOINT"])
@@ -83,5 +83,6 @@ with tempfile.TemporaryDirectory() as encrypted:  # each log begins a segment, a
     send("encrypted", os.environ["LOGHUB_ENDPOINT"], channel, size=60 * 1024)
 if when == "first":  # gevent's TLS is for those who patch before it is imported
     send("tls", https, ca_bundle=authority)
+    send("dripping", dripping, ca_bundle=authority, attempt_timeout_ms=300)
 with socket.create_server(("127.0.0.1", 0)) as silent:
     send("silent", f"http://127.0.0.1:{silent.getsockname()[1]}", attempt_timeout_ms=200)

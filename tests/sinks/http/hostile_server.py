@@ -25,6 +25,14 @@ def drip_headers(connection: socket.socket, stop: threading.Event) -> None:
     _repeat(connection, b"x", stop)
 
 
+def drip_record(connection: socket.socket, stop: threading.Event) -> None:
+    """A record of TLS without an end, of which TLS itself hands nothing on."""
+    read_request(connection)
+    with socket.socket(fileno=socket.dup(connection.fileno())) as below:  # type: ignore[attr-defined]
+        below.sendall(b"\x17\3\3\x40\0")
+        _repeat(below, b"x", stop)
+
+
 def repeat_continue(connection: socket.socket, stop: threading.Event) -> None:
     """One interim answer after the other."""
     connection.recv(1 << 16)

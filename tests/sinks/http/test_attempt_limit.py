@@ -116,9 +116,11 @@ def tls(tmp_path: Path) -> tuple[ssl.SSLContext, str]:
     return context, str(bundle)
 
 
-@pytest.mark.parametrize("behave", [hostile.drip_headers, hostile.read_slowly], ids=lambda behave: behave.__name__)
+@pytest.mark.parametrize(
+    "behave", [hostile.drip_headers, hostile.drip_record, hostile.read_slowly], ids=lambda behave: behave.__name__
+)
 def test_the_limit_holds_within_tls(behave: Behaviour, tls: tuple[ssl.SSLContext, str]) -> None:
-    """The connection below TLS is shut down."""
+    """Whether its records come slowly, or the bytes of one."""
     context, bundle = tls
     with serve(behave, context) as port:
         http = {"ca_bundle": bundle}
@@ -127,7 +129,9 @@ def test_the_limit_holds_within_tls(behave: Behaviour, tls: tuple[ssl.SSLContext
     check_cut_at_the_limit(result, may_have_been_stored=behave is not hostile.read_slowly)
 
 
-@pytest.mark.parametrize("through", ["forwarding proxy", "tunnel", "tunnel that never opens", "TLS proxy"])
+@pytest.mark.parametrize(
+    "through", ["forwarding proxy", "tunnel", "tunnel that never opens", "TLS proxy", "TLS within TLS"]
+)
 def test_the_limit_holds_through_proxies(through: str, tls: tuple[ssl.SSLContext, str]) -> None:
     """Whichever of the two is slow: the proxy while it is asked for the way, or the server behind it."""
     context, bundle = tls
@@ -141,13 +145,18 @@ def test_the_limit_holds_through_proxies(through: str, tls: tuple[ssl.SSLContext
             far = f"https://127.0.0.1:{port}"
             opened = serve(lambda connection, _: hostile.open_tunnel(connection, port))
             proxy = f"http://127.0.0.1:{stack.enter_context(opened)}"
+        elif through == "TLS within TLS":
+            port = stack.enter_context(serve(hostile.drip_record, context))
+            far = f"https://127.0.0.1:{port}"
+            opened = serve(lambda connection, _: hostile.open_tunnel(connection, port), context)
+            proxy = f"https://127.0.0.1:{stack.enter_context(opened)}"
         elif through == "tunnel that never opens":
             proxy = f"http://127.0.0.1:{stack.enter_context(serve(hostile.drip_tunnel))}"
         else:
             proxy = f"https://127.0.0.1:{stack.enter_context(serve(hostile.drip_tunnel, context))}"
         producer = stack.enter_context(producer_for(far, http={"proxies": {scheme: proxy}, "ca_bundle": bundle}))
         result = outcome(producer)
-    check_cut_at_the_limit(result, may_have_been_stored=through in ("forwarding proxy", "tunnel"))
+    check_cut_at_the_limit(result, may_have_been_stored=through in ("forwarding proxy", "tunnel", "TLS within TLS"))
 
 
 def test_close_and_flush_without_a_timeout_return() -> None:

@@ -140,7 +140,7 @@ def test_a_timeout_and_aclose_cut_off_too() -> None:
 
 
 def test_where_no_thread_can_be_started_the_end_comes_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As at the interpreter's exit: the thread that closes makes the attempt itself, and no watchdog cuts it off."""
+    """As at the interpreter's exit: the thread that closes makes the attempt itself, and no thread cuts it off."""
 
     start = threading.Thread.start
 
