@@ -29,7 +29,7 @@ from producer.pipeline.shutdown import Shutdown
 from producer.testing import ManualClock, RecordingSink, ScriptedSink
 from tests.support.clocks import JumpingClock
 from tests.support.named_tests import missing_tests
-from tests.support.pipelines import KEY, config, record, settle, threadless
+from tests.support.pipelines import KEY, config, queued, record, running, settle, threadless
 from tests.support.sinks import DeadSink, GatedSink
 from tests.support.waiting import PATIENCE, Call, allowed, eventually, passed
 
@@ -470,18 +470,18 @@ def test_143_a_batch_without_room_is_sent_first_and_a_full_one_at_once() -> None
     pipeline = threadless(batch_size_threshold_in_bytes=8 * 2**20, batch_count_threshold=40_960)
     pipeline.admission.accept(KEY, b"a" * (5 * 2**20), 1, None)
     pipeline.admission.accept(KEY, b"a" * (5 * 2**20), 1, None)
-    assert pipeline.io_pool.queued == 1
+    assert queued(pipeline.io_pool) == 1
     pipeline.admission.accept(KEY, b"a", 40_959, None)
-    assert pipeline.io_pool.queued == 2
+    assert queued(pipeline.io_pool) == 2
     pipeline.admission.accept(KEY, b"a", 40_000, None)
-    assert pipeline.io_pool.queued == 2
+    assert queued(pipeline.io_pool) == 2
     pipeline.admission.accept(KEY, b"a", 961, None)
-    assert pipeline.io_pool.queued == 3
+    assert queued(pipeline.io_pool) == 3
     defaults = threadless()
     defaults.admission.accept(KEY, b"a" * 524_288, 1, None)
     for _ in range(4096):
         defaults.admission.accept(KEY, b"a", 1, None)
-    assert defaults.io_pool.queued == 2
+    assert queued(defaults.io_pool) == 2
 
 
 def test_144_the_io_queue_never_blocks_a_sender() -> None:
@@ -519,13 +519,13 @@ def test_145_the_mover_submits_what_lingered_then_what_is_due() -> None:
     pipeline.admission.accept(KEY._replace(topic="second"), record(), 1, None)
     clock.advance(0.5)
     assert pipeline.mover.run_once() == pytest.approx(1.5)
-    assert pipeline.io_pool.queued == 0
+    assert queued(pipeline.io_pool) == 0
     clock.advance(0.5)
     assert pipeline.mover.run_once() == pytest.approx(1.0)
-    assert pipeline.io_pool.queued == 1
+    assert queued(pipeline.io_pool) == 1
     clock.advance(1.0)
     pipeline.mover.run_once()
-    assert pipeline.io_pool.queued == 2
+    assert queued(pipeline.io_pool) == 2
 
 
 def test_146_with_nothing_due_the_mover_sleeps_linger_ms_also_while_the_network_is_down() -> None:
@@ -788,7 +788,7 @@ def test_160_a_bad_project_cannot_stop_the_others() -> None:
         producer.send(project, "l", LOG)
     pipeline = producer._pipeline
     assert pipeline is not None
-    eventually(lambda: producer.stats().attempts >= 2 and not pipeline.io_pool.running)
+    eventually(lambda: producer.stats().attempts >= 2 and not running(pipeline.io_pool))
     hang[0] = True
     for _ in range(20):
         for project in ("dead-1", "dead-2"):

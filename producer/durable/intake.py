@@ -100,17 +100,6 @@ class Intake:
         return all_of_them
 
     def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
-        """Store one send.
-
-        :param record: its encoded logs, joined.
-        :param logs: how many they are.
-        :raises LogSizeTooLargeError: it cannot fit in a batch, or in the memory.
-        :raises MaxBatchCountExceedError: more logs than a batch may hold.
-        :raises SendTimeoutError: no room in the channel within ``max_block_ms``.
-        :raises ProducerClosedError: after ``close`` began.
-        :raises StreamStoppedError: a batch of the ordered stream has failed permanently.
-        :raises ChannelError: the channel could not store it, for a disk that is full or fails.
-        """
         return self.store([Piece(key, record, logs)], callback)[0]
 
     def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:

@@ -105,16 +105,6 @@ class Admission:
     # The ways in.
 
     def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
-        """Take over one send.
-
-        :param record: its encoded logs, joined.
-        :param logs: how many they are.
-        :raises LogSizeTooLargeError: it cannot fit in a batch, or in the memory.
-        :raises MaxBatchCountExceedError: more logs than a batch may hold.
-        :raises SendTimeoutError: no memory within ``max_block_ms``.
-        :raises ProducerClosedError: after ``close`` began.
-        :raises StreamStoppedError: a batch of the ordered stream has failed for good.
-        """
         piece = Piece(key, record, logs)
         if logs > 1 or len(record) + RECORD_OVERHEAD > self._surely_fits:
             self.check_size(piece)

@@ -74,7 +74,7 @@ class Pipeline:
         self.retry_queue = RetryQueue(clock)
         self.settlement = Settlement(name, self.budget, self.accumulator, self.counters, ready, clock, backing)
         rules = RetryRules(config, clock, endless=backing.keeps)
-        task = SendTask(
+        self.task = SendTask(
             sink=sink,
             clock=clock,
             rules=rules,
@@ -85,14 +85,13 @@ class Pipeline:
             counters=self.counters,
             ready=ready,
         )
-        self._task = task
         self.io_pool = IOThreadPool(
             name,
             config.io_thread_count,
             ready,
             FairQueue(config, rules),
             sink=sink,
-            task=task,
+            task=self.task,
             settlement=self.settlement,
             retry_queue=self.retry_queue,
             clock=clock,
@@ -181,16 +180,12 @@ class Pipeline:
         except Exception:  # noqa: BLE001  # a sink is a user's class; its attempts end by their own limits
             _log.exception("%s: the sink could not cut off its attempts", self.name)
 
-    def freeze(self) -> None:
-        """Let no batch go any more that waits behind another one of its stream: the one before it will be failed."""
-        self.accumulator.freeze()
-
     def leave_unsent(self) -> int:
         """Make no new attempts: abandon whatever is not with the server at this moment.
 
         :returns: the serial below which the rest is.
         """
-        self.freeze()
+        self.accumulator.freeze()
         self.accumulator.close()
         self.mover.stop()
         self.io_pool.stop_at_once()
@@ -205,11 +200,6 @@ class Pipeline:
         attempt = self.settlement.forked_away()
         for batch in self.accumulator.incomplete_in_child():
             batch.abandon_in_child(batch.history.result(successful=False, last=attempt))
-
-    @property
-    def accepted_at(self) -> float:
-        """When the sink acknowledged a batch last, monotonic seconds."""
-        return self._task.accepted_at
 
     def on_handler_thread(self) -> bool:
         """Whether the caller is a callback."""

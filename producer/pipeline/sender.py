@@ -21,7 +21,15 @@ class Door(Protocol):
     """The ways in, for encoded logs: :class:`~.admission.Admission`, or behind a channel its intake."""
 
     def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
-        """Accept one send: its encoded logs, joined, and how many they are."""
+        """Accept one send: its encoded logs, joined, and how many they are.
+
+        :raises LogSizeTooLargeError: it cannot fit in a batch, or in the memory.
+        :raises MaxBatchCountExceedError: more logs than a batch may hold.
+        :raises SendTimeoutError: no memory, or no room in the channel, within ``max_block_ms``.
+        :raises ProducerClosedError: after ``close`` began.
+        :raises StreamStoppedError: a batch of the ordered stream has failed permanently.
+        :raises ChannelError: the channel could not store it, for a disk that is full or fails.
+        """
 
     def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
         """Accept many; an error says how far it came."""

@@ -221,7 +221,9 @@ def _wait_delivered(pipeline: Pipeline, serial: int, deadline: Deadline, begun: 
     """Wait for the batches below ``serial``: until the deadline, or without one as long as batches are acknowledged."""
 
     def end() -> Deadline:
-        return deadline if deadline.at is not None else Deadline(max(begun, pipeline.accepted_at) + pipeline.patience)
+        return (
+            deadline if deadline.at is not None else Deadline(max(begun, pipeline.task.accepted_at) + pipeline.patience)
+        )
 
     while pipeline.accumulator.wait_settled(serial, end()) and not end().expired(pipeline.clock):
         pass
@@ -245,7 +247,7 @@ def _end_waiting(pipeline: Pipeline) -> None:
 
 def _abandon_rest(pipeline: Pipeline) -> int:
     """Fail what is not settled; halves of a batch that is cut at this moment are refused by the pool a moment later."""
-    pipeline.freeze()
+    pipeline.accumulator.freeze()
     rest = pipeline.accumulator.incomplete()
     records = sum(batch.log_count for batch in rest if pipeline.settlement.abandon(batch))
     if records:

@@ -70,12 +70,12 @@ def _stream_stats(accumulator: LogAccumulator, batches: list[ProducerBatch]) -> 
     counts = accumulator.stream_counts()
     for key in counts.keys() | pending.keys():
         logs, held = pending.get(key, (0, 0))
-        known = counts.get(key)
+        accepted, delivered, failed = counts.get(key, (logs, 0, 0))
         stats = StreamStats(
             **plain(key)._asdict(),
-            accepted=known.accepted if known else logs,
-            delivered=known.delivered if known else 0,
-            failed=known.failed if known else 0,
+            accepted=accepted,
+            delivered=delivered,
+            failed=failed,
             pending=logs,
             pending_bytes=held,
         )

@@ -41,7 +41,7 @@ from producer.pipeline.batching.batch import BatchState, ProducerBatch
 from producer.pipeline.shutdown import Shutdown
 from producer.testing import RecordingSink
 from tests.support.clocks import JumpingClock
-from tests.support.pipelines import record, result_of, step, threadless
+from tests.support.pipelines import queued, record, result_of, step, threadless
 
 S = BatchState
 #: Written down here again, so that a slip in the code's own table shows.
@@ -456,7 +456,7 @@ def test_the_machine_reaches_quota_holds(machine: PipelineMachine) -> None:
     machine.attempt(1)
     machine.check()
     assert machine.seen["waiting"] == 1
-    assert machine.pipeline.io_pool.queued == 1
+    assert queued(machine.pipeline.io_pool) == 1
     assert sum(machine.sink.met.values()) == 1
     _drain(machine)
     assert machine.seen["succeeded"] == 2

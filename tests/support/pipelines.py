@@ -11,6 +11,7 @@ from producer.model.results import Result
 from producer.pipeline.batching.accumulator import Piece
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.pipeline import Pipeline
+from producer.pipeline.sending.io_pool import IOThreadPool
 from producer.testing import RecordingSink
 from producer.wire.log_group import encode_log
 from tests.support.clocks import JumpingClock
@@ -41,6 +42,19 @@ class Encoded:
 
     def __init__(self, estimate: int, encode: Callable[[], Sequence[Piece]]) -> None:
         self.estimate, self.encode = estimate, encode
+
+
+def queued(pool: IOThreadPool) -> int:
+    """How many batches wait for a thread."""
+    with pool._lock:
+        return len(pool._inbox) + len(pool._queue)
+
+
+def running(pool: IOThreadPool) -> int:
+    """How many attempts are under way, or have not been counted as over."""
+    with pool._lock:
+        destinations = pool._queue.stats(pool._clock.monotonic())
+    return sum(one.in_flight for one in destinations) - len(pool._reports)
 
 
 def step(pipeline: Pipeline) -> bool:

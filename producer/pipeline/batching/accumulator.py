@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...model.config import ProducerConfig
@@ -58,15 +57,6 @@ FIRST_LINGER_SECONDS = 0.5
 #: How long a batch that was in flight before a restart may take to be formed again, seconds. All of them were in memory
 #: together before, so they should fit again; should they not, this lets them go.
 _FORMING_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class StreamCounts:
-    """Counters of one stream since it was last remembered anew: logs."""
-
-    accepted: int
-    delivered: int
-    failed: int
 
 
 class Piece(NamedTuple):
@@ -222,8 +212,9 @@ class LogAccumulator:
     def _must_accept(self, key: StreamKey) -> None:
         if self._closed:
             raise ProducerClosedError("the producer is closed")
-        if self._stopped.any:
-            self._must_go_on(key)
+        error = self._stopped.get(key.line) if self._stopped.any else None
+        if error is not None:
+            raise error
 
     def _is_current(self, draft: ProducerBatch) -> bool:
         stream = draft.stream
@@ -475,11 +466,6 @@ class LogAccumulator:
         with self._lock:
             self._stopped.remove(key.line)
 
-    def _must_go_on(self, key: StreamKey) -> None:
-        error = self._stopped.get(key.line)
-        if error is not None:
-            raise error
-
     def forget(self, batch: ProducerBatch, *, delivered: bool | None, memory: int = 0) -> ProducerBatch | None:
         """``batch`` is settled.
 
@@ -568,14 +554,12 @@ class LogAccumulator:
                 batch.log_count for batches in (self._open, self._forming) for batch in batches.values()
             )
 
-    def stream_counts(self) -> dict[StreamKey, StreamCounts]:
-        """Counters of every stream that is remembered."""
+    def stream_counts(self) -> dict[StreamKey, tuple[int, int, int]]:
+        """Return how many logs of every stream that is remembered were accepted, delivered, and failed."""
         with self._lock:
             streams, open_ = list(self._streams.items()), dict(self._open)
         return {
-            key: StreamCounts(
-                stream.accepted + (open_[key].log_count if key in open_ else 0), stream.delivered, stream.failed
-            )
+            key: (stream.accepted + (open_[key].log_count if key in open_ else 0), stream.delivered, stream.failed)
             for key, stream in streams
         }
 

@@ -78,11 +78,6 @@ class AdaptiveLimit:
         self._round: list[float] = []
         self._answers = 0  # in this round
 
-    @property
-    def untouched(self) -> bool:
-        """Whether nothing was ever taken from it, or it has all come back."""
-        return self._limit == self._most and self._look is None
-
     def used(self, in_flight: int) -> None:
         """An attempt begins; with it ``in_flight`` are under way."""
         if in_flight >= self.value:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Sequence
 
 from ...model.interfaces import Sink
 from ...model.metrics import DestinationStats
@@ -68,7 +67,6 @@ class IOThreadPool:
         # instead, and whoever lets go of the lock looks whether there is something to do for those in there.
         self._lock = threading.Lock()
         self._queue = queue
-        self._running = 0
         self._stopped = False
 
     def submit(self, batch: ProducerBatch, *, wake: bool = True) -> None:
@@ -90,31 +88,13 @@ class IOThreadPool:
             _log.exception("the sink could not say where %s/%s is: taken as one with its project", *key[:2])
             return key.project
 
-    @property
-    def queued(self) -> int:
-        """Batches that wait for a thread."""
-        with self._looking():
-            return len(self._inbox) + len(self._queue)
-
-    @property
-    def running(self) -> int:
-        """Attempts under way."""
-        return self._running - len(self._reports)
-
-    @contextmanager
-    def _looking(self) -> Iterator[None]:
-        """With the lock, for a look or a small change."""
-        try:
-            with self._lock:
-                yield
-        finally:
-            self._wake_next()
-
     def stats(self) -> tuple[DestinationStats, ...]:
         """See :attr:`~producer.model.metrics.Stats.destinations`."""
-        now = self._clock.monotonic()
-        with self._looking():
-            return self._queue.stats(now)
+        try:
+            with self._lock:
+                return self._queue.stats(self._clock.monotonic())
+        finally:
+            self._wake_next()
 
     def run_next(self) -> bool:
         """Make one attempt on the caller's thread, if any may be made; whether it was. For those without threads."""
@@ -185,10 +165,7 @@ class IOThreadPool:
         """Who goes, and the alarm. The caller holds the lock."""
         now = self._clock.monotonic()
         self._catch_up(asked, now)
-        turn = self._queue.take(now)
-        if turn is not None:
-            self._running += 1
-        return turn, self._queue.alarm
+        return self._queue.take(now), self._queue.alarm
 
     def _wake_next(self) -> None:
         """Let another thread look, if there is something to do for one; to be called without the lock, by all who had
@@ -220,7 +197,6 @@ class IOThreadPool:
         """Let the queue know what has happened. The caller holds the lock."""
         while self._reports:
             self._queue.done(*self._reports.popleft())
-            self._running -= 1
         for batch, destination in asked:
             if not self._inbox or self._inbox[0] is not batch:  # another thread was quicker
                 return

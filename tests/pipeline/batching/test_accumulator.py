@@ -36,7 +36,9 @@ from tests.support.living import living
 from tests.support.pipelines import (
     KEY,
     config,
+    queued,
     record,
+    running,
     settle,
     threadless,
 )
@@ -52,10 +54,10 @@ def test_a_batch_is_sent_the_moment_its_bytes_reach_the_threshold() -> None:
     tail = len(RecordingSink().encode(KEY, None, []).body)
     pipeline = threadless(batch_size_threshold_in_bytes=1000, generate_pack_id=False)
     pipeline.admission.accept(KEY, b"a" * (999 - tail), 1, None)
-    assert pipeline.io_pool.queued == 0
+    assert queued(pipeline.io_pool) == 0
     assert _open(pipeline)[0].size == 999
     pipeline.admission.accept(KEY, b"a", 1, None)
-    assert pipeline.io_pool.queued == 1
+    assert queued(pipeline.io_pool) == 1
     assert _open(pipeline) == []
 
 
@@ -74,9 +76,9 @@ def test_a_batch_is_sent_the_moment_its_logs_reach_the_threshold() -> None:
     """The batch_count_threshold counts logs, not sends, and its last log submits the batch."""
     pipeline = threadless(batch_count_threshold=10)
     pipeline.admission.accept(KEY, record(logs=9), 9, None)
-    assert pipeline.io_pool.queued == 0
+    assert queued(pipeline.io_pool) == 0
     pipeline.admission.accept(KEY, record(), 1, None)
-    assert pipeline.io_pool.queued == 1
+    assert queued(pipeline.io_pool) == 1
 
 
 def test_the_first_batch_of_a_producer_lingers_half_a_second() -> None:
@@ -104,16 +106,16 @@ def test_a_batch_lingers_exactly_linger_ms_after_its_first_record() -> None:
     clock.advance(1.25)
     pipeline.admission.accept(KEY, record(), 1, None)  # a later record does not keep the first one waiting
     assert pipeline.mover.run_once() == pytest.approx(0.25)
-    assert pipeline.io_pool.queued == 0
+    assert queued(pipeline.io_pool) == 0
     clock.advance(0.249)
     assert pipeline.mover.run_once() == pytest.approx(0.001)
-    assert pipeline.io_pool.queued == 0
+    assert queued(pipeline.io_pool) == 0
     clock.advance(0.001)
     assert pipeline.mover.run_once() == pytest.approx(0.5)
-    assert pipeline.io_pool.queued == 1
+    assert queued(pipeline.io_pool) == 1
     clock.advance(0.5)
     assert pipeline.mover.run_once() == pytest.approx(2.0)
-    assert pipeline.io_pool.queued == 2
+    assert queued(pipeline.io_pool) == 2
 
 
 def test_a_record_that_does_not_fit_goes_into_a_new_batch() -> None:
@@ -122,7 +124,7 @@ def test_a_record_that_does_not_fit_goes_into_a_new_batch() -> None:
     tail = pipeline.sink.tail_size(KEY, "F" * 18)
     pipeline.admission.accept(KEY, b"a" * (MAX_BATCH_SIZE_IN_BYTES - tail - 100), 1, None)
     pipeline.admission.accept(KEY, b"a" * 101, 1, None)
-    assert pipeline.io_pool.queued == 1
+    assert queued(pipeline.io_pool) == 1
     assert [batch.log_count for batch in _open(pipeline)] == [1]
     assert all(batch.size <= MAX_BATCH_SIZE_IN_BYTES for batch in pipeline.accumulator.incomplete())
 
@@ -156,7 +158,7 @@ def test_a_list_of_40960_logs_is_one_batch_and_one_more_is_refused() -> None:
     with pytest.raises(MaxBatchCountExceedError, match=r"40961 logs .* holds 40960: use send_many"):
         pipeline.admission.accept(KEY, b"a", MAX_BATCH_COUNT + 1, None)
     pipeline.admission.accept(KEY, b"a", MAX_BATCH_COUNT, None)
-    assert pipeline.io_pool.queued == 1
+    assert queued(pipeline.io_pool) == 1
 
 
 def test_a_batch_never_holds_more_than_40960_logs() -> None:
@@ -164,7 +166,7 @@ def test_a_batch_never_holds_more_than_40960_logs() -> None:
     pipeline = threadless(batch_count_threshold=MAX_BATCH_COUNT)
     pipeline.admission.accept(KEY, b"a", MAX_BATCH_COUNT - 1, None)
     pipeline.admission.accept(KEY, b"a", 2, None)
-    assert pipeline.io_pool.queued == 1
+    assert queued(pipeline.io_pool) == 1
     assert [batch.log_count for batch in _open(pipeline)] == [2]
 
 
@@ -273,7 +275,7 @@ def test_twenty_thousand_topics_leave_nothing_behind_but_the_documented_bound() 
     assert (len(accumulator._open), len(accumulator._incomplete)) == (0, 0)
     assert len(accumulator._streams) <= MAX_IDLE_STREAMS
     assert pipeline.budget.used == 0
-    assert (pipeline.io_pool.queued, pipeline.io_pool.running) == (0, 0)
+    assert (queued(pipeline.io_pool), running(pipeline.io_pool)) == (0, 0)
     clock.advance(IDLE_STREAM_SECONDS)
     pipeline.mover.run_once()
     assert len(accumulator._streams) == 0
@@ -377,7 +379,7 @@ def test_with_a_batch_that_lingered_go_those_whose_time_is_near() -> None:
             clock.advance(along * 0.9)
         clock.advance(linger - 2.75 * along)  # a little before the time of the first
         assert pipeline.mover.run_once() == pytest.approx(0.05 * along)
-        assert pipeline.io_pool.queued == 0
+        assert queued(pipeline.io_pool) == 0
         clock.advance(0.1 * along)
         assert pipeline.mover.run_once() == pytest.approx(1.75 * along)
         assert [batch.key.topic for batch in _open(pipeline)] == ["far"]

@@ -18,7 +18,7 @@ from producer.pipeline.sending.gates import Verdict
 from producer.pipeline.sending.io_pool import IOThreadPool
 from producer.runtime.clock import Deadline, SystemClock
 from tests.pipeline.sending.kit import Rules
-from tests.support.pipelines import KEY, config
+from tests.support.pipelines import KEY, config, queued, running
 from tests.support.waiting import (
     PATIENCE,
     Call,
@@ -63,7 +63,7 @@ def test_who_submits_runs_no_code_of_the_sink() -> None:
     pool = _pool(lambda _batch: Verdict.ACCEPTED)
 
     def destination(key: StreamKey) -> str:
-        asked.append(pool._lock.locked() or pool.queued != 1)
+        asked.append(pool._lock.locked() or queued(pool) != 1)
         return key.project
 
     pool._sink.destination = destination  # type: ignore[method-assign,assignment]
@@ -80,10 +80,11 @@ def test_nobody_waits_while_another_thread_has_the_queue() -> None:
     pool = _pool(lambda _batch: done.set() or Verdict.ACCEPTED, threads=1)
     pool.start()
     eventually(lambda: len(pool._idle) == 1)
-    with pool._looking():
+    with pool._lock:
         Call(lambda: pool.submit(_batch("p"))).result()
         eventually(lambda: len(pool._idle) == 1)  # it was woken, and waits again
         assert not done.is_set()
+    pool.stats()  # as whoever had the queue
     passed(done)
     _end(pool)
 
@@ -137,8 +138,8 @@ def test_projects_take_turns_however_busy_one_of_them_is() -> None:
         pass
     assert order[:4] == ["busy", "quiet", "busy", "quiet"]
     assert len(order) == 102
-    assert not pool.queued
-    assert not pool.running
+    assert not queued(pool)
+    assert not running(pool)
 
 
 def test_batches_of_a_project_go_in_the_order_of_their_coming() -> None:
@@ -176,7 +177,7 @@ def test_dead_projects_together_leave_half_of_the_threads_to_the_others() -> Non
     pool.start()
     for project in ("dead-1", "dead-2", "dead-3"):
         pool.submit(_batch(project))
-    eventually(lambda: pool.queued == 0 and not pool.running)
+    eventually(lambda: queued(pool) == 0 and not running(pool))
     hang.set()
     for project in ("dead-1", "dead-2", "dead-3"):
         for _ in range(20):
@@ -209,7 +210,7 @@ def test_a_project_that_answers_again_gets_all_threads_back() -> None:
     pool.start()
     for _ in range(2):
         pool.submit(_batch("p"))
-    eventually(lambda: pool.queued == 0 and not pool.running)
+    eventually(lambda: queued(pool) == 0 and not running(pool))
     assert not both.broken
     _end(pool)
 
@@ -234,7 +235,7 @@ def test_a_job_that_raises_ends_no_thread(error: BaseException, caplog: pytest.L
     passed(done)
     _end(pool)
     assert "test-io-0: an unexpected error; the thread goes on" in caplog.text
-    assert not pool.running
+    assert not running(pool)
 
 
 def test_stop_lets_the_queue_run_empty_and_refuses_what_comes_later() -> None:
@@ -277,7 +278,7 @@ def test_no_thread_is_woken_for_what_a_gate_keeps_back() -> None:
     pool.submit(_batch("p"), wake=False)
     pool.wake()
     assert woken == []
-    assert pool.queued == 1
+    assert queued(pool) == 1
     pool.submit(_batch("q"), wake=False)
     pool.wake()
     assert woken == [1]
