@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from queue import Empty, SimpleQueue
@@ -52,13 +51,6 @@ class Hub:
 
 
 HUBS: dict[str, Hub] = {}
-
-
-def until(ready: Callable[[], object], timeout: float = 10.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not ready():
-        assert time.monotonic() < deadline, "it is not so in time"
-        time.sleep(0.002)
 
 
 class FeedSource:

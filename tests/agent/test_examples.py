@@ -13,8 +13,8 @@ from producer.agent.config import parse_flume, parse_toml
 from producer.agent.run.convert import convert
 from producer.cli import main
 from producer.server import LogHubServer
+from tests.support.waiting import eventually
 
-from .parts import until
 from .sources.listeners import serving
 from .sources.test_journald import Journal
 
@@ -54,7 +54,7 @@ def written(path: Path, text: str) -> None:
 def delivered(agent: Agent, ready: Callable[[], object]) -> None:
     agent.start()
     try:
-        until(ready)
+        eventually(ready)
     finally:
         assert agent.stop(60)
 
@@ -125,7 +125,7 @@ def test_containers_logs_reach_loghub_whole(tmp_path: Path, server: LogHubServer
 
 def listening_on(agent: Agent, source: str) -> int:
     """The port of a source, once it listens."""
-    until(lambda: source in agent._reading)
+    eventually(lambda: source in agent._reading)
     server = agent._reading[source].server
     assert server.listening.wait(60)
     return int(server.addresses[0][1])
@@ -156,7 +156,7 @@ def test_a_syslog_relay_sends_errors_apart(tmp_path: Path, server: LogHubServer)
     try:
         with socket.create_connection(("127.0.0.1", listening_on(relay, "tcp")), 10) as device:
             device.sendall(b"<14>Oct 11 22:14:15 switch link up\n<11>Oct 11 22:14:16 switch fan failed\n")
-        until(lambda: (server.count("network", "syslog"), server.count("network", "errors")) == (2, 1))
+        eventually(lambda: (server.count("network", "syslog"), server.count("network", "errors")) == (2, 1))
     finally:
         assert relay.stop(60)
     (log,) = server.logs("network", "errors")
@@ -221,9 +221,9 @@ def test_two_regions_take_turns(tmp_path: Path, server: LogHubServer) -> None:
     agent = Agent(parse_toml(text))
     agent.start()
     try:
-        until(lambda: of_both() == 1)
+        eventually(lambda: of_both() == 1)
         written(logs[1], "two\n")
-        until(lambda: of_both() == 2)
+        eventually(lambda: of_both() == 2)
     finally:
         assert agent.stop(60)
     assert server.count("shop-hangzhou", "application") == server.count("shop-beijing", "application") == 1

@@ -13,8 +13,8 @@ from producer.agent import Agent
 from producer.agent.config import parse_toml
 from producer.server import LogHubServer
 from tests.support.kafka_clients import QUIET
+from tests.support.waiting import eventually
 
-from .parts import until
 from .sinks.test_objects import S3, s3
 from .test_examples import moved, server
 from .test_kafka import cluster
@@ -36,7 +36,7 @@ def _deliver(text: str, cluster: str, ready: Callable[[], object]) -> None:
     agent = Agent(parse_toml(text))
     agent.start()
     try:
-        until(ready, 60)
+        eventually(ready)
     finally:
         assert agent.stop(60)
 

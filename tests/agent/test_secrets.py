@@ -25,7 +25,6 @@ from producer.testing import ManualClock
 
 from ..support.waiting import eventually
 from .components import made
-from .parts import until
 
 _SECRET = "hunter2"
 _CONFIG = f"""
@@ -141,7 +140,7 @@ def test_a_running_agent_tells_no_secret(tmp_path: Path, caplog: pytest.LogCaptu
     agent.start()
     server = MonitoringServer(agent, port=0)
     try:
-        until(lambda: "k1" in caplog.text and "proxy" in caplog.text.lower())
+        eventually(lambda: "k1" in caplog.text and "proxy" in caplog.text.lower())
         pages = [
             _get(server.port, path) for path in ("/", "/metrics", "/metrics.json", "/status.json", "/health/ready")
         ]

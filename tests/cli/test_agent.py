@@ -32,8 +32,9 @@ from producer.model.interfaces import Event
 from producer.model.options import options_of
 from producer.runtime import signals
 from producer.server import LogHubServer
+from tests.support.waiting import eventually
 
-from ..agent.parts import Hub, plug_in, until
+from ..agent.parts import Hub, plug_in
 
 CONFIG = """
 [agent]
@@ -202,7 +203,7 @@ def test_until_done_waits_for_what_lies_on_the_disk(tmp_path: Path, hub: Hub) ->
     def act() -> None:
         hub.lines.put(b"one\n")
         for _ in range(3):
-            until(lambda: hub.writing)
+            eventually(lambda: hub.writing)
             hub.writing = False
         hub.failing = False
 
@@ -223,7 +224,7 @@ def test_what_is_lost_at_the_end_is_not_told_to_be_nothing(
     hub.failing = True
 
     def act() -> None:
-        until(lambda: "at work" in caplog.text and hub.writing)
+        eventually(lambda: "at work" in caplog.text and hub.writing)
         send(signal.SIGTERM)
 
     kept = ('"null"', '"keep"\nhub = "a"'), ('name = "web"', 'name = "web"\nstop_timeout = 0.5')
@@ -275,7 +276,7 @@ def test_a_hangup_before_the_agent_is_up_ends_nothing(
     monkeypatch.setattr(agent_cli, "_load", hung_up)
 
     def act() -> None:
-        until(lambda: "no component has changed" in caplog.text)
+        eventually(lambda: "no component has changed" in caplog.text)
         send(signal.SIGTERM)
 
     with Beside(act):
@@ -289,11 +290,11 @@ def test_a_file_that_is_gone_is_said_once(tmp_path: Path, hub: Hub, caplog: pyte
     gone = f"agent web goes on: its file {path} is gone"
 
     def act() -> None:
-        until(lambda: "at work" in caplog.text)
+        eventually(lambda: "at work" in caplog.text)
         Path(path).unlink()
-        until(lambda: gone in caplog.messages)
+        eventually(lambda: gone in caplog.messages)
         written(tmp_path, ('type = "null"', 'type = "null"\nbatch_size = 7'), **HUB)
-        until(lambda: "changed: sink k1" in caplog.text)
+        eventually(lambda: "changed: sink k1" in caplog.text)
         send(signal.SIGTERM)
 
     with Beside(act):
@@ -384,16 +385,16 @@ def test_a_change_of_the_file_and_sighup_are_taken_up(
     path = written(tmp_path, **HUB)
 
     def act() -> None:
-        until(lambda: "at work" in caplog.text)
-        until(lambda: hub.made == 1)
+        eventually(lambda: "at work" in caplog.text)
+        eventually(lambda: hub.made == 1)
         written(tmp_path, ('type = "null"', 'type = "null"\nbatch_size = 7'), **HUB)
-        until(lambda: "read its configuration again; changed: sink k1" in caplog.text)
+        eventually(lambda: "read its configuration again; changed: sink k1" in caplog.text)
         written(tmp_path, ('type = "null"', 'type = "nul"'), **HUB)
-        until(lambda: "line 12: sinks.k1.type: no such type 'nul'" in caplog.text)
+        eventually(lambda: "line 12: sinks.k1.type: no such type 'nul'" in caplog.text)
         written(tmp_path, ("[sinks.k1]", "[sinks.k9]"), **HUB)
-        until(lambda: "new: sink k9; removed: sink k1" in caplog.text)
+        eventually(lambda: "new: sink k9; removed: sink k1" in caplog.text)
         send(signal.SIGHUP)
-        until(lambda: "no component has changed" in caplog.text)
+        eventually(lambda: "no component has changed" in caplog.text)
         send(signal.SIGTERM)
 
     with Beside(act):
@@ -410,14 +411,14 @@ def test_a_monitoring_that_cannot_listen_at_its_new_place_goes_on_at_the_former(
     found: list[int] = []
 
     def act() -> None:
-        until(lambda: "monitoring on" in caplog.text)
+        eventually(lambda: "monitoring on" in caplog.text)
         url = re.search(r"monitoring on (\S+)", caplog.text)[1]
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
             written(tmp_path, ('name = "web"', f'name = "web"\nmonitoring = "127.0.0.1:{port}"'), **HUB)
-            until(lambda: f"it goes on at {url}" in caplog.text)
+            eventually(lambda: f"it goes on at {url}" in caplog.text)
         with urlopen(f"{url}health/live", timeout=60) as answer:
             found.append(answer.status)
         send(signal.SIGTERM)
@@ -438,7 +439,7 @@ def test_a_hangup_after_the_end_does_not_take_the_place_of_the_exit_code(
     monkeypatch.setattr("sys.argv", ["producer", "agent", "--config", written(tmp_path, **STRESS)])
 
     def act() -> None:
-        until(lambda: "at work" in caplog.text)
+        eventually(lambda: "at work" in caplog.text)
         send(signal.SIGTERM)
 
     try:
@@ -479,9 +480,9 @@ def test_a_second_signal_ends_it_at_once(
 
     def act() -> None:
         hub.lines.put(b"one\n")
-        until(lambda: hub.writing)
+        eventually(lambda: hub.writing)
         send(signal.SIGTERM)
-        until(lambda: "agent web: ends: SIGTERM" in caplog.messages)
+        eventually(lambda: "agent web: ends: SIGTERM" in caplog.messages)
         send(signal.SIGTERM)
 
     with Beside(act):
@@ -500,7 +501,7 @@ def test_an_end_at_once_closes_the_channels(
 
     def act() -> None:
         hub.lines.put(b"one\n")
-        until(lambda: hub.writing)
+        eventually(lambda: hub.writing)
         send(signal.SIGTERM)
 
     kept = ('"null"', '"keep"\nhub = "a"'), ('type = "memory"', 'type = "file"')
@@ -527,7 +528,7 @@ def test_the_monitoring_ends_with_the_agent(tmp_path: Path, hub: Hub, caplog: py
     ports = list[int]()
 
     def act() -> None:
-        until(lambda: "monitoring on" in caplog.text)
+        eventually(lambda: "monitoring on" in caplog.text)
         found = re.search(r"monitoring on http://127.0.0.1:(\d+)", caplog.text)
         assert found is not None
         ports.append(int(found[1]))
@@ -547,10 +548,10 @@ def test_what_is_odd_in_a_changed_file_is_said_when_it_is_taken_up(
     letters = ('channel = "c1"\n', 'channel = "c1"\ndead_letters = "dead"\n[channels.dead]\ntype = "memory"\n')
 
     def act() -> None:
-        until(lambda: "at work" in caplog.text)
+        eventually(lambda: "at work" in caplog.text)
         written(tmp_path, letters, **HUB)
-        until(lambda: "read its configuration again" in caplog.text)
-        until(lambda: "channels.dead: no sink takes from it: what is refused stays in it" in caplog.text)
+        eventually(lambda: "read its configuration again" in caplog.text)
+        eventually(lambda: "channels.dead: no sink takes from it: what is refused stays in it" in caplog.text)
         send(signal.SIGTERM)
 
     with Beside(act):
@@ -566,9 +567,9 @@ def test_a_signal_that_comes_twice_at_once_is_one(
 
     def act() -> None:
         hub.lines.put(b"one\n")
-        until(lambda: hub.writing)
+        eventually(lambda: hub.writing)
         send(signal.SIGTERM)
-        until(lambda: "agent web: ends: SIGTERM" in caplog.messages)
+        eventually(lambda: "agent web: ends: SIGTERM" in caplog.messages)
         send(signal.SIGTERM)
         hub.failing = False
 
@@ -594,14 +595,14 @@ def test_a_file_that_is_well_again_is_said_and_shown(
             seen.append((value, json.load(answer)))
 
     def act() -> None:
-        until(lambda: "monitoring on" in caplog.text)
+        eventually(lambda: "monitoring on" in caplog.text)
         url = re.search(r"monitoring on (\S+)", caplog.text)[1]
         look(url)
         written(tmp_path, monitored, ('type = "null"', 'type = "nul"'), **HUB)
-        until(lambda: "goes on as it was" in caplog.text)
+        eventually(lambda: "goes on as it was" in caplog.text)
         look(url)
         written(tmp_path, monitored, **HUB)
-        until(lambda: "agent web: its configuration is valid again, and applied" in caplog.messages)
+        eventually(lambda: "agent web: its configuration is valid again, and applied" in caplog.messages)
         look(url)
         send(signal.SIGTERM)
 
@@ -624,17 +625,17 @@ def test_a_change_that_would_lose_events_is_tried_again_once_they_are_delivered(
     hub.failing = True
 
     def act() -> None:
-        until(lambda: "at work" in caplog.text)
+        eventually(lambda: "at work" in caplog.text)
         hub.lines.put(b"one\n")
-        until(lambda: hub.number == 1)
+        eventually(lambda: hub.number == 1)
         written(tmp_path, keeps, stops, ('type = "memory"', 'type = "memory"\ncapacity = 7'), **HUB)
-        until(lambda: "goes on as it was: channel c1 holds 1 event that would be lost" in caplog.text)
+        eventually(lambda: "goes on as it was: channel c1 holds 1 event that would be lost" in caplog.text)
         hub.lines.put(b"two\n")
-        until(lambda: hub.number == 2)
+        eventually(lambda: hub.number == 2)
         assert "read its configuration again" not in caplog.text
         hub.failing = False
-        until(lambda: "read its configuration again; changed: channel c1, sink k1, source r1" in caplog.text)
-        until(lambda: "its configuration is valid again" in caplog.text)
+        eventually(lambda: "read its configuration again; changed: channel c1, sink k1, source r1" in caplog.text)
+        eventually(lambda: "its configuration is valid again" in caplog.text)
         send(signal.SIGTERM)
 
     with Beside(act):
@@ -649,15 +650,15 @@ def test_a_monitoring_that_could_not_listen_is_tried_again_by_sighup(
     """The port was taken: as long as it is, what the file says does not run; afterwards a hangup is enough."""
 
     def act() -> None:
-        until(lambda: "at work" in caplog.text)
+        eventually(lambda: "at work" in caplog.text)
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
             written(tmp_path, ('name = "web"', f'name = "web"\nmonitoring = "127.0.0.1:{port}"'), **HUB)
-            until(lambda: "monitoring cannot listen on" in caplog.text)
+            eventually(lambda: "monitoring cannot listen on" in caplog.text)
         send(signal.SIGHUP)
-        until(lambda: "its configuration is valid again" in caplog.text)
+        eventually(lambda: "its configuration is valid again" in caplog.text)
         with urlopen(f"http://127.0.0.1:{port}/health/live", timeout=60) as answer:
             assert answer.status == 200
         send(signal.SIGTERM)

@@ -15,7 +15,7 @@ from producer.runtime.rate_limited_log import RateLimitedLog
 from producer.testing import ManualClock
 
 from ..agent.doubles import context, ledger_of, memory_channel, taken
-from ..agent.parts import until
+from ..support.waiting import eventually
 
 
 def test_the_same_error_has_a_line_every_ten_seconds() -> None:
@@ -126,7 +126,7 @@ def test_a_component_that_fails_again_and_again_says_so_every_ten_seconds(caplog
         supervised.start()
         for pause in (1, 2, 4, 8):
             before = counters.get("RestartCount")
-            until(lambda pause=pause, before=before: _failed_again(clock, counters, pause, before))
+            eventually(lambda pause=pause, before=before: _failed_again(clock, counters, pause, before))
         supervised.stop()
         assert supervised.join(Deadline.after(clock, None))
     assert counters.get("RestartCount") >= 5

@@ -13,8 +13,9 @@ import pytest
 
 from producer.agent import Agent
 from producer.agent.config import parse_toml
+from tests.support.waiting import eventually
 
-from ..parts import Hub, plug_in, until
+from ..parts import Hub, plug_in
 
 _AGENT = """
 [agent]
@@ -65,7 +66,7 @@ def test_the_positions_of_a_former_state_are_taken_over(tmp_path: Path, monkeypa
         try:
             _read_again(r, 4)
             _read_again(e, 6)
-            until(lambda: r.number == 4 and e.number == 6 and agent.delivered())
+            eventually(lambda: r.number == 4 and e.number == 6 and agent.delivered())
         finally:
             assert agent.stop(10)
     assert (q.delivered, m.delivered) == ([], [b"3", b"4"])
@@ -86,7 +87,7 @@ def test_a_channel_that_goes_with_the_former_state_loses_nothing(
         assert [agent._ledgers.of(name).ends(f"{name}/feed") for name in "re"] == [[2], [3, 4, 5]]
         _read_again(r, 4)
         _read_again(e, 6)
-        until(lambda: r.number == 4 and e.number == 6 and agent.delivered())
+        eventually(lambda: r.number == 4 and e.number == 6 and agent.delivered())
     finally:
         assert agent.stop(10)
     assert (q.delivered, f.delivered) == ([b"3", b"4"], [b"3", b"5", b"4", b"6"])

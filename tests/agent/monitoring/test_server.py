@@ -20,8 +20,9 @@ from producer.agent.monitoring.figures import CHANNEL_COUNTERS, SINK_COUNTERS, S
 from producer.agent.monitoring.formats import flume_json, prometheus
 from producer.agent.monitoring.helps import HELPS
 from producer.model.errors import ChannelIOError
+from tests.support.waiting import eventually
 
-from ..parts import Hub, plug_in, until
+from ..parts import Hub, plug_in
 
 CONFIG = """
 [agent]
@@ -87,8 +88,8 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
 def test_flumes_json_has_all_of_flumes_counters_as_texts(watched: Watched) -> None:
     """``/metrics.json``, and ``/metrics`` for who accepts JSON: a table for each component with Flume's names."""
     watched.a.lines.put(b"one\ntwo\n")
-    until(lambda: watched.a.delivered == [b"one", b"two"])
-    until(lambda: watched.agent.counters["sinks.g<b>"].get("EventDrainSuccessCount") == 2)
+    eventually(lambda: watched.a.delivered == [b"one", b"two"])
+    eventually(lambda: watched.agent.counters["sinks.g<b>"].get("EventDrainSuccessCount") == 2)
     found = watched.json("/metrics.json")
     assert found.keys() == {"SOURCE.r1", "CHANNEL.c1", "CHANNEL.dead", "SINK_GROUP.g<b>", "SINK.k1", "SINK.k2"}
     assert watched.json("/metrics", Accept="application/json").keys() == found.keys()
@@ -107,7 +108,7 @@ def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_second
     """Each name has one head and its samples behind it; waiting events show as lag of their channel."""
     watched.a.failing = watched.b.failing = True
     watched.a.lines.put(b"one\ntwo\nthree\n")
-    until(lambda: watched.agent.channels["c1"].held == 3)
+    eventually(lambda: watched.agent.channels["c1"].held == 3)
     watched.agent.counters["sources.r1"].add(InterceptionMicroseconds=1_500_000)
     status, kind, text = watched.get("/metrics")
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
@@ -143,7 +144,7 @@ def test_what_interceptors_drop_is_counted_at_their_source(tmp_path: Path, monke
     try:
         dropped = [flume_json(figures(agent))["SOURCE.r1"].get("EventDroppedCount")]
         hub.lines.put(b"a debug line\none\ntwo debug\n")
-        until(lambda: hub.delivered == [b"one"])
+        eventually(lambda: hub.delivered == [b"one"])
         dropped.append(flume_json(figures(agent))["SOURCE.r1"].get("EventDroppedCount"))
         assert dropped == ["0", "2"]
         assert 'producer_agent_source_event_dropped_total{agent="web <1>",source="r1",type="feed"} 2' in prometheus(
@@ -188,7 +189,7 @@ def test_a_page_of_another_site_is_told_nothing(watched: Watched, headers: dict[
 
 def test_health_says_why_an_agent_is_not_ready(watched: Watched) -> None:
     """Live as long as it answers; ready while all components run, and 503 with the reasons otherwise."""
-    until(lambda: watched.json("/health/ready")["ready"])
+    eventually(lambda: watched.json("/health/ready")["ready"])
     assert watched.get("/health/live")[0] == 200
     watched.agent.channels["dead"].close()
     status, _, text = watched.get("/health/ready")
@@ -271,7 +272,7 @@ def test_peers_that_are_too_many_make_room_for_others(watched: Watched, monkeypa
         peers = [socket.create_connection(("127.0.0.1", watched.server.port), 10) for _ in range(3)]
         for peer in peers:
             open_ones.enter_context(peer).sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
-        until(lambda: len(watched.server._serving) == 3)
+        eventually(lambda: len(watched.server._serving) == 3)
         assert watched.get("/health/live")[0] == 200
         assert peers[0].recv(1) == b""
         peers[2].sendall(b"\r\n")
@@ -292,7 +293,7 @@ def test_a_peer_that_does_not_read_its_answer_is_let_go(watched: Watched, monkey
         peer.connect(("127.0.0.1", watched.server.port))
         peer.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert peer.recv(12) == b"HTTP/1.1 200"
-        until(lambda: _open_files() == opened + 1)
+        eventually(lambda: _open_files() == opened + 1)
 
 
 def _open_files() -> int:
@@ -341,12 +342,12 @@ def test_an_agent_whose_sink_delivers_nothing_is_not_ready(watched: Watched, mon
     monkeypatch.setattr(health, "FAILING", 0.0)
     watched.a.failing = watched.b.failing = True
     watched.a.lines.put(b"one\n")
-    until(lambda: watched.get("/health/ready")[0] == 503)
+    eventually(lambda: watched.get("/health/ready")[0] == 503)
     (reason,) = watched.json("/health/ready")["reasons"]
     assert re.match(r"sink g<b> has delivered nothing for \d+ s: SinkError: no sink of the group", reason)
     assert re.search(r'^producer_agent_sink_up\{.*sink="g<b>".*\} 0$', watched.get("/metrics")[2], re.MULTILINE)
     watched.a.failing = watched.b.failing = False
-    until(lambda: watched.get("/health/ready")[0] == 200, timeout=60.0)  # they are left alone for up to 30 s
+    eventually(lambda: watched.get("/health/ready")[0] == 200)  # they are left alone for up to 30 s
 
 
 def test_an_agent_whose_source_finds_its_channel_broken_is_not_ready(
@@ -361,8 +362,8 @@ def test_an_agent_whose_source_finds_its_channel_broken_is_not_ready(
     with monkeypatch.context() as patches:
         patches.setattr(watched.agent.channels["c1"], "put", broken)
         watched.a.lines.put(b"one\n")
-        until(lambda: watched.get("/health/ready")[0] == 503)
+        eventually(lambda: watched.get("/health/ready")[0] == 503)
         (reason,) = watched.json("/health/ready")["reasons"]
     assert re.match(r"source r1 has put nothing into its channels for \d+ s: ChannelIOError: .*read-only", reason)
-    until(lambda: watched.get("/health/ready")[0] == 200)
+    eventually(lambda: watched.get("/health/ready")[0] == 200)
     assert watched.agent.counters["sources.r1"].get("EventAcceptedCount") == 1

@@ -11,8 +11,8 @@ from producer.agent.flow import health
 from producer.agent.run.agent import ChannelStartError, ReloadError, UndeliveredError
 from producer.agent.run.supervisor import State, Supervised
 
-from ...support.waiting import Call
-from ..parts import Hub, plug_in, until
+from ...support.waiting import Call, eventually
+from ..parts import Hub, plug_in
 
 TWO = """
 [agent]
@@ -68,13 +68,13 @@ def test_only_what_changed_is_restarted(tmp_path: Path, hubs: tuple[Hub, ...]) -
     """A sink with another option is made anew; source, channels and all others go on."""
     a, b, _ = hubs
     with running(config_of(tmp_path)) as agent:
-        until(lambda: (a.made, b.made) == (2, 2))
+        eventually(lambda: (a.made, b.made) == (2, 2))
         before = dict(agent.channels)
         changes = agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "a"\nmark = 1\nchannel =')))
         assert str(changes) == "changed: sink k1"
-        until(lambda: a.made == 3)
+        eventually(lambda: a.made == 3)
         a.lines.put(b"one\n")
-        until(lambda: a.delivered == [b"one"])
+        eventually(lambda: a.delivered == [b"one"])
         assert (a.closed, b.made, b.closed) == (1, 2, 0)
         assert agent.channels == before
 
@@ -88,10 +88,10 @@ def test_what_a_sink_that_is_replaced_could_not_deliver_is_not_its_followers_tro
     a.failing = True
     with running(config_of(tmp_path)) as agent:
         a.lines.put(b"one\n")
-        until(lambda: agent.trouble("k1"))
+        eventually(lambda: agent.trouble("k1"))
         other.hanging.clear()
         agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "other"\nchannel =')))
-        until(lambda: other.writing)
+        eventually(lambda: other.writing)
         assert agent.trouble("k1") is None
         other.hanging.set()
 
@@ -100,7 +100,7 @@ def test_limits_of_the_whole_agent_change_while_it_runs(tmp_path: Path, hubs: tu
     """No component is restarted for them; without them there are none."""
     a, b, _ = hubs
     with running(config_of(tmp_path)) as agent:
-        until(lambda: (a.made, b.made) == (2, 2))
+        eventually(lambda: (a.made, b.made) == (2, 2))
         limited = ("stop_timeout", 'max_cpu = 0.5\nmax_memory_bytes = "1g"\nstop_timeout')
         for changes, limits in (((limited,), (0.5, 1 << 30)), ((), (None, None))):
             assert not agent.reload(config_of(tmp_path, *changes))
@@ -112,7 +112,7 @@ def test_the_same_file_changes_nothing(tmp_path: Path, hubs: tuple[Hub, ...]) ->
     """Not even if its lines stand elsewhere in it."""
     a, b, _ = hubs
     with running(config_of(tmp_path)) as agent:
-        until(lambda: (a.made, b.made) == (2, 2))
+        eventually(lambda: (a.made, b.made) == (2, 2))
         assert not agent.reload(config_of(tmp_path, ("[sources.r1]", "\n# comment\n[sources.r1]")))
         assert (a.made, b.made, a.closed) == (2, 2, 0)
 
@@ -124,9 +124,9 @@ def test_a_channel_keeps_its_events_while_its_sink_is_replaced(tmp_path: Path, h
     with running(config_of(tmp_path)) as agent:
         for number in range(5):
             a.lines.put(b"%d\n" % number)
-        until(lambda: agent.channels["c1"].held == 5)
+        eventually(lambda: agent.channels["c1"].held == 5)
         agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "other"\nchannel =')))
-        until(lambda: len(other.delivered) == 5)
+        eventually(lambda: len(other.delivered) == 5)
         assert sorted(other.delivered) == [b"0", b"1", b"2", b"3", b"4"]
 
 
@@ -134,15 +134,15 @@ def test_a_changed_channel_is_opened_anew_with_its_sources_and_sinks(tmp_path: P
     """Its sinks deliver what it holds before, the other channel goes on, and what comes later goes through the new."""
     a, b, _ = hubs
     with running(config_of(tmp_path)) as agent:
-        until(lambda: (a.made, b.made) == (2, 2))
+        eventually(lambda: (a.made, b.made) == (2, 2))
         a.lines.put(b"before\n")
-        until(lambda: a.delivered == [b"before"])
+        eventually(lambda: a.delivered == [b"before"])
         changes = agent.reload(
             config_of(tmp_path, ('"memory"\n[channels.c2]', '"memory"\ncapacity = 7\n[channels.c2]'))
         )
         assert str(changes) == "changed: channel c1, sink k1, source r1"
         a.lines.put(b"after\n")
-        until(lambda: a.delivered == [b"before", b"after"])
+        eventually(lambda: a.delivered == [b"before", b"after"])
         assert (agent.channels["c1"].capacity, a.made, b.made) == (7, 4, 2)
 
 
@@ -156,13 +156,13 @@ def test_a_sink_whose_dead_letters_have_another_channel_now_puts_them_there(
     larger = ('[channels.c2]\ntype = "memory"', '[channels.c2]\ntype = "memory"\ncapacity = 7')
     with running(config_of(tmp_path, letters)) as agent:
         a.lines.put(b"before\n")
-        until(lambda: b.delivered == [b"before"])
+        eventually(lambda: b.delivered == [b"before"])
         assert (
             str(agent.reload(config_of(tmp_path, letters, larger)))
             == "changed: channel c2, sink k1, sink k2, source r2"
         )
         a.lines.put(b"after\n")
-        until(lambda: b.delivered == [b"before", b"after"])
+        eventually(lambda: b.delivered == [b"before", b"after"])
 
 
 def test_what_is_refused_while_a_changed_channel_is_emptied_is_delivered(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
@@ -174,14 +174,14 @@ def test_what_is_refused_while_a_changed_channel_is_emptied_is_delivered(tmp_pat
     larger = ('[channels.c2]\ntype = "memory"', '[channels.c2]\ntype = "memory"\ncapacity = 7')
     with running(config_of(tmp_path, letters)) as agent:
         a.lines.put(b"late\n")
-        until(lambda: a.writing)
+        eventually(lambda: a.writing)
         reloading = Call(lambda: agent.reload(config_of(tmp_path, letters, larger)))
-        until(lambda: agent.sinks["k1"].stopping)
+        eventually(lambda: agent.sinks["k1"].stopping)
         a.hanging.set()
-        until(lambda: b.writing)
+        eventually(lambda: b.writing)
         b.failing = False
         reloading.result()
-        until(lambda: b.delivered == [b"late"])
+        eventually(lambda: b.delivered == [b"late"])
 
 
 def test_a_changed_file_channel_has_its_events_again(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
@@ -190,11 +190,11 @@ def test_a_changed_file_channel_has_its_events_again(tmp_path: Path, hubs: tuple
     a.failing = True
     with running(config_of(tmp_path, kind="file")) as agent:
         a.lines.put(b"kept\n")
-        until(lambda: agent.channels["c1"].held == 1)
+        eventually(lambda: agent.channels["c1"].held == 1)
         agent.reload(config_of(tmp_path, ('"file"', '"file"\ncapacity = 9'), kind="file"))
         assert agent.channels["c1"].held == 1
         a.failing = False
-        until(lambda: a.delivered == [b"kept"])
+        eventually(lambda: a.delivered == [b"kept"])
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_what_is_left_in_a_channel_that_is_another_one_now_is_told(
     a.failing = True
     with running(config_of(tmp_path, kind="file")) as agent:
         a.lines.put(b"kept\n")
-        until(lambda: agent.channels["c1"].held == 1)
+        eventually(lambda: agent.channels["c1"].held == 1)
         agent.reload(config_of(tmp_path, ('"file"', changed.format(tmp_path)), kind="file"))
         left = {str(tmp_path / "channels/c1/events"): "1 event"} if told else {}
         assert agent.undelivered == left
@@ -228,7 +228,7 @@ def test_what_a_channel_would_forget_stops_the_change(tmp_path: Path, hubs: tupl
     a.failing = True
     with running(config_of(tmp_path, timeout=0.3)) as agent:
         a.lines.put(b"one\n")
-        until(lambda: agent.channels["c1"].held == 1)
+        eventually(lambda: agent.channels["c1"].held == 1)
         changed = config_of(tmp_path, ('"memory"\n[channels.c2]', '"memory"\ncapacity = 7\n[channels.c2]'), timeout=0.3)
         with pytest.raises(ReloadError, match=r"channel c1 holds 1 event that would be lost: .* in 0.3 s") as raised:
             agent.reload(changed)
@@ -236,8 +236,8 @@ def test_what_a_channel_would_forget_stops_the_change(tmp_path: Path, hubs: tupl
         assert not raised.value.is_over()
         a.failing = False
         a.lines.put(b"two\n")
-        until(lambda: a.delivered == [b"one", b"two"])
-        until(raised.value.is_over)
+        eventually(lambda: a.delivered == [b"one", b"two"])
+        eventually(raised.value.is_over)
         assert agent.channels["c1"].capacity is None
 
 
@@ -245,7 +245,7 @@ def test_a_wrong_configuration_changes_nothing(tmp_path: Path, hubs: tuple[Hub, 
     """A problem, another state directory, or a channel that cannot be opened: the error says so and all goes on."""
     a, b, _ = hubs
     with running(config_of(tmp_path)) as agent:
-        until(lambda: (a.made, b.made) == (2, 2))
+        eventually(lambda: (a.made, b.made) == (2, 2))
         with pytest.raises(AgentConfigError, match=r"sinks.k1.hubb: unknown option; did you mean hub"):
             agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hubb = "a"\nchannel =')))
         with pytest.raises(ReloadError, match=r"^line \d+: agent.state: was .* start again"):
@@ -256,7 +256,7 @@ def test_a_wrong_configuration_changes_nothing(tmp_path: Path, hubs: tuple[Hub, 
         with pytest.raises(ChannelStartError, match=r"channel c3 cannot be opened: .*File exists"):
             agent.reload(config_of(tmp_path, ("[channels.c1]", new), letters))
         a.lines.put(b"goes on\n")
-        until(lambda: a.delivered == [b"goes on"])
+        eventually(lambda: a.delivered == [b"goes on"])
         assert (a.made, b.made, set(agent.channels)) == (2, 2, {"c1", "c2"})
 
 
@@ -266,14 +266,14 @@ def test_a_changed_channel_that_cannot_be_opened_is_opened_as_it_was(tmp_path: P
     with running(config_of(tmp_path, kind="file")) as agent:
         a.failing = True
         a.lines.put(b"one\n")
-        until(lambda: agent.channels["c1"].held == 1)
+        eventually(lambda: agent.channels["c1"].held == 1)
         (tmp_path / "file").write_text("in the way")
         wrong = ('"file"', f'"file"\ndirectory = "{tmp_path}/file/events"')
         with pytest.raises(ChannelStartError, match="File exists"):
             agent.reload(config_of(tmp_path, wrong, kind="file"))
         a.failing = False
         a.lines.put(b"two\n")
-        until(lambda: a.delivered == [b"one", b"two"])
+        eventually(lambda: a.delivered == [b"one", b"two"])
 
 
 def test_components_come_and_go(tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture) -> None:
@@ -284,13 +284,13 @@ def test_components_come_and_go(tmp_path: Path, hubs: tuple[Hub, ...], caplog: p
     less = less.replace('[channels.c2]\ntype = "memory"\n', "")
     less = less.replace('[sinks.k2]\ntype = "keep"\nhub = "b"\nchannel = "c2"\n', "")
     with running(parse_toml(whole)) as agent:
-        until(lambda: (a.made, b.made) == (2, 2))
+        eventually(lambda: (a.made, b.made) == (2, 2))
         assert str(agent.reload(parse_toml(less))) == "removed: channel c2, sink k2, source r2"
         assert (set(agent.channels), set(agent.sources), set(agent.sinks), b.closed) == ({"c1"}, {"r1"}, {"k1"}, 1)
         assert not [name for name in agent.counters if name.endswith("2")]
         assert str(agent.reload(parse_toml(whole))) == "new: channel c2, sink k2, source r2"
         b.lines.put(b"again\n")
-        until(lambda: b.delivered == [b"again"])
+        eventually(lambda: b.delivered == [b"again"])
         assert a.made == 2
 
 
@@ -302,13 +302,13 @@ def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
     a.failing = True
     with caplog.at_level(logging.INFO), running(config_of(tmp_path)) as agent:
         a.lines.put(b"waits\n")
-        until(lambda: agent.counters["sinks.k1"].get("EventWriteFail") >= 3)
+        eventually(lambda: agent.counters["sinks.k1"].get("EventWriteFail") >= 3)
         b.lines.put(b"passes\n")
-        until(lambda: b.delivered == [b"passes"])
+        eventually(lambda: b.delivered == [b"passes"])
         assert (agent.channels["c1"].held, agent.sinks["k1"].state) == (1, State.RUNNING)
         a.failing = False
-        until(lambda: a.delivered == [b"waits"])
-        until(lambda: "delivers again" in caplog.text)
+        eventually(lambda: a.delivered == [b"waits"])
+        eventually(lambda: "delivers again" in caplog.text)
     assert [record.getMessage() for record in caplog.records] == [
         "sink k1: 1 events go back to c1: the test's sink fails",
         "sink k1 delivers again",
@@ -335,8 +335,8 @@ def test_sinks_of_a_group_are_counted_each(tmp_path: Path, hubs: tuple[Hub, ...]
     text = text.replace('channels = ["c2"]', 'channels = ["c1"]').replace('[channels.c2]\ntype = "memory"\n', "")
     with running(parse_toml(text + '[groups.g]\ntype = "failover"\nsinks = ["k1", "k2"]\n')) as agent:
         a.lines.put(b"one\n")
-        until(lambda: b.delivered == [b"one"])
-        until(lambda: agent.counters["sinks.g"].get("EventDrainSuccessCount") == 1)
+        eventually(lambda: b.delivered == [b"one"])
+        eventually(lambda: agent.counters["sinks.g"].get("EventDrainSuccessCount") == 1)
         assert agent.counters["sinks.k1"].get("EventWriteFail") == 1
         assert agent.counters["sinks.k2"].get("EventDrainSuccessCount") == 1
 
@@ -348,16 +348,16 @@ def test_a_sink_of_a_group_that_cannot_be_made_is_one_that_fails(tmp_path: Path,
     text = TWO.format(state=tmp_path, kind="memory", timeout=10).replace('channel = "c2"', 'channel = "c1"')
     text = text.replace('channels = ["c2"]', 'channels = ["c1"]').replace('[channels.c2]\ntype = "memory"\n', "")
     with running(parse_toml(text + '[groups.g]\ntype = "failover"\nsinks = ["k1", "k2"]\nmaxpenalty = 0\n')) as agent:
-        until(lambda: agent.sinks["g"].state is State.WAITING)
+        eventually(lambda: agent.sinks["g"].state is State.WAITING)
         b.absent = False
         a.lines.put(b"one\n")
-        until(lambda: b.delivered == [b"one"])
+        eventually(lambda: b.delivered == [b"one"])
         assert "its directory is not there" in str(agent.counters["sinks.k1"].last_error)
         a.absent = False
         a.lines.put(b"two\n")
-        until(lambda: b"two" in a.delivered + b.delivered)
+        eventually(lambda: b"two" in a.delivered + b.delivered)
         a.lines.put(b"three\n")
-        until(lambda: b"three" in a.delivered)
+        eventually(lambda: b"three" in a.delivered)
 
 
 def test_a_component_is_known_before_it_runs(
@@ -391,15 +391,15 @@ def test_a_sink_that_does_not_end_is_left_behind(tmp_path: Path, hubs: tuple[Hub
     a.hanging.clear()
     with running(config_of(tmp_path, kind="file", timeout=0.2)) as agent:
         a.lines.put(b"held\n")
-        until(lambda: a.writing)
+        eventually(lambda: a.writing)
         changed = config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "other"\nchannel ='), kind="file", timeout=0.2)
         agent.reload(changed)
         assert agent.channels["c1"].origins is None
         a.lines.put(b"next\n")
-        until(lambda: other.delivered == [b"next"])
+        eventually(lambda: other.delivered == [b"next"])
         a.failing = True
         a.hanging.set()
-        until(lambda: other.delivered == [b"next", b"held"])
+        eventually(lambda: other.delivered == [b"next", b"held"])
         assert a.delivered == []
 
 
@@ -409,12 +409,12 @@ def test_a_file_channel_is_changed_while_its_sink_hangs(tmp_path: Path, hubs: tu
     a.hanging.clear()
     with running(config_of(tmp_path, kind="file", timeout=0.2)) as agent:
         a.lines.put(b"held\n")
-        until(lambda: a.writing)
+        eventually(lambda: a.writing)
         changes = ('"file"', '"file"\ncapacity = 9'), ('hub = "a"\nchannel =', 'hub = "other"\nchannel =')
         agent.reload(config_of(tmp_path, *changes, kind="file", timeout=0.2))
         a.lines.put(b"next\n")
-        until(lambda: other.delivered == [b"held", b"next"])
+        eventually(lambda: other.delivered == [b"held", b"next"])
         a.failing = True
         a.hanging.set()
-        until(lambda: agent.channels["c1"].held == 0)
+        eventually(lambda: agent.channels["c1"].held == 0)
         assert other.delivered == [b"held", b"next"]

@@ -13,8 +13,8 @@ from producer.agent.config import parse_toml
 from producer.client import at_exit
 from producer.server import LogHubServer
 
-from ...support.waiting import Call, allowed
-from ..parts import Hub, plug_in, until
+from ...support.waiting import Call, allowed, eventually
+from ..parts import Hub, plug_in
 
 CONFIG = """
 [agent]
@@ -60,8 +60,8 @@ def _begun(agent: Agent, hub: Hub) -> None:
     agent.start()
     for number in range(3):
         hub.lines.put(b"%d\n" % number)
-    until(lambda: agent.channels["q"].held == 3)
-    until(lambda: agent.counters["sinks.k"].snapshot().get("EventDrainAttemptCount", 0))
+    eventually(lambda: agent.channels["q"].held == 3)
+    eventually(lambda: agent.counters["sinks.k"].snapshot().get("EventDrainAttemptCount", 0))
 
 
 def test_the_end_does_not_wait_for_a_destination_that_is_away(
@@ -146,7 +146,7 @@ def test_a_destination_that_is_away_shows_at_once(tmp_path: Path, hub: Hub, away
     agent = Agent(config_of(tmp_path, away))
     try:
         _begun(agent, hub)
-        until(lambda: agent.counters["sinks.k"].get("EventWriteFail"), 5)
+        eventually(lambda: agent.counters["sinks.k"].get("EventWriteFail"), 5)
         assert agent.counters["sinks.k"].get("ConnectionFailedCount")
         assert "no connection" in str(agent.counters["sinks.k"].last_error)
     finally:
@@ -163,7 +163,7 @@ def test_a_mended_endpoint_takes_effect_at_once(tmp_path: Path, hub: Hub, away: 
             agent.reload(
                 config_of(tmp_path, server.endpoint, key=server.access_key_id, secret=server.access_key_secret)
             )
-            until(lambda: not agent.channels["q"].held)
+            eventually(lambda: not agent.channels["q"].held)
             assert time.monotonic() - begun < allowed(4)
             assert sorted(dict(log.contents)["content"] for log in server.logs("p", "l")) == ["0", "1", "2"]
     finally:
@@ -180,11 +180,11 @@ def test_what_is_refused_at_the_end_is_delivered_as_a_dead_letter(
     agent = Agent(parse_toml(_LETTERS.format(state=tmp_path)))
     agent.start()
     a.lines.put(b"late\n")
-    until(lambda: a.writing)
+    eventually(lambda: a.writing)
     ending = Call(lambda: agent.stop(60))
-    until(lambda: agent.channels["q"].hurried)
+    eventually(lambda: agent.channels["q"].hurried)
     a.hanging.set()
-    until(lambda: agent.channels["letters"].hurried)
+    eventually(lambda: agent.channels["letters"].hurried)
     b.failing = False
     assert ending.result()
     assert b.delivered == [b"late"]

@@ -14,8 +14,9 @@ from producer.agent.run.agent import ChannelStartError
 from producer.channels.file.recovery.inspection import look_at_events
 from producer.channels.file.store.encryption import FileKeys
 from producer.cli import main
+from tests.support.waiting import eventually
 
-from ..parts import Hub, plug_in, until
+from ..parts import Hub, plug_in
 from .test_agent_reload import running
 
 _ONE = """
@@ -61,8 +62,8 @@ def _feed(hub: Hub, config: AgentConfig, *, fails: bool) -> None:
     with running(config) as agent:
         for line in (b"1\n", b"2\n"):
             hub.lines.put(line)
-        until(lambda: _known(agent) == 2 or not hub.repeats)
-        until(lambda: agent.channels["queue"].held == 2 if fails else len(hub.delivered) == 2)
+        eventually(lambda: _known(agent) == 2 or not hub.repeats)
+        eventually(lambda: agent.channels["queue"].held == 2 if fails else len(hub.delivered) == 2)
     hub.failing = False
 
 
@@ -82,9 +83,9 @@ def test_behind_a_channel_that_is_renamed_nothing_is_read_again(
     with running(_config(tmp_path, chosen, kind=kind) if reload else after) as agent:
         if reload:
             agent.reload(after)
-        until(lambda: _known(agent) == 2)
+        eventually(lambda: _known(agent) == 2)
         hub.lines.put(b"3\n")
-        until(lambda: hub.delivered == [b"1", b"2", b"3"])
+        eventually(lambda: hub.delivered == [b"1", b"2", b"3"])
 
 
 def test_a_channel_with_a_directory_of_its_own_is_the_same_one_under_another_name(tmp_path: Path, hub: Hub) -> None:
@@ -95,7 +96,7 @@ def test_a_channel_with_a_directory_of_its_own_is_the_same_one_under_another_nam
     with running(_config(tmp_path, place, _RENAMED)) as agent:
         assert (_known(agent), agent.channels["spool"].held) == (2, 2)
         hub.failing = False
-        until(lambda: hub.delivered == [b"1", b"2"])
+        eventually(lambda: hub.delivered == [b"1", b"2"])
 
 
 def test_a_channel_that_cannot_be_opened_changes_nothing(tmp_path: Path, hub: Hub) -> None:
@@ -110,7 +111,7 @@ def test_a_channel_that_cannot_be_opened_changes_nothing(tmp_path: Path, hub: Hu
             agent.reload(wrong)
         assert (_known(agent), agent.channels["queue"].held) == (2, 2)
         hub.failing = False
-        until(lambda: hub.delivered == [b"1", b"2"])
+        eventually(lambda: hub.delivered == [b"1", b"2"])
 
 
 _TWO = (
@@ -136,7 +137,7 @@ def test_what_is_left_in_a_channel_that_is_not_configured_is_told(
     caplog.clear()
     more = f'[channels.old]\ntype = "file"\ndirectory = "{files}"\n[sinks.old]\ntype = "keep"\nhub = "a"\n'
     with running(_config(tmp_path, *_TWO, ("[channels.a]", f'{more}channel = "old"\n[channels.a]'))) as agent:
-        until(lambda: hub.delivered == [b"1", b"2"])
+        eventually(lambda: hub.delivered == [b"1", b"2"])
         (note,) = agent.blueprint.notes
         assert note.endswith("channels.old: no source writes to it: its sink delivers what is in it, and nothing else")
     assert "no channel uses" not in caplog.text
@@ -161,7 +162,7 @@ def test_check_and_the_start_tell_what_a_change_has_read_again(
     agent = Agent(_config(tmp_path, *both))
     agent.start()
     hub.lines.put(b"1\n")
-    until(lambda: hub.delivered == [b"1"])
+    eventually(lambda: hub.delivered == [b"1"])
 
     def tells(changes: Iterable[tuple[str, str]]) -> bool:
         text, path = _ONE.format(state=tmp_path, kind="file"), tmp_path / "agent.toml"
@@ -180,7 +181,7 @@ def test_check_and_the_start_tell_what_a_change_has_read_again(
         assert _known(agent) == hub.lines.qsize() == 0
         hub.number = 0
         hub.lines.put(b"1\n")
-        until(lambda: hub.delivered == [b"1", b"1"] and away.delivered == [b"1", b"1"])
+        eventually(lambda: hub.delivered == [b"1", b"1"] and away.delivered == [b"1", b"1"])
 
 
 _KEYS = '{"current": "a", "keys": {"a": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}}'
@@ -246,10 +247,10 @@ def test_behind_a_death_check_and_the_log_tell_what_a_change_brings_twice(
     second.failing = True
     with running(parse_toml(_text(state, before))) as agent:
         _read(first, 2)
-        until(lambda: first.delivered == [b"1", b"2"] and not agent.channels["queue"].held)
+        eventually(lambda: first.delivered == [b"1", b"2"] and not agent.channels["queue"].held)
         first.failing = True
         _read(first, 4)
-        until(lambda: first.number == 4 and agent.channels["queue"].held == 2)
+        eventually(lambda: first.number == 4 and agent.channels["queue"].held == 2)
         shutil.copytree(state, tmp_path / "killed")
         agent.stop(0)
     shutil.rmtree(state)
@@ -261,7 +262,7 @@ def test_behind_a_death_check_and_the_log_tell_what_a_change_brings_twice(
     caplog.clear()
     with running(parse_toml(path.read_text())) as agent:
         _read(first, 4)
-        until(lambda: first.number == 4 and agent.delivered())
+        eventually(lambda: first.number == 4 and agent.delivered())
         left = agent.undelivered
     for told in (checked, caplog.text):
         assert again in told if again else "again" not in told

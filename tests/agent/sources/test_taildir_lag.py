@@ -5,8 +5,9 @@ import pytest
 from producer.agent import Agent
 from producer.agent.config import parse_toml
 from producer.agent.events.interfaces import Lag
+from tests.support.waiting import eventually
 
-from ..parts import plug_in, until
+from ..parts import plug_in
 from .following import Tail
 
 
@@ -25,13 +26,13 @@ def test_what_is_not_read_yet_is_the_lag(tmp_path: Path, monkeypatch: pytest.Mon
     assert agent.lag("r") is None
     agent.start()
     try:
-        until(lambda: hub.writing)
+        eventually(lambda: hub.writing)
         assert agent.lag("r") == Lag(bytes=0, seconds=0.0)
         with log.open("ab") as file:
             file.write(b"y" * 2047 + b"\n")
-        until(lambda: agent.lag("r").bytes == 2048 and agent.lag("r").seconds > 0)
+        eventually(lambda: agent.lag("r").bytes == 2048 and agent.lag("r").seconds > 0)
         hub.hanging.set()
-        until(lambda: agent.lag("r") == Lag(bytes=0, seconds=0.0))
+        eventually(lambda: agent.lag("r") == Lag(bytes=0, seconds=0.0))
     finally:
         hub.hanging.set()
         assert agent.stop(60)
