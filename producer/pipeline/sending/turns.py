@@ -1,6 +1,4 @@
-"""Turns: members in an order that changes, the next one found in O(log n). Each attempt asks a dozen times, so there is
-a compiled twin.
-"""
+"""Turns: members in an order that changes, the next one found in O(log n)."""
 
 from __future__ import annotations
 
@@ -8,14 +6,12 @@ import heapq
 import itertools
 import math
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-from ...runtime.compiled import either
+from typing import Generic, TypeVar
 
 M = TypeVar("M", bound=Hashable)
 
 
-class PureTurns(Generic[M]):
+class Turns(Generic[M]):
     """Members in the order of their turns, the lowest first; equal turns in the order of their coming."""
 
     __slots__ = ("_heap", "members")
@@ -55,20 +51,14 @@ class PureTurns(Generic[M]):
         return heap[0] if heap else None
 
 
-if TYPE_CHECKING:
-    Turns = PureTurns
-else:
-    Turns = either(f"{__package__}._turns", "Turns", PureTurns)
-
-
 def sooner(one: tuple[float, int, M] | None, other: tuple[float, int, M] | None) -> tuple[float, int, M] | None:
-    """Of two results of :meth:`PureTurns.first` the lower turn."""
+    """Of two results of :meth:`Turns.first` the lower turn."""
     if one is None or other is None:
         return one or other
     return min(one, other)
 
 
-def member_of(turns: PureTurns[M]) -> M:
+def member_of(turns: Turns[M]) -> M:
     """Whose turn it is; somebody's it must be."""
     first = turns.first()
     if first is None:

@@ -6,20 +6,13 @@ import math
 import random
 import time
 from collections import Counter
-from contextlib import suppress
 
 import pytest
 
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.sending.gates import Verdict
-from producer.pipeline.sending.turns import PureTurns
+from producer.pipeline.sending.turns import Turns
 from tests.pipeline.sending.kit import Line
-
-TURNS = {"pure": PureTurns}
-with suppress(ImportError):
-    from producer.pipeline.sending import _turns
-
-    TURNS["native"] = _turns.Turns
 
 
 def test_streams_with_equal_backlogs_get_equal_bytes_whatever_the_size_of_their_batches() -> None:
@@ -415,10 +408,9 @@ def test_random_histories_lose_and_repeat_nothing() -> None:
         assert not waiting
 
 
-@pytest.mark.parametrize("twin", TURNS)
-def test_turns_are_in_order_whatever_is_changed_and_removed(twin: str) -> None:
+def test_turns_are_in_order_whatever_is_changed_and_removed() -> None:
     """The lowest turn is first, of equal ones the one that came first; a changed turn counts as it was last put."""
-    rng, turns, model, order = random.Random(3), TURNS[twin](), dict[int, tuple[float, int]](), 0
+    rng, turns, model, order = random.Random(3), Turns(), dict[int, tuple[float, int]](), 0
     for _ in range(5000):
         member, turn = rng.randrange(50), float(rng.randrange(20))
         if rng.random() < 0.7:

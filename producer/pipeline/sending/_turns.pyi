@@ -1,3 +1,0 @@
-from .turns import PureTurns as Turns
-
-__all__ = ["Turns"]
