@@ -80,7 +80,7 @@ class Option:
     def words(self, kind: Any = None, *, text: bool = False, scale: float = 1) -> str:
         """Return the rule: what a value must be.
 
-        :param kind: a part of the kind, such as that of the items of a list.
+        :param kind: a part of the kind: the items of a list, for example.
         :param text: True for values of a file, which has no None.
         :param scale: the factor of the file's numbers.
         """

@@ -104,7 +104,7 @@ def test_limits_and_values_have_the_unit_of_the_file() -> None:
 
 
 def test_a_secret_is_in_no_message() -> None:
-    """Neither as a whole nor as a part of a table; the rule is told."""
+    """Neither the whole nor a part of a table is shown; the rule is."""
     rule = Option(name="x", kind=Mapping[str, str], secret=True)
     with pytest.raises(ConfigError) as error:
         rule.check({"token": ["hush"]}, text=True)

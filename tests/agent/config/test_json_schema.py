@@ -38,7 +38,7 @@ def wrong(schema: dict[str, Any], text: str) -> str:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_valid(schema: dict[str, Any], path: Path) -> None:
-    """What the agent runs, the schema accepts."""
+    """The schema accepts each configuration that the agent runs."""
     assert wrong(schema, path.read_text()) == ""
 
 
