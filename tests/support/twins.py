@@ -13,7 +13,8 @@ OPEN_RECORDS = {"pure": OpenRecords}
 with suppress(ImportError):
     from producer.pipeline.batching import _open_records
 
-    OPEN_RECORDS["native"] = _open_records.OpenRecords
+    if accumulator.OpenRecords is not OpenRecords:  # where the pure ones are forced, so is the memory that they take
+        OPEN_RECORDS["native"] = _open_records.OpenRecords
 
 
 @pytest.fixture(scope="module", params=OPEN_RECORDS)
