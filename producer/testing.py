@@ -98,7 +98,7 @@ class RecordingSink(Sink):
         self.closed = False
         watch_fork(self, Stage.SINKS)
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """A thread of the parent may hold the lock."""
         self._lock = threading.Lock()
 

@@ -257,7 +257,7 @@ class MemoryChannel:
         """
         self._must_be_open()
 
-    def number_from(self, first: int) -> None:
+    def _number_from(self, first: int) -> None:
         """Give the next put the sequence number ``first``, or the one that it would have had if that is higher."""
         with self._lock:
             self._first = first
@@ -354,7 +354,7 @@ class MemoryChannel:
             what = counted(lost, "event that was not taken: it is", "events that were not taken: they are")
             _log.warning("channel %s: closed with %s lost", self._name, what)
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """See :class:`~producer.runtime.forks.Forkable`."""
         self._epoch += 1
         self._start_empty()

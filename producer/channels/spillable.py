@@ -118,7 +118,7 @@ class SpillableChannel:
         self._closed = False
         self._epoch = 0
         self._start()
-        memory.number_from(MEMORY_NUMBERS)
+        memory._number_from(MEMORY_NUMBERS)
         watch_fork(self, Stage.CHANNELS)
 
     def _start(self) -> None:
@@ -141,9 +141,9 @@ class SpillableChannel:
         return self._overflow.synced_sequence
 
     @property
-    def passed_through(self) -> int:
+    def _passed_through(self) -> int:
         """The overflow's: events up to this sequence number may come behind later ones; -1 if it knows of none."""
-        return int(getattr(self._overflow, "passed_through", -1))
+        return int(getattr(self._overflow, "_passed_through", -1))
 
     def transaction(self) -> SpillableTransaction:
         """A new transaction.
@@ -218,7 +218,7 @@ class SpillableChannel:
         finally:
             self._overflow.close()
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """See :class:`~producer.runtime.forks.Forkable`."""
         self._epoch += 1
         self._start()

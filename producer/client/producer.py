@@ -505,7 +505,7 @@ class Producer:
         closer = DurableCloser(durable)
         return owner.owns(durable, Shutdown(durable.pipeline, closer, threads=durable.working_threads))
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """Start empty in a forked child; called by the fork hook."""
         abandoned, self._pipeline, self._shutdown = self._pipeline, None, None
         self._waiting = WaitingThreads(f"{self.name}-asend", 1 if self._channel is None else _STORING_THREADS)

@@ -77,7 +77,7 @@ class Intake:
         self._channel, self._registry, self._durable = channel, registry, durable
         self._pipeline = durable.pipeline
         self._stats, self._clock, self._max_block, self._instance = stats, clock, max_block, instance
-        self._put_at_once: _PutAtOnce | None = getattr(channel, "put_at_once", None)
+        self._put_at_once: _PutAtOnce | None = getattr(channel, "_put_at_once", None)
         self._turns = NumberTurns(clock)
         self._ends = WaitingRoom(clock, LOOK_AGAIN)  # of who waits for sends to end
         self.refusing = False

@@ -269,7 +269,7 @@ class Outlet:
         if producer.closed or at_exit.exited():  # else its own end reports them
             producer._say_losses()
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """A thread of the parent may hold the lock, and what it has deferred is the parent's to send."""
         self._counting = threading.RLock()
         self._deferred = deque()

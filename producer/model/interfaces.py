@@ -325,9 +325,8 @@ class Channel(Protocol):
     """Where events wait, inside transactions, from those who put to those who take.
 
     One that survives the process may have ``notes``, a :class:`Notes`; behind one that has none the numbers of
-    idempotent streams do not survive. One may have ``put_at_once(events, timeout)``, which does what a transaction does
-    that puts these events and commits, and returns what ``commit`` returns and the ``last_sequence``. One that loses
-    events when it is closed has ``survives_close``, which is False.
+    idempotent streams do not survive. One that loses events when it is
+    closed has ``survives_close``, which is False.
     """
 
     @property

@@ -27,7 +27,7 @@ class Stage(enum.IntEnum):
 class Forkable(Protocol):
     """What a fork concerns."""
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """Start empty; called in the child, in its only thread. Takes no lock that existed before."""
 
 
@@ -112,7 +112,7 @@ def _everybody() -> Iterator[Callable[[], None]]:
     for stage in Stage:
         yield from _functions[stage]
         for forkable in list(_objects[stage]):
-            yield forkable.renew_in_child
+            yield forkable._renew_in_child
 
 
 if hasattr(os, "register_at_fork"):

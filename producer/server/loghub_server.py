@@ -172,7 +172,7 @@ class LogHubServer:
         self.stop()
         self._service.close()
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """From now on be a copy: threads, sockets and data are the parent's."""
         self._is_copy = True
         self._service.sql.forget()

@@ -24,10 +24,10 @@ class StdoutSink(Sink):
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
-        self.renew_in_child()
+        self._renew_in_child()
         watch_fork(self, Stage.SINKS)
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """A thread of the parent may hold the lock."""
         self._lock = threading.Lock()  # held while a batch is printed, so that lines do not mix
 

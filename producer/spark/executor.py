@@ -201,7 +201,7 @@ class WorkerProducers:
         with self._lock:
             return [entry.made.result() for entry in filter(lambda entry: entry.made.done(), self._entries)]
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """Start empty in a forked child: its parent's producers are not its to use or to close."""
         self._lock = threading.Lock()
         self._entries = []
@@ -213,10 +213,10 @@ class _Caretaker:
     def __init__(self, producers: WorkerProducers, clock: Clock) -> None:
         self._producers = producers
         self._clock = clock
-        self.renew_in_child()
+        self._renew_in_child()
         watch_fork(self, Stage.PRODUCERS)
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """Be without a thread, as a forked child is."""
         self._lock = threading.Lock()  # guards _thread
         self._thread: threading.Thread | None = None

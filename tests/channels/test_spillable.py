@@ -446,7 +446,7 @@ def test_in_a_child_it_is_as_after_a_fork_of_its_parts() -> None:
     taking = opened(channel)
     taking.take()
     for one in (channel._memory, channel._overflow, channel):
-        one.renew_in_child()  # type: ignore[attr-defined]
+        one._renew_in_child()  # type: ignore[attr-defined]
     with pytest.raises(ChannelClosedError, match="before this process was forked"):
         taking.take()
     taking.rollback()

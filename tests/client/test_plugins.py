@@ -202,7 +202,7 @@ def _work(meddling: Meddling, *, durable: bool) -> None:
             future = producer.send("p", "l", [LOG, LOG], topic=topic, callback=meddling.callback)
             future.add_done_callback(meddling.done)
         producer.flush(PATIENCE)
-        producer.renew_in_child()  # as a fork does; the pipeline is made anew by the next send
+        producer._renew_in_child()  # as a fork does; the pipeline is made anew by the next send
         producer.send("p", "l", LOG)
     repr(producer)
     _close(producer)

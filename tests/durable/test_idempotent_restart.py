@@ -627,7 +627,7 @@ def test_what_was_in_flight_is_adopted_with_its_number(tmp_path: Path) -> None:
     pipeline = by_hand(life.sink, channel, batch_count_threshold=2)
     pipeline.admission.accept(IDEMPOTENT, record("own"), 1, None)
     _orphan(life, tmp_path / "base")
-    assert channel.adopt() == 7
+    assert channel._adopt() == 7
     life.pipeline = pipeline
     life.deliver()
     found = values(life.sink)
@@ -645,12 +645,12 @@ def test_an_adopted_batch_in_flight_survives_the_adopter_too(tmp_path: Path) -> 
     life.attempt()
     channel = _adopting(tmp_path)
     _orphan(life, tmp_path / "base")
-    assert channel.adopt() == 4
+    assert channel._adopt() == 4
     shutil.copytree(channel.own.directory, tmp_path / "again")
     channel.close()
     other = _adopting(tmp_path / "elsewhere")
     shutil.copytree(tmp_path / "again", tmp_path / "elsewhere" / "base" / "orphan")
-    assert other.adopt() == 4
+    assert other._adopt() == 4
     life.pipeline = by_hand(life.sink, other, batch_count_threshold=1)
     life.deliver()
     assert values(life.sink) == ["0", "1", "2", "3"]
@@ -666,7 +666,7 @@ def test_a_dead_letter_of_an_adopted_stream_reads_as_of_an_ordinary_idempotent_o
     life.send("3")
     channel, letters = _adopting(tmp_path), KeptChannel()
     _orphan(life, tmp_path / "base")
-    channel.adopt()
+    channel._adopt()
     life.sink.script = [None, RejectedError("ParameterInvalid", "x")]
     life.pipeline = DurablePipeline(
         config(batch_count_threshold=3, linger_ms=100),

@@ -26,7 +26,7 @@ class Told:
     def __init__(self, order: list[str], name: str) -> None:
         self._order, self._name = order, name
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """Note it."""
         self._order.append(self._name)
 

@@ -199,7 +199,7 @@ class BatchChannel:
     def pass_over(self, sequence: int) -> None:
         """A batch will come behind others, whose numbers are higher: it has none then that a destination would know."""
         self._passed = max(self._passed, sequence)
-        note: Callable[[int], object] | None = getattr(self.channel, "note_passed", None)
+        note: Callable[[int], object] | None = getattr(self.channel, "_note_passed", None)
         if note is not None and self.origins is not None:
             note(sequence)
 
@@ -407,7 +407,7 @@ class BatchChannel:
         try:
             batch = read_batch(event)
             # The number of one that others may have passed is no longer above those that were delivered.
-            sequence, passed = batch.sequence, max(self._passed, getattr(self.channel, "passed_through", -1))
+            sequence, passed = batch.sequence, max(self._passed, getattr(self.channel, "_passed_through", -1))
             if self.origins is not None and sequence is not None and sequence > passed:
                 batch.origin = self.origins.of(sequence)
             return batch.encodable()

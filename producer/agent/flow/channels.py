@@ -169,7 +169,7 @@ class FileChannelBuilder:
         channel = _file_channel(options, context, lost)
         counted = Counted(channel.peek(lost.waiting.append), join=True)
         assert channel.notes is not None  # noqa: S101  # only those of tests with a disk of their own have none
-        following = channel.next_sequence
+        following = channel._next_sequence
         lowest = following if counted.lowest is None else counted.lowest
         return lost.told_to(
             BatchChannel(

@@ -140,7 +140,7 @@ class FileChannel:
         self.data_directories = tuple(absolute(path) for path in data_directories) or (self.directory,)
         self.name = name or Path(self.directory).name or self.directory
         #: Events up to this sequence number may come behind later ones: one of them could not be read for a while.
-        self.passed_through = -1
+        self._passed_through = -1
         self._disk: Disk = disk or Disk()
         self._clock: Clock = clock or SystemClock()
         self._ledger = Ledger(self.name, self.options, self._clock)
@@ -167,7 +167,7 @@ class FileChannel:
             self._ledger.close("it could not be opened")  # nor does its thread write anything, if it has begun
             self._log.close()
             self._close_notes()
-            self.release()
+            self._release()
             raise
 
     def _new_log(self) -> Log:
@@ -202,7 +202,7 @@ class FileChannel:
         found = self._recover()
         if self.notes is not None:
             self.notes.forget_lost(self._log.next_sequence)
-            self.passed_through = int(self.notes.read(_PASSED) or -1)
+            self._passed_through = int(self.notes.read(_PASSED) or -1)
         self._log.open_first(found.what_lives(self._clock) if found.owes_live else None)
         self._space.keep_reserve()
         self.checkpoint(force=True)
@@ -214,7 +214,7 @@ class FileChannel:
         self._segments.pass_over(found.last_number)
         uncopied = quarantine.Uncopied(self._disk, found.uncopied)
         self._reader = EventReader(
-            self._disk, self.name, self._segments, self._ledger, uncopied.keep, self.note_passed, self._tell_lost
+            self._disk, self.name, self._segments, self._ledger, uncopied.keep, self._note_passed, self._tell_lost
         )
         self._checkpointer = Checkpointer(
             self._disk,
@@ -235,12 +235,12 @@ class FileChannel:
             _log.info("channel %s: %s recovered from %s", self.name, events, self.directory)
         return found
 
-    def note_passed(self, sequence: int) -> None:
+    def _note_passed(self, sequence: int) -> None:
         """An event will come behind others, whose numbers are higher; also whoever opens the channel next must know."""
-        self.passed_through = max(sequence, self.passed_through)
+        self._passed_through = max(sequence, self._passed_through)
         try:
             if self.notes is not None:
-                self.notes.write(_PASSED, b"%d" % self.passed_through, self.passed_through)
+                self.notes.write(_PASSED, b"%d" % self._passed_through, self._passed_through)
         except ChannelError as error:  # what was taken with it must not be lost for this
             _log.error(
                 "channel %s: the note of events out of order cannot be written, and a restart will miss it: %s",
@@ -248,7 +248,7 @@ class FileChannel:
             )
 
     @property
-    def quarantined(self) -> bool:
+    def _has_quarantined(self) -> bool:
         """Whether something is kept aside in ``quarantine/``."""
         return bool(quarantine.files(self._disk, self._place.all))
 
@@ -258,10 +258,10 @@ class FileChannel:
         """
         self._close(keep_empty=True)
 
-    def close_to_remove(self) -> bool:
-        """As :meth:`close`, for a caller who removes the directory if nothing is in it.
+    def _close_to_remove(self) -> bool:
+        """Close the channel, for a caller that removes an empty directory.
 
-        :returns: whether nothing is in it: then it is not given up before :meth:`release`.
+        :returns: True if the channel is empty. Its lock is still held then, until :meth:`_release`.
         """
         return self._close(keep_empty=False)
 
@@ -283,7 +283,7 @@ class FileChannel:
                     self._log.close()
                     self._close_notes()
                     if not empty:
-                        self.release()
+                        self._release()
             return empty
 
     def _close_notes(self) -> None:
@@ -303,15 +303,15 @@ class FileChannel:
         figures, sums = self._ledger.figures()
         left = figures["size"] or figures["taken"]
         # Of what was damaged perhaps no copy could be kept: then its segment is all that there is of it.
-        return not (left or sums.get("lost_events") or sums.get("damaged_records") or self.quarantined)
+        return not (left or sums.get("lost_events") or sums.get("damaged_records") or self._has_quarantined)
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """Let another channel have the directory; after :meth:`close`."""
         self._ownership.release()
         self._finalizer.detach()
         _channels.discard(self)
 
-    def abandon_in_child(self) -> None:
+    def _abandon_in_child(self) -> None:
         """After a fork: the directory is the parent's; forget all files without touching what is in them."""
         self._finalizer.detach()
         self._closing, self._ended = threading.Lock(), True
@@ -345,7 +345,7 @@ class FileChannel:
         return FileTransaction(self)
 
     @property
-    def next_sequence(self) -> int:
+    def _next_sequence(self) -> int:
         """The number that the next event will get."""
         return self._log.next_sequence
 
@@ -377,7 +377,7 @@ class FileChannel:
             self._ledger.must_be_open()
             return self._checkpointer.write(force=force)
 
-    def put_at_once(self, events: Sequence[Event], timeout: float | None) -> tuple[Stored, int]:
+    def _put_at_once(self, events: Sequence[Event], timeout: float | None) -> tuple[Stored, int]:
         """As a transaction that puts these, at least one, and commits; what it promises, and its last sequence number.
 
         :param timeout: as of :meth:`~producer.model.interfaces.Transaction.commit`.
@@ -387,15 +387,15 @@ class FileChannel:
         self._ledger.count_puts(len(events))
         if len(events) > self.options.transaction_capacity:
             raise TransactionFullError(self.name, "puts", self.options.transaction_capacity)
-        return self._promise, self.commit_puts(encode_events(events), timeout)
+        return self._promise, self._commit_puts(encode_events(events), timeout)
 
     # -- what its transactions call
 
-    def note_puts(self, count: int) -> None:
+    def _count_puts(self, count: int) -> None:
         """See :class:`~producer.channels.file.queue.file_transaction.Keeping`, as for those that follow."""
         self._ledger.count_puts(count)
 
-    def commit_puts(self, payloads: Sequence[PutPayload], timeout: float | None) -> int:
+    def _commit_puts(self, payloads: Sequence[PutPayload], timeout: float | None) -> int:
         """Store one transaction's events; returns the last sequence number.
 
         :raises ChannelFullError: no room in time.
@@ -418,7 +418,7 @@ class FileChannel:
             self._keeper.hurry()
         return run.last
 
-    def take_into(self, taken: Taken, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
+    def _take_into(self, taken: Taken, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
         """Take up to ``count`` events into ``taken``.
 
         :raises ChannelIOError: they could not be read; they are back in the queue.
@@ -431,7 +431,7 @@ class FileChannel:
                 self._ledger.count_takes(max(1, len(events)))
                 return events
 
-    def commit_takes(self, taken: Taken, sequences: Sequence[int | None]) -> None:
+    def _commit_takes(self, taken: Taken, sequences: Sequence[int | None]) -> None:
         """Make these of ``taken`` final.
 
         :raises ChannelError: one is not among them, or the disk failed.
@@ -455,11 +455,11 @@ class FileChannel:
             for sequence in takes:
                 taken.pop(sequence, None)
 
-    def orphan(self, taken: Taken) -> None:
+    def _orphan(self, taken: Taken) -> None:
         """A transaction was dropped while it was open. For :class:`FileTransaction`."""
         self._ledger.orphan(taken)
 
-    def put_back(self, taken: Taken, sequences: Sequence[int | None] | None = None) -> None:
+    def _put_back(self, taken: Taken, sequences: Sequence[int | None] | None = None) -> None:
         """Give these of ``taken`` back to the head; None is all."""
         known = list(taken) if sequences is None else [sequence for sequence in sequences if sequence is not None]
         self._ledger.put_back(taken, known)
@@ -534,7 +534,7 @@ def _give_back(log: Log, notes: FileNotes | None, ownership: Ownership) -> None:
 def _abandon_in_child() -> None:
     with contextlib.ExitStack() as all_of_them:  # also if one of them raises
         for channel in list(_channels):
-            all_of_them.callback(channel.abandon_in_child)
+            all_of_them.callback(channel._abandon_in_child)
         _channels.clear()
 
 

@@ -153,7 +153,7 @@ class ProcessFileChannel:
             raise ChannelIOError(self.name, message, error.errno or 0) from error
         return sorted(path for path in found if path != own)
 
-    def adopt(self) -> int:
+    def _adopt(self) -> int:
         """Move what dead processes left behind into this process's channel; returns how many events.
 
         Stops without an error when the channel is full; what is left is moved later, by whoever is first.
@@ -229,9 +229,9 @@ class ProcessFileChannel:
         """See :class:`~producer.model.interfaces.Channel`."""
         return self.own.transaction()
 
-    def put_at_once(self, events: Sequence[Event], timeout: float | None) -> tuple[Stored, int]:
-        """See :meth:`FileChannel.put_at_once`."""
-        return self.own.put_at_once(events, timeout)
+    def _put_at_once(self, events: Sequence[Event], timeout: float | None) -> tuple[Stored, int]:
+        """See :meth:`FileChannel._put_at_once`."""
+        return self.own._put_at_once(events, timeout)
 
     @property
     def synced_sequence(self) -> int:
@@ -266,7 +266,7 @@ class ProcessFileChannel:
         if own is not None:
             _close_or_remove(own)
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """After a fork: the parent's directory stays the parent's."""
         self._lock = threading.Lock()
         self._own = self._adopter = None
@@ -303,13 +303,13 @@ def _close_or_remove(channel: FileChannel) -> None:
 
     It is removed while the lock is held: whoever opens the lock file meanwhile finds that it has no name any more.
     """
-    if channel.close_to_remove():
+    if channel._close_to_remove():
         try:
             _remove(Path(channel.directory))
         except OSError as error:  # what is left has a lock file, or nothing of a channel
             _log.warning("channel %s: its empty directory could not be removed: %s", channel.name, error)
         finally:
-            channel.release()
+            channel._release()
 
 
 def _remove(directory: Path) -> None:
@@ -361,7 +361,7 @@ class _Adopter:
             if channel is None:
                 return
             try:
-                channel.adopt()
+                channel._adopt()
             except ChannelClosedError:
                 return
             except ChannelError as error:
@@ -376,7 +376,7 @@ class _Adopter:
 
 def _renew_in_child() -> None:
     for channel in list(_channels):
-        channel.renew_in_child()
+        channel._renew_in_child()
 
 
 call_in_child(_renew_in_child, Stage.CHANNELS)

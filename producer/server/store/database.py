@@ -119,7 +119,7 @@ class Database:
                 self._jobs.put(None)
         self._thread.join()
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """Never use, close or free the connection in this process, not even at its end."""
         self._is_copy = True
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))

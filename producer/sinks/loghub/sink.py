@@ -83,7 +83,7 @@ class LogHubSink(Sink):
         self._transport = Transport(config.http, pool_size, self._clock, self._name)
         self._lock = threading.Lock()  # guards changes of _projects
 
-    def renew_in_child(self) -> None:
+    def _renew_in_child(self) -> None:
         """Use no connection of the parent, and no lock."""
         self._connect()
         self._projects = {

@@ -74,11 +74,11 @@ def test_put_at_once_does_what_a_transaction_does() -> None:
     whole = [Event({"a": "b"}, bytes(range(256)) * 40), Event({}, b"s"), Event({"c": None}, b"x" * 5000)]
     fs = SimFS()
     with opened_channel(fs, capacity=4, transaction_capacity=3, keep_alive=0) as channel:
-        assert channel.put_at_once(whole, 0.0) == (channel.options.promise, 3)
+        assert channel._put_at_once(whole, 0.0) == (channel.options.promise, 3)
         with pytest.raises(ChannelFullError):
-            channel.put_at_once(whole[:2], 0.0)
+            channel._put_at_once(whole[:2], 0.0)
         with pytest.raises(TransactionFullError):
-            channel.put_at_once(whole[:2] * 2, 0.0)
+            channel._put_at_once(whole[:2] * 2, 0.0)
         stats = channel.stats()
         assert (stats.put_attempts, stats.put_successes, stats.put_errors, stats.size) == (9, 3, 1, 3)
         with channel.transaction() as taking:
@@ -87,7 +87,7 @@ def test_put_at_once_does_what_a_transaction_does() -> None:
     with opened_channel(fs) as channel, channel.transaction() as taking:
         assert taking.take(5) == whole
     with pytest.raises(ChannelClosedError):
-        channel.put_at_once(whole[:1], 0.0)
+        channel._put_at_once(whole[:1], 0.0)
 
 
 @pytest.mark.parametrize(

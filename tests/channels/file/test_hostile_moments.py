@@ -291,7 +291,7 @@ def test_orphan_that_cannot_be_opened_stops_nobody(tmp_path: Path) -> None:
     with ProcessFileChannel(tmp_path, adopt_interval=None, **SMALL) as channel:
         with channel.transaction() as transaction:
             transaction.put(Event({}, b"mine"))
-        assert channel.adopt() == 0
+        assert channel._adopt() == 0
     assert segment.is_dir()
 
 

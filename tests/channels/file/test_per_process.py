@@ -105,7 +105,7 @@ def test_each_process_has_a_directory_of_its_own(make: Make, tmp_path: Path) -> 
     assert in_child(work) == 0
     assert sorted((path.name, path.stat().st_size) for path in Path(mine).iterdir()) == before
     assert len(directories(tmp_path / "base")) == 2
-    assert channel.adopt() == 1
+    assert channel._adopt() == 1
     assert take_all(channel) == [b"parent", b"child"]
 
 
@@ -137,7 +137,7 @@ def test_living_process_is_not_robbed(make: Make) -> None:
     first, second = make(), make()
     put(first, b"first")
     put(second, b"second")
-    assert first.adopt() == second.adopt() == 0
+    assert first._adopt() == second._adopt() == 0
     assert (take_all(first), take_all(second)) == ([b"first"], [b"second"])
 
 
@@ -146,10 +146,10 @@ def test_full_channel_adopts_as_much_as_it_holds(make: Make, tmp_path: Path) -> 
     channel = make(capacity=4, transaction_capacity=4)
     put(channel, b"1", b"2")
     kill_one(tmp_path / "base", "x", 3)
-    assert channel.adopt() == 2
+    assert channel._adopt() == 2
     assert len(directories(tmp_path / "base")) == 2
     assert take_all(channel) == [b"1", b"2", b"x", b"x"]
-    assert channel.adopt() == 1
+    assert channel._adopt() == 1
     assert take_all(channel) == [b"x"]
     assert len(directories(tmp_path / "base")) == 1
 
@@ -160,7 +160,7 @@ def test_a_channel_with_lower_limits_than_before_adopts_what_there_is_room_for(m
     put(channel, b"mine")
     leave(tmp_path, "large", "x" * 300, 10)
     found = take_all(channel)
-    while moved := channel.adopt():
+    while moved := channel._adopt():
         assert moved <= 3
         found += take_all(channel)
     assert found == [b"mine"] + [b"x" * 300] * 10
@@ -175,7 +175,7 @@ def test_an_event_that_can_never_be_adopted_is_told_and_does_not_hold_up_other_d
     put(channel, b"mine")
     leave(tmp_path, "0-large", "x" * 2000)
     leave(tmp_path, "1-small", "small")
-    assert channel.adopt() == 1
+    assert channel._adopt() == 1
     assert take_all(channel) == [b"mine", b"small"]
     assert (tmp_path / "base" / "0-large").exists()
     assert not (tmp_path / "base" / "1-small").exists()
@@ -195,10 +195,10 @@ def test_adoption_is_on_the_disk_before_the_orphan_is_given_up(
     put(channel, b"mine")
     kill_one(tmp_path / "base", "c")
     steps: list[str] = []
-    sync, commit = FileChannel.sync, FileChannel.commit_takes
+    sync, commit = FileChannel.sync, FileChannel._commit_takes
     monkeypatch.setattr(FileChannel, "sync", lambda self, timeout=None: (steps.append("sync"), sync(self, timeout)))
-    monkeypatch.setattr(FileChannel, "commit_takes", lambda *given: (steps.append("take"), commit(*given)))
-    assert channel.adopt() == 3
+    monkeypatch.setattr(FileChannel, "_commit_takes", lambda *given: (steps.append("take"), commit(*given)))
+    assert channel._adopt() == 3
     assert steps == ["sync", "take"]
 
 
@@ -283,7 +283,7 @@ def test_damaged_orphan_is_not_removed(make: Make, tmp_path: Path) -> None:
     content = bytearray(segment.read_bytes())
     content[content.index(b"abcabc") + 3] ^= 0xFF
     segment.write_bytes(content)
-    assert channel.adopt() == 2
+    assert channel._adopt() == 2
     assert (orphan / "quarantine" / f"{segment.name}.copy").exists()
 
 
@@ -293,7 +293,7 @@ def test_other_directories_below_the_base_are_left_alone(make: Make, tmp_path: P
     strange.mkdir(parents=True)
     (strange / "file").write_text("mine")
     channel = make()
-    assert channel.adopt() == 0
+    assert channel._adopt() == 0
     assert (strange / "file").read_text() == "mine"
 
 

@@ -25,22 +25,22 @@ class Keeping(Protocol):
     def options(self) -> FileChannelOptions:
         """The channel's."""
 
-    def note_puts(self, count: int) -> None:
+    def _count_puts(self, count: int) -> None:
         """So many events were given to ``put``."""
 
-    def commit_puts(self, payloads: Sequence[PutPayload], timeout: float | None) -> int:
+    def _commit_puts(self, payloads: Sequence[PutPayload], timeout: float | None) -> int:
         """Store events; returns the last sequence number."""
 
-    def take_into(self, taken: Taken, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
+    def _take_into(self, taken: Taken, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
         """Take events."""
 
-    def commit_takes(self, taken: Taken, sequences: Sequence[int | None]) -> None:
+    def _commit_takes(self, taken: Taken, sequences: Sequence[int | None]) -> None:
         """Make takes final."""
 
-    def put_back(self, taken: Taken, sequences: Sequence[int | None] | None = None) -> None:
+    def _put_back(self, taken: Taken, sequences: Sequence[int | None] | None = None) -> None:
         """Give these takes back; None is all of them."""
 
-    def orphan(self, taken: Taken) -> None:
+    def _orphan(self, taken: Taken) -> None:
         """Give all takes back, later; called by the garbage collector, which may run anywhere."""
 
 
@@ -58,7 +58,7 @@ class FileTransaction(BaseTransaction):
 
     def _do_put(self, events: Sequence[Event]) -> None:
         channel, capacity = self._channel, self._channel.options.transaction_capacity
-        channel.note_puts(len(events))
+        channel._count_puts(len(events))
         if self._taken:
             raise self._mixed()
         if len(self._puts) + len(events) > capacity:
@@ -68,30 +68,30 @@ class FileTransaction(BaseTransaction):
     def _do_take(self, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
         if self._puts:
             raise self._mixed()
-        return self._channel.take_into(self._taken, count, max_bytes, timeout)
+        return self._channel._take_into(self._taken, count, max_bytes, timeout)
 
     def _mixed(self) -> TransactionStateError:
         message = "a transaction of a file channel either puts or takes: use two"
         return TransactionStateError(self._channel.name, message)
 
     def _do_acknowledge(self, events: Sequence[Event]) -> None:
-        self._channel.commit_takes(self._taken, [event.sequence for event in events])
+        self._channel._commit_takes(self._taken, [event.sequence for event in events])
 
     def _do_give_back(self, events: Sequence[Event]) -> None:
-        self._channel.put_back(self._taken, [event.sequence for event in events])
+        self._channel._put_back(self._taken, [event.sequence for event in events])
 
     def _do_commit(self, timeout: float | None) -> Stored:
         if self._puts:
-            self._last_sequence = self._channel.commit_puts(self._puts, timeout)
+            self._last_sequence = self._channel._commit_puts(self._puts, timeout)
             self._puts = []
         elif self._taken:
-            self._channel.commit_takes(self._taken, list(self._taken))
+            self._channel._commit_takes(self._taken, list(self._taken))
         return self._channel.options.promise
 
     def _do_rollback(self) -> None:
         self._puts = []
-        self._channel.put_back(self._taken)
+        self._channel._put_back(self._taken)
 
     def __del__(self) -> None:
         if getattr(self, "_taken", None):
-            self._channel.orphan(self._taken)
+            self._channel._orphan(self._taken)

@@ -126,7 +126,7 @@ def test_a_note_of_passed_events_that_cannot_be_written_keeps_nothing_from_its_t
             broken.setattr(segments_, "read", bad)
             broken.setattr(channel.notes, "write", full)
             assert take_what_comes(channel, 3) == ["b", "c"]
-        assert channel.passed_through == 1
+        assert channel._passed_through == 1
         assert "the note of events out of order cannot be written" in caplog.text
         channel.checkpoint(force=True)
         assert take(channel, 10) == ["a"]
