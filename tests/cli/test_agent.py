@@ -435,7 +435,8 @@ def test_a_hangup_after_the_end_does_not_take_the_place_of_the_exit_code(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
     """SIGHUP while the process ends, when the agent has, ends nothing; where the process goes on it is as it was."""
-    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    former = {number: signal.getsignal(number) for number in (signal.SIGHUP, *signals.STOP_SIGNALS)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     monkeypatch.setattr("sys.argv", ["producer", "agent", "--config", written(tmp_path, **STRESS)])
 
     def act() -> None:
@@ -447,7 +448,8 @@ def test_a_hangup_after_the_end_does_not_take_the_place_of_the_exit_code(
             assert main(None if ends else sys.argv[1:]) == 0
         assert signal.getsignal(signal.SIGHUP) is (signal.SIG_IGN if ends else signal.SIG_DFL)
     finally:
-        signal.signal(signal.SIGHUP, former)
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def test_what_nobody_expects_of_a_new_configuration_ends_nothing(

@@ -213,7 +213,7 @@ def test_command_tells_what_it_leaves_out(
         (["--exactly-once"], "--exactly-once needs --checkpoint DIR"),
         (["--producer-option=linger=200"], "linger: unknown option; it is called linger_ms here"),
         (["--producer-option=linger_ms"], "must be NAME=VALUE"),
-        (["--producer-option=linger_ms=0"], "linger_ms: must be an integer, at least 1, got 0"),
+        (["--producer-option=linger_ms=0"], "linger_ms: must be a whole number of milliseconds, at least 1, got '0'"),
         (["--logstore=a/b c"], "--logstore must be lower-case letters"),
         (["--endpoint=ftp://x"], "endpoint: must be a URL"),
         ([], "/no/such/file: cannot be read"),

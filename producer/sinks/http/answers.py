@@ -14,6 +14,8 @@ from http import HTTPStatus
 from http.client import BadStatusLine, HTTPException, IncompleteRead, LineTooLong, RemoteDisconnected, UnknownProtocol
 from typing import Any, NamedTuple
 
+from ...text.plural import counted
+
 #: A line has no more bytes, a head no more headers, and a length no more digits.
 _LONGEST_LINE, _MOST_HEADERS, _LONGEST_LENGTH = 65536, 100, 18
 #: Answers that only say that one will come: a flood of them would keep the interpreter busy until the attempt's limit.
@@ -216,7 +218,7 @@ def _read_trailer(reader: _Reader) -> None:
     for _ in range(_MOST_HEADERS + 1):
         if reader.line() in (b"\r\n", b"\n", b""):
             return
-    raise HTTPException(f"got more than {_MOST_HEADERS} lines behind the last chunk")
+    raise HTTPException(f"got more than {counted(_MOST_HEADERS, 'line')} after the last chunk")
 
 
 def _read_all(reader: _Reader, size: int) -> bytes:

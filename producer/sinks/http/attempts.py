@@ -163,9 +163,11 @@ class Attempts:
     def cut_overdue(self) -> None:
         """Shut down the sockets of the attempts whose time is over."""
         with self.lock:
-            for attempt in self._running:
-                if attempt.end <= self.now():
-                    attempt.cut_off()
+            for attempt in filter(self._is_overdue, self._running):
+                attempt.cut_off()
+
+    def _is_overdue(self, attempt: Attempt) -> bool:
+        return attempt.end <= self.now()
 
     def at(self, deadline: Deadline, is_needless: Callable[[], bool], act: Callable[[], None]) -> None:
         """Call ``act`` on a thread at the deadline, unless it has become needless by the end of an attempt."""
