@@ -172,6 +172,9 @@ class Opening:
             sock.connect(place)
         except TimeoutError as error:
             raise TimeoutError(f"connection to {address} timed out ({seconds:.1f} s)") from error
+        except OSError as error:
+            error.filename = f"{address}:{port}"  # shown in its text
+            raise
         return sock
 
     def _secured(self, sock: Any, context: Callable[[], ssl.SSLContext], place: Place) -> Any:
