@@ -16,7 +16,7 @@ log = logging.getLogger("example")
 def main() -> None:
     """Send a record to the server, and one to a port where nobody listens."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("producer").setLevel(logging.DEBUG)
+    logging.getLogger("loghub").setLevel(logging.DEBUG)
     known = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
     dead = ProjectConfig("dead-project", endpoint="http://127.0.0.1:9", credentials=EnvironmentCredentials())
     config = ProducerConfig(retries=2, base_retry_backoff_ms=10, linger_ms=100)

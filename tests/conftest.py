@@ -125,7 +125,7 @@ def shown_of_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 @pytest.fixture
 def raising_handler(shown_of_logging: list[str]) -> Iterator[list[str]]:
     """Everything that is logged raises meanwhile; what of it was shown."""
-    logger, handler = logging.getLogger("producer"), _Raising()
+    logger, handler = logging.getLogger("loghub"), _Raising()
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)

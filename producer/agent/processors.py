@@ -26,7 +26,7 @@ from .events.interfaces import Context, RefusedError, Sink, SinkError, give_up, 
 from .flow.isolation import is_of_event
 from .recoveries import recoveries
 
-_log = get_logger("producer.agent.sink")
+_log = get_logger("loghub.agent.sink")
 
 _MOST_DOUBLINGS = 16
 #: Seconds after the end of a sink's backoff in which another failure counts as one more in a row.

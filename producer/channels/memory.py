@@ -44,7 +44,7 @@ from .limits import Limits, default_transaction_capacity, event_size, event_size
 from .transaction import CLOSED, COMPLETED, OPEN, BaseTransaction, TransactionState
 from .turns import Turns
 
-_log = get_logger("producer.channels.memory")
+_log = get_logger("loghub.channels.memory")
 
 #: Events. Flume's 100 is known to be too small: a few batches that are late, and commits fail.
 CAPACITY = 100_000

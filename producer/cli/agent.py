@@ -68,12 +68,12 @@ def _run(args: argparse.Namespace) -> int:
 def _heard() -> Iterator[None]:
     """What an agent says: neither too little nor everything; afterwards as before."""
     # That sink's lines are what it is for.
-    wanted = {"producer.agent.sink.logger": logging.INFO}
+    wanted = {"loghub.agent.sink.logger": logging.INFO}
     if logging.getLogger().level <= logging.WARNING:
         wanted[STORY] = wanted[RECOVERIES] = logging.INFO
     if logging.getLogger().level >= logging.INFO:
         # Of a delivery that failed the sink has a line; the attempts that it was made of are for who looks closer.
-        wanted["producer.send_task"] = logging.ERROR
+        wanted["loghub.send_task"] = logging.ERROR
     before = {name: logging.getLogger(name).level for name in wanted}
     for name, level in wanted.items():
         logging.getLogger(name).setLevel(level)

@@ -30,9 +30,9 @@ from ..runtime.signals import handling, on_stop_signal
 from ..text.plural import counted
 from .output import tell
 
-_log = get_logger("producer.agent")
+_log = get_logger("loghub.agent")
 #: What whoever looks on wants to know of its life; in the log at any level but the highest ones.
-STORY = "producer.agent.program"
+STORY = "loghub.agent.program"
 _story = get_logger(STORY)
 
 #: Seconds between two looks at the file.

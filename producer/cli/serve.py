@@ -182,7 +182,7 @@ def _access_log(handler: logging.Handler | None) -> Iterator[None]:
         return
     import logging
 
-    logger = logging.getLogger("producer.server.access")
+    logger = logging.getLogger("loghub.server.access")
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

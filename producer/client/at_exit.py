@@ -27,7 +27,7 @@ from ..text.printable import described
 if TYPE_CHECKING:
     from ..pipeline.shutdown import Shutdown
 
-_log = get_logger("producer.lifecycle")
+_log = get_logger("loghub.lifecycle")
 
 #: How much longer than its time a drain takes for the callbacks of the records that it had to fail, at most, seconds.
 CALLBACK_SECONDS = 1.0

@@ -8,7 +8,7 @@ from ..model.metrics import DROPPED, FAILED_BY_CODE, Counters
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
 
-_log = get_logger("producer.losses")
+_log = get_logger("loghub.losses")
 
 
 class LossReport:

@@ -16,8 +16,8 @@ from ..runtime.loggers import get_logger
 from . import at_exit
 from .loss_report import LossReport
 
-_log = get_logger("producer.pipeline")
-_stats_log = get_logger("producer.stats")
+_log = get_logger("loghub.pipeline")
+_stats_log = get_logger("loghub.stats")
 
 
 class Named(Protocol):

@@ -30,7 +30,7 @@ from .event_ref import Ticket, tickets_of
 from .stopped_events import Parking
 from .take_lease import Taking
 
-_log = get_logger("producer.acks")
+_log = get_logger("loghub.acks")
 
 #: Until what the channel would not acknowledge is tried again, seconds.
 _PAUSE = 1.0

@@ -22,7 +22,7 @@ from ..runtime.loggers import get_logger
 from ..runtime.rate_limited_log import RateLimitedLog
 from ..text.plural import counted
 
-_log = get_logger("producer.dead_letters")
+_log = get_logger("loghub.dead_letters")
 
 #: Events of one transaction, at most; fewer if the channel's transactions hold no more.
 _EVENTS = 256

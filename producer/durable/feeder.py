@@ -37,7 +37,7 @@ from .recovery import Recovery
 from .registry import Registry, StoredFuture, Waiting, staying
 from .take_lease import Taking
 
-_log = get_logger("producer.feeder")
+_log = get_logger("loghub.feeder")
 
 #: What is taken at once, at most: events, and bytes.
 BLOCK_EVENTS = 1024

@@ -10,7 +10,7 @@ from ..runtime.clock import Clock
 from ..runtime.loggers import get_logger
 from ..runtime.rate_limited_log import RateLimitedLog
 
-_log = get_logger("producer.durable")
+_log = get_logger("loghub.durable")
 
 
 class KnownStats:

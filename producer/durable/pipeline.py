@@ -36,7 +36,7 @@ from .recovery import Recovery
 from .registry import Registry, StoredFuture, Waiting, staying
 from .send_journal import Intents
 
-_log = get_logger("producer.durable")
+_log = get_logger("loghub.durable")
 
 
 class DurablePipeline:

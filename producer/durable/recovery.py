@@ -21,7 +21,7 @@ from ..runtime.loggers import get_logger
 from ..text.plural import counted
 from .send_journal import Intent, Intents
 
-_log = get_logger("producer.recovery")
+_log = get_logger("loghub.recovery")
 
 #: Streams whose recovery is known to be over. One that is forgotten is looked up again, which finds what is in flight.
 _KNOWN = 4096

@@ -34,7 +34,7 @@ from ..pipeline.batching.unconfirmed import SentBefore
 from ..runtime.loggers import get_logger
 from .event_ref import tickets_of
 
-_log = get_logger("producer.intents")
+_log = get_logger("loghub.intents")
 
 _VALUE = Struct(">16sQQQ")
 _CUT = b"\x01"

@@ -16,7 +16,7 @@ from ..text.plural import counted
 from .feeder import PATIENCE
 from .pipeline import DurablePipeline
 
-_log = get_logger("producer.shutdown")
+_log = get_logger("loghub.shutdown")
 
 
 class DurableCloser:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ..model.interfaces import Channel, Event
 from ..runtime.loggers import get_logger
 
-_log = get_logger("producer.feeder")
+_log = get_logger("loghub.feeder")
 
 
 class Taking:

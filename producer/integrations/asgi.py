@@ -23,7 +23,7 @@ from .outlet import flush_all
 
 __all__ = ["FlushAtShutdown"]
 
-_log = get_logger("producer.integrations")
+_log = get_logger("loghub.integrations")
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

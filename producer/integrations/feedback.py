@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from ..runtime.internal_threads import logs_its_work
 
-#: How the loggers of this package begin.
-OWN = "producer."
+#: The prefix of this package's loggers, and of its modules, by which loguru names loggers.
+OWN = "loghub."
+_OWN_MODULES = "producer."
 
 
 def feeds_back(name: object, thread: int | None) -> bool:
     """Return True if a producer's work has caused the record: sending it would cause the next one.
 
-    :param name: of its logger; anything else than text names none.
+    :param name: the name of its logger; None or another object for no name.
     :param thread: the identifier of the thread that logged it.
     """
-    return (isinstance(name, str) and name.startswith(OWN)) or logs_its_work(thread)
+    return (isinstance(name, str) and name.startswith((OWN, _OWN_MODULES))) or logs_its_work(thread)

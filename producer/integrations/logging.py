@@ -39,7 +39,7 @@ from .values import repr_of, text_or_repr
 
 __all__ = ["LogHubHandler"]
 
-_log = get_logger("producer.integrations")
+_log = get_logger("loghub.integrations")
 
 #: What every record has; whatever else it has came with ``extra`` or a filter.
 _USUAL = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}

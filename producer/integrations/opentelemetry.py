@@ -228,7 +228,7 @@ def observe(*producers: Producer, meter: metrics.Meter | None = None) -> None:
 
     :param meter: what makes the instruments; None is that of the global provider.
     """
-    own = metrics.get_meter("producer") if meter is None else meter
+    own = metrics.get_meter("loghub") if meter is None else meter
     watched = Watched(producers)
     for figure in FIGURES:
         make = own.create_observable_counter if figure.grows else own.create_observable_gauge

@@ -34,7 +34,7 @@ from ..text.plural import counted
 from .figures import check_producer
 from .values import said, sendable
 
-_log = get_logger("producer.integrations")
+_log = get_logger("loghub.integrations")
 
 #: Between two lines about logs that were dropped, seconds.
 _INTERVAL = 60.0

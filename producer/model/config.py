@@ -187,7 +187,7 @@ class ProducerConfig(_Options):
         retries nothing.
     :ivar http: how requests travel.
     :ivar retry_policy: strategies of tenacity in place of the built-in rules.
-    :ivar stats_interval_ms: how often ``stats()`` is logged, as one line of JSON (logger ``producer.stats``,
+    :ivar stats_interval_ms: how often ``stats()`` is logged, as one line of JSON (logger ``loghub.stats``,
         level INFO), milliseconds; 0 is never.
     :ivar name: prefix of thread names; None is ``producer-N``.
     """

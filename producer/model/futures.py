@@ -25,7 +25,7 @@ from .results import Callback, Result
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-_log = get_logger("producer.futures")
+_log = get_logger("loghub.futures")
 
 
 class ResultHolder(Protocol):

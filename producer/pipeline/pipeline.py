@@ -38,7 +38,7 @@ from .threads import StageThread
 #: Seconds: with ``drain_timeout_ms=0`` ``close`` retries nothing, and waits for the attempts in flight.
 LEAST_PATIENCE = 0.5
 
-_log = get_logger("producer.pipeline")
+_log = get_logger("loghub.pipeline")
 
 
 class Pipeline:

@@ -22,7 +22,7 @@ from .batching.batch import BatchState
 from .pipeline import Pipeline
 from .threads import StageThread
 
-_log = get_logger("producer.shutdown")
+_log = get_logger("loghub.shutdown")
 
 #: What each stage's threads get to end, seconds, even if the deadline has passed: a thread that has nothing to do ends
 #: within this, so that only those are named that really hang.

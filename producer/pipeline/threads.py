@@ -13,7 +13,7 @@ from ..runtime.forks import Stage, call_in_child
 from ..runtime.internal_threads import at_work
 from ..runtime.loggers import get_logger
 
-_log = get_logger("producer.worker")
+_log = get_logger("loghub.worker")
 
 # Between an unexpected error and the next turn: one that came back at once would fill the log and a core, seconds.
 _PAUSE = 0.1

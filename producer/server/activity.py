@@ -19,7 +19,7 @@ from .journal import RequestRecord
 _MAX_WRITERS = 1000
 _MAX_TEXT = 256
 
-_access = logging.getLogger("producer.server.access")
+_access = logging.getLogger("loghub.server.access")
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class Activity:
 
 
 def log_access(record: RequestRecord, address: str, now: float) -> None:
-    """Write a line of JSON to the logger ``producer.server.access``: no text of a client can break it."""
+    """Write a line of JSON to the logger ``loghub.server.access``: no text of a client can break it."""
     line = {
         "time": datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds"),
         "client": address,

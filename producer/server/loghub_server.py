@@ -73,7 +73,7 @@ class LogHubServer:
         :param limits: what is too much.
         :param keep_requests: how many of the last requests ``requests`` knows.
         :param keep_request_bytes: how many bytes of memory these may take, about; see ``requests_dropped``.
-        :param access_log: whether each request is a line of JSON in the logger ``producer.server.access``, level INFO.
+        :param access_log: whether each request is a line of JSON in the logger ``loghub.server.access``, level INFO.
         :raises ServerStartError: the data directory cannot be used, or ``host`` can be reached from other machines and
             the access key is the default one.
         :raises ValueError: ``host`` is no text; ``port``, ``shards``, ``keep_requests`` or ``keep_request_bytes`` is

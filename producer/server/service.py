@@ -38,7 +38,7 @@ class Service:
     :ivar faults: what shall go wrong.
     :ivar journal: what was asked.
     :ivar activity: what was done, in sums.
-    :ivar access_log: whether each request is a line of the logger ``producer.server.access``.
+    :ivar access_log: whether each request is a line of the logger ``loghub.server.access``.
     :ivar clock_offset: seconds that its clock is ahead of the machine's.
     :ivar refused_takes_number: whether a write that is refused for its body uses up its sequence number.
     :ivar user: the user that it runs as, where only this machine reaches it; empty otherwise.

@@ -42,7 +42,7 @@ from .job import LOCAL_MASTER
 from .jvm import Jvm, forget_in_environment, known_to_environment
 from .numpy_values import convert_only_loaded
 
-_log = get_logger("producer.ship.session")
+_log = get_logger("loghub.ship.session")
 
 # What no worker needs.
 _LEFT_OUT = (".pyc", ".pyx", ".pxd", ".pyi")

@@ -13,7 +13,7 @@ from ..text.names import CREATED_BY_A_WRITE
 from .logstore import LogstoreClient
 from .options import Target, knows_credentials
 
-_log = get_logger("producer.spark.write")
+_log = get_logger("loghub.spark.write")
 
 #: How often LogHub is asked for the logstore before the job begins, besides the first time, and the longest pause.
 _RETRIES, _LONGEST_PAUSE_MS = 3, 1000

@@ -23,7 +23,7 @@ from ..runtime.clock import Clock, Deadline, Signal, SystemClock
 from ..runtime.forks import Stage, watch_fork
 from ..runtime.loggers import get_logger
 
-_log = get_logger("producer.spark.executor")
+_log = get_logger("loghub.spark.executor")
 
 #: Producers kept in one worker process besides those in use; the one that was idle longest is closed to make room.
 MAX_PRODUCERS = 4

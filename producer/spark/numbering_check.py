@@ -26,8 +26,8 @@ from .check import CHECK_SECONDS
 from .failure_reason import blames, blames_rows
 from .options import Target, knows_credentials
 
-_log = get_logger("producer.spark.write")
-_failures = get_logger("producer.send_task")
+_log = get_logger("loghub.spark.write")
+_failures = get_logger("loghub.send_task")
 
 #: Whose threads they are.
 _NAME = "exactlyOnce-question"

@@ -20,7 +20,7 @@ from ..text.extras import missing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_log = get_logger("producer.spark")
+_log = get_logger("loghub.spark")
 
 #: Where the package lies.
 _HOME = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ from ..runtime.rate_limited_log import RateLimitedLog
 from ..text.plural import counted
 from ..text.printable import described
 
-_log = get_logger("producer.patterns")
+_log = get_logger("loghub.patterns")
 
 #: Processor time of the process that one search may take. A sound pattern needs less than that for 8 MiB.
 SECONDS = 1.0

@@ -102,5 +102,5 @@ def test_the_clients_of_source_and_sink_have_that_log(tmp_path: Path, caplog: py
 
 def _refusals(caplog: pytest.LogCaptureFixture) -> int:
     """Lines of the agent's log; a client that another test has left may log, too."""
-    own = [record.getMessage() for record in caplog.records if record.name == "producer.agent.kafka"]
+    own = [record.getMessage() for record in caplog.records if record.name == "loghub.agent.kafka"]
     return sum("Connection refused" in message for message in own)

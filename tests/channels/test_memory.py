@@ -678,7 +678,7 @@ def test_a_refused_resize_says_why_and_changes_nothing(caplog: pytest.LogCapture
     """All limits of the call stay as they were; the log names the channel, the wish and what is stored."""
     channel = small(name="clicks")
     put(channel, 0, 1, 2)
-    with caplog.at_level(logging.WARNING, "producer.channels.memory"):
+    with caplog.at_level(logging.WARNING, "loghub.channels.memory"):
         assert not channel.resize(capacity=2, transaction_capacity=1, keep_alive=0, byte_capacity=7)
     stats = channel.stats()
     assert (stats.capacity, stats.byte_capacity, channel.transaction_capacity) == (5, 104_857_600, 3)
@@ -778,7 +778,7 @@ def test_a_resize_to_a_wrong_value_is_refused(options: dict[str, Any], name: str
 
 def test_close_says_once_how_many_events_are_lost(caplog: pytest.LogCaptureFixture) -> None:
     """Stored ones and those in open takes; an empty channel says nothing."""
-    with caplog.at_level(logging.WARNING, "producer.channels.memory"):
+    with caplog.at_level(logging.WARNING, "loghub.channels.memory"):
         small().close()
         assert caplog.text == ""
         channel = small(name="clicks")

@@ -378,7 +378,7 @@ def test_a_resize_gives_up_after_keep_alive(caplog: pytest.LogCaptureFixture) ->
     commit = Call(lambda: put(channel, "a"))
     waiting_commits(channel, 2)
     eventually(lambda: clock.waiting == 2)
-    with caplog.at_level(logging.WARNING, "producer.channels.memory"):
+    with caplog.at_level(logging.WARNING, "loghub.channels.memory"):
         clock.advance(4.0)
         assert call.result() is False
     assert "after 4.000 s (keep_alive) it still held 2 events" in caplog.text

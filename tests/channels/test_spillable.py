@@ -169,7 +169,7 @@ def test_close_loses_what_is_in_memory_and_says_so(tmp_path: Path, caplog: pytes
     channel = SpillableChannel(MemoryChannel(3, 3, name="front"), overflow)
     for number in range(5):
         put(channel, number)
-    with caplog.at_level(logging.WARNING, "producer.channels.memory"):
+    with caplog.at_level(logging.WARNING, "loghub.channels.memory"):
         channel.close()
     assert "channel front: closed with 3 events that were not taken" in caplog.text
     again = FileChannel(tmp_path, checkpoint_interval=None, minimum_free_space=0)

@@ -186,7 +186,7 @@ def test_until_done_ends_when_all_is_delivered(tmp_path: Path, caplog: pytest.Lo
         transaction.put(Event({}, b"left"))
         transaction.commit()
     assert main(["agent", "--config", written(tmp_path, **STRESS), "--until-done"]) == 0
-    assert logging.getLogger("producer.send_task").level == logging.NOTSET, "whoever called it is heard as before"
+    assert logging.getLogger("loghub.send_task").level == logging.NOTSET, "whoever called it is heard as before"
     told = [
         f"1 source, 1 channel, 1 sink at work; state in {tmp_path}/state",
         "ends: all is done",
@@ -745,7 +745,7 @@ def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_pat
                 assert systemd.recv(100) == b"STOPPING=1"
                 out, err = process.communicate(timeout=60)
                 assert (process.returncode, out) == (0, "[]\n")
-                times = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO producer.agent.program: "
+                times = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO loghub.agent.program: "
                 assert re.fullmatch(
                     f"{times}agent web: ends: SIGTERM\n{times}agent web: ended; no event remains in its channels\n", err
                 )

@@ -68,7 +68,7 @@ def test_a_directory_forges_no_line_of_inspect(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor of verify, repair and export, nor of their errors."""
-    monkeypatch.setattr(logging.getLogger("producer"), "propagate", False)
+    monkeypatch.setattr(logging.getLogger("loghub"), "propagate", False)
     directory = os.fspath(tmp_path / _EVIL.replace("/", "_"))
     with FileChannel(directory, minimum_free_space=0) as channel, channel.transaction() as transaction:
         transaction.put(Event({}, b"x"))

@@ -181,11 +181,11 @@ def logger_of() -> Iterator[Callable[[Meddler], None]]:
                 return True
 
         handlers.append(Handler())
-        logging.getLogger("producer").addHandler(handlers[0])
+        logging.getLogger("loghub").addHandler(handlers[0])
 
     yield install
     for handler in handlers:
-        logging.getLogger("producer").removeHandler(handler)
+        logging.getLogger("loghub").removeHandler(handler)
 
 
 def _work(meddling: Meddling, *, durable: bool) -> None:

@@ -33,7 +33,7 @@ def test_a_line_of_statistics_comes_every_interval(caplog: pytest.LogCaptureFixt
     clock = ManualClock()
     channel = MemoryChannel() if durable else None
     with (
-        caplog.at_level(logging.INFO, "producer.stats"),
+        caplog.at_level(logging.INFO, "loghub.stats"),
         Producer(
             sink=RecordingSink(), config=config(stats_interval_ms=30_000, linger_ms=1), clock=clock, channel=channel
         ) as producer,
@@ -41,7 +41,7 @@ def test_a_line_of_statistics_comes_every_interval(caplog: pytest.LogCaptureFixt
         producer.stream("p", "l").send({"k": "v"}, urgent=True)
 
         def lines() -> list[str]:
-            return [one.getMessage() for one in caplog.records if one.name == "producer.stats"]
+            return [one.getMessage() for one in caplog.records if one.name == "loghub.stats"]
 
         assert not lines()
         for count in (1, 2):
@@ -57,8 +57,8 @@ def test_a_line_of_statistics_comes_every_interval(caplog: pytest.LogCaptureFixt
 def test_without_the_option_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
     """As by default."""
     clock = ManualClock()
-    with caplog.at_level(logging.INFO, "producer.stats"), Producer(sink=RecordingSink(), clock=clock) as producer:
+    with caplog.at_level(logging.INFO, "loghub.stats"), Producer(sink=RecordingSink(), clock=clock) as producer:
         producer.send("p", "l", {"k": "v"}, urgent=True).result(60)
         clock.advance(100_000)
         producer.send("p", "l", {"k": "v"}, urgent=True).result(60)
-    assert not [one for one in caplog.records if one.name == "producer.stats"]
+    assert not [one for one in caplog.records if one.name == "loghub.stats"]

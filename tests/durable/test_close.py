@@ -154,7 +154,7 @@ def test_close_waits_for_no_batch_whose_attempt_has_just_failed(request: pytest.
                 self.came.set()
                 assert self.may_go.wait(PATIENCE)
 
-    slow, logger = Slow(), logging.getLogger("producer.send_task")
+    slow, logger = Slow(), logging.getLogger("loghub.send_task")
     level = logger.level
     request.addfinalizer(lambda: (logger.removeHandler(slow), logger.setLevel(level)))
     logger.addHandler(slow)

@@ -262,8 +262,8 @@ def test_nothing_feeds_back(producer: Producer, logstore: str, arrived: Arrived)
         logging.getLogger("app").info("mine")
         arrived()
         urllib3.debug("mine, too")
-        logging.getLogger("producer.lifecycle").error("its own")
-        logging.getLogger("producer").info("of a user's module with that name")
+        logging.getLogger("loghub.lifecycle").error("its own")
+        logging.getLogger("loghub").info("of a user's module with that name")
         with at_work():
             logging.getLogger("botocore.credentials").info("of a credentials provider")
         producer.send(PROJECT, logstore, {"message": "x"}, callback=lambda _: root.info("of a callback")).result(9)
@@ -302,7 +302,7 @@ def test_without_memory_a_record_is_dropped_counted_said_and_given_to_the_fallba
         logger.info("record %d %s", number, "y" * 9_000)
     assert handler.dropped == 3
     assert [record.args[0] for record in fallback.records] == [0, 1, 2]  # type: ignore[index]
-    assert [record.getMessage()[:53] for record in caplog.records if record.name == "producer.integrations"] == [
+    assert [record.getMessage()[:53] for record in caplog.records if record.name == "loghub.integrations"] == [
         "p/l: 1 log could not be enqueued: no memory within 0."
     ]
     sink.gate.set()
@@ -478,7 +478,7 @@ def test_all_that_is_dropped_is_counted_by_reason_and_told_at_the_end(
     sink.gate.set()
     producer.close()
     producer.close()
-    ends = [record.getMessage() for record in caplog.records if record.name == "producer.losses"]
+    ends = [record.getMessage() for record in caplog.records if record.name == "loghub.losses"]
     assert ends == [f"{producer.name}: in all 3 logs dropped by integrations (full: 2, too_large: 1)"]
     logger.info("late")
     handler.close()
@@ -624,7 +624,7 @@ def test_what_a_producer_reports_is_seen_where_nobody_else_takes_it(
     """Once, by the handler of last resort, if all handlers send to LogHub; another handler has it for itself."""
     handlers: list[logging.Handler] = [LogHubHandler(producer, PROJECT, logstore) for _ in range(2)]
     monkeypatch.setattr(logging.root, "handlers", [*handlers, logging.NullHandler()])
-    log = logging.getLogger("producer.send_task")
+    log = logging.getLogger("loghub.send_task")
     log.warning("attempt 1 failed")
     log.info("of no interest")
     assert [record.getMessage() for record in of_last_resort.records] == ["attempt 1 failed"]
@@ -708,7 +708,7 @@ import logging.config, sys
 from loghub.testing import LogHubServer
 import loghub.integrations.logging
 
-quiet = logging.getLogger("producer.stats")
+quiet = logging.getLogger("loghub.stats")
 quiet.disabled = True  # by the application: it stays so
 with LogHubServer() as server:
     handler = {

@@ -117,7 +117,7 @@ class ToLoguru(logging.Handler):
 
 def test_what_is_said_of_dropped_messages_reaches_the_other_sinks(capsys: pytest.CaptureFixture[str]) -> None:
     """Where loguru gets the records of ``logging``, and lets no sink log; it does not come back to the sink."""
-    gated, said, own = GatedSink(), list[str](), logging.getLogger("producer")
+    gated, said, own = GatedSink(), list[str](), logging.getLogger("loghub")
     handler = ToLoguru()
     own.addHandler(handler)
     try:

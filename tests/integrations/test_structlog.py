@@ -171,11 +171,11 @@ def test_what_a_producer_causes_does_not_come_back(sender: LogHubProcessor, arri
         return formatter.format(logging.makeLogRecord({"name": name, "msg": name, "thread": threading.get_ident()}))
 
     with at_work():
-        said = [bring(name) for name in ("producer.handler", "urllib3.connectionpool", "shop")]
+        said = [bring(name) for name in ("loghub.handler", "urllib3.connectionpool", "shop")]
         sender(None, "info", {"event": "named", "logger": "requests.sessions"})
         with in_callback():
             said.append(bring("shop.callback"))
-    said += bring("urllib3.util"), bring("producer.handler")
+    said += bring("urllib3.util"), bring("loghub.handler")
     assert said == ["seen"] * 6
     logs = arrived()
     assert [log.fields["message"] for log in logs] == ["shop.callback", "urllib3.util"]

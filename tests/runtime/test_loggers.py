@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE, Call, eventually, passed
 
 def test_what_a_handler_raises_is_shown_and_stops_nothing(raising_handler: list[str]) -> None:
     """Also of a logger that the application had made before."""
-    logging.getLogger("producer.made.before")
+    logging.getLogger("loghub.made.before")
     for name in ("producer.made.before", "producer.made.here"):
         loggers.get_logger(name).warning("%s is told", name)
         assert f"a defect, at: {name} is told" in raising_handler[-1]
@@ -24,7 +24,7 @@ def test_what_a_handler_raises_is_shown_and_stops_nothing(raising_handler: list[
 
 def test_what_a_filter_of_the_logger_raises_stops_nothing(shown_of_logging: list[str]) -> None:
     """It is the application's, too."""
-    logger = loggers.get_logger("producer.filtered")
+    logger = loggers.get_logger("loghub.filtered")
 
     def refuse(record: logging.LogRecord) -> bool:
         raise KeyError(record.name)
@@ -37,9 +37,9 @@ def test_what_a_filter_of_the_logger_raises_stops_nothing(shown_of_logging: list
 
 def test_a_logger_that_is_asked_for_often_is_guarded_once(caplog: pytest.LogCaptureFixture) -> None:
     """And the line names the place that logged."""
-    logger = loggers.get_logger("producer.often")
+    logger = loggers.get_logger("loghub.often")
     guard = logger.handle
-    assert loggers.get_logger("producer.often").handle is guard
+    assert loggers.get_logger("loghub.often").handle is guard
     logger.warning("told")
     assert [(record.message, record.filename) for record in caplog.records] == [("told", "test_loggers.py")]
 

@@ -342,7 +342,7 @@ def test_odd_files_are_told_once_and_holes_are_counted(
     figures = Figures()
     for file in ("a.log", "b.log"):
         figures += ship_path(tmp_path / file, make_job(parser="text"))
-    first, second = [record.getMessage() for record in caplog.records if record.name == "producer.ship"]
+    first, second = [record.getMessage() for record in caplog.records if record.name == "loghub.ship"]
     assert "a.log looks like utf-16, and is read as UTF-8: use --encoding utf-16" in first
     assert "b.log: 5000 NUL bytes before a line are skipped" in second
     assert figures.skipped_nuls == 10_000

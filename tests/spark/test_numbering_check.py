@@ -58,7 +58,7 @@ def test_service_that_cannot_be_asked_is_no_error(server: LogHubServer, caplog: 
 
 def test_rows_that_were_written_already_are_told_of(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
     """A task that finds rows of its stored says how many, of which partition, and where."""
-    with caplog.at_level(logging.WARNING, "producer.spark.write"):
+    with caplog.at_level(logging.WARNING, "loghub.spark.write"):
         write(server, rows(100), **ONCE)
         assert "already" not in caplog.text
         write(server, rows(100), **ONCE)

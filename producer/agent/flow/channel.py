@@ -25,7 +25,7 @@ from ..ledger.lost_batches import Losses
 from ..ledger.number_epochs import Origins
 from .delivery import MOST_BATCHES, Delivery
 
-_log = get_logger("producer.agent.channel")
+_log = get_logger("loghub.agent.channel")
 
 #: Seconds: who waits for events looks so often whether the channel itself has brought any back.
 _LOOK = 0.5

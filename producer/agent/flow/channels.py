@@ -24,7 +24,7 @@ from ..ledger.number_epochs import kept_origins, new_origins
 from ..ledger.ranges import Ranges
 from .channel import BatchChannel
 
-_log = get_logger("producer.agent.channel")
+_log = get_logger("loghub.agent.channel")
 
 #: Where a channel on the disk lies, in its state.
 EVENTS = "events"

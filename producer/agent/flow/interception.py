@@ -20,7 +20,7 @@ from ..events.counters import Counters
 from ..events.interfaces import Interceptor
 from .isolation import is_of_event
 
-_log = get_logger("producer.agent.source")
+_log = get_logger("loghub.agent.source")
 
 Committed = Callable[[], None]
 

@@ -24,7 +24,7 @@ from .channel import BatchChannel, can_never_take
 from .health import Health
 from .interception import Interception
 
-_log = get_logger("producer.agent.source")
+_log = get_logger("loghub.agent.source")
 
 #: Seconds between two tries of a batch that a channel did not take, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0

@@ -31,7 +31,7 @@ from .isolation import is_of_event, write_apart
 from .letters import REASON, Letter, marked, marks_of
 from .refusals import Buried, Known, by_reason, count_of, events_of, known_of
 
-_log = get_logger("producer.agent.sink")
+_log = get_logger("loghub.agent.sink")
 
 #: Seconds: a take looks for its end so often.
 _LOOK = 0.5

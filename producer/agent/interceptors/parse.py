@@ -27,7 +27,7 @@ from ..events.interfaces import Context
 from .texts import over_former, texts
 from .times import milliseconds_parser
 
-_log = get_logger("producer.agent.source")
+_log = get_logger("loghub.agent.source")
 
 #: Which lines are of the format, and their fields as columns.
 _Found = tuple[Sequence[object], dict[str, Column]]

@@ -24,7 +24,7 @@ from ..events.event_format import count_of, is_batch, position_of
 from .lanes import Holder
 from .ledgers import Ledgers
 
-_log = get_logger("producer.agent.channel")
+_log = get_logger("loghub.agent.channel")
 
 #: Stretches that are told one by one.
 _MOST_TOLD = 20

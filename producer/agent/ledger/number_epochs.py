@@ -21,7 +21,7 @@ from ...channels.spillable import MEMORY_NUMBERS
 from ...model.interfaces import Notes
 from ...runtime.loggers import get_logger
 
-_log = get_logger("producer.agent.channel")
+_log = get_logger("loghub.agent.channel")
 
 _PREFIX = "origin:"
 #: Of a channel that never held anything.

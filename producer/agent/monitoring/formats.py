@@ -10,7 +10,7 @@ from typing import Any
 from .figures import GAUGES
 from .helps import help_of
 
-_PREFIX = "producer_agent"
+_PREFIX = "loghub_agent"
 _MICROSECONDS = "_microseconds"
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _Labels = Mapping[str, str]

@@ -41,7 +41,7 @@ from .page import page
 if TYPE_CHECKING:
     from ...wire.http_framing import ServerConnection
 
-_log = get_logger("producer.agent.monitoring")
+_log = get_logger("loghub.agent.monitoring")
 
 DEFAULT_PORT = 9180
 _LOOPBACK = "127.0.0.1"

@@ -16,7 +16,7 @@ from ..config.options import missing_file
 from ..events.interfaces import Context
 from .tls_files import WatchedFiles, tell_own
 
-_log = get_logger("producer.agent.kafka")
+_log = get_logger("loghub.agent.kafka")
 
 #: How names of settings end that name a file: one that is not there may be there later.
 _FILES = (".location", ".path")

@@ -21,7 +21,7 @@ from ..config.options import missing_file
 from ..events.interfaces import Context
 from ..recoveries import recoveries
 
-_log = get_logger("producer.agent")
+_log = get_logger("loghub.agent")
 
 #: Seconds between two looks.
 _LOOK = 1.0

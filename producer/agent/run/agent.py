@@ -44,7 +44,7 @@ from .former_channels import Beginning, told_left, undelivered
 from .reload_status import Reloads
 from .supervisor import State, Supervised
 
-_log = get_logger("producer.agent")
+_log = get_logger("loghub.agent")
 _T = TypeVar("_T")
 #: Of the time for an end the sinks have so much to deliver; the rest is for them to end.
 _SHARE = 0.9

@@ -18,7 +18,7 @@ from ...text.printable import without_userinfo
 from ..config.options import words_of
 from ..events.counters import Counters
 
-_log = get_logger("producer.agent")
+_log = get_logger("loghub.agent")
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 _WORKED = 60.0

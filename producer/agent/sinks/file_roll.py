@@ -32,7 +32,7 @@ from ..events.interfaces import Context, SinkError
 from .json_lines import json_line
 from .written import Written
 
-_log = get_logger("producer.agent.sink.file_roll")
+_log = get_logger("loghub.agent.sink.file_roll")
 
 _LOOK_BACK = 1 << 16
 

@@ -43,7 +43,7 @@ from ..protocols.proxies import PROXY, proxies_of
 from ..protocols.tls_files import RenewedTls, load_authorities, load_own, out_of_time
 from .http_parts import BatchesForm, Encoded, Form, Part, Progress, TextForm, halves, requests_of
 
-_log = get_logger("producer.agent.sink")
+_log = get_logger("loghub.agent.sink")
 
 #: Seconds that a status with backoff, and without Retry-After, keeps the sink from sending.
 _BACKOFF = 1.0

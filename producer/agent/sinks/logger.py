@@ -13,7 +13,7 @@ from ...runtime.loggers import get_logger
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 
-_log = get_logger("producer.agent.sink.logger")
+_log = get_logger("loghub.agent.sink.logger")
 
 
 class LoggerSink:

@@ -24,7 +24,7 @@ from ..protocols.proxies import PROXY, proxies_of
 from .http import HttpSink, check_certificate, check_request_options, missing_certificates
 from .http_parts import Part
 
-_log = get_logger("producer.agent.sink.otlp")
+_log = get_logger("loghub.agent.sink.otlp")
 
 _KIND = "application/x-protobuf"
 _PATH = "/v1/logs"

@@ -18,7 +18,7 @@ from ...channels.file.store.notes import FileNotes
 from ...runtime.loggers import get_logger
 from ..events.batch import EventBatch
 
-_log = get_logger("producer.agent.sink.file_roll")
+_log = get_logger("loghub.agent.sink.file_roll")
 
 _NOTE = "written"
 #: Names that are remembered: a channel has a new one each time it is opened, and gives batches in order.

@@ -22,7 +22,7 @@ from ...model.errors import ProducerError
 from ...runtime.loggers import get_logger
 from ...wire.encodings import MARK, in_order
 
-_log = get_logger("producer.agent.exec")
+_log = get_logger("loghub.agent.exec")
 
 _READ_BYTES = 1 << 20
 #: Bytes of a byte order mark.

@@ -25,7 +25,7 @@ from ..events.interfaces import Context, Outlet
 from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
 from .intake import Intake
 
-_log = get_logger("producer.agent.exec")
+_log = get_logger("loghub.agent.exec")
 
 
 class ExecSource:

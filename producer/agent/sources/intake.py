@@ -17,7 +17,7 @@ from ..events.batch import EventBatch
 from ..events.interfaces import Context, Outlet, UnfitError
 from ..recoveries import recoveries
 
-_log = get_logger("producer.agent.source")
+_log = get_logger("loghub.agent.source")
 
 #: Seconds between two looks for memory.
 _LOOK = 0.02

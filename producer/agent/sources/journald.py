@@ -26,7 +26,7 @@ from ..events.batch import EventBatch, Position
 from ..events.interfaces import Context, Outlet
 from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
 
-_log = get_logger("producer.agent.source.journald")
+_log = get_logger("loghub.agent.source.journald")
 
 _NAME, _NOTE = "journal", "cursors"
 _FIELDS = ("PRIORITY", "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_PID", "_HOSTNAME")

@@ -30,7 +30,7 @@ from ..events.interfaces import Context, Lag, Outlet
 from ..protocols.fields import unique_names, with_own
 from ..protocols.kafka import ClientLog, RenewedClient, check_settings, missing_files
 
-_log = get_logger("producer.agent.kafka")
+_log = get_logger("loghub.agent.kafka")
 
 #: Seconds that Kafka has to say how far a group came.
 _PATIENCE = 30.0

@@ -30,7 +30,7 @@ from ...text.plural import counted
 from ..events.interfaces import Context
 from ..protocols.tls_files import RenewedTls, load_authorities, load_own, out_of_time
 
-_log = get_logger("producer.agent.source")
+_log = get_logger("loghub.agent.source")
 
 #: Seconds: how long the thread that accepts waits when it cannot, and how long connections have to end then.
 _LOOK, _END = 0.5, 10.0

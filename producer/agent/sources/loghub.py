@@ -48,7 +48,7 @@ from .loghub_group import BEATS, Membership, UntilAsked, consumer_name
 
 Event = tuple[dict[str, str], bytes]
 
-_log = get_logger("producer.agent.source.loghub")
+_log = get_logger("loghub.agent.source.loghub")
 
 #: Bytes of events of a batch, about, as Python's objects; it ends with a LogGroup.
 _BATCH_BYTES = 4 << 20

@@ -24,7 +24,7 @@ from ...runtime.clock import Clock, Stop
 from ...runtime.loggers import get_logger
 from ...runtime.whole_file import write_whole
 
-_log = get_logger("producer.agent.source.loghub")
+_log = get_logger("loghub.agent.source.loghub")
 
 #: Heartbeats of a timeout.
 BEATS = 3

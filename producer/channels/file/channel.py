@@ -47,7 +47,7 @@ from .store.segments import Segments
 from .store.space import Space
 from .store.speed import encode_events
 
-_log = get_logger("producer.channel")
+_log = get_logger("loghub.channel")
 
 #: Where no commit waits for the disk, from so many bytes on that have come since a sync began the next one begins, on
 #: the keeper's thread: else a commit would wait for that of a whole segment, when it is full.

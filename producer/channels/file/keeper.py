@@ -11,7 +11,7 @@ from ...runtime.clock import Clock, Deadline, Signal
 from ...runtime.loggers import get_logger
 from .options import FileChannelOptions
 
-_log = get_logger("producer.channel")
+_log = get_logger("loghub.channel")
 
 
 class Kept(Protocol):

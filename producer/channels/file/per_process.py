@@ -40,7 +40,7 @@ from .recovery.quarantine import QUARANTINE
 from .store.disk import Disk
 from .store.notes import FileNotes
 
-_log = get_logger("producer.channel")
+_log = get_logger("loghub.channel")
 
 #: Events, and bytes, that are moved in one transaction.
 _MOVED_AT_ONCE = 1000

@@ -37,7 +37,7 @@ from .stream_order import StreamOrder
 from .stream_state import StreamState
 from .unconfirmed import Doubt, SentBefore
 
-_log = get_logger("producer.accumulator")
+_log = get_logger("loghub.accumulator")
 
 #: What the ends of open batches are.
 OpenRecords = either(f"{__package__}._open_records", "OpenRecords", PureOpenRecords)

@@ -24,7 +24,7 @@ from .gates import Verdict
 from .retry_queue import RetryQueue
 from .send_task import SendTask
 
-_log = get_logger("producer.io_pool")
+_log = get_logger("loghub.io_pool")
 
 
 class IOThreadPool:

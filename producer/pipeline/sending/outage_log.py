@@ -22,7 +22,7 @@ from ...runtime.clock import Clock
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
 
-_log = get_logger("producer.send_task")
+_log = get_logger("loghub.send_task")
 
 #: Between the first two lines about a place, and between any two at most, seconds.
 FIRST_INTERVAL, LONGEST_INTERVAL = 5.0, 60.0

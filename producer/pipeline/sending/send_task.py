@@ -31,7 +31,7 @@ from .retry_rules import GIVE_UP, Decision, RetryRules
 from .sequencing import Sequencer
 from .split import split
 
-_log = get_logger("producer.send_task")
+_log = get_logger("loghub.send_task")
 
 _NOT_TRIED = Report(Verdict.NOT_TRIED)
 

@@ -27,7 +27,7 @@ from ..batching.batch import ProducerBatch
 from ..batching.memory import MemoryBudget
 from ..threads import StageThread
 
-_log = get_logger("producer.handler")
+_log = get_logger("loghub.handler")
 
 #: How long a handler lets gather what comes behind what it has told of, seconds.
 GATHER_SECONDS = 0.002

@@ -8,7 +8,7 @@ from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..batching.batch import ProducerBatch
 
-_log = get_logger("producer.send_task")
+_log = get_logger("loghub.send_task")
 
 
 class FailureLog:

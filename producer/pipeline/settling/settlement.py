@@ -23,7 +23,7 @@ from ..batching.ready_batches import ReadyBatches
 from .backing import Backing
 from .callbacks import BatchHandler
 
-_log = get_logger("producer.handler")
+_log = get_logger("loghub.handler")
 
 
 class _Outcome(enum.Enum):

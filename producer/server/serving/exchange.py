@@ -38,7 +38,7 @@ from .body import Body
 from .connection import standard_headers
 from .outcomes import Wire, commit, send_answer, wait_until_closed
 
-_logger = logging.getLogger("producer.server")
+_logger = logging.getLogger("loghub.server")
 
 #: Bodies up to this size are hashed where they are: a thread costs more.
 _INLINE_BYTES = 16 * 1024

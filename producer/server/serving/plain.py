@@ -17,7 +17,7 @@ from .connection import standard_headers
 from .exchange import read_headers
 from .outcomes import Wire, send_answer, wait_until_closed
 
-_logger = logging.getLogger("producer.server")
+_logger = logging.getLogger("loghub.server")
 
 
 class PlainEndpoint:

@@ -34,7 +34,7 @@ from .ownership import in_use, unusable
 
 T = TypeVar("T")
 
-_logger = logging.getLogger("producer.server")
+_logger = logging.getLogger("loghub.server")
 
 #: Jobs in one transaction at most, so that the first of them does not wait long for its answer.
 _MAX_JOBS_PER_COMMIT = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...runtime.loggers import get_logger
 from ..figures import Figures
 
-_log = get_logger("producer.ship.follow")
+_log = get_logger("loghub.ship.follow")
 
 
 class Losses:

@@ -15,7 +15,7 @@ from ..portions import Portion
 from .options import FollowOptions
 from .tracking import Offset, Range, ranges, scan
 
-_log = get_logger("producer.ship.follow")
+_log = get_logger("loghub.ship.follow")
 
 
 class Looks:

@@ -11,7 +11,7 @@ from ..figures import Figures
 from ..files.plan import Split
 from .line import Block, Line
 
-_log = get_logger("producer.ship")
+_log = get_logger("loghub.ship")
 #: Files that are remembered; then all are forgotten, and may be told of again.
 _MOST = 10_000
 

@@ -21,7 +21,7 @@ from typing import Any, Self
 from ...runtime.clock import Clock, Deadline, WaitingRoom
 from ...runtime.loggers import get_logger
 
-_log = get_logger("producer.http")
+_log = get_logger("loghub.http")
 
 #: The longest wait that every kernel takes, seconds.
 _LONGEST_WAIT = 1e6

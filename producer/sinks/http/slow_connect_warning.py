@@ -12,7 +12,7 @@ from ...runtime.internal_threads import at_work
 from ...runtime.loggers import get_logger
 from .attempts import Attempt, Attempts
 
-_log = get_logger("producer.http")
+_log = get_logger("loghub.http")
 
 #: How long a destination may be silent at first, seconds. A handshake over a long way takes one.
 PATIENCE = 2.0

@@ -15,7 +15,7 @@ from ...runtime.clock import Clock, Deadline, WaitingRoom
 from ...runtime.internal_threads import at_work
 from ...runtime.loggers import get_logger
 
-_log = get_logger("producer.credentials")
+_log = get_logger("loghub.credentials")
 
 #: Credentials are refreshed this long before they expire, or in the last quarter of their life if that is shorter,
 #: seconds.

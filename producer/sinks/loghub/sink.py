@@ -40,7 +40,7 @@ from .codec import Codec
 from .credentials_cache import CredentialsCache
 from .probe import question, sentence
 
-_log = get_logger("producer.loghub")
+_log = get_logger("loghub.loghub")
 
 _SHOWN = 10  # projects in a message
 _MOST_PREPARED = 1024  # requests of a project

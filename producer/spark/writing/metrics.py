@@ -13,7 +13,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from ...runtime.loggers import get_logger
 
-_log = get_logger("producer.spark.write")
+_log = get_logger("loghub.spark.write")
 
 
 @dataclass(slots=True)

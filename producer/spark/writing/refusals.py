@@ -24,7 +24,7 @@ from .rows import Rows
 if TYPE_CHECKING:
     from .dead_letter_files import DeadLetterFile
 
-_log = get_logger("producer.spark.write")
+_log = get_logger("loghub.spark.write")
 
 # How an error of ``send_arrow`` names the row in its batch.
 _ROW = re.compile(r"^row \d+: ")

@@ -24,7 +24,7 @@ from .refusals import Refusals
 if TYPE_CHECKING:
     from .dead_letter_files import DeadLetterFile
 
-_log = get_logger("producer.spark.write")
+_log = get_logger("loghub.spark.write")
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: str | None) -> WriteMetrics:

@@ -26,7 +26,7 @@ from .planning import check_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_log = get_logger("producer.spark.write")
+_log = get_logger("loghub.spark.write")
 
 
 class _Checked:

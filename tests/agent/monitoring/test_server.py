@@ -114,18 +114,18 @@ def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_second
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     channel = '{agent="web <1>",channel="c1",type="memory"}'
-    assert samples[f"producer_agent_channel_events{channel}"] == "3"
-    assert float(samples[f"producer_agent_channel_bytes{channel}"]) > 10
-    assert float(samples[f"producer_agent_channel_oldest_seconds{channel}"]) >= 0
-    assert samples[f"producer_agent_channel_fill_ratio{channel}"] == "0.03"
-    sinks = {sample for sample in samples if sample.startswith("producer_agent_sink_event_drain_attempt_total")}
+    assert samples[f"loghub_agent_channel_events{channel}"] == "3"
+    assert float(samples[f"loghub_agent_channel_bytes{channel}"]) > 10
+    assert float(samples[f"loghub_agent_channel_oldest_seconds{channel}"]) >= 0
+    assert samples[f"loghub_agent_channel_fill_ratio{channel}"] == "0.03"
+    sinks = {sample for sample in samples if sample.startswith("loghub_agent_sink_event_drain_attempt_total")}
     assert {re.search('sink="(.*?)"', sample)[1] for sample in sinks} == {"k1", "k2"}, "sums would count a group twice"  # type: ignore[index]
-    assert 'producer_agent_sink_group_event_drain_attempt_total{agent="web <1>",sink_group="g<b>"' in text
+    assert 'loghub_agent_sink_group_event_drain_attempt_total{agent="web <1>",sink_group="g<b>"' in text
     source = '{agent="web <1>",source="r1",type="feed"}'
-    assert samples[f"producer_agent_source_event_accepted_total{source}"] == "3"
-    assert samples[f"producer_agent_source_lag_seconds{source}"] == "1.5"
-    assert samples[f"producer_agent_source_interception_seconds_total{source}"] == "1.5"
-    assert samples['producer_agent_ready{agent="web <1>"}'] == "1"
+    assert samples[f"loghub_agent_source_event_accepted_total{source}"] == "3"
+    assert samples[f"loghub_agent_source_lag_seconds{source}"] == "1.5"
+    assert samples[f"loghub_agent_source_interception_seconds_total{source}"] == "1.5"
+    assert samples['loghub_agent_ready{agent="web <1>"}'] == "1"
     names = re.findall(r"^# TYPE (\S+) (?:counter|gauge)$", text, re.MULTILINE)
     assert len(names) == len(set(names)) == text.count("# HELP")
     blocks = [re.match(r"[a-z_]+", line)[0] for line in text.splitlines() if not line.startswith("#")]  # type: ignore[index]
@@ -147,7 +147,7 @@ def test_what_interceptors_drop_is_counted_at_their_source(tmp_path: Path, monke
         eventually(lambda: hub.delivered == [b"one"])
         dropped.append(flume_json(figures(agent))["SOURCE.r1"].get("EventDroppedCount"))
         assert dropped == ["0", "2"]
-        assert 'producer_agent_source_event_dropped_total{agent="web <1>",source="r1",type="feed"} 2' in prometheus(
+        assert 'loghub_agent_source_event_dropped_total{agent="web <1>",source="r1",type="feed"} 2' in prometheus(
             figures(agent)
         )
     finally:
@@ -345,7 +345,7 @@ def test_an_agent_whose_sink_delivers_nothing_is_not_ready(watched: Watched, mon
     eventually(lambda: watched.get("/health/ready")[0] == 503)
     (reason,) = watched.json("/health/ready")["reasons"]
     assert re.match(r"sink g<b> has delivered nothing for \d+ s: SinkError: no sink of the group", reason)
-    assert re.search(r'^producer_agent_sink_up\{.*sink="g<b>".*\} 0$', watched.get("/metrics")[2], re.MULTILINE)
+    assert re.search(r'^loghub_agent_sink_up\{.*sink="g<b>".*\} 0$', watched.get("/metrics")[2], re.MULTILINE)
     watched.a.failing = watched.b.failing = False
     eventually(lambda: watched.get("/health/ready")[0] == 200)  # they are left alone for up to 30 s
 

@@ -17,7 +17,7 @@ _UNMEASURED = {"test_model", "test_mutations", "test_every_byte", "test_nth_erro
 def quiet(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let the channel log nothing there: to keep it for a report that nobody reads takes most of the time."""
     quiet = request.module.__name__.rpartition(".")[2] in _UNMEASURED
-    log = logging.getLogger("producer.channel")
+    log = logging.getLogger("loghub.channel")
     log.disabled = quiet
     yield
     log.disabled = False

@@ -75,7 +75,7 @@ def test_an_endpoint_that_takes_no_connection_is_said_within_a_second(
             eventually(lambda: warnings_of(caplog), "a warning")
             return time.monotonic() - began
 
-    with caplog.at_level(logging.INFO, "producer"):
+    with caplog.at_level(logging.INFO, "loghub"):
         eventually(lambda: seconds() < 1.0, "a warning within a second")
     first = warnings_of(caplog)[0]
     assert where in first
@@ -94,7 +94,7 @@ def test_a_server_that_refuses_is_said_and_so_is_its_recovery(
     config = ProducerConfig(batch_count_threshold=1, base_retry_backoff_ms=10, max_retry_backoff_ms=20, retries=10_000)
     channel = MemoryChannel() if durable else None
     with (
-        caplog.at_level(logging.INFO, "producer"),
+        caplog.at_level(logging.INFO, "loghub"),
         answering(status, code, "not now") as server,
         hasty(Producer(project(server.endpoint), config=config, channel=channel)) as producer,
     ):
@@ -115,7 +115,7 @@ def test_a_long_outage_says_less_and_less_but_never_nothing(caplog: pytest.LogCa
     clock = ManualClock()
     log = OutageLog(clock)
     at = []
-    with caplog.at_level(logging.WARNING, "producer"):
+    with caplog.at_level(logging.WARNING, "loghub"):
         for second in range(301):
             before = len(caplog.messages)
             log.failed("p", NO_ROUTE, attempt=second, delay=1.0)
@@ -130,7 +130,7 @@ def test_a_second_outage_is_said_at_once_but_flapping_is_thinned(caplog: pytest.
     """A new outage after a long one is said at once; failures and acceptances in turns write a few lines a minute."""
     clock = ManualClock()
     log = OutageLog(clock)
-    with caplog.at_level(logging.INFO, "producer"):
+    with caplog.at_level(logging.INFO, "loghub"):
         for _ in range(2):
             log.failed("p", NO_ROUTE, attempt=1, delay=1.0)
             clock.advance(12)
@@ -153,7 +153,7 @@ def test_one_logstore_over_its_quota_is_not_the_whole_destination(caplog: pytest
         lambda delivery: busy if delivery.key.logstore == "full" and len(sink.attempts) < 6 else None for _ in range(9)
     )
     pipeline = threadless(sink, batch_count_threshold=1, base_retry_backoff_ms=1)
-    with caplog.at_level(logging.INFO, "producer"):
+    with caplog.at_level(logging.INFO, "loghub"):
         for name in ("full", "other", "full"):
             pipeline.admission.accept(StreamKey("p", name), record(), 1, None)
         pipeline.flush(20)
@@ -174,6 +174,6 @@ def test_what_works_is_not_looked_up() -> None:
 
 def test_a_pause_of_milliseconds_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """Not as none."""
-    with caplog.at_level(logging.WARNING, "producer"):
+    with caplog.at_level(logging.WARNING, "loghub"):
         OutageLog(ManualClock()).failed("p", NO_ROUTE, attempt=1, delay=0.0051)
     assert "the next one is in 0.0051 s" in caplog.text

@@ -40,7 +40,7 @@ def test_metrics_count_requests_by_operation_and_status(server: LogHubServer, cl
 
 def test_each_request_is_a_line_of_the_access_log(caplog: pytest.LogCaptureFixture) -> None:
     """With access_log a line of JSON tells who asked what and what came of it; no client can make two lines of one."""
-    caplog.set_level(logging.INFO, "producer.server.access")
+    caplog.set_level(logging.INFO, "loghub.server.access")
     with LogHubServer(access_log=True) as server, Client(server) as client:
         client.put(log_group("a", "b"))
         client.get("/logstores/x\ny", headers={"User-Agent": "a\tb"})
@@ -52,7 +52,7 @@ def test_each_request_is_a_line_of_the_access_log(caplog: pytest.LogCaptureFixtu
 
 def test_without_it_there_is_no_access_log(caplog: pytest.LogCaptureFixture) -> None:
     """An embedded server in a test says nothing of each request."""
-    caplog.set_level(logging.INFO, "producer.server.access")
+    caplog.set_level(logging.INFO, "loghub.server.access")
     with LogHubServer() as server, Client(server) as client:
         client.put(log_group("a"))
     assert caplog.records == []

@@ -72,7 +72,7 @@ def test_a_full_disk_is_told_and_passes(
     answer = client.put(log_group("half", b"\xff" + os.urandom(MIB)))
     assert error_of(answer) == (500, "InternalServerError")
     assert "nothing was stored; make room" in answer.json()["errorMessage"]
-    assert [(record.name, record.exc_info) for record in caplog.records] == [("producer.server", None)]
+    assert [(record.name, record.exc_info) for record in caplog.records] == [("loghub.server", None)]
     assert "make room" in caplog.text
     assert messages(server) == ["before"]
     assert client.get(f"/logstores/{LOGSTORE}/shards").status_code == 200

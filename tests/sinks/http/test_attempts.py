@@ -257,7 +257,7 @@ def test_a_handler_that_takes_its_time_keeps_no_attempt_from_its_end(
             called.set()
             goes_on.wait(PATIENCE)
 
-    logger, slow = logging.getLogger("producer.http"), Slow()
+    logger, slow = logging.getLogger("loghub.http"), Slow()
     logger.addHandler(slow)
     try:
         with Attempt(attempts) as attempt:

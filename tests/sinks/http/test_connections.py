@@ -162,7 +162,7 @@ def test_a_server_that_takes_a_request_and_says_nothing_is_told_of_before_its_ti
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Once, without the user and the password of its address; and when it answers."""
-    caplog.set_level("INFO", "producer.http")
+    caplog.set_level("INFO", "loghub.http")
     clock = ManualClock()
     with (
         transport_of("patient", clock) as transport,

@@ -15,7 +15,7 @@ from ....runtime.loggers import get_logger
 from ....runtime.whole_file import write_whole
 from ...events.batch import EventBatch
 
-_log = get_logger("producer.agent.sink.objects")
+_log = get_logger("loghub.agent.sink.objects")
 
 _FILE = "plans.json"
 

@@ -17,7 +17,7 @@ from ....runtime.loggers import get_logger
 from ....runtime.whole_file import sync_directory, write_whole
 from .options import SpoolDirectoryOptions
 
-_log = get_logger("producer.agent.spooldir")
+_log = get_logger("loghub.agent.spooldir")
 
 #: What is put aside ends with it, and is not looked at again.
 FAILED_SUFFIX = ".FAILED"

@@ -19,7 +19,7 @@ from .directory import SpoolDirectory, Waiting
 from .events import EventMaker
 from .options import SpoolDirectoryOptions
 
-_log = get_logger("producer.agent.spooldir")
+_log = get_logger("loghub.agent.spooldir")
 
 #: Seconds between two looks for positions of files that are gone: a channel that gives their last events notes them.
 _SWEEP_INTERVAL = 60.0

@@ -24,7 +24,7 @@ from ..reading.identity import FileName, Note, holds, is_compressed, open_quickl
 from ..reading.reader import FileReader, Rules
 from .file_registry import key_of, paths_beside
 
-_log = get_logger("producer.agent.taildir")
+_log = get_logger("loghub.agent.taildir")
 
 #: Bytes before what is missing that are unpacked, too: they show that it is the same file.
 _BEFORE = 4096

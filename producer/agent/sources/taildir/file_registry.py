@@ -24,7 +24,7 @@ from ..reading.identity import (
 )
 from ..reading.reader import FileReader
 
-_log = get_logger("producer.agent.taildir")
+_log = get_logger("loghub.agent.taildir")
 
 _PREFIX, _STARTED = "file:", "started"
 #: Seconds between two writes of notes.

@@ -19,7 +19,7 @@ from .groups import Directories, Entry, Group, Scan
 from .readers import Readers
 from .resume import Beginnings
 
-_log = get_logger("producer.agent.taildir")
+_log = get_logger("loghub.agent.taildir")
 
 #: Scans may take a 50th of the time, but none waits for more than so many seconds: what was rotated is deleted soon.
 _SCAN_SHARE, _LONGEST_WAIT = 50, 5.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ....runtime.loggers import get_logger
 
-_log = get_logger("producer.agent.taildir")
+_log = get_logger("loghub.agent.taildir")
 
 
 def read_flume_positions(path: Path | None) -> dict[int, int]:

@@ -19,7 +19,7 @@ from .options import TaildirOptions
 from .readers import Readers
 from .resume import Beginnings
 
-_log = get_logger("producer.agent.taildir")
+_log = get_logger("loghub.agent.taildir")
 
 #: Blocks of one file before others have their turn.
 _BLOCKS_A_TURN = 8

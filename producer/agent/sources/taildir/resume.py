@@ -18,7 +18,7 @@ from .groups import Group
 from .options import TaildirOptions
 from .readers import Readers
 
-_log = get_logger("producer.agent.taildir")
+_log = get_logger("loghub.agent.taildir")
 
 
 class Beginnings:

@@ -18,7 +18,7 @@ from ..store.segments import Segments
 from ..store.space import Space
 from .run import Place, Run, encode_run
 
-_log = get_logger("producer.channel")
+_log = get_logger("loghub.channel")
 
 #: Room is laid out for so many bytes of small runs: a sync of what is written there does not have to write down how
 #: long the file is, and where it lies, which costs a disk as much as the bytes themselves.

@@ -36,7 +36,7 @@ from ..store.space import Space
 from .appender import Appender, is_full, start_error
 from .run import Mark, Place, Position, Run, decode_runs
 
-_log = get_logger("producer.channel")
+_log = get_logger("loghub.channel")
 
 #: With an interval, what is written and not yet synced is kept in memory up to this, bytes; then it is synced early.
 MAX_UNSYNCED = 16 << 20

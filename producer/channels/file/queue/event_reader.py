@@ -17,7 +17,7 @@ from ..store.segments import Segments
 from .event_queue import Columns
 from .ledger import Ledger, Taken
 
-_log = get_logger("producer.channel")
+_log = get_logger("loghub.channel")
 
 #: When the disk fails so often in a row to read an event, it is set aside, and the channel goes on with the next.
 TRIES = 3

@@ -22,7 +22,7 @@ from ..store.format import FRAME_SIZE
 from ..store.pointers import MOST_OFFSET, OFFSET_BITS
 from ..store.segment import BEGUN
 
-_log = get_logger("producer.channel")
+_log = get_logger("loghub.channel")
 
 NAME = "checkpoint"
 BACKUP_NAME = "checkpoint.backup"

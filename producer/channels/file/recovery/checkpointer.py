@@ -20,7 +20,7 @@ from ..store.space import Space
 from . import checkpoint as checkpoints
 from . import quarantine
 
-_log = get_logger("producer.channel")
+_log = get_logger("loghub.channel")
 
 
 @dataclass(frozen=True, slots=True)

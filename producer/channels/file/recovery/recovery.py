@@ -30,7 +30,7 @@ from . import quarantine
 from .checkpoint import Checkpoint
 from .replay import SEGMENT_NAME, Cut, Found, Replay, find_segments
 
-_log = get_logger("producer.channel")
+_log = get_logger("loghub.channel")
 #: The first record of a segment is looked for within so many bytes, before all are read.
 _FIRST_LOOK = 1 << 14
 #: Bytes that are written once more at a time.

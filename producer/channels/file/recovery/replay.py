@@ -41,7 +41,7 @@ from ..store.segment import Damage, Record, Segment, opened, scan
 from . import checkpoint as checkpoints
 from .torn import Flaw, end_looks_torn, has_lost_sector, run_looks_torn
 
-_log = get_logger("producer.channel")
+_log = get_logger("loghub.channel")
 
 SEGMENT_NAME = re.compile(r"log-(\d{10,})")
 #: A line of progress after so many seconds.

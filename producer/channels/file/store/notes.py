@@ -24,7 +24,7 @@ from typing import TypeVar
 from ....model.errors import ChannelClosedError, ChannelIOError
 from ....runtime.loggers import get_logger
 
-_log = get_logger("producer.channel")
+_log = get_logger("loghub.channel")
 _T = TypeVar("_T")
 
 NOTES_NAME = "notes.db"

@@ -16,7 +16,7 @@ from ....runtime.loggers import get_logger
 from ....text.plural import counted
 from .disk import Disk
 
-_log = get_logger("producer.channel")
+_log = get_logger("loghub.channel")
 
 #: How long a look at the free space is trusted, seconds; what is written meanwhile is subtracted.
 FRESH = 1.0
