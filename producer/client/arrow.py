@@ -1,11 +1,11 @@
-"""send_arrow: tables become pieces of about a batch, a slice at a time.
+"""send_arrow: Arrow tables become pieces of about a batch, one slice at a time.
 
-A slice of a megabyte or two is the unit: its memory is reserved, then it is encoded as a whole, cut into pieces where a
-row ends, and accepted. So a table of any size goes through a producer of any size. Where columns pick the stream, the
-records of a slice are put in the order of their streams before they are cut. How a batch is cut depends on its data
-and the configuration, and on nothing else.
+A slice has one to two megabytes. Its memory is reserved, then the slice is encoded as a whole, cut into pieces at the
+ends of rows, and enqueued. So a table of any size can be sent by a producer of any size. Where columns select the
+stream, the records of a slice are sorted by stream before they are cut. The cuts depend only on the data and the
+configuration.
 
-Nothing imports this module before ``send_arrow`` is called: it needs the extra ``arrow``.
+This module is imported by the first call of ``send_arrow``: it needs the extra ``arrow``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..model.errors import InvalidArgumentError, LogSizeTooLargeError, ProducerE
 from ..model.futures import SendFuture
 from ..model.records import StreamKey
 from ..model.results import Callback
-from ..pipeline.admission import say_how_far
+from ..pipeline.admission import attach_accepted
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.cut import CutRule
 from ..pipeline.sender import Door
@@ -32,9 +32,9 @@ from ..wire.columnar import ColumnarEncoder, EncodedRows, Grouping, Names
 from ..wire.text import moment_of
 from .stream_keys import StreamKeys
 
-#: Bytes that are encoded at once: fewer cost more for each, more no longer fit the processor's caches.
+#: Bytes that are encoded at once: smaller slices cost more for each byte, larger ones exceed the processor's caches.
 SLICE_BYTES = 2 * 1024 * 1024
-# Of the memory no more than this part is reserved for one slice.
+# A slice reserves at most this fraction (one quarter) of the memory.
 _PART_OF_MEMORY = 4
 _MAX_SLICE_ROWS = 65_536
 _KEYS_KEPT = 4096
@@ -46,10 +46,10 @@ Rows: TypeAlias = range | pa.Int64Array
 class ArrowPiece:
     """Rows that were accepted together.
 
-    :ivar future: of their result.
-    :ivar logs: how many they are.
+    :ivar future: the future of their result.
+    :ivar logs: the number of rows.
     :ivar rows: their positions in the batch: a ``range`` if they are consecutive, else an Arrow array.
-    :ivar size: their bytes as encoded.
+    :ivar size: their encoded size, bytes.
     """
 
     future: SendFuture
@@ -60,7 +60,7 @@ class ArrowPiece:
 
 @lru_cache(maxsize=64)
 def encoder_of(schema: pa.Schema, options: tuple[tuple[str, str | None], ...]) -> ColumnarEncoder:
-    """An encoder, which keeps what it has learned about lengths.
+    """Return the encoder of a schema; it is cached, since it learns the lengths of values.
 
     :raises InvalidArgumentError: as :class:`ColumnarEncoder`.
     """
@@ -68,9 +68,9 @@ def encoder_of(schema: pa.Schema, options: tuple[tuple[str, str | None], ...]) -
 
 
 def batches_of(data: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema and the batches of whatever holds Arrow data.
+    """Return the schema and the batches of an object that holds Arrow data.
 
-    :raises InvalidArgumentError: it does not.
+    :raises InvalidArgumentError: not Arrow data.
     """
     if isinstance(data, pa.RecordBatch):
         return data.schema, iter([data])
@@ -91,12 +91,12 @@ def batches_of(data: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 
 
 class ArrowSender:
-    """Sends batches of one schema to one stream, or to streams that differ from it by names.
+    """Sends batches of one schema to one stream, or to the streams that its columns select.
 
-    :param door: takes the pieces.
-    :param keys: makes the keys of streams that columns pick.
+    :param door: the entry to the pipeline.
+    :param keys: makes the keys of streams that columns select.
     :param key: the stream.
-    :param clock: gives logs without a time of their own theirs.
+    :param clock: the time of logs without a time of their own.
     :param callback: called once for each piece.
     """
 
@@ -117,9 +117,9 @@ class ArrowSender:
         self._picked: dict[Names, StreamKey] = {}
 
     def send(self, batches: Iterable[pa.RecordBatch]) -> list[SendFuture]:
-        """Send all batches; the futures of their pieces.
+        """Send all batches, and return the futures of their pieces.
 
-        :raises ProducerError: its ``accepted`` and ``accepted_logs`` say how far it came.
+        :raises ProducerError: its ``accepted`` and ``accepted_logs`` say what was accepted.
         """
         futures: list[SendFuture] = []
         logs = row = 0
@@ -130,15 +130,15 @@ class ArrowSender:
                     logs += piece.logs
                 row += batch.num_rows
         except BaseException as error:
-            say_how_far(error, futures, logs)
+            attach_accepted(error, futures, logs)
             raise
         return futures
 
     def pieces(self, batch: pa.RecordBatch, first_row: int = 0) -> Iterator[ArrowPiece]:
-        """Send a batch; each piece is accepted when it is yielded, and perhaps those after it in its slice.
+        """Send a batch, and yield its pieces; the later pieces of the same slice may be accepted already.
 
-        :param first_row: what errors call the first row.
-        :raises ProducerError: behind the pieces that were accepted.
+        :param first_row: the number of the first row in errors.
+        :raises ProducerError: after the pieces that were accepted.
         """
         self._encoder.check(batch)
         for start, rows, size in self._slices(batch):
@@ -151,9 +151,7 @@ class ArrowSender:
             yield from task.pieces_of(futures)
 
     def _slices(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch, int]]:
-        """Slices of about the right size, where each begins, and its size as estimated, bytes; none for a batch
-        without rows.
-        """
+        """Yield slices of about the right size: first row, rows, and estimated bytes. A batch without rows has none."""
         rows = batch.num_rows
         size = self._encoder.estimate(batch) if rows else 0
         step = max(1, min(_MAX_SLICE_ROWS, rows * self._slice_bytes // max(1, size)))
@@ -161,7 +159,7 @@ class ArrowSender:
             yield from self._halved(start, batch.slice(start, step))
 
     def _halved(self, start: int, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch, int]]:
-        """A slice, cut in two until it is not much larger than the others."""
+        """Yield a slice, halved until it is not much larger than the others."""
         count, size = rows.num_rows, self._encoder.estimate(rows)
         if count == 1 or size <= 2 * self._slice_bytes:
             yield start, rows, size
@@ -170,9 +168,9 @@ class ArrowSender:
         yield from self._halved(start + count // 2, rows.slice(count // 2))
 
     def key_of(self, names: Names) -> StreamKey:
-        """The stream that columns pick.
+        """Return the key of the stream that columns select.
 
-        :raises InvalidArgumentError: a wrong shard hash, names that are too long.
+        :raises InvalidArgumentError: an invalid shard hash, or names that are too long.
         """
         if names == Names():
             return self._key
@@ -184,15 +182,15 @@ class ArrowSender:
         return key
 
     def encode(self, batch: pa.RecordBatch, rows: Sequence[int]) -> EncodedRows:
-        """The records of rows, whose numbers for errors are given."""
+        """Return the records of rows; ``rows`` are their numbers in errors."""
         return self._encoder.encode(batch, moment_of(self._clock.time())[0], rows)
 
     def group(self, batch: pa.RecordBatch) -> Grouping:
-        """See :meth:`ColumnarEncoder.group`."""
+        """Group the rows of a batch by the stream that columns select."""
         return self._encoder.group(batch)
 
     def cuts(self, grouping: Grouping, ends: Any) -> Iterator[tuple[Names, int, int]]:
-        """Where a slice is cut into pieces: the names, the first row, the row behind the last one."""
+        """Yield the cuts of a slice: the names, the first row, and the row after the last one."""
         start = 0
         for names, stop in grouping.groups:
             while start < stop:
@@ -203,16 +201,16 @@ class ArrowSender:
                 start = cut
 
     def check_size(self, piece: Piece) -> None:
-        """See :meth:`Admission.check_size`."""
+        """Raise if a piece could never be accepted."""
         self._door.check_size(piece)
 
 
 class _Slice:
-    """One slice on its way through the encoder.
+    """One slice while it is encoded.
 
-    :param start: its first row's position in the batch.
-    :param first_row: what errors call the batch's first row.
-    :param estimate: its size once it is encoded, about, bytes.
+    :param start: the position of its first row in the batch.
+    :param first_row: the number of the batch's first row in errors.
+    :param estimate: its estimated encoded size, bytes.
     """
 
     def __init__(self, sender: ArrowSender, rows: pa.RecordBatch, start: int, first_row: int, estimate: int) -> None:
@@ -221,9 +219,9 @@ class _Slice:
         self._sent: list[tuple[Rows, int, int]] = []
 
     def encode(self) -> list[Piece]:
-        """The slice in pieces; all are checked.
+        """Encode the slice, and return its pieces; all of them are checked.
 
-        :raises InvalidArgumentError: a value that cannot be sent, a row that is too large; with the row.
+        :raises InvalidArgumentError: a value that cannot be sent, or a row that is too large; with the row.
         """
         grouping = self._sender.group(self._batch)
         first = self._start + self._first_row
@@ -248,7 +246,7 @@ class _Slice:
         return piece
 
     def pieces_of(self, futures: Sequence[SendFuture]) -> Iterator[ArrowPiece]:
-        """What was accepted."""
+        """Yield the pieces that were accepted."""
         for future, (rows, logs, size) in zip(futures, self._sent, strict=False):
             yield ArrowPiece(future, logs, rows, size)
 
@@ -258,7 +256,7 @@ def _shifted(rows: Any, by: int) -> Any:
 
 
 def _rows(rows: Any, start: int) -> Rows:
-    if not isinstance(rows, range) and int(rows[-1] - rows[0]) == len(rows) - 1:  # they ascend
+    if not isinstance(rows, range) and int(rows[-1] - rows[0]) == len(rows) - 1:  # rows are in ascending order
         rows = range(int(rows[0]), int(rows[-1]) + 1)
     rows = _shifted(rows, start)
     return rows if isinstance(rows, range) else pa.array(rows, pa.int64())

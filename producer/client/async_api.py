@@ -1,6 +1,8 @@
-"""Calls that wait without blocking an event loop: sends one after the other, in the order of asking, and all else each
-on a thread of its own. None is a thread of the loop's own pool: that has few, which all of a program's ``to_thread``
-share, and ``asyncio.run`` waits at its end for what the cancelled have begun.
+"""Calls that wait without blocking an event loop.
+
+Sends run one after the other, in the order of the calls. Every other call gets a thread of its own. The loop's thread
+pool is not used: it has few threads, all ``to_thread`` calls of a program share them, and ``asyncio.run`` waits at its
+end for calls whose tasks were cancelled.
 """
 
 from __future__ import annotations
@@ -19,15 +21,17 @@ Job = tuple[Callable[[], SendFuture], "Future[SendFuture]"]
 
 
 async def on_a_thread(call: Callable[[], T], name: str) -> T:
-    """What ``call`` returns, or raises, on a daemon thread, which goes on when whoever awaits it is cancelled.
+    """Run ``call`` on a daemon thread, and return its result or raise its error.
 
-    :param name: of the thread.
+    The thread continues if the awaiting task is cancelled.
+
+    :param name: the name of the thread.
     :raises ProducerError: no thread could be started.
     """
     from asyncio import wrap_future  # most programs have no loop, and asyncio is large
 
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # from here on nobody can cancel it
+    future.set_running_or_notify_cancel()  # it can no longer be cancelled
     try:
         threading.Thread(target=_answer, args=(call, future), name=name, daemon=True).start()
     except RuntimeError as error:
@@ -38,7 +42,7 @@ async def on_a_thread(call: Callable[[], T], name: str) -> T:
 def _answer(call: Callable[[], T], future: Future[T]) -> None:
     try:
         future.set_result(call())
-    except BaseException as error:  # noqa: BLE001  # told to whoever awaits it
+    except BaseException as error:  # noqa: BLE001  # passed to the awaiting task
         future.set_exception(error)
 
 
@@ -47,10 +51,10 @@ def _no_thread(error: RuntimeError) -> ProducerError:
 
 
 class WaitingThreads:
-    """Threads that make calls which may wait. They are daemons, start when there is a call, and end when there is none.
+    """Daemon threads for calls that may block. They start when there is a call, and end when there is none.
 
-    :param name: their name.
-    :param most: how many.
+    :param name: the name of each thread.
+    :param most: the largest number of threads.
     """
 
     def __init__(self, name: str, most: int) -> None:
@@ -60,8 +64,10 @@ class WaitingThreads:
         self._running = 0
 
     def submit(self, call: Callable[[], SendFuture]) -> Future[SendFuture]:
-        """Make a call soon, unless its future is cancelled before; it fails with a ``ProducerError`` where there is no
-        thread for it.
+        """Queue a call, and return its future.
+
+        The call is skipped if the future is cancelled before. The future fails with a ``ProducerError`` if no thread
+        can be started.
         """
         future: Future[SendFuture] = Future()
         with self._lock:
@@ -71,12 +77,12 @@ class WaitingThreads:
         if start:
             try:
                 threading.Thread(target=self._work, name=self._name, daemon=True).start()
-            except RuntimeError as error:  # the process may have no more, or is exiting
+            except RuntimeError as error:  # the process is at its limit of threads, or is exiting
                 self._strand(error)
         return future
 
     def _strand(self, error: RuntimeError) -> None:
-        """A thread did not start: what no other one will do fails."""
+        """Fail the queued calls if no thread is left to make them."""
         with self._lock:
             self._running -= 1
             stranded = [] if self._running else list(self._jobs)

@@ -1,9 +1,9 @@
-"""What happens to producers when the process exits, is told to end by a signal, or forks.
+"""The end of producers when the process exits, receives a stop signal, or forks.
 
-At exit every producer still open drains for at most its ``drain_timeout_ms`` and says how much it could not deliver.
-So it does at SIGTERM and SIGINT, if they are handled, before they do what they did before: see
-:mod:`~producer.runtime.signals`. After a fork the child's producers start empty, with threads, locks and connections of
-their own; the parent's records stay the parent's.
+At exit every open producer drains for at most its ``drain_timeout_ms``, then logs how many records it could not
+deliver. SIGTERM and SIGINT do the same, if they are handled, before they take their former effect. After a fork the
+child's producers start empty, with threads, locks and connections of their own. The parent's records stay with the
+parent.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 _log = get_logger("loghub.lifecycle")
 
-#: How much longer than its time a drain takes for the callbacks of the records that it had to fail, at most, seconds.
+#: After the drain's time, callbacks of the records that failed get at most this many seconds more.
 CALLBACK_SECONDS = 1.0
 
-_lock = threading.Lock()  # guards what follows
+_lock = threading.Lock()  # guards the variables below
 _draining: dict[Shutdown, tuple[str, float]] = {}
 _hooked = False
 _exited = False
-#: While a signal drains: so long a refused send of the main thread waits at most, monotonic seconds.
+#: While a signal drains: the time until which a refused send of the main thread waits, monotonic seconds.
 _drained_by = math.inf
 
 
 def drain_at_exit(shutdown: Shutdown, name: str, timeout: float) -> bool:
-    """Close ``shutdown`` when the interpreter exits, unless that happens before.
+    """Close ``shutdown`` when the interpreter exits, unless it is closed before.
 
     :param timeout: seconds.
-    :returns: False if the exit has drained the producers already: nobody will close this one.
+    :returns: False if the producers were drained at exit already, so that this one would never be closed.
     """
     with _lock:
         if _exited:
@@ -56,30 +56,30 @@ def drain_at_exit(shutdown: Shutdown, name: str, timeout: float) -> bool:
 
 
 def exited() -> bool:
-    """Whether the exit of the interpreter has drained the producers."""
+    """True if the producers were drained at the exit of the interpreter."""
     return _exited
 
 
 def drained(shutdown: Shutdown) -> None:
-    """``shutdown`` was closed."""
+    """Remove a shutdown that is complete."""
     with _lock:
         _draining.pop(shutdown, None)
 
 
 def _hook_multiprocessing() -> None:
-    """A child of ``multiprocessing`` ends by ``os._exit``, before which only its own finalizers run."""
+    """Drain in a child of ``multiprocessing``: it ends by ``os._exit``, which runs only its own finalizers."""
     global _hooked  # noqa: PLW0603  # a process has one exit
     process = sys.modules.get("multiprocessing.process")
     if _hooked or process is None or process.parent_process() is None:
         return
     _hooked = True
-    from multiprocessing.util import Finalize  # only where it is in use
+    from multiprocessing.util import Finalize  # only where multiprocessing is in use
 
     Finalize(None, drain_all, exitpriority=100)
 
 
 def _hook_celery() -> None:
-    """A child of Celery's pool ``prefork`` ends by ``os._exit``, too, and says so by a signal of Celery's alone."""
+    """Drain in a child of Celery's pool ``prefork``: it ends by ``os._exit``, after a signal of Celery."""
     signals = sys.modules.get("celery.signals")
     if signals is not None:
         signals.worker_process_shutdown.connect(_worker_ends, weak=False, dispatch_uid=__name__)
@@ -90,8 +90,9 @@ def _worker_ends(**_: Any) -> None:
 
 
 def drain_all() -> None:
-    """Close every open producer within its own time, all at the same time; an interrupt cuts the waiting short. Nobody
-    will close one that is made later.
+    """Close every open producer within its own time, all at the same time.
+
+    An interrupt cuts the waiting short. A producer that is made later is never closed.
     """
     global _exited  # noqa: PLW0603  # a process has one exit
     while True:
@@ -116,20 +117,20 @@ def drain_open() -> None:
         hurried = True
     for shutdown, (name, timeout) in producers:
         left = 0.0 if hurried else max(0.0, started + timeout - time.monotonic())
-        hurried |= _close_or_give_up(shutdown, name, left)
+        hurried |= _close_or_abandon(shutdown, name, left)
         drained(shutdown)
-        before[shutdown].say_lost(name, timeout, "the process ended", hurried=hurried)
+        before[shutdown].report_lost(name, timeout, "the process ended", hurried=hurried)
 
 
-def _close_or_give_up(shutdown: Shutdown, name: str, timeout: float) -> bool:
-    """Close one; whether the user interrupted it, and it was given up."""
+def _close_or_abandon(shutdown: Shutdown, name: str, timeout: float) -> bool:
+    """Close one producer; return True if the user interrupted it and its records were abandoned."""
     try:
         _close(shutdown, name, timeout)
     except KeyboardInterrupt:
         _log.error("%s: interrupted while records were in flight: they are lost", name)
         _close(shutdown, name, 0.0)
         return True
-    except Exception:  # noqa: BLE001  # what fails here shall not keep the others from being drained
+    except Exception:  # noqa: BLE001  # a failure must not keep the others from being drained
         _log.exception("%s: could not be closed", name)
     return False
 
@@ -143,26 +144,34 @@ def _close(shutdown: Shutdown, name: str, timeout: float) -> None:
 
 
 def drain(shutdown: Shutdown, name: str, timeout: float) -> None:
-    """Close one producer; what could not be delivered is said aloud.
+    """Close one producer, and log the records that could not be delivered.
 
     :param timeout: seconds.
     """
     before = _Before(shutdown)
     _close(shutdown, name, timeout)
     drained(shutdown)
-    before.say_lost(name, timeout, "the last reference to it went")
+    before.report_lost(name, timeout, "the last reference to it went")
 
 
 def install_signal_handlers(signals: Iterable[int] = STOP_SIGNALS) -> None:
-    """Let these signals drain all producers of the process before they do what they did before.
+    """Drain all producers of the process when it receives one of these signals, then act as before.
 
-    What was accepted gets ``drain_timeout_ms``. Meanwhile the program goes on, but ``send`` is refused; on the main
-    thread it waits for what the signal does. Then the handler that was there is called, or the signal ends the process.
-    A second signal does not wait. Call it on the main thread, before a framework installs handlers of its own; in each
-    worker of a ``multiprocessing.Pool``, whose end sends SIGTERM:
-    ``Pool(initializer=producer.install_signal_handlers)``. Doing it again changes nothing; an ignored signal stays so.
+    Records in flight get ``drain_timeout_ms``. Meanwhile the program continues, but ``send`` is refused. On the main
+    thread ``send`` first waits for the end of the signal's action. Then the former handler is called, or the signal
+    ends the process. A second signal does not wait.
 
-    :raises InvalidArgumentError: not called on the main thread, or no signal that can be handled.
+    Call it on the main thread, before a framework installs its own handlers. In the workers of a
+    ``multiprocessing.Pool``, which are ended by SIGTERM: ``Pool(initializer=producer.install_signal_handlers)``. A
+    repeated call changes nothing, and an ignored signal stays ignored.
+
+    Example:
+
+        >>> from loghub import install_signal_handlers
+        >>> install_signal_handlers()
+
+    :param signals: the signals to handle; by default SIGTERM and SIGINT.
+    :raises InvalidArgumentError: not called on the main thread, or a signal that cannot be handled.
     """
     if not runs_handlers():
         raise InvalidArgumentError("install_signal_handlers: only the main thread of a process can handle signals")
@@ -180,12 +189,12 @@ def install_signal_handlers(signals: Iterable[int] = STOP_SIGNALS) -> None:
 
 
 def drain_at_sigterm() -> None:
-    """Let SIGTERM drain all producers where it would end the process at once; done for every integration.
+    """Drain all producers at SIGTERM where it would end the process at once; every integration calls this.
 
-    Where SIGTERM has its default action, :func:`install_signal_handlers` chains to that. A handler that is there stays
-    alone: it ends the process in its own time, and the interpreter's exit drains. But some servers put the handler that
-    was there back at their end and raise the signal again, so ``signal.raise_signal`` drains first. Off the main thread
-    nothing is done.
+    Where SIGTERM has its default action, :func:`install_signal_handlers` chains to that. Any other handler is left
+    alone: it ends the process in its own time, and the exit of the interpreter drains. Some servers restore the default
+    action at their end and raise the signal again, so ``signal.raise_signal`` drains first. Off the main thread nothing
+    is done.
     """
     if not runs_handlers():
         return
@@ -198,7 +207,7 @@ _raise_signal = signal.raise_signal
 
 
 def _raise_drained(number: int) -> None:
-    """Drain before a signal that the process raises itself ends it, as uvicorn does: no exit follows that drains."""
+    """Drain before the process ends itself by SIGTERM, as uvicorn does: no exit of the interpreter follows."""
     if number == signal.SIGTERM and signal.getsignal(number) is signal.SIG_DFL:
         drain_open()
     _raise_signal(number)
@@ -206,8 +215,8 @@ def _raise_drained(number: int) -> None:
 
 
 def _drain_at_signal(_number: int) -> None:
-    """Drain on a thread, beside the main thread."""
-    global _drained_by  # noqa: PLW0603  # signals are the process's
+    """Drain on a thread of its own, while the main thread continues."""
+    global _drained_by  # noqa: PLW0603  # signals belong to the process
     with _lock:
         longest = max((timeout for _, timeout in _draining.values()), default=0.0)
     _drained_by = time.monotonic() + longest + CALLBACK_SECONDS
@@ -217,8 +226,8 @@ def _drain_at_signal(_number: int) -> None:
         _drained_by = math.inf
 
 
-def _say_pending(_number: int) -> None:
-    """Log how many records each open producer has not delivered, before the process may end without a drain."""
+def _log_pending(_number: int) -> None:
+    """Log the number of undelivered records of each open producer, before the process may end without a drain."""
     with _lock:
         producers = list(_draining.items())
     for shutdown, (name, _) in producers:
@@ -228,14 +237,14 @@ def _say_pending(_number: int) -> None:
             _log.error("%s: %s when a second signal came", name, words)
 
 
-_stop_signals = StopSignals(_drain_at_signal, second=_say_pending, then_former=True)
+_stop_signals = StopSignals(_drain_at_signal, second=_log_pending, then_former=True)
 
 
 def wait_for_signal() -> None:
-    """Have the main thread, whose send was refused since a signal drains, wait for what that signal does.
+    """Block the main thread, whose send a draining signal has refused, until the signal has taken effect.
 
-    It may be about to end the process. The wait lasts no longer than the drain may take: the caller may hold the lock
-    of a log that the drain writes to.
+    The signal may be about to end the process. The wait is no longer than the drain may take, since the caller may hold
+    the lock of a log handler that the drain writes to.
     """
     if threading.current_thread() is threading.main_thread():
         while _stop_signals.stopping and time.monotonic() < _drained_by:
@@ -243,14 +252,14 @@ def wait_for_signal() -> None:
 
 
 class _Before:
-    """What was so when a drain began, for what is said at its end."""
+    """State at the start of a drain, used to report losses."""
 
     def __init__(self, shutdown: Shutdown) -> None:
         self._shutdown = shutdown
         self._failed, self._closing, self._began = shutdown.closer.lost_records, shutdown.begun, time.monotonic()
 
-    def say_lost(self, name: str, timeout: float, event: str, *, hurried: bool = False) -> None:
-        """Say how many records are lost, and why; nothing if none are."""
+    def report_lost(self, name: str, timeout: float, event: str, *, hurried: bool = False) -> None:
+        """Log how many records are lost, and why; log nothing if none are."""
         records = self._shutdown.closer.lost_records - self._failed
         if not records:
             return

@@ -1,4 +1,4 @@
-"""A question to a server that is answered in time, whatever the system's resolver of names does."""
+"""Calls to a server with a time limit that also covers name resolution."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from ..runtime.clock import Latch
 
 
 def in_time(ask: Callable[[], str], timeout: float, name: str) -> str:
-    """What ``ask`` returns, or raises, on a thread of its own: a name may take longer to resolve than anybody waits,
-    and nothing ends that.
+    """Run ``ask`` on a thread of its own, and return its result or raise its error.
 
-    :param timeout: seconds; the thread ends a moment after, or when the resolver does.
-    :param name: of the thread.
-    :raises TargetError: it took longer.
+    A resolver may take longer than the limit, and cannot be interrupted.
+
+    :param timeout: seconds. The thread ends a moment later, or when the resolver returns.
+    :param name: the name of the thread.
+    :raises TargetError: no result within ``timeout``.
     """
     outcome: list[str | ProducerError] = []
     answered = Latch()
@@ -25,19 +26,19 @@ def in_time(ask: Callable[[], str], timeout: float, name: str) -> str:
             outcome.append(ask())
         except ProducerError as error:
             outcome.append(error)
-        except Exception as error:  # noqa: BLE001  # a sink is somebody else's class
+        except Exception as error:  # noqa: BLE001  # a sink may be user code
             outcome.append(TargetError("endpoint", f"the sink could not ask: {type(error).__name__}: {error}"))
         answered.set()
 
     threading.Thread(target=run, name=name, daemon=True).start()
     if not answered.wait(timeout + _GRACE):
-        words = f"no answer within {timeout:g} s: is the host name right, and does the resolver of names answer?"
+        words = f"no answer within {timeout:g} s: check the host name and the name resolution of this machine"
         raise TargetError("endpoint", words)
-    (said,) = outcome
-    if isinstance(said, str):
-        return said
-    raise said
+    (answer,) = outcome
+    if isinstance(answer, str):
+        return answer
+    raise answer
 
 
-# The request has the same limit, and says more about what it waited for. Seconds.
+# Added to the timeout, seconds: the request has the same limit, and its error says more.
 _GRACE = 0.2

@@ -1,6 +1,6 @@
-"""send_lines: the lines of a block become pieces of about a batch, each encoded and accepted as soon as it is full.
+"""send_lines: the lines of a block become pieces of about a batch, each enqueued as soon as it is full.
 
-Nothing imports this module before ``send_lines`` is called.
+This module is imported by the first call of ``send_lines``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..model.errors import InvalidArgumentError, LogSizeTooLargeError
 from ..model.futures import SendFuture
 from ..model.records import LogItem, StreamKey
 from ..model.results import Callback
-from ..pipeline.admission import say_how_far
+from ..pipeline.admission import attach_accepted
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.cut import CutRule
 from ..pipeline.sender import Door
@@ -25,14 +25,14 @@ from ..wire.text import time_of
 
 
 class LineSender:
-    """Sends blocks to one stream.
+    """Sends blocks of lines to one stream.
 
-    :param door: takes the pieces.
-    :param cut: how large a piece is.
+    :param door: the entry to the pipeline.
+    :param cut: the size of a piece.
     :param field: the name of the logs' only field.
-    :param time: of the logs: seconds since the epoch, or an aware datetime; None is ``now``.
+    :param time: the time of the logs: seconds since the epoch, or an aware datetime; None for ``now``.
     :param now: seconds since the epoch.
-    :raises InvalidArgumentError: a name that is not text, a time out of range.
+    :raises InvalidArgumentError: a name that is not text, or a time out of range.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class LineSender:
             raise InvalidArgumentError(
                 f"a field's name must be text, got {described(field)} of type {type(field).__qualname__}"
             )
-        encode_log({field: ""}, now)  # to say what is wrong with the name
-        self._field = free_key(str.encode(field))  # the true characters of subclasses
+        encode_log({field: ""}, now)  # raises an error for an invalid name
+        self._field = free_key(str.encode(field))  # the characters that a subclass really holds
         self._time = time_of(LogItem({}, time=time), now)
 
     def send(self, block: Any, callback: Callback | None) -> list[SendFuture]:
-        """Send the lines of a block; the futures of their pieces.
+        """Send the lines of a block, and return the futures of their pieces.
 
-        :raises ProducerError: its ``accepted`` and ``accepted_logs`` say how far it came.
+        :raises ProducerError: its ``accepted`` and ``accepted_logs`` say what was accepted.
         """
         futures: list[SendFuture] = []
         logs = 0
@@ -59,14 +59,14 @@ class LineSender:
                 futures.append(self._accept(piece, callback, logs))
                 logs += piece.logs
         except BaseException as error:
-            say_how_far(error, futures, logs)
+            attach_accepted(error, futures, logs)
             raise
         return futures
 
     def _accept(self, piece: Piece, callback: Callback | None, line: int) -> SendFuture:
         try:
             return self._door.accept(*piece, callback)
-        except LogSizeTooLargeError as error:  # only a line that is alone can be so large
+        except LogSizeTooLargeError as error:  # only a single line can be so large
             raise LogSizeTooLargeError(error.size, error.limit, f"line {line} of send_lines: {error.what}") from error
 
     def _pieces(self, block: bytes | memoryview) -> Iterator[Piece]:
@@ -78,11 +78,11 @@ class LineSender:
 
 
 def _memory(block: Any) -> bytes | memoryview:
-    if type(block) is bytes:  # a subclass may say another length
+    if type(block) is bytes:  # a subclass may report another length
         return block
     try:
         return memoryview(block).cast("B")
-    except (TypeError, ValueError) as error:  # ValueError: it was released
+    except (TypeError, ValueError) as error:  # ValueError: the memoryview was released
         why = "text.encode() makes bytes of it" if isinstance(block, str) else error
         if hasattr(block, "read"):
             why = "read() gives the bytes of a file opened with mode 'rb'"

@@ -1,4 +1,4 @@
-"""LossReport: how many logs of a producer are lost, by reason, in the log once more at its end."""
+"""LossReport: logs the number of lost logs of a producer, by reason, at its end."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ _log = get_logger("loghub.losses")
 
 
 class LossReport:
-    """Logs that failed or were dropped: while they do, one line in many is written, and these sums at the end.
+    """Writes the sums of failed and dropped logs, whose own log lines are rate-limited.
 
     :param name: the producer's name.
-    :param muted: True if the owner accounts for every log itself, as the agent, ``ship`` and the commands do.
+    :param muted: True if the owner reports every log itself, as the agent, ``ship`` and the commands do.
     """
 
     def __init__(self, name: str, counters: Counters, *, muted: bool = False) -> None:
         self._name, self._counters, self.muted = name, counters, muted
-        self._said = 0
+        self._reported = 0
 
     def mute(self) -> None:
-        """Report nothing: the owner accounts for every log itself."""
+        """Report nothing: the owner reports every log itself."""
         self.muted = True
 
-    def say(self) -> None:
-        """Log the sums, unless there are none, or they are those of the last time."""
+    def write(self) -> None:
+        """Log the sums, unless they are 0 or were already logged."""
         failed, dropped = self._counters.under(FAILED_BY_CODE), self._counters.under(DROPPED)
         lost = sum(failed.values()) + sum(dropped.values())
-        if self.muted or lost == self._said:
+        if self.muted or lost == self._reported:
             return
-        self._said = lost
+        self._reported = lost
         parts = [
             f"{counted(sum(sums.values()), 'log', form=',')} {what} ({_by_reason(sums)})"
             for what, sums in (("failed", failed), ("dropped by integrations", dropped))

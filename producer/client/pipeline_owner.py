@@ -1,4 +1,4 @@
-"""PipelineOwner: a producer, as its pipeline knows it."""
+"""PipelineOwner: the producer as its pipeline sees it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _stats_log = get_logger("loghub.stats")
 
 
 class Named(Protocol):
-    """A producer."""
+    """An object with a name: a producer."""
 
     name: str
 
 
 class PipelineOwner(Owner):
-    """Knows a producer weakly, so that one that the application drops is found to be gone, and closed.
+    """A weak reference to a producer, so that the pipeline of a dropped producer is closed.
 
-    :param losses: reports lost records when all is closed.
-    :param drain_timeout: seconds that a close without the application gets.
+    :param losses: the report of lost records, written when all is closed.
+    :param drain_timeout: seconds that the drain of a dropped producer may take.
     """
 
     def __init__(self, producer: Named, losses: LossReport, drain_timeout: float) -> None:
@@ -38,7 +38,7 @@ class PipelineOwner(Owner):
         self._losses, self._drain_timeout = losses, drain_timeout
 
     def owns(self, sender: Sender, shutdown: Shutdown) -> tuple[Sender, Shutdown]:
-        """Take over what was made for the producer; return it."""
+        """Keep the pipeline that was made for the producer, and return it."""
         self._sender, self._shutdown = sender, shutdown
         return sender, shutdown
 
@@ -49,17 +49,17 @@ class PipelineOwner(Owner):
         return self._producer() is None
 
     def abandon(self) -> None:
-        """Drain the pipeline, on a thread of its own, since it ends the mover."""
+        """Drain the pipeline on another thread: the drain ends the mover, which calls this."""
         drain = partial(at_exit.drain, self._shutdown, self._name, self._drain_timeout)
-        # An interpreter that starts no threads any more is exiting, and drains this pipeline with the others.
+        # An interpreter that starts no more threads is exiting, and drains this pipeline with the others.
         with suppress(RuntimeError):
             threading.Thread(target=drain, name=f"{self._name}-closer", daemon=True).start()
 
     def report(self) -> None:
         try:
             _stats_log.info("%s: %s", self._name, json.dumps(self._sender.stats().to_dict()))
-        except Exception:  # noqa: BLE001  # a channel is a user's class, and the mover must go on
+        except Exception:  # noqa: BLE001  # a channel may be user code, and the mover must continue
             _log.exception("%s: the statistics could not be logged", self._name)
 
     def closed(self) -> None:
-        self._losses.say()
+        self._losses.write()

@@ -1,7 +1,7 @@
-"""Producer and Stream: the API, which puts the stages together.
+"""Producer: the public entry point, which assembles the pipeline.
 
-``send`` checks and encodes on the caller's thread, and hands one record to the pipeline; everything else happens
-behind it. The file is long because each way in, and what it raises, is told where users look for it.
+``send`` checks and encodes a log on the caller's thread, then enqueues the record. Batching, delivery and retries run
+on the pipeline's threads. The file is long because every public method carries its full reference.
 """
 
 from __future__ import annotations
@@ -45,39 +45,52 @@ if TYPE_CHECKING:
     from .arrow import ArrowSender
 
 _numbers = itertools.count()
-#: How many records are stored in a channel at the same time for coroutines.
+#: The most threads that store records in a channel for coroutines.
 _STORING_THREADS = 4
 _OPTIONS = frozenset({"config", "channel", "dead_letter", "sink", "clock"})
 
 
 class Producer:
-    """Sends logs in the background: batches by stream, bounded memory, retries, a result for every record.
+    """Sends logs in the background: batches by stream, bounded memory, retries, and a result for every record.
 
-    Threads start at the first ``send``; with a channel at once, to deliver what it holds. Use it as a context manager,
-    or call :meth:`close`. All methods are thread-safe; a forked child may go on using it (it starts empty there), and
-    pickling carries its configuration only.
+    Threads start at the first ``send``, or at construction with a channel, to deliver the events it holds. Use the
+    producer as a context manager, or call :meth:`close`. All methods are thread-safe. A forked child may go on using
+    it: it starts empty there. Pickling carries the configuration only.
 
-    With a channel, ``send`` stores the record in it, and returns when it is as safe as the channel makes it. What the
-    channel holds is delivered at least once, in order for each stream, by this producer or by the next one on the same
-    channel; of each stream one batch is on its way at a time. What may still be delivered is tried for ever, or for
-    ``delivery_timeout_ms``.
+    With a channel, ``send`` returns once the record is stored there, as safely as the channel can. Delivery is then at
+    least once, in order within each stream, with one batch of a stream in flight. This producer, or the next one on the
+    same channel, delivers the events. Retriable batches are retried forever, or for ``delivery_timeout_ms``.
 
-    :param projects: where records may go; more can be added with :meth:`put_project_config`.
-    :param config: the options; None is all defaults.
-    :param channel: where records wait until they are delivered; None keeps them in memory only. It is the producer's
-        from now on, which closes it.
-    :param dead_letter: a channel for records that cannot be delivered, with the reason in their headers; likewise the
-        producer's. None only tells callbacks, counters and the log of them.
-    :param sink: delivers batches in place of LogHub: a file (see ``producer.sinks``), a double for tests (see
-        ``producer.testing``), or one of your own.
-    :param clock: the source of time, for tests.
-    :raises ConfigError: a project is given twice; what is no channel; a dead letter channel without a channel, or the
-        same one.
+    Example:
+
+        >>> from loghub import EnvironmentCredentials, Producer, ProjectConfig
+        >>> project = ProjectConfig(
+        ...     "my-project",
+        ...     endpoint="https://cn-hangzhou.log.aliyuncs.com",
+        ...     credentials=EnvironmentCredentials(),
+        ... )
+        >>> with Producer(project) as producer:
+        ...     stream = producer.stream("my-project", "app-log", topic="web")
+        ...
+        >>> producer.closed
+        True
+
+    :param projects: the projects to send to; :meth:`put_project_config` adds more.
+    :param config: the options; None for all defaults.
+    :param channel: the channel that stores records until they are delivered; None to keep them in memory only. The
+        producer owns it and closes it.
+    :param dead_letter: a channel for undeliverable records, with the reason in their headers; the producer owns it,
+        too. None: report them only to callbacks, counters and the log.
+    :param sink: the destination of batches in place of LogHub: a file (see ``producer.sinks``), a test double (see
+        ``producer.testing``), or your own. None for LogHub.
+    :param clock: the source of time, for tests; None for the system's clock.
+    :raises ConfigError: a project is given twice, an argument has the wrong type, or ``dead_letter`` comes without a
+        channel or is the same channel.
     :raises ChannelClosedError: the channel is closed.
     """
 
     def __new__(cls, *_: object, **options: object) -> Self:
-        """Say which option is meant, of those that are known from elsewhere."""
+        """Refuse an unknown option, and name the option that was probably meant."""
         unknown = [name for name in options if name not in _OPTIONS] if cls is Producer else []
         if unknown:
             raise _unknown_option(unknown[0])
@@ -118,10 +131,10 @@ class Producer:
         self._sink = _loghub_sink(self.config, self._clock, self.name) if sink is None else sink
         self._sink_given = sink is not None
         self._cut = CutRule.of(self.config)
-        # Behind a channel records wait for a project that comes late.
+        # With a durable channel, records wait for a project that is added later.
         self._keys = StreamKeys(self.config, self._sink.check_project if channel is None else None)
         self._fallback = fallback_of(self.config.default, self.config.on_unencodable)
-        # Behind a channel several commits may share a sync.
+        # With a durable channel, several commits may share one sync of the disk.
         self._waiting = WaitingThreads(f"{self.name}-asend", 1 if channel is None else _STORING_THREADS)
         self._closed = False
         self._lock = threading.Lock()  # guards _pipeline, _shutdown and _closed
@@ -149,32 +162,43 @@ class Producer:
         callback: Callback | None = None,
         urgent: bool = False,
     ) -> SendFuture:
-        """Accept one log, or a list of logs that travel together; returns as soon as there is memory for it.
+        """Enqueue one log, or a list of logs for the same batch; return once memory is reserved.
 
-        :param log: a mapping of field names to values, a :class:`~producer.LogItem`, or a list of these, which
-            goes into one batch or is refused. Later changes to these objects change nothing.
-        :param topic: the LogGroup's topic; None is an empty one.
-        :param source: the LogGroup's source; None is that of the configuration.
-        :param shard_hash: records with equal hashes go to the same shard; None balances the load.
-        :param tags: tags of the LogGroup besides those of the configuration.
-        :param callback: called once with the :class:`~producer.Result`, on a handler thread.
-        :param urgent: send it at once, with what waits in its stream, instead of after ``linger_ms``; behind a channel
-            only what has left the channel.
-        :returns: the future of the result.
-        :raises InvalidArgumentError: an unknown project, a malformed logstore name, a field name that is not text, a
-            value that cannot be sent, an argument that must be given by name.
-        :raises LogSizeTooLargeError: larger than a batch (8 MiB) or than ``total_size_in_bytes``.
+        With a channel, the call returns once the record is stored there.
+
+        Example:
+
+            >>> future = producer.send("my-project", "app-log", {"level": "INFO"}, topic="web", urgent=True)
+            >>> future.result(timeout=10).successful
+            True
+
+        :param project: the name of the project, as in its :class:`~producer.ProjectConfig`.
+        :param logstore: the name of the logstore in that project.
+        :param log: a mapping of field names to values, a :class:`~producer.LogItem`, or a list of these. A list goes
+            into one batch or is refused. Later changes to these objects have no effect.
+        :param topic: the topic of the LogGroup; None for an empty topic.
+        :param source: the source of the LogGroup; None for the configuration's ``source``.
+        :param shard_hash: the hash that selects the shard; None to spread batches over all shards.
+        :param tags: tags of the LogGroup, added to the configuration's ``log_tags``.
+        :param callback: a function called once with the :class:`~producer.Result`, on success and on failure, on a
+            handler thread; None for no callback. An exception raised in it is logged.
+        :param urgent: True to send the log and its open batch at once, without waiting for ``linger_ms``. With a
+            channel this affects only records that have left the channel.
+        :returns: the future of the :class:`~producer.Result`.
+        :raises InvalidArgumentError: an unknown project, an invalid logstore name, a field name that is not text, a
+            value that cannot be sent, or an argument that must be given by name.
+        :raises LogSizeTooLargeError: the log is larger than a batch (8 MiB) or than ``total_size_in_bytes``.
         :raises MaxBatchCountExceedError: a list of more than 40,960 logs.
         :raises SendTimeoutError: no memory, or no room in the channel, within ``max_block_ms``.
-        :raises ProducerClosedError: after :meth:`close` began.
-        :raises ChannelError: the channel could not store it, such as for want of space on its disk.
+        :raises ProducerClosedError: :meth:`close` has begun.
+        :raises ChannelError: the channel could not store the log, for example on a full disk.
         """
         if more:
             raise InvalidArgumentError(by_name("send takes a project, a logstore and a log", "topic=...", more))
         key = self._keys.key(project, logstore, topic, source, shard_hash, pairs_of(tags) if tags is not None else ())
         future = self._send(key, log, callback)
         if urgent and (pipeline := self._pipeline) is not None:
-            pipeline.hand_on_stream(key)
+            pipeline.seal_stream(key)
         return future
 
     def stream(
@@ -190,18 +214,29 @@ class Producer:
         idempotent: bool | SequenceKey = False,
         max_block_ms: int | None = None,
     ) -> Stream:
-        """A handle bound to one stream: the fast path for many sends to the same place.
+        """Return a handle bound to one stream: the fast path for many sends to the same place.
 
-        :param tags: tags of the LogGroup besides those of the configuration.
-        :param ordered: records arrive in the order of ``send``: one batch of the stream is in flight at a time. One
-            that fails for good stops the stream, until :meth:`Stream.resume`.
-        :param idempotent: ``ordered``, and the server stores each batch once, whatever is lost on the way: batches
-            carry a random key and a number. With a :class:`~producer.SequenceKey` the caller owns both: each ``send``,
-            and each piece of ``send_many``, is a batch of its own, never cut, with the next number.
-        :param max_block_ms: how long ``send`` of this handle waits for memory, or for room in the channel,
-            milliseconds: 0 does not wait, negative waits for ever; None is the configuration's.
-        :raises InvalidArgumentError: as :meth:`send`; ``idempotent`` with a ``shard_hash`` that leaves no room for a
-            key; a ``max_block_ms`` that is no integer.
+        Example:
+
+            >>> stream = producer.stream("my-project", "app-log", topic="web", tags={"env": "prod"})
+            >>> future = stream.send({"level": "INFO"})
+
+        :param project: the name of the project, as in its :class:`~producer.ProjectConfig`.
+        :param logstore: the name of the logstore in that project.
+        :param topic: the topic of the LogGroup; None for an empty topic.
+        :param source: the source of the LogGroup; None for the configuration's ``source``.
+        :param shard_hash: the hash that selects the shard; None to spread batches over all shards.
+        :param tags: tags of the LogGroup, added to the configuration's ``log_tags``.
+        :param ordered: True to store records in the order of ``send``, with one batch of the stream in flight. A batch
+            that fails permanently stops the stream until :meth:`Stream.resume`.
+        :param idempotent: True for an ``ordered`` stream whose batches are stored exactly once, also when a response is
+            lost. Batches carry a random key and a sequence number. With a :class:`~producer.SequenceKey` the caller
+            owns both. Each ``send``, and each piece of ``send_many``, is then an undivided batch with the next number.
+        :param max_block_ms: how long ``send`` of this handle may block for memory or for room in the channel,
+            milliseconds. 0 never blocks, a negative value waits forever; None for the configuration's value.
+        :returns: the handle.
+        :raises InvalidArgumentError: as :meth:`send`, a ``shard_hash`` that leaves no room for the key of an idempotent
+            stream, or a ``max_block_ms`` that is not an integer.
         """
         if more:
             raise InvalidArgumentError(by_name("stream takes a project and a logstore", "topic=...", more))
@@ -233,8 +268,7 @@ class Producer:
             raise
 
     async def _asend(self, stream: Stream, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
-        """See :meth:`Stream.asend`."""
-        from asyncio import wrap_future  # most programs have no loop, and asyncio is large
+        from asyncio import wrap_future  # most programs have no event loop, and asyncio is a large import
 
         if self._channel is None:
             with contextlib.suppress(SendTimeoutError), waiting_at_most(0.0):
@@ -253,7 +287,7 @@ class Producer:
             raise
 
     def _open_records(self, future: SendFuture) -> OpenRecords | None:
-        """Where the next log of a send's stream may go; None if there is no such place."""
+        """Return the open batch for the next logs of a send's stream; None if there is none."""
         pipeline = self._pipeline
         return None if pipeline is None else pipeline.admission.open_records(future)
 
@@ -291,7 +325,7 @@ class Producer:
         if callback is not None:
             _check_callback(callback)
         arrow = arrow_sending()
-        # A schema with metadata, such as that of a pandas.DataFrame, has no hash.
+        # A schema with metadata, such as one from a pandas.DataFrame, cannot be hashed.
         encoder = arrow.encoder_of(schema.remove_metadata(), tuple(options.items()))
         pipeline = self._pipeline or self._make_pipeline()
         sender: ArrowSender = arrow.ArrowSender(
@@ -300,9 +334,9 @@ class Producer:
         return sender
 
     def _pieces(self, key: StreamKey, logs: Iterable[Log]) -> Iterator[Piece]:
-        """Logs, encoded and joined into pieces of about a batch each, as they come.
+        """Encode logs as they come, and join them into pieces of about a batch.
 
-        :raises InvalidArgumentError: a log that cannot be sent; with its position.
+        :raises InvalidArgumentError: a log that cannot be sent, with its position.
         """
         from ..pipeline.batching.accumulator import Piece  # see _import_stages
 
@@ -327,9 +361,17 @@ class Producer:
             yield Piece(key, b"".join(records), len(records))
 
     def put_project_config(self, project: ProjectConfig) -> None:
-        """Add a project, or replace its endpoint and credentials, also while records for it are on their way.
+        """Add a project, or replace its endpoint and credentials, also while its records are in flight.
 
-        :raises InvalidArgumentError: not a ``ProjectConfig``, or the producer's sink knows no projects.
+        Example:
+
+            >>> from loghub import EnvironmentCredentials, ProjectConfig
+            >>> endpoint = "https://cn-shanghai.log.aliyuncs.com"
+            >>> audit = ProjectConfig("audit", endpoint=endpoint, credentials=EnvironmentCredentials())
+            >>> producer.put_project_config(audit)
+
+        :param project: the project to add or to replace.
+        :raises InvalidArgumentError: not a ``ProjectConfig``, or the producer's sink takes no projects.
         """
         if not isinstance(project, ProjectConfig):
             raise InvalidArgumentError(
@@ -338,22 +380,33 @@ class Producer:
         self._sink.put_project(project)
 
     def remove_project_config(self, project: str) -> None:
-        """Forget a project: its records fail from now on (``ProjectConfigNotExist``), and ``send`` refuses more. Behind
-        a channel they wait for it. An unknown name is no error.
+        """Remove a project: ``send`` then refuses it, and its records in flight fail (``ProjectConfigNotExist``).
+
+        With a channel, its records wait until the project is added again.
+
+        Example:
+
+            >>> producer.remove_project_config("audit")
+
+        :param project: the name of the project; an unknown name is no error.
         """
         self._sink.remove_project(project)
         self._keys.forget()
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send what is batched, and wait until everything accepted before is settled and its callbacks have run.
+        """Send all open batches, then wait until everything accepted before is completed and its callbacks have run.
 
-        With a channel that is everything in it, recovered records included.
+        With a channel this includes every event in it, recovered events as well.
 
-        :param timeout: seconds; None waits as long as the retries take.
-        :raises FlushTimeoutError: it took longer; the deliveries go on.
-        :raises ProducerError: called in a callback, or by a sink, a channel, a strategy for retries or a credentials
-            provider, on the producer's thread: it would wait for itself; or by a handler of a signal that has
-            interrupted a call of this package on its thread, which holds what would be waited for.
+        Example:
+
+            >>> producer.flush(timeout=10)
+
+        :param timeout: seconds; None to wait as long as the retries take.
+        :raises FlushTimeoutError: the timeout has passed; the deliveries continue.
+        :raises ProducerError: the call would wait for itself. It was made in a callback, a sink, a channel, a retry
+            strategy or a credentials provider on a thread of the producer. Or it was made in a signal handler that
+            interrupted a call of this package, which holds a lock that ``flush`` needs.
         """
         _check_timeout(timeout)
         pipeline = self._pipeline
@@ -361,7 +414,17 @@ class Producer:
             pipeline.flush(timeout)
 
     async def aflush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # deliveries go on
-        """As :meth:`flush`, without blocking the event loop; ends when the one who awaits it is cancelled."""
+        """Do what :meth:`flush` does without blocking the event loop; cancelling the awaiting task ends the wait.
+
+        Example:
+
+            >>> import asyncio
+            >>> asyncio.run(producer.aflush(timeout=10))
+
+        :param timeout: seconds; None to wait as long as the retries take.
+        :raises FlushTimeoutError: the timeout has passed; the deliveries continue.
+        :raises ProducerError: as :meth:`flush`.
+        """
         _check_timeout(timeout)
         pipeline = self._pipeline
         if pipeline is None:
@@ -374,28 +437,48 @@ class Producer:
             stop.set()
 
     async def aclose(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # one budget for all stages
-        """As :meth:`close`, without blocking the event loop; goes on when the one who awaits it is cancelled."""
+        """Do what :meth:`close` does without blocking the event loop; it continues if the awaiting task is cancelled.
+
+        Example:
+
+            >>> import asyncio
+            >>> asyncio.run(producer.aclose(timeout=30))
+
+        :param timeout: seconds, for everything; None for the configuration's ``drain_timeout_ms``, and no limit for
+            callbacks.
+        :raises CloseTimeoutError: as :meth:`close`.
+        :raises ProducerError: as :meth:`close`.
+        """
         await on_a_thread(partial(self.close, timeout), f"{self.name}-aclose")
 
     def close(self, timeout: float | None = None) -> None:
-        """Shut down gracefully: refuse ``send``, keep retrying for half of the time, give every batch that then waits
-        for a retry one last attempt at once, wait for deliveries and callbacks, end the threads. May be called any
-        number of times, from any thread, in callbacks too.
+        """Shut down gracefully: reject sends, drain the batches, then stop the threads.
 
-        Without ``timeout`` the time ends ``drain_timeout_ms`` after the last acknowledgement. At its end attempts in
-        flight are cut off, and what was left fails with code ``ProducerClosed``: records of such an attempt may have
-        been stored (``may_have_been_stored``). The log gives their number.
+        For the first half of the time, failed batches are retried as usual. Then every batch that waits for a retry
+        gets one last attempt at once. ``close`` waits for deliveries and callbacks. It may be called any number of
+        times, from any thread, also in a callback.
 
-        With a channel, what the retries could not deliver stays there for the next producer on it: its futures fail
-        with code ``LeftInChannel``, and the log and :meth:`stats` say how much it is. The channels are closed last.
+        Without ``timeout`` the drain ends ``drain_timeout_ms`` after the last acknowledgement. Attempts still in flight
+        are then cut off, and the remaining records fail with code ``ProducerClosed``. Records of such an attempt may
+        have been stored (``may_have_been_stored``). The log gives their number.
 
-        :param timeout: seconds, one budget for everything, callbacks included; None waits for callbacks as long as they
-            take.
-        :raises CloseTimeoutError: ``timeout`` was too short; what was left is failed (code ``ProducerClosed``).
-        :raises ProducerError: called by a sink, a channel, a strategy for retries or a credentials provider, on the
-            producer's thread: it would wait for itself.
+        With a channel, records that were not delivered stay there for the next producer on it. Their futures fail with
+        code ``LeftInChannel``, and the log and :meth:`stats` give their number. The channels are closed last.
 
-        An error of the sink's ``close`` is raised once, by the call that closed it, after all else is closed.
+        Example:
+
+            >>> producer.close(timeout=30)
+            >>> producer.closed
+            True
+
+        :param timeout: seconds, for everything, callbacks included; None for ``drain_timeout_ms``, and no limit for
+            callbacks.
+        :raises CloseTimeoutError: ``timeout`` has passed; the remaining records failed with code ``ProducerClosed``.
+        :raises ProducerError: the call would wait for itself: a sink, a channel, a retry strategy or a credentials
+            provider made it on a thread of the producer.
+
+        An error raised by the sink's ``close`` is raised once, after all else is closed, by the call that closed the
+        sink.
         """
         _check_timeout(timeout)
         with self._lock:
@@ -407,25 +490,30 @@ class Producer:
         if shutdown is not None:
             try:
                 shutdown.close(timeout)
-            finally:  # a close that was interrupted leaves the rest to the interpreter's exit
+            finally:  # An interrupted close leaves the rest to the exit of the interpreter.
                 if shutdown.ended:
                     at_exit.drained(shutdown)
 
     def _note_dropped(self, reason: str) -> None:
-        """Count a log that an integration could not enqueue."""
         self._counters.add(DROPPED + reason, 1)
 
-    def _say_losses(self) -> None:
-        """Log what was lost since that was last said."""
-        self._losses.say()
+    def _report_losses(self) -> None:
+        self._losses.write()
 
     @staticmethod
     def install_signal_handlers() -> None:
-        """See :func:`producer.install_signal_handlers`: it is for all producers of the process."""
+        """Call :func:`producer.install_signal_handlers`, which drains all producers of the process.
+
+        Example:
+
+            >>> Producer.install_signal_handlers()
+
+        :raises InvalidArgumentError: not called on the main thread.
+        """
         at_exit.install_signal_handlers()
 
     def _leave_at_exit(self) -> None:
-        """The exit of the interpreter does not wait for it: whoever owns it has all records elsewhere."""
+        """Exclude this producer from the drain at exit: its owner has stored all records elsewhere."""
         with self._lock:
             shutdown = self._shutdown
         if shutdown is not None:
@@ -433,24 +521,31 @@ class Producer:
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called, or a signal has drained it: ``send`` raises then."""
+        """True if :meth:`close` was called, or a signal has drained the producer: ``send`` raises then."""
         shutdown = self._shutdown
         return self._closed or (shutdown is not None and shutdown.begun)
 
     def check(self, project: str, logstore: str | None = None, *, timeout: float = 10.0) -> str:
-        """Ask LogHub whether logs would arrive: one signed request, which changes nothing.
+        """Ask LogHub whether logs would be accepted: one signed request, which changes nothing.
 
-        :param logstore: to ask for; None asks for the project alone.
+        Example:
+
+            >>> print(producer.check("my-project", "app-log", timeout=5))
+            RecordingSink has no remote endpoint to check: logs for my-project go where it writes
+
+        :param project: the name of a project of this producer.
+        :param logstore: the logstore to check; None to check only the project.
         :param timeout: seconds, name resolution included.
-        :returns: what was found, in a sentence. A key that may write but not ask is no error, and the sentence says so.
-        :raises TargetError: what is wrong, in a sentence: no connection, wrong key, wrong secret, no such project or
-            logstore, a clock that differs, https where http is spoken, a wrong region of signature version 4.
-        :raises InvalidArgumentError: an unknown project, a malformed logstore name.
+        :returns: the finding, as a sentence. A key that may write but not read metadata is no error, and the sentence
+            says so.
+        :raises TargetError: the fault, as a sentence: no connection, a wrong key, a wrong secret, no such project or
+            logstore, a clock that differs, https to an http server, or a wrong region for signature version 4.
+        :raises InvalidArgumentError: an unknown project, an invalid logstore name or an invalid timeout.
         """
         if not _is_duration(timeout):
             raise InvalidArgumentError(f"timeout: must be seconds, at least 0, got {described(timeout)}")
         self._keys.key(project, logstore or "a", "", "", None)
-        from .check import in_time  # most programs do not ask
+        from .check import in_time  # most programs never call check
 
         return in_time(partial(self._sink.probe, project, logstore, timeout), timeout, f"{self.name}-check")
 
@@ -461,11 +556,29 @@ class Producer:
         *,
         timeout: float = 10.0,  # noqa: ASYNC109  # of the request, which no cancellation ends
     ) -> str:
-        """As :meth:`check`, without blocking the event loop."""
+        """Do what :meth:`check` does without blocking the event loop.
+
+        Example:
+
+            >>> import asyncio
+            >>> finding = asyncio.run(producer.acheck("my-project", "app-log"))
+
+        :param project: as :meth:`check`.
+        :param logstore: as :meth:`check`.
+        :param timeout: seconds, name resolution included.
+        :returns: the finding, as a sentence.
+        :raises TargetError: as :meth:`check`.
+        """
         return await on_a_thread(partial(self.check, project, logstore, timeout=timeout), f"{self.name}-acheck")
 
     def stats(self) -> Stats:
-        """What the producer has done and holds at this moment."""
+        """Return the producer's counters, and its memory and batches at this moment.
+
+        Example:
+
+            >>> producer.stats().memory_limit
+            104857600
+        """
         pipeline = self._pipeline
         if pipeline is None:
             dropped = self._counters.under(DROPPED)
@@ -473,8 +586,10 @@ class Producer:
         return pipeline.stats()
 
     def _make_pipeline(self) -> Sender:
-        """The pipeline, made if there is none. Without the lock: a channel, which is asked what it holds, may be
-        somebody else's. Of several that are made at the same time the first one stays; no other was started.
+        """Return the pipeline; make it first if there is none.
+
+        The lock is not held meanwhile: the constructor calls the channel, which may be user code. Of several pipelines
+        made at the same time, one is kept; the others were never started.
         """
         if self._closed:
             raise ProducerClosedError("the producer is closed")
@@ -515,11 +630,11 @@ class Producer:
         if abandoned is not None:
             abandoned.abandon_in_child()
 
-    if not TYPE_CHECKING:  # or every misspelt name would pass for a method
+    if not TYPE_CHECKING:  # else mypy accepts any misspelt name
 
         def __getattr__(self, name: str) -> Any:
-            """Say where a method is that people look for here."""
-            # With its name on it, Python adds no private name that it takes to be meant.
+            """Raise an error that names the method that was probably meant."""
+            # With ``name`` given, Python suggests no private name of its own.
             raise AttributeError(meant_method(name, [known for known in dir(Producer) if known[0] != "_"]), name=name)
 
     def __enter__(self) -> Self:
@@ -540,7 +655,7 @@ class Producer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         channels = self._channel, self._dead_letter
-        # A given sink brings its projects along.
+        # A given sink is pickled with its projects.
         projects, sink = ((), self._sink) if self._sink_given else (self._sink.project_configs(), None)
         return _rebuild, (projects, self.config, sink, *channels)
 
@@ -551,19 +666,19 @@ class Producer:
 
 
 def _unknown_option(name: str) -> ConfigError:
-    """What to say of an argument of ``Producer`` that it does not have."""
+    """Build the error for an unknown argument of ``Producer``."""
     known = producer_options()
     if name in known:
         rule = f"is a field of the configuration: say config=ProducerConfig({name}=...)"
         return ConfigError(name, rule, f"{name}=")
     words = hint(name, known)
-    if words.startswith("it is said to "):  # where to, and not how
+    if words.startswith("it is said to "):  # the hint names the place of the option, but not the syntax
         return ConfigError(name, f"{words}, as in Producer(ProjectConfig(...), config=ProducerConfig(...))", f"{name}=")
     return ConfigError(name, f"unknown option; options are fields of config=ProducerConfig(...): {words}", name)
 
 
 def _meant_by(given: object) -> str:
-    """What was meant by what is no project."""
+    """Return a hint for an argument that is not a project."""
     if callable(getattr(given, "transaction", None)):
         return "; a channel is given by name: Producer(project, channel=...)"
     if isinstance(given, ProducerConfig):
@@ -574,8 +689,10 @@ def _meant_by(given: object) -> str:
 
 
 def _import_stages(*, durable: bool) -> None:
-    """Import what sends. Not with the package, which a program may import for its errors alone; but with the first
-    producer, so that no record waits for it, no lock is held meanwhile, and forked workers share it.
+    """Import the modules that send.
+
+    Not at ``import producer``: a program may import it only for its errors. At the first producer: then no record waits
+    for an import, no lock is held meanwhile, and forked workers share the modules.
     """
     import_module("producer.pipeline.pipeline")
     import_module("producer.pipeline.shutdown")
@@ -587,7 +704,7 @@ def _import_stages(*, durable: bool) -> None:
 
 
 def _loghub_sink(config: ProducerConfig, clock: Clock, name: str) -> Sink:
-    from ..sinks.loghub.sink import LogHubSink  # HTTP is much to import for those who use another sink
+    from ..sinks.loghub.sink import LogHubSink  # HTTP is a large import, unneeded with another sink
 
     return LogHubSink(config, clock, name)
 

@@ -1,4 +1,4 @@
-"""Stream: a handle bound to one stream of a producer, which does the work."""
+"""Stream: a handle bound to one stream of a producer."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ..pipeline.sender import Sender
     from .arrow import ArrowPiece, ArrowSender
 
-#: What ``send`` takes for one log.
+#: One log, as ``send`` takes it.
 Log = Mapping[str, Any] | LogItem
 
 
 class Owner(Protocol):
-    """What a stream needs of the producer that it belongs to, and nobody else may call."""
+    """The private methods of a producer that its streams call."""
 
     name: str
     _pipeline: Sender | None
@@ -56,11 +56,18 @@ class Owner(Protocol):
 
 
 class Stream:
-    """A handle bound to one stream of a producer; made by :meth:`Producer.stream`. Cheap, thread-safe, picklable.
+    """A handle bound to one stream of a producer, from :meth:`Producer.stream`; cheap, thread-safe, picklable.
 
-    :ivar key: the stream.
-    :ivar max_block_ms: how long ``send`` waits for memory, milliseconds; negative waits for ever, None is the
-        producer's configuration.
+    Example:
+
+        >>> stream = producer.stream("my-project", "app-log", topic="web")
+        >>> future = stream.send({"level": "INFO", "message": "hello"}, urgent=True)
+        >>> future.result(timeout=10).successful
+        True
+
+    :ivar key: the key of the stream: project, logstore, topic, source, shard hash and tags.
+    :ivar max_block_ms: how long ``send`` may block for memory or for room in the channel, milliseconds; negative to
+        wait forever, None for the producer's configuration.
     """
 
     __slots__ = ("_open", "_producer", "key", "max_block_ms")
@@ -69,15 +76,39 @@ class Stream:
         self._producer = producer
         self.key = key
         self.max_block_ms = max_block_ms
-        # The end of the stream's open batch; threads may overwrite what another one wrote, and nothing is lost by it.
+        # The stream's open batch. Threads may overwrite each other's value: nothing is lost by it.
         self._open: OpenRecords | None = None
 
     def send(
         self, log: Log | Sequence[Log], *more: Never, callback: Callback | None = None, urgent: bool = False
     ) -> SendFuture:
-        """As :meth:`Producer.send`, to this stream.
+        """Enqueue one log, or a list of logs for the same batch; return once memory is reserved.
 
-        :raises StreamStoppedError: the stream is ordered, and a batch of it has failed for good.
+        With a channel, the call returns once the record is stored there.
+
+        Example:
+
+            >>> results = []
+            >>> future = stream.send({"level": "INFO"}, callback=results.append, urgent=True)
+            >>> producer.flush()
+            >>> results[0].successful
+            True
+
+        :param log: a mapping of field names to values, a :class:`~producer.LogItem`, or a list of these. A list goes
+            into one batch or is refused. Later changes to these objects have no effect.
+        :param callback: a function called once with the :class:`~producer.Result`, on success and on failure, on a
+            handler thread. An exception raised in it is logged. None for no callback.
+        :param urgent: True to send the log and its open batch at once, as :meth:`hurry` does, without waiting for
+            ``linger_ms``. With a channel this affects only records that have left the channel.
+        :returns: the future of the :class:`~producer.Result`.
+        :raises StreamStoppedError: the stream is ordered, and one of its batches failed permanently.
+        :raises InvalidArgumentError: a field name that is not text, a value that cannot be sent, or an argument that
+            must be given by name.
+        :raises LogSizeTooLargeError: the log is larger than a batch (8 MiB) or than ``total_size_in_bytes``.
+        :raises MaxBatchCountExceedError: a list of more than 40,960 logs.
+        :raises SendTimeoutError: no memory, or no room in the channel, within ``max_block_ms``.
+        :raises ProducerClosedError: the producer's ``close`` has begun.
+        :raises ChannelError: the channel could not store the log, for example on a full disk.
         """
         records = self._open
         if records is not None and not more and not urgent:
@@ -89,7 +120,7 @@ class Stream:
     def _send_otherwise(
         self, log: Log | Sequence[Log], more: Sequence[Never], callback: Callback | None, urgent: bool
     ) -> SendFuture:
-        """Send what the open batch did not take, or was never offered."""
+        """Send a log that the open batch did not take."""
         if more:
             raise self._by_name("send takes the log", more)
         if urgent:
@@ -102,30 +133,48 @@ class Stream:
             return self._send(log, callback)
 
     def _send(self, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
-        """Send it by the general way; the next log finds the batch that took it."""
+        """Send a log through the producer; the next log goes to the batch that took it."""
         future = self._producer._send(self.key, log, callback)
         if type(log) in (dict, LogItem):
             self._open = self._producer._open_records(future)
         return future
 
     def hurry(self) -> None:
-        """Send what was accepted of this stream now, without waiting for ``linger_ms``; returns at once.
+        """Send the stream's open batch at once, without waiting for ``linger_ms``; return without waiting.
 
-        Behind a channel: only what has left the channel by now.
+        With a channel this affects only records that have left the channel.
+
+        Example:
+
+            >>> stream.hurry()
         """
         pipeline = self._producer._pipeline
         if pipeline is not None:
-            pipeline.hand_on_stream(self.key)
+            pipeline.seal_stream(self.key)
 
     async def asend(
         self, log: Log | Sequence[Log], *more: Never, callback: Callback | None = None, urgent: bool = False
     ) -> SendFuture:
-        """As :meth:`send`, without blocking the event loop: while there is no memory a thread waits, for as long as
-        ``send`` would. Behind a channel a thread stores the record.
+        """Do what :meth:`send` does without blocking the event loop.
 
-        If the waiting task is cancelled, the record may or may not have been accepted.
+        While no memory is free, a thread waits for it, as long as ``send`` would. With a channel, a thread stores the
+        record. If the awaiting task is cancelled, the record may or may not have been accepted.
 
-        :returns: the future of the delivery, which can be awaited: ``await (await stream.asend(log))``.
+        Example:
+
+            >>> import asyncio
+            >>> async def log_one():
+            ...     future = await stream.asend({"level": "INFO"}, urgent=True)
+            ...     return await future  # only if the outcome matters
+            ...
+            >>> asyncio.run(log_one()).successful
+            True
+
+        :param log: as :meth:`send`.
+        :param callback: as :meth:`send`.
+        :param urgent: as :meth:`send`.
+        :returns: the future of the :class:`~producer.Result`, which can be awaited.
+        :raises ProducerError: as :meth:`send`, or no thread could be started.
         """
         if more:
             raise self._by_name("asend takes the log", more)
@@ -138,20 +187,28 @@ class Stream:
         return future
 
     def send_many(self, logs: Iterable[Log], *more: Never, callback: Callback | None = None) -> list[SendFuture]:
-        """Accept any number of logs, in pieces of about a batch; much faster than one ``send`` each.
+        """Enqueue any number of logs in pieces of about a batch; much faster than one ``send`` each.
 
-        A piece is encoded and accepted as soon as it is full, so that logs from a generator need no more memory than a
-        piece. With a channel all logs are stored in one transaction, all of them or none, and may not be more than
-        ``total_size_in_bytes`` together.
+        Each piece is enqueued as soon as it is full, so logs from a generator need memory for one piece only. With a
+        channel all logs are stored in one transaction, all or none. They may not exceed ``total_size_in_bytes``
+        together.
 
-        :param callback: called once for each piece.
+        Example:
+
+            >>> futures = stream.send_many({"line": str(number)} for number in range(10_000))
+            >>> producer.flush()
+            >>> all(future.result().successful for future in futures)
+            True
+
+        :param logs: the logs, as :meth:`send` takes them one by one; any iterable.
+        :param callback: a function called once for each piece with its :class:`~producer.Result`; None for no callback.
         :returns: one future for each piece, in order; together they cover all logs.
-        :raises SendTimeoutError: no memory for the next piece. The error's ``accepted`` and ``accepted_logs`` say how
-            far it came: the futures of the pieces before, and how many logs those are. Likewise
-            :class:`~producer.model.errors.ProducerClosedError` and :class:`~producer.model.errors.StreamStoppedError`.
-        :raises InvalidArgumentError: as :meth:`Producer.send`, with the log's position; a log that is too large as
-            well. Likewise with ``accepted``.
-        :raises TransactionFullError: more pieces than a transaction of the channel holds; nothing was stored.
+        :raises SendTimeoutError: no memory for the next piece. The error's ``accepted`` has the futures of the earlier
+            pieces, ``accepted_logs`` the number of their logs. This holds for the next three errors as well.
+        :raises ProducerClosedError: the producer's ``close`` has begun.
+        :raises StreamStoppedError: the stream is ordered, and one of its batches failed permanently.
+        :raises InvalidArgumentError: as :meth:`send`, or a log that is too large; with the log's position.
+        :raises TransactionFullError: more pieces than a transaction of the channel can hold; nothing was stored.
         """
         if more:
             raise self._by_name("send_many takes the logs", more)
@@ -165,34 +222,54 @@ class Stream:
         time: float | datetime | None = None,
         callback: Callback | None = None,
     ) -> list[SendFuture]:
-        r"""Accept the lines of a block, each a log of one field, in pieces of about a batch; no Python runs for a line.
+        r"""Enqueue the lines of a block, each as a log of one field, in pieces of about a batch.
 
-        A line ends at ``\n`` or ``\r\n``; an empty line is a log, and so is a last line without an end. If you read a
-        file in blocks, pass ``block[: block.rfind(b"\n") + 1]``, and keep the rest for the next block. Bytes that are
-        not UTF-8 appear as ``\xNN``. With a channel each piece is one transaction.
+        No Python code runs for a single line. A line ends at ``\n`` or ``\r\n``. An empty line is a log, and so is a
+        last line without an end. To read a file in blocks, pass ``block[: block.rfind(b"\n") + 1]``, and keep the rest
+        for the next block. Bytes that are not UTF-8 appear as ``\xNN``. With a channel each piece is one transaction.
 
-        :param block: bytes, or contiguous memory of bytes, such as a mapped file; nobody may change it meanwhile.
+        Example:
+
+            >>> futures = stream.send_lines(b"first line\nsecond line\n", key="message")
+
+        :param block: the bytes, or a contiguous buffer of bytes such as a mapped file; it must not change during the
+            call.
         :param key: the name of the field.
-        :param time: of all the logs: seconds since 1970, or a datetime with a time zone; None is the time of sending.
-        :param callback: called once for each piece.
+        :param time: the time of all the logs: seconds since 1970, or a datetime with a time zone; None for the time of
+            the call.
+        :param callback: a function called once for each piece with its :class:`~producer.Result`; None for no callback.
         :returns: one future for each piece, in order; together they cover all lines.
-        :raises InvalidArgumentError: no such memory, a name that is not text, a time out of range.
-        :raises LogSizeTooLargeError: a line that is too large for a batch, with its number from 0; what is before it
-            was accepted.
-        :raises ProducerError: as :meth:`send`. The error's ``accepted`` and ``accepted_logs`` say how far it came.
+        :raises InvalidArgumentError: not a buffer of bytes, a name that is not text, or a time out of range.
+        :raises LogSizeTooLargeError: a line that is too large for a batch, with its number from 0; earlier lines were
+            accepted.
+        :raises ProducerError: as :meth:`send`. The error's ``accepted`` has the futures of the accepted pieces,
+            ``accepted_logs`` the number of their logs.
         """
         return self._producer._send_lines(self.key, block, key, time, callback)
 
     @property
     def stopped(self) -> StreamStoppedError | None:
-        """Why the stream is stopped: a batch of it has failed for good; None if it is not, or not ordered."""
+        """The error that stopped the stream: one of its batches failed permanently.
+
+        None if the stream is not stopped, or not ordered.
+
+        Example:
+
+            >>> stream.stopped is None
+            True
+        """
         pipeline = self._producer._pipeline
         return None if pipeline is None else pipeline.stopped(self.key)
 
     def resume(self) -> None:
-        """Let a stopped stream go on, behind the records that failed; nothing if it is not stopped.
+        """Resume a stopped stream behind the records that failed; do nothing if it is not stopped.
 
-        Behind a channel, what waits there is delivered first.
+        With a channel, the records that wait there are delivered first.
+
+        Example:
+
+            >>> if stream.stopped:
+            ...     stream.resume()
         """
         pipeline = self._producer._pipeline
         if pipeline is not None:
@@ -209,25 +286,32 @@ class Stream:
         contents_column: str | None = None,
         callback: Callback | None = None,
     ) -> list[SendFuture]:
-        """Accept the rows of Arrow data, each a log with a field for each column that is not null; the fastest way.
+        """Enqueue the rows of Arrow data, each as a log with a field for each column that is not null.
 
-        A slice of a megabyte or two at a time is checked, encoded and accepted as a whole, so data may be larger than
-        memory. With a channel each slice is one transaction. Needs the extra ``arrow``.
+        This is the fastest way to send. The data is checked, encoded and enqueued in slices of one to two megabytes, so
+        it may be larger than memory. With a channel each slice is one transaction. Needs the extra ``arrow``.
 
-        :param data: a ``pyarrow`` RecordBatch, Table or RecordBatchReader, or whatever has ``__arrow_c_stream__`` or
+        Example:
+
+            >>> import pyarrow
+            >>> table = pyarrow.table({"level": ["INFO", "WARN"], "seconds": [1_700_000_000, 1_700_000_001]})
+            >>> futures = stream.send_arrow(table, time_column="seconds")
+
+        :param data: a ``pyarrow`` RecordBatch, Table or RecordBatchReader, or any object with ``__arrow_c_stream__`` or
             ``__arrow_c_array__``.
-        :param time_column: the column of the logs' times: timestamps with a zone, or seconds since 1970. Null is the
-            time of sending.
-        :param topic_column: the column of the logs' topics. Null is the stream's own; likewise the next two.
-        :param source_column: the column of the logs' sources.
-        :param shard_hash_column: the column of the logs' shard hashes.
-        :param contents_column: a map whose entries are fields of the log.
-        :param callback: called once for each piece.
+        :param time_column: the column with the times of the logs: timestamps with a zone, or seconds since 1970. Null,
+            or no column: the time of the call.
+        :param topic_column: the column with the topics; null, or no column, for the stream's topic.
+        :param source_column: the column with the sources; null, or no column, for the stream's source.
+        :param shard_hash_column: the column with the shard hashes; null, or no column, for the stream's hash.
+        :param contents_column: a map column whose entries become fields of the log.
+        :param callback: a function called once for each piece with its :class:`~producer.Result`; None for no callback.
         :returns: one future for each piece that went into a batch, in order; together they cover all rows.
-        :raises InvalidArgumentError: a column that is not there, or of the wrong type; a value that cannot be sent, and
-            a row that is too large for a batch (:class:`~producer.model.errors.LogSizeTooLargeError`): these name the
-            row.
-        :raises ProducerError: as :meth:`send`. The error's ``accepted`` and ``accepted_logs`` say how far it came.
+        :raises InvalidArgumentError: a column that is missing or has the wrong type, or a value that cannot be sent,
+            with its row.
+        :raises LogSizeTooLargeError: a row that is too large for a batch, with its number.
+        :raises ProducerError: as :meth:`send`. The error's ``accepted`` has the futures of the accepted pieces,
+            ``accepted_logs`` the number of their logs.
         """
         options = {
             "time_column": time_column,
@@ -248,16 +332,16 @@ class Stream:
     def _send_arrow_pieces(
         self, batch: Any, *, callback: Callback | None = None, **options: str | None
     ) -> Iterator[ArrowPiece]:
-        """As :meth:`send_arrow`, for one RecordBatch: each piece as it is accepted, with the rows that it holds.
+        """Yield the pieces of one RecordBatch as they are accepted, each with the rows that it holds.
 
-        :raises ProducerError: behind the pieces that were accepted.
+        :raises ProducerError: after the pieces that were accepted.
         """
         return self._producer._arrow_sender(self.key, batch.schema, options, callback).pieces(batch)
 
     def _send_numbered(self, record: Record, logs: int, number: int) -> SendFuture:
-        """Accept encoded logs as one batch under that number, on a stream that was opened with a ``SequenceKey``.
+        """Enqueue encoded logs as one batch with this sequence number; the stream must have a ``SequenceKey``.
 
-        One thread at a time may use the stream, and numbers must grow.
+        One thread at a time may use the stream, and numbers must increase.
 
         :raises ProducerError: as :meth:`send`.
         """
@@ -286,19 +370,19 @@ _PURE_SEND = Stream.send
 
 
 def use_compiled_send() -> None:
-    """Have :meth:`Stream.send` be its compiled twin, where there is one, unless somebody has put another in its place.
+    """Replace :meth:`Stream.send` by its native implementation where that is compiled, unless it was replaced already.
 
-    Not with this module: the twin comes with the pipeline.
+    This is not done at the import of this module: the native implementation is imported with the pipeline.
     """
     twin = either("producer.pipeline.batching._open_records", "send", _PURE_SEND)
     if twin is not _PURE_SEND and Stream.send is _PURE_SEND:
-        Stream.send = update_wrapper(twin, _PURE_SEND)  # type: ignore[method-assign]  # the native one, where it is compiled
+        Stream.send = update_wrapper(twin, _PURE_SEND)  # type: ignore[method-assign]  # native where compiled
 
 
 def arrow_sending() -> ModuleType:
-    """What ``send_arrow`` needs, and nothing else does.
+    """Import the module behind ``send_arrow``, which needs more libraries than the package.
 
-    :raises ImportError: the extra is not installed.
+    :raises ImportError: the extra ``arrow`` is not installed.
     """
     try:
         return importlib.import_module(".arrow", __package__)

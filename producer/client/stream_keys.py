@@ -1,4 +1,4 @@
-"""Stream keys from the arguments of ``send``: checked, completed by the configuration, and remembered."""
+"""StreamKeys: makes the keys of streams from the arguments of ``send``."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ..wire.put_logs import adjust_shard_hash
 _HASH = re.compile(r"[0-9a-fA-F]{32}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REMEMBERED = 1024
-#: What names a stream travels with every batch of it, and is kept in memory with it, bytes.
+#: The most bytes that the names of a stream may have: they are sent and kept with every batch.
 MAX_NAMES_SIZE = 4 * 1024
 
 Tags = tuple[tuple[str, str], ...]
 
 
 class StreamKeys:
-    """Makes the key of a stream; the last few thousand are remembered, since checking one costs more than a send.
+    """Makes the keys of streams, and caches them: checking the names costs more than a send.
 
-    :param check_project: raises for a project that nothing can be sent to; None takes all.
+    :param check_project: a function that raises for a project that cannot be sent to; None to accept every project.
     """
 
     def __init__(self, config: ProducerConfig, check_project: Callable[[str], None] | None = None) -> None:
@@ -37,7 +37,7 @@ class StreamKeys:
         self._cached = lru_cache(maxsize=_REMEMBERED)(self._make)
 
     def forget(self) -> None:
-        """Check all names anew: what is known of projects has changed."""
+        """Clear the cache: the set of projects has changed."""
         self._cached.cache_clear()
 
     def key(
@@ -50,16 +50,15 @@ class StreamKeys:
         tags: Tags = (),
         order: str = "",
     ) -> StreamKey:
-        """The key of a stream.
+        """Return the key of a stream.
 
         :param order: as in the key.
-
         :raises LogSizeTooLargeError: names and tags of more than :data:`MAX_NAMES_SIZE` bytes.
-        :raises InvalidArgumentError: an empty or wrong name; a shard hash that is none, with ``adjust_shard_hash`` off.
+        :raises InvalidArgumentError: an empty or invalid name, or an invalid shard hash with ``adjust_shard_hash`` off.
         """
         try:
             return self._cached(project, logstore, topic, source, shard_hash, tags, order)
-        except TypeError:  # what cannot be hashed is no text: find out which
+        except TypeError:  # an argument that cannot be hashed is not text: find it
             return self._make(project, logstore, topic, source, shard_hash, tags, order)
 
     def ordered(
@@ -74,9 +73,10 @@ class StreamKeys:
         ordered: bool,
         idempotent: bool | SequenceKey,
     ) -> StreamKey:
-        """The key of a stream that may be ordered or idempotent; see :meth:`Producer.stream`.
+        """Return the key of a stream that may be ordered or idempotent, as :meth:`Producer.stream` has it.
 
-        :raises InvalidArgumentError: as :meth:`key`; what is no flag; a shard hash that leaves no room for a key.
+        :raises InvalidArgumentError: as :meth:`key`, a flag that is not a boolean, or a shard hash that leaves no room
+            for a key.
         """
         if not isinstance(ordered, bool):
             raise InvalidArgumentError(f"ordered: must be True or False, got {described(ordered)}")
@@ -115,7 +115,7 @@ class StreamKeys:
         for name, value in (("project", project), ("logstore", logstore)):
             if not value:
                 raise InvalidArgumentError(f"{name}: must not be empty")
-            if _CONTROL.search(value):  # it stands in lines of the log, too
+            if _CONTROL.search(value):  # names appear in log lines
                 raise InvalidArgumentError(f"{name}: must not have control characters, got {described(value)}")
         if not is_logstore_name(logstore):
             raise InvalidArgumentError(f"logstore: {LOGSTORE_RULE}, got {described(logstore)}")
@@ -130,7 +130,7 @@ class StreamKeys:
         return key
 
     def picked(self, key: StreamKey, topic: str | None, source: str | None, shard_hash: str | None) -> StreamKey:
-        """The stream that differs from ``key`` by names; None leaves what there is.
+        """Return the key of the stream that differs from ``key`` by these names; None keeps the name of ``key``.
 
         :raises LogSizeTooLargeError: as :meth:`key`.
         :raises InvalidArgumentError: as :meth:`ordered`, about the shard hash.
@@ -159,7 +159,7 @@ class StreamKeys:
 
 
 def pairs_of(tags: object) -> Tags:
-    """The tags of ``send`` and ``stream`` as pairs.
+    """Return the tags of ``send`` and ``stream`` as pairs.
 
     :raises InvalidArgumentError: not a mapping.
     """
@@ -179,9 +179,9 @@ def _check_size(key: StreamKey) -> None:
 
 
 def check_text(name: str, value: object) -> str:
-    """Return ``value`` if it is text; of an enum or another subclass its true characters.
+    """Return ``value`` if it is text; of an enum or another subclass its plain characters.
 
-    :raises InvalidArgumentError: it is no text, or text that UTF-8 cannot hold.
+    :raises InvalidArgumentError: not text, or text that UTF-8 cannot encode.
     """
     if not isinstance(value, str):
         raise InvalidArgumentError(f"{name}: must be text, got {described(value)} of type {type(value).__qualname__}")

@@ -143,9 +143,9 @@ class DurablePipeline:
             _log.warning("%s: no threads can be started (%s): %s", self.name, error, self.acks.without_threads)
             self.leave_futures()
 
-    def hand_on_stream(self, key: StreamKey) -> None:
+    def seal_stream(self, key: StreamKey) -> None:
         """What was fed of the stream goes at once; what is still in the channel lingers when it comes."""
-        self.pipeline.hand_on_stream(key)
+        self.pipeline.seal_stream(key)
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
         """Why an ordered stream is stopped; None if it is not, or about to go on."""

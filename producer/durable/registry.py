@@ -66,10 +66,10 @@ class Waiting:
         """Do nothing: a batch that takes the record over replaces this holder."""
         return
 
-    def heed(self, _position: int, future: SendFuture) -> None:
+    def keep_future(self, _position: int, future: SendFuture) -> None:
         """See :class:`~producer.model.futures.ResultHolder`."""
         if self.result is None:  # else there may be nobody left who could give the lock back: after a fork
-            self._registry.heed(self.number, future)
+            self._registry.keep_future(self.number, future)
 
     def settle(self, result: Result) -> None:
         """There is a result, without a batch."""
@@ -233,7 +233,7 @@ class Registry:
             if isinstance(holder, Waiting):
                 self._heeded[holder.number] = future
 
-    def heed(self, number: int, future: SendFuture) -> None:
+    def keep_future(self, number: int, future: SendFuture) -> None:
         """Somebody is to be told of the result: keep the future."""
         with self.lock:
             if number in self._held and isinstance(future, StoredFuture):

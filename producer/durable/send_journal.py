@@ -116,11 +116,11 @@ class Intents:
         name = note_name(batch.key)
         if name in self._distrusted:
             return
-        whole, doubt = batch, batch.doubt
-        if doubt is not None:  # the other parts stand and fall with it
-            whole = doubt.parts[-1]
+        whole, unconfirmed = batch, batch.unconfirmed
+        if unconfirmed is not None:  # the other parts stand and fall with it
+            whole = unconfirmed.parts[-1]
         first, last = tickets_of(batch)[0], tickets_of(whole)[-1]
-        cut = doubt is not None and (whole is not batch or doubt.shorter)
+        cut = unconfirmed is not None and (whole is not batch or unconfirmed.shorter)
         intent = Intent(sequence, first.position, last.position, cut)
         try:
             self._notes.write(name, intent.to_bytes(), last.sequence)

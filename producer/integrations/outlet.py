@@ -267,7 +267,7 @@ class Outlet:
         except ProducerError as error:
             _log.warning("%s/%s: %s", *self._place, error)
         if producer.closed or at_exit.exited():  # else its own end reports them
-            producer._say_losses()
+            producer._report_losses()
 
     def _renew_in_child(self) -> None:
         """A thread of the parent may hold the lock, and what it has deferred is the parent's to send."""

@@ -1,9 +1,8 @@
-"""What ``send`` returns: the future of a :class:`~producer.model.results.Result`.
+"""SendFuture: the future of a :class:`~producer.model.results.Result`, as ``send`` returns it.
 
-A :class:`SendFuture` is a batch and a position
-in it until somebody waits on it in the manner of ``concurrent.futures``; only then does it grow a condition and lists
-of its own, and only then does the batch know of it. Its methods need nothing of it but ``_holder``, ``_position``,
-``_callback`` and ``_watch``, so that another class with these can share them.
+A :class:`SendFuture` is a batch and a position in it. It gets a condition and lists of its own only when a caller uses
+it as a ``concurrent.futures.Future``, and only then does the batch refer to it. Its methods need only ``_holder``,
+``_position``, ``_callback`` and ``_watch``, so another class with these attributes can share them.
 """
 
 from __future__ import annotations
@@ -29,52 +28,50 @@ _log = get_logger("loghub.futures")
 
 
 class ResultHolder(Protocol):
-    """What a future needs of the batch that it belongs to."""
+    """The batch of a future, as far as the future needs it."""
 
     @property
     def result(self) -> Result | None:
-        """The result, or None as long as there is none."""
+        """The result; None while the batch is not completed."""
 
     def wait(self, timeout: float | None) -> None:
-        """Return when the batch has a result or was split, or after ``timeout`` seconds; for no reason too."""
+        """Return when the batch has a result or was split, or after ``timeout`` seconds; may also return early."""
 
     def follow(self, position: int) -> tuple[ResultHolder, int] | None:
-        """Who gives the result of the send at ``position``, and its position there, since it was cut; None if this one
-        does.
-        """
+        """Return the half that has the send at ``position``, and the position there; None if nothing was split."""
 
-    def heed(self, position: int, future: SendFuture) -> None:
-        """Somebody is to be told of the result of the send at ``position``, so that its future must live until then."""
+    def keep_future(self, position: int, future: SendFuture) -> None:
+        """Keep the future of the send at ``position`` alive until its callbacks and waiters are notified."""
 
 
 _DoneCallback = Callable[[Future[Result]], object]
 
 
 class _Watch:
-    """What a future grows when somebody treats it as one of ``concurrent.futures``; small, since all of them may."""
+    """State of a future that is used as one of ``concurrent.futures``; small, since every future may get it."""
 
     __slots__ = ("callbacks", "condition", "finished", "process", "waiters")
 
     def __init__(self) -> None:
         self.process = _process
-        # concurrent.futures counts on a state that changes under the condition, together with what waiters are told;
-        # the holder's result is there a moment earlier.
+        # concurrent.futures relies on a state that changes under the condition, together with the notification of
+        # waiters. The holder's result is set a moment earlier.
         self.finished = False
         self.callbacks: tuple[_DoneCallback, ...] = ()
         self.waiters: list[Any] | None = None
-        # One of its own, once concurrent.futures asks for it: that takes those of several futures, of other kinds too,
-        # in the order of their ids.
+        # Created when concurrent.futures asks for it: it takes the conditions of several futures, in the order of their
+        # ids.
         self.condition: threading.Condition | None = None
 
 
-# Guards every _Watch, and its birth; taken last, after a watch's own condition, and only for a moment.
+# Guards the creation and the fields of every _Watch. Taken last, after a watch's own condition, and only briefly.
 _watching = threading.RLock()
-# Tells a _Watch of this process from one that came along with a fork.
+# Tells a _Watch of this process from one that was inherited by a fork.
 _process = object()
 
 
 def renew_locks_in_child() -> None:
-    """Replace the module's lock after a fork: a thread of the parent may have held it. Likewise every _Watch."""
+    """Replace the lock and invalidate every _Watch after a fork: a thread of the parent may have held them."""
     global _watching, _process  # a fork is process-wide
     _watching, _process = threading.RLock(), object()
 
@@ -86,23 +83,30 @@ class SendFuture(Future[Result]):
     """The outcome of one ``send``: a ``concurrent.futures.Future`` that can also be awaited.
 
     ``result()`` returns a successful :class:`Result` or raises :class:`ResultFailedError`, which carries the failed
-    one. An accepted record cannot be recalled: :meth:`cancel` always returns False, and cancelling a task that awaits
-    the future leaves the delivery as it is.
+    result. An accepted record cannot be recalled: :meth:`cancel` always returns False. Cancelling a task that awaits
+    the future does not stop the delivery.
 
-    In asyncio ``await``, ``wait``, ``gather``, ``shield``, ``wait_for`` and ``ensure_future`` take it as it is;
-    ``create_task``, which wants a coroutine, and that of a ``TaskGroup`` take :meth:`outcome`.
+    In asyncio, pass the future to ``await``, ``wait``, ``gather``, ``shield``, ``wait_for`` or ``ensure_future``. Pass
+    :meth:`outcome` where a coroutine is needed: ``create_task`` and ``TaskGroup.create_task``.
+
+    Example:
+
+        >>> future = stream.send({"level": "INFO"}, urgent=True)
+        >>> result = future.result(timeout=10)
+        >>> result.successful, result.attempt_count
+        (True, 1)
     """
 
-    # The batch holds the state; the attributes of the base class are never created, and the three of them that
-    # concurrent.futures.wait, as_completed and asyncio work with are properties over _holder and _watch.
+    # The batch holds the state. The attributes of the base class are never created. The three that
+    # concurrent.futures.wait, as_completed and asyncio use are properties over _holder and _watch.
     __slots__ = ("_holder", "_position")
 
-    # Where the holder changes, it does so behind the position; who reads both reads the holder first.
+    # The holder is replaced after the position, so a reader of both reads the holder first.
     _holder: ResultHolder
     _position: int
-    #: Of the send, for as long as no holder has it.
+    #: The callback of the send, until a holder has it.
     _callback: Callback | None = None
-    # Most never get one: it then goes to the dictionary that the base class has anyway.
+    # Most futures never get one. It is stored in the instance dictionary, which the base class has anyway.
     _watch: _Watch | None = None
 
     def __init__(self, holder: ResultHolder, position: int = 0) -> None:
@@ -115,34 +119,65 @@ class SendFuture(Future[Result]):
         return f"<SendFuture {state}>"
 
     def cancel(self) -> bool:
-        """Always False: what was accepted is delivered or failed, never recalled."""
+        """Return False: an accepted record is delivered or fails, and is never recalled.
+
+        Example:
+
+            >>> stream.send({"level": "INFO"}).cancel()
+            False
+        """
         return False
 
     def cancelled(self) -> bool:
-        """Always False."""
+        """Return False."""
         return False
 
     def running(self) -> bool:
-        """Always False: there is no moment at which a record could still be withdrawn."""
+        """Return False: the record cannot be withdrawn at any time."""
         return False
 
     @property
     def stored(self) -> bool:
-        """Whether the record has reached the disk, so that it survives the machine: by the policy of the producer's
-        channel at once, a moment later, or only after ``Channel.sync``; without a channel it never does.
+        """True if the record is on the disk of the producer's channel, and survives a crash of the machine.
+
+        The channel's sync policy decides when: at once, a moment later, or only after ``Channel.sync``. Without a
+        channel it is never True.
+
+        Example:
+
+            >>> stream.send({"level": "INFO"}).stored
+            False
         """
         return False
 
     def done(self) -> bool:
-        """Whether the record is settled."""
+        """Return True if the record was delivered or has failed.
+
+        Example:
+
+            >>> future = stream.send({"level": "INFO"})
+            >>> producer.flush()
+            >>> future.done()
+            True
+        """
         return _holder_of(self).result is not None
 
     def result(self, timeout: float | None = None) -> Result:
-        """Wait for the outcome.
+        """Wait until the record is completed, and return its result.
 
-        :param timeout: seconds; None waits for ever.
+        Example:
+
+            >>> from loghub import ResultFailedError
+            >>> future = stream.send({"level": "INFO"}, urgent=True)
+            >>> try:
+            ...     request_id = future.result(timeout=10).request_id
+            ... except ResultFailedError as error:
+            ...     print("failed:", error.result.error_code)
+
+        :param timeout: seconds; None to wait forever.
+        :returns: the result of a delivered record.
         :raises ResultFailedError: the record was not delivered.
-        :raises TimeoutError: not settled within ``timeout``; the delivery goes on.
+        :raises TimeoutError: not completed within ``timeout``; the delivery continues.
         """
         result = self._holder.result or _wait(self, timeout)
         if not result.successful:
@@ -150,27 +185,59 @@ class SendFuture(Future[Result]):
         return result
 
     def exception(self, timeout: float | None = None) -> ResultFailedError | None:
-        """As :meth:`result`, but returns the :class:`ResultFailedError`, or None on success."""
+        """Wait until the record is completed, and return its error; None if it was delivered.
+
+        Example:
+
+            >>> future = stream.send({"level": "INFO"}, urgent=True)
+            >>> future.exception(timeout=10) is None
+            True
+
+        :param timeout: seconds; None to wait forever.
+        :returns: the error, which carries the failed result; None on success.
+        :raises TimeoutError: not completed within ``timeout``; the delivery continues.
+        """
         result = _wait(self, timeout)
         return None if result.successful else ResultFailedError(result)
 
     def add_done_callback(self, fn: _DoneCallback) -> None:
-        """Call ``fn(future)`` once: when the record settles, or now if it has settled.
+        """Call ``fn(future)`` once: when the record is completed, or at once if it is.
 
-        What is added in a coroutine is called on its event loop, as asyncio promises; what is added elsewhere, on a
-        handler thread, likewise if the loop has been closed meanwhile. An exception in it is logged and stops nothing.
+        A function added in a coroutine is called on its event loop, as asyncio promises. Any other function is called
+        on a handler thread, and so is one whose loop has been closed. An exception in it is logged.
+
+        Example:
+
+            >>> done = []
+            >>> stream.send({"level": "INFO"}).add_done_callback(done.append)
+            >>> producer.flush()
+            >>> done[0].result().successful
+            True
+
+        :param fn: the function to call.
         """
-        self._holder.heed(self._position, self)
+        self._holder.keep_future(self._position, self)
         loop = _running_loop()
         if _watch_with(self, fn if loop is None else _InLoop(loop, fn)):
             return
         try:
             fn(self)
         except Exception:  # noqa: BLE001  # whatever a user's code raises
-            _log.exception("a done-callback raised; the record is settled all the same")
+            _log.exception("a done-callback raised; the outcome of the record is unchanged")
 
     def remove_done_callback(self, fn: _DoneCallback) -> int:
-        """Take back what was given to :meth:`add_done_callback` and not called yet; how often it was there."""
+        """Remove a function that :meth:`add_done_callback` added and that was not called yet.
+
+        Example:
+
+            >>> future = stream.send({"level": "INFO"})
+            >>> future.add_done_callback(print)
+            >>> future.remove_done_callback(print)
+            1
+
+        :param fn: the function to remove.
+        :returns: how many times it had been added.
+        """
         with _watching:
             watch = self._watch
             if watch is None or watch.process is not _process:
@@ -185,16 +252,27 @@ class SendFuture(Future[Result]):
         return wrap_future(self).__await__()
 
     async def outcome(self) -> Result:
-        """As ``await`` of the future itself; a coroutine, for ``asyncio.create_task`` and groups of tasks.
+        """Wait as ``await`` of the future does; a coroutine, for ``asyncio.create_task`` and task groups.
 
+        Example:
+
+            >>> import asyncio
+            >>> async def main():
+            ...     task = asyncio.create_task(stream.send({"level": "INFO"}, urgent=True).outcome())
+            ...     return await task
+            ...
+            >>> asyncio.run(main()).successful
+            True
+
+        :returns: the result of a delivered record.
         :raises ResultFailedError: the record was not delivered.
         """
         return await self
 
-    if not TYPE_CHECKING:  # mypy would take it for every attribute there could be
+    if not TYPE_CHECKING:  # else mypy accepts any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Say which method is meant by one that people know from other futures."""
+            """Raise an error that names the method that was probably meant."""
             raise missing(name)
 
     @property
@@ -206,7 +284,7 @@ class SendFuture(Future[Result]):
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]  # likewise
-        self._holder.heed(self._position, self)
+        self._holder.keep_future(self._position, self)
         with _watching:
             watch = _watched(self)
             if watch.condition is None:
@@ -215,7 +293,7 @@ class SendFuture(Future[Result]):
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]  # likewise
-        self._holder.heed(self._position, self)
+        self._holder.keep_future(self._position, self)
         with _watching:
             watch = _watched(self)
             if watch.waiters is None:
@@ -224,15 +302,15 @@ class SendFuture(Future[Result]):
 
 
 def missing(name: str) -> AttributeError:
-    """What to raise for an attribute that a future does not have."""
-    # Of private ones, for which libraries look, nothing is suggested.
+    """Build the error for an attribute that a future does not have."""
+    # Libraries probe for private names: suggest nothing for those.
     known = [] if name.startswith("_") else [each for each in dir(SendFuture) if each[0] != "_"]
-    # With its name on it, Python adds no private name that it takes to be meant.
+    # With ``name`` given, Python suggests no private name of its own.
     return AttributeError(meant_of_future(name, known), name=name)
 
 
 def holder_of(holder: ResultHolder, position: int) -> ResultHolder:
-    """Who gives the result of the send that was at ``position`` of ``holder``, whatever was cut since."""
+    """Return the holder of the send that was at ``position`` of ``holder``, through all splits."""
     while (at := holder.follow(position)) is not None:
         holder, position = at
     return holder
@@ -255,13 +333,13 @@ def _wait(future: SendFuture, timeout: float | None) -> Result:
 
 
 def _trouble(holder: ResultHolder) -> str:
-    """What the last attempt met, if there was one."""
+    """Describe the last attempt; an empty text if there was none."""
     attempts = getattr(getattr(holder, "history", None), "attempts", ())
     return f" (the last attempt: {attempts[-1].error_code}: {attempts[-1].error_message})" if attempts else ""
 
 
 def _watch_with(future: SendFuture, callback: _DoneCallback) -> bool:
-    """Add a callback; False if it is too late."""
+    """Add a callback; return False if the future is finished."""
     with _watching:
         watch = _watched(future)
         if not watch.finished:
@@ -272,15 +350,15 @@ def _watch_with(future: SendFuture, callback: _DoneCallback) -> bool:
 def _watched(future: SendFuture) -> _Watch:
     with _watching:
         if future._watch is None or future._watch.process is not _process:
-            # First the watch, then the look at the result: settle_future does it the other way round, so that one of
-            # the two sees the other.
+            # Create the watch first, then read the result. settle_future does it in the opposite order, so one of the
+            # two always sees the other.
             watch = future._watch = _Watch()
             watch.finished = watch.finished or _holder_of(future).result is not None
         return future._watch
 
 
 class _InLoop:
-    """A done-callback that belongs to an event loop."""
+    """A done-callback that runs on an event loop."""
 
     __slots__ = ("_loop", "fn")
 
@@ -291,23 +369,23 @@ class _InLoop:
     def __call__(self, future: Future[Result]) -> None:
         try:
             self._loop.call_soon_threadsafe(self.fn, future)
-        except RuntimeError:  # it is closed: nobody else will ever call it
+        except RuntimeError:  # the loop is closed and will never call it
             self.fn(future)
 
 
 def _running_loop() -> AbstractEventLoop | None:
-    """The event loop that runs on this thread; None where there is none."""
+    """Return the event loop that runs on this thread; None if there is none."""
     events = sys.modules.get("asyncio.events")
     return None if events is None else events._get_running_loop()
 
 
 def settle_future(future: SendFuture, result: Result) -> list[Callable[[], object]]:
-    """Wake whoever waits for ``future``; called once, after its holder got ``result``, by the handler thread.
+    """Wake the threads that wait for ``future``; the handler thread calls it once, after the holder has its result.
 
-    :returns: the user's code that is now due, for the caller to run: done-callbacks, then the callback of ``send``.
+    :returns: the user code to run next: done-callbacks, then the callback of ``send``.
     """
     due: list[Callable[[], object]] = []
-    # The holder's result was set before this look at _watch: a watch born later sees the result by itself.
+    # The holder's result was set before this read of _watch: a later watch reads the result itself.
     watch = future._watch
     if watch is not None:
         with _watching:
@@ -335,5 +413,5 @@ def _finish(watch: _Watch) -> tuple[_DoneCallback, ...]:
 
 
 def _call(fn: Callable[[Any], object], argument: object) -> Callable[[], object]:
-    """``partial`` would raise here, rather than when it is called, for what is not callable."""
+    """Return a call of ``fn``; a ``partial`` would raise here, and not when called, if ``fn`` is not callable."""
     return lambda: fn(argument)

@@ -104,74 +104,124 @@ Record: TypeAlias = bytes | memoryview
 
 @runtime_checkable
 class Sink(Protocol):
-    """Where batches leave. Its methods are called from several IO threads at once.
+    """The destination of batches; inherit from it to deliver to another system than LogHub.
 
-    Whoever inherits from this class gets the methods that have a default: a sink needs :meth:`encode` and
-    :meth:`write`. What a batch's body is, and which projects there are, nobody else knows. One that has locks, threads
-    or connections makes them anew in a forked child (see :mod:`producer.runtime.forks`).
+    A sink must have :meth:`encode` and :meth:`write`; the other methods have defaults. Several IO threads call the
+    methods at once. Only the sink defines the body's encoding and the projects. A sink with locks, threads or
+    connections must make new ones in a forked child (see :mod:`producer.runtime.forks`).
+
+    Example:
+
+        >>> from loghub import LogItem, Payload, Producer, Receipt, Sink
+        >>> class MemorySink(Sink):
+        ...     def __init__(self):
+        ...         self.bodies = []
+        ...
+        ...     def encode(self, key, pack_id, records):
+        ...         body = b"".join(bytes(record) for record in records)
+        ...         return Payload(body, len(body))
+        ...
+        ...     def write(self, delivery):
+        ...         self.bodies.append(delivery.payload.body)
+        ...         return Receipt()
+        ...
+        >>> sink = MemorySink()
+        >>> with Producer(sink=sink) as producer:
+        ...     future = producer.send("any", "app-log", LogItem({"k": "v"}, time=1))
+        ...
+        >>> sink.bodies[0].hex(" ")
+        '0a 0a 08 01 12 06 0a 01 6b 12 01 76'
     """
 
     def put_project(self, project: ProjectConfig) -> None:
-        """Add a project, or replace what is known of it; the next attempts use it.
+        """Add a project, or replace its endpoint and credentials; the next attempts use them.
 
-        :raises InvalidArgumentError: the sink delivers without, as by default.
+        :param project: the project to add or to replace.
+        :raises InvalidArgumentError: the sink takes no projects, which is the default.
         """
         raise InvalidArgumentError(f"{type(self).__name__} knows no projects: leave out {project.project!r}")
 
     def remove_project(self, name: str) -> None:
-        """Forget a project, whose records fail from now on; an unknown name is no error."""
+        """Remove a project: its records fail from now on. An unknown name is no error.
+
+        :param name: the name of the project.
+        """
 
     def project_configs(self) -> tuple[ProjectConfig, ...]:
-        """The projects, in the order in which they were added."""
+        """Return the projects, in the order in which they were added."""
         return ()
 
     def check_project(self, name: str) -> None:
-        """Refuse a project that nothing can be sent to; asked by ``send``, and remembered until one is removed.
+        """Raise if nothing can be sent to this project; ``send`` calls it and caches the answer until one is removed.
 
-        :raises InvalidArgumentError: it is unknown; by default all are known.
+        :param name: the name of the project.
+        :raises InvalidArgumentError: the project is unknown; by default every project is known.
         """
 
     def probe(self, project: str, logstore: str | None, timeout: float) -> str:
-        """Ask the other end whether logs would arrive there; what it says, in a sentence.
+        """Ask the destination whether it would accept logs; return its answer as a sentence.
 
+        :param project: the name of the project.
+        :param logstore: the logstore to check; None to check only the project.
         :param timeout: seconds.
-        :raises TargetError: something is wrong.
+        :raises TargetError: the fault, as a sentence.
         """
         return f"{type(self).__name__} has no remote endpoint to check: logs for {project} go where it writes"
 
     def destination(self, key: StreamKey) -> Hashable:
-        """What a stream's batches share with those of other streams: the other end, whose requests are limited
-        together, and held back together when it cannot be reached. Called often, under locks: it only looks up.
+        """Return the destination that the stream shares with others, such as its endpoint.
+
+        Requests to one destination are limited together, and paused together while it cannot be reached. Called often,
+        under locks: it must only look up a value.
+
+        :param key: the stream.
         """
         return key.project
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
-        """How many bytes a body has besides its records."""
+        """Return the number of bytes that a body has besides its records.
+
+        :param key: the stream.
+        :param pack_id: the value of the ``__pack_id__`` tag; None for none.
+        """
         return 0
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
-        """Make a batch's body from its records; called once a batch, behind a channel once an attempt. May raise only
-        on bugs.
+        """Make the body of a batch from its records.
+
+        Called once for each batch, and with a channel once for each attempt. An exception counts as a bug.
+
+        :param key: the stream.
+        :param pack_id: the value of the ``__pack_id__`` tag; None for none.
+        :param records: the encoded logs.
         """
 
     def decode(self, payload: Payload) -> list[bytes]:
-        """The records that :meth:`encode` was given, one log each; needed to split a batch, after a
-        :class:`~producer.model.errors.BodyTooLargeError`. A sink that raises none does without.
+        """Return the records that :meth:`encode` was given, one log each.
+
+        Needed to split a batch after a :class:`~producer.model.errors.BodyTooLargeError`. A sink that never raises that
+        needs no ``decode``.
+
+        :param payload: the body to take apart.
         """
         raise NotImplementedError(f"{type(self).__name__} finds bodies too large, and cannot take them apart")
 
     def write(self, delivery: Delivery) -> Receipt:
-        """Make exactly one attempt.
+        """Deliver a batch: exactly one attempt.
 
-        :raises AttemptError: it failed; the class of the error says whether another attempt makes sense, and
-            ``may_have_been_stored`` whether this one may have succeeded all the same.
+        :param delivery: the batch to deliver.
+        :returns: the acknowledgement.
+        :raises AttemptError: the attempt failed. The class of the error says whether a retry makes sense, and its
+            ``may_have_been_stored`` whether this attempt may have stored the batch.
         """
 
     def hurry(self, deadline: Deadline) -> None:
         """End every attempt at the deadline, in flight or to come; called when the producer closes.
 
-        The attempt raises its error then. Without this method it ends by its own limit, on a thread that ``close`` does
-        not wait for.
+        The attempt then raises its error. Without this method an attempt ends by its own limit, on a thread that
+        ``close`` does not wait for.
+
+        :param deadline: the end of the close.
         """
 
     def close(self) -> None:

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One HTTP request for a batch, and what came of it.
+    """One HTTP request for a batch, and its outcome.
 
-    :ivar success: the server answered 200, or that it has the batch already.
+    :ivar success: True if the server answered 200, or reported that it already has the batch.
     :ivar request_id: the server's ``x-log-requestid``, or an empty string.
-    :ivar http_status: the HTTP status, or None if no answer came.
+    :ivar http_status: the HTTP status; None if no response came.
     :ivar error_code: empty on success.
     :ivar error_message: empty on success.
-    :ivar timestamp_ms: when it began, milliseconds since the Unix epoch.
-    :ivar duration_ms: how long it took, milliseconds.
-    :ivar may_have_been_stored: it failed, and the server may have stored the batch all the same.
-    :ivar already_written: it succeeded in that the server refused the batch's sequence number, since an earlier request
-        of an idempotent stream had stored it; ``http_status`` is that of the refusal.
+    :ivar timestamp_ms: the start of the request, milliseconds since the Unix epoch.
+    :ivar duration_ms: the duration of the request, milliseconds.
+    :ivar may_have_been_stored: True if the attempt failed, but the server may have stored the batch.
+    :ivar already_written: True if the attempt succeeded because the server already had the batch's sequence number: an
+        earlier request of an idempotent stream was stored. ``http_status`` is then that of the refusal.
     """
 
     success: bool
@@ -38,12 +38,20 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How the delivery of a record ended.
+    """The outcome of a record: delivered or failed.
 
-    :ivar successful: the server acknowledged it.
+    Example:
+
+        >>> result = stream.send({"level": "INFO"}, urgent=True).result(timeout=10)
+        >>> result.successful, result.error_code, result.attempt_count
+        (True, '', 1)
+        >>> [attempt.http_status for attempt in result.attempts]
+        [200]
+
+    :ivar successful: True if the server acknowledged the record.
     :ivar attempts: the newest attempts, oldest first, at most ``max_reserved_attempts`` of them.
-    :ivar attempt_count: all attempts, also those no longer reserved.
-    :ivar may_have_been_stored: it failed, and at least one of all attempts may have stored it.
+    :ivar attempt_count: the number of all attempts.
+    :ivar may_have_been_stored: True if the record failed, but at least one of all attempts may have stored it.
     """
 
     successful: bool
@@ -53,24 +61,24 @@ class Result:
 
     @property
     def error_code(self) -> str:
-        """The last attempt's error code; empty on success."""
+        """The error code of the last attempt; empty on success."""
         return self.attempts[-1].error_code if self.attempts else ""
 
     @property
     def error_message(self) -> str:
-        """The last attempt's error message; empty on success."""
+        """The error message of the last attempt; empty on success."""
         return self.attempts[-1].error_message if self.attempts else ""
 
     @property
     def already_written(self) -> bool:
-        """Whether the last attempt found the batch written; see :class:`Attempt`."""
+        """True if the last attempt found the batch already written, as :class:`Attempt` describes."""
         return bool(self.attempts) and self.attempts[-1].already_written
 
     @property
     def request_id(self) -> str:
-        """The last attempt's request id, for the service's support; may be empty."""
+        """The request id of the last attempt, for the service's support; may be empty."""
         return self.attempts[-1].request_id if self.attempts else ""
 
 
-#: What ``send(callback=…)`` takes; it runs on a handler thread, once, for success and failure alike.
+#: A function for ``send(callback=…)``. It runs once on a handler thread, on success and on failure.
 Callback = Callable[[Result], object]

@@ -127,7 +127,7 @@ class Admission:
                 futures.append(self.accept(*piece, callback))
                 logs += piece.logs
         except BaseException as error:
-            say_how_far(error, futures, logs)
+            attach_accepted(error, futures, logs)
             raise
         return futures
 
@@ -152,7 +152,7 @@ class Admission:
                     accepted += piece.logs
                     self._after()
             except ProducerError as error:
-                say_how_far(error, futures, accepted)
+                attach_accepted(error, futures, accepted)
                 raise
         return futures
 
@@ -274,7 +274,7 @@ class Admission:
         all_open = self.accumulator.all_open
         self._threads.hurry()
         if all_open:  # nothing else will ever give memory back
-            self.accumulator.give_up_forming()
+            self.accumulator.abandon_forming()
 
     def close(self) -> None:
         """Refuse records from now on, and those that wait for memory; submit all batches."""
@@ -282,7 +282,7 @@ class Admission:
         self.accumulator.close()
 
 
-def say_how_far(error: BaseException, futures: Sequence[SendFuture], logs: int) -> None:
+def attach_accepted(error: BaseException, futures: Sequence[SendFuture], logs: int) -> None:
     """Let an error that ended a call of many pieces say what was accepted before it."""
     if isinstance(error, ProducerError):
         error.accepted, error.accepted_logs = futures, logs

@@ -154,7 +154,7 @@ class Pipeline:
             reason = "the interpreter is shutting down" if "shutdown" in str(error) else error
             _log.warning("%s: no threads can be started (%s): %s", self.name, reason, self._backing.without_threads)
 
-    def hand_on_stream(self, key: StreamKey) -> None:
+    def seal_stream(self, key: StreamKey) -> None:
         """Send at once what the stream's batch holds, and do not let it linger."""
         self.accumulator.seal_stream(key)
         if self.late:

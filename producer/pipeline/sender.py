@@ -54,7 +54,7 @@ class Sender(Protocol):
     def start(self) -> None:
         """Begin to work, once; whoever sends first does so if nobody did before."""
 
-    def hand_on_stream(self, key: StreamKey) -> None:
+    def seal_stream(self, key: StreamKey) -> None:
         """Send at once what was accepted of a stream; where it is stored first, it goes when it is fed."""
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:

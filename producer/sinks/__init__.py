@@ -1,4 +1,4 @@
-"""Sinks: where batches leave. LogHub is the default, and has its own folder; these are for a producer's ``sink``."""
+"""Sinks: the destinations of batches. LogHub is the default; the others are for the producer's option ``sink``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ _HOMES = {"FileSink": ".file", "StdoutSink": ".stdout"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:  # imported when it is asked for: LogHub's needs neither
+    if name in _HOMES:  # imported on demand: a producer for LogHub needs neither
         return getattr(import_module(_HOMES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

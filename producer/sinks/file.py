@@ -1,8 +1,8 @@
-"""FileSink: batches become lines of JSON at the end of a file (see :mod:`producer.wire.json_lines`).
+"""FileSink: appends batches to a file as lines of JSON (see :mod:`producer.wire.json_lines`).
 
-A batch is in the file whole or not at all: what a full disk let through in part is cut off again, under a lock that
-other writers of this class, in this process and in others, respect. The file is opened for each batch, so that it may
-be renamed meanwhile, and nothing is held that a fork or a pickle could not take along.
+A batch is in the file whole or not at all. A part that a full disk let through is cut off again, under a file lock that
+all writers of this class take, also in other processes. The file is opened for each batch: it may be renamed at any
+time, and a fork or a pickle takes along no open file.
 """
 
 from __future__ import annotations
@@ -20,11 +20,23 @@ from ..wire.json_lines import json_lines
 
 
 class FileSink(Sink):
-    """Appends to a file, which is made if it is missing.
+    """Appends batches to a file as lines of JSON; creates the file if it is missing.
+
+    Example:
+
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from loghub import FileSink, LogItem, Producer
+        >>> path = Path(tempfile.mkdtemp(), "logs.jsonl")
+        >>> with Producer(sink=FileSink(path)) as producer:
+        ...     future = producer.send("any", "app-log", LogItem({"level": "INFO"}, time=1))
+        ...
+        >>> '"level": "INFO"' in path.read_text()
+        True
 
     :param path: the file; its directory must exist.
-    :param fsync: whether a batch counts as delivered only when it is on the disk, which costs a sync for each.
-    :raises ConfigError: a directory, or a file in none.
+    :param fsync: True to sync the file to the disk for each batch, before the batch counts as delivered.
+    :raises ConfigError: the path is a directory, or its directory does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, fsync: bool = False) -> None:
@@ -34,16 +46,13 @@ class FileSink(Sink):
             raise ConfigError("path", "must be a file in a directory that exists", str(path))
 
     def destination(self, key: StreamKey) -> Hashable:
-        """The file."""
         return self.path
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
-        """Lines of JSON."""
         body = json_lines(key, [bytes(record) for record in records])
         return Payload(body, len(body))
 
     def write(self, delivery: Delivery) -> Receipt:
-        """Append the lines of a batch: all of them, or none."""
         try:
             with self.path.open("a+b", buffering=0) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -55,7 +64,7 @@ class FileSink(Sink):
 
     def _append(self, file: io.FileIO, body: bytes) -> None:
         end = file.seek(0, os.SEEK_END)
-        # A process that died in the middle of a line must not spoil the next one.
+        # A process may have died in the middle of a line.
         torn = end > 0 and os.pread(file.fileno(), 1, end - 1) != b"\n"
         left = memoryview(b"\n" + body if torn else body)
         try:

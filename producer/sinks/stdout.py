@@ -1,4 +1,4 @@
-"""StdoutSink: batches become lines of JSON on the standard output (see :mod:`producer.wire.json_lines`)."""
+"""StdoutSink: prints batches as lines of JSON (see :mod:`producer.wire.json_lines`)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,22 @@ from ..wire.json_lines import json_lines
 
 
 class StdoutSink(Sink):
-    """Prints batches, one at a time; each is flushed.
+    """Prints batches as lines of JSON, one at a time, and flushes after each.
 
-    Of one that failed nobody knows how much came out: it may have been stored.
+    A batch that failed may have been printed in part: its result has ``may_have_been_stored``.
 
-    :param stream: where to; None is ``sys.stdout`` at that moment.
+    Example:
+
+        >>> import io
+        >>> from loghub import LogItem, Producer, StdoutSink
+        >>> output = io.StringIO()
+        >>> with Producer(sink=StdoutSink(output)) as producer:
+        ...     future = producer.send("any", "app-log", LogItem({"level": "INFO"}, time=1))
+        ...
+        >>> '"level": "INFO"' in output.getvalue()
+        True
+
+    :param stream: the text stream to print to; None for ``sys.stdout`` at the time of each batch.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -28,20 +39,16 @@ class StdoutSink(Sink):
         watch_fork(self, Stage.SINKS)
 
     def _renew_in_child(self) -> None:
-        """A thread of the parent may hold the lock."""
-        self._lock = threading.Lock()  # held while a batch is printed, so that lines do not mix
+        self._lock = threading.Lock()  # held while a batch is printed, else lines mix
 
     def destination(self, key: StreamKey) -> Hashable:
-        """There is one."""
         return "stdout"
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
-        """Lines of JSON."""
         body = json_lines(key, [bytes(record) for record in records])
         return Payload(body, len(body))
 
     def write(self, delivery: Delivery) -> Receipt:
-        """Print the lines of a batch."""
         stream = self._stream or sys.stdout
         if stream is None or stream.closed:
             raise MisconfiguredError("WriteError", "the standard output is closed")
@@ -56,7 +63,7 @@ class StdoutSink(Sink):
 
 def _print(stream: TextIO, body: bytes) -> None:
     buffer = getattr(stream, "buffer", None)
-    if buffer is None:  # text only, such as a notebook's
+    if buffer is None:  # a text stream, such as a notebook's
         stream.write(body.decode())
     else:  # UTF-8, whatever the locale says
         stream.flush()

@@ -25,7 +25,7 @@ Handled = list[int]
 def handled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handled]:
     """A handler of SIGTERM that was there before ours; the numbers that it got."""
     monkeypatch.setattr(at_exit, "_draining", {})
-    stops = StopSignals(at_exit._drain_at_signal, second=at_exit._say_pending, then_former=True)
+    stops = StopSignals(at_exit._drain_at_signal, second=at_exit._log_pending, then_former=True)
     monkeypatch.setattr(at_exit, "_stop_signals", stops)
     numbers: Handled = []
     before = signal.signal(signal.SIGTERM, lambda number, _frame: numbers.append(number))

@@ -44,7 +44,7 @@ class Settled:
 class Pending(Settled):
     result = None  # type: ignore[assignment]
 
-    def heed(self, position: int, future: object) -> None:
+    def keep_future(self, position: int, future: object) -> None:
         """Nobody is told."""
 
 

@@ -27,7 +27,7 @@ from producer import (
     Stream,
 )
 from producer.model.sequence import Numbering
-from producer.pipeline.batching.unconfirmed import SURE_AFTER
+from producer.pipeline.batching.unconfirmed import REFUSALS_BEFORE_SPLIT
 from producer.server import LogHubServer
 from producer.server.faults import Action, Cut, HalfAnswer, Refuse
 from producer.server.messages import ApiRequest
@@ -141,13 +141,13 @@ def test_a_lost_answer_to_a_half_is_not_mistaken_for_one_to_the_other() -> None:
 def test_what_is_in_doubt_of_the_whole_explains_no_refused_number_of_the_second_half() -> None:
     """No request was made under the second half's number before: somebody else has used it, and it fails."""
     too_large = BodyTooLargeError("PostBodyTooLarge", "too large")
-    sink = Server(LOST, *[too_large] * SURE_AFTER)
+    sink = Server(LOST, *[too_large] * REFUSALS_BEFORE_SPLIT)
     pipeline = threadless(sink, batch_count_threshold=4)
     futures = [pipeline.admission.accept(IDEMPOTENT, record(str(n)), 1, None) for n in range(4)]
     assert pipeline.io_pool.run_next()
     (key,) = sink.last
     sink.last[key] = 0  # in doubt, and not stored
-    for _ in range(SURE_AFTER):
+    for _ in range(REFUSALS_BEFORE_SPLIT):
         for batch in pipeline.retry_queue.take_due(math.inf):
             pipeline.resubmit(batch)
         assert pipeline.io_pool.run_next()  # at last it is cut in two

@@ -26,7 +26,7 @@ from producer.model.errors import ChannelIOError
 from producer.model.interfaces import Delivery, Receipt
 from producer.model.records import StreamKey
 from producer.pipeline.batching import accumulator as accumulator_module
-from producer.pipeline.batching.unconfirmed import SURE_AFTER
+from producer.pipeline.batching.unconfirmed import REFUSALS_BEFORE_SPLIT
 from tests.durable.kit import KeptChannel, by_hand, crashed, drive, file_channel, values
 from tests.support.clocks import JumpingClock
 from tests.support.pipelines import KEY, config, record
@@ -231,11 +231,11 @@ def test_halves_of_a_cut_batch_are_formed_anew_each_on_its_own(tmp_path: Path) -
 
 def _cut_in_doubt(tmp_path: Path, *answers: Any) -> Life:
     """A batch of four whose answer was lost, then found too large until it was cut; ``answers`` come after that."""
-    too_large = [BodyTooLargeError("PostBodyTooLarge", "x")] * SURE_AFTER
+    too_large = [BodyTooLargeError("PostBodyTooLarge", "x")] * REFUSALS_BEFORE_SPLIT
     life = Life(tmp_path, Server(lost(), *too_large, *answers), batch_count_threshold=4)
     life.send("0", "1", "2", "3")
     life.feed()
-    for _ in range(1 + SURE_AFTER):
+    for _ in range(1 + REFUSALS_BEFORE_SPLIT):
         life.attempt()
         life.pipeline.clock.advance(10)  # type: ignore[attr-defined]
         life.pipeline.pipeline.mover.run_once()
@@ -453,7 +453,7 @@ def test_a_batch_that_never_becomes_complete_is_let_go_under_a_new_key(
     assert isinstance(life.pipeline.clock, JumpingClock)
     life.pipeline.clock.advance(accumulator_module._FORMING_SECONDS + 1)
     life.pipeline.pipeline.mover.run_once()
-    assert "cannot be formed again" in caplog.text
+    assert "cannot rebuild a batch" in caplog.text
     life.deliver()
     assert values(life.sink) == ["0", "1", "2"]
 
@@ -539,7 +539,7 @@ def _script(dice: random.Random) -> Iterator[Any]:
     while True:
         kind = dice.choice(["fine", "fine", "lost", "dropped", "down", "busy", "too large"])
         if kind == "too large":
-            yield from [too_large] * dice.choice([1, SURE_AFTER, SURE_AFTER + 1])
+            yield from [too_large] * dice.choice([1, REFUSALS_BEFORE_SPLIT, REFUSALS_BEFORE_SPLIT + 1])
         elif kind == "busy":
             yield ServerError("ServerBusy", "x", may_have_been_stored=True)
         else:

@@ -163,7 +163,7 @@ class _Holder:
     def follow(self, position: int) -> None:
         pass
 
-    def heed(self, position: int, future: object) -> None:
+    def keep_future(self, position: int, future: object) -> None:
         pass
 
 

@@ -176,7 +176,7 @@ class Holder:
     def follow(self, _position: int) -> None:
         """It was not cut."""
 
-    def heed(self, position: int, future: SendFuture) -> None:
+    def keep_future(self, position: int, future: SendFuture) -> None:
         """Nobody will be told."""
 
 

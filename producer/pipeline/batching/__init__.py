@@ -1,1 +1,1 @@
-"""Memory, open batches, what is cut where, streams and their order."""
+"""Batches while they fill: memory, open batches, streams and their order."""

@@ -1,9 +1,9 @@
-"""LogAccumulator: the batches of every stream that are not settled, and which of them take records.
+"""LogAccumulator: holds the batches of all streams from their first record to their result.
 
-Records are added to the open batch of their stream. A batch that is full, or has lingered, is sealed: it takes no more
-records, and goes to the IO threads, or waits behind another batch of its ordered stream. A stream is remembered only
-while it has a batch under way, and a little longer for its context (pack id) and its counters. The file is long because
-whatever one lock guards stands in one place.
+Records are appended to the open batch of their stream. A batch that is full, or has lingered, is sealed: it accepts no
+more records, and goes to the IO threads, or waits behind another batch of its ordered stream. A stream is remembered
+while it has a batch, and a little longer for its context (pack id) and its counters. The file is long because it holds
+everything that one lock guards.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ from .ready_batches import ReadyBatches
 from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
 from .stream_state import StreamState
-from .unconfirmed import Doubt, SentBefore
+from .unconfirmed import SentBefore, Unconfirmed
 
 _log = get_logger("loghub.accumulator")
 
-#: What the ends of open batches are.
+#: The native or the pure implementation of an open batch's records.
 OpenRecords = either(f"{__package__}._open_records", "OpenRecords", PureOpenRecords)
 
-#: Streams without a batch under way that are remembered, and for how long, seconds.
+#: How many streams without a batch are remembered, and for how long, seconds.
 MAX_IDLE_STREAMS = 4096
 IDLE_STREAM_SECONDS = 60.0
 #: Contexts that are drawn at once.
 CONTEXTS_DRAWN = 64
-#: When no batch was opened for so long, nobody looks for lingered ones more often than that, seconds.
+#: If no batch was opened for this time, lingered batches are searched for no more often than that, seconds.
 QUIET_SECONDS = 2.0
-#: With a batch that lingered long enough go those whose time comes within this share of it, and so many seconds, so
-#: that of many small ones each need not wake a thread of its own.
+#: A batch that lingered long enough takes along those that will within this share of the time, and within these
+#: seconds. Many small batches then do not wake a thread each.
 ALONG_SHARE, ALONG_SECONDS = 0.1, 0.01
-#: How long a producer's first batch lingers at most, seconds: a wrong endpoint or key is to show at once.
+#: The longest linger of a producer's first batch, seconds: a wrong endpoint or key shows soon.
 FIRST_LINGER_SECONDS = 0.5
-#: How long a batch that was in flight before a restart may take to be formed again, seconds. All of them were in memory
-#: together before, so they should fit again; should they not, this lets them go.
+#: How long the rebuild of a batch that was in flight before a restart may take, seconds. All of these batches were in
+#: memory together, so they should fit again. If they do not, this limit releases them.
 _FORMING_SECONDS = 60.0
 
 
 class Piece(NamedTuple):
     """One send, encoded.
 
-    :ivar key: its stream.
-    :ivar record: its logs, joined.
-    :ivar logs: how many they are.
+    :ivar key: the stream.
+    :ivar record: the logs, joined.
+    :ivar logs: the number of logs.
     """
 
     key: StreamKey
@@ -73,15 +73,14 @@ class Piece(NamedTuple):
 
 
 class LogAccumulator:
-    """See the module.
+    """The batches that are not completed, of every stream.
 
-    :param sink: knows the size of a batch's body without records; asked without the lock.
-    :param budget: what batches owe their memory to; its lock guards everything here as well, since the most frequent
-        step touches both.
+    :param sink: gives the size of a batch's body without records; called without the lock.
+    :param budget: the memory that batches take. Its lock guards everything here as well, since the most frequent step
+        needs both.
     :param cut: says when a batch is full.
-    :param ready: takes the sealed batches.
-    :param kept: True if each record has an origin. Then of every stream one batch is in flight at a time, not only of
-        ordered ones; see :class:`StreamOrder`.
+    :param ready: the queue for sealed batches.
+    :param kept: True if each record has an origin. Then every stream has one batch in flight, not only ordered streams.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class LogAccumulator:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._thresholds = cut.thresholds  # one object, which all batches share
+        self._thresholds = cut.thresholds  # one object, shared by all batches
         self._sink = sink
         self._budget = budget
         self._cut = cut
@@ -105,44 +104,45 @@ class LogAccumulator:
         self._fallback = fallback_of(config.default, config.on_unencodable)
         self._settled = WaitingRoom(clock, LOOK_AGAIN)
         self._lock = budget.lock  # guards everything below
-        self._linger = min(config.linger_ms / 1000, FIRST_LINGER_SECONDS)  # until the first is sealed
-        self._open: OrderedDict[StreamKey, ProducerBatch] = OrderedDict()  # in the order of creation: of expiry, too
+        self._linger = min(config.linger_ms / 1000, FIRST_LINGER_SECONDS)  # until the first batch is sealed
+        self._open: OrderedDict[StreamKey, ProducerBatch] = OrderedDict()  # in the order of creation, thus of expiry
         self._forming: dict[StreamKey, ProducerBatch] = {}
-        self._given_up: set[str] = set()
+        self._abandoned: set[str] = set()
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
-        #: The serials below which a thread waits for all to be settled.
+        #: For each thread in wait_settled: it waits for all batches with a lower serial.
         self._awaited: list[int] = []
         self._streams: dict[StreamKey, StreamState] = {}
-        self._contexts: list[str] = []  # of streams to come
-        self._idle: OrderedDict[StreamKey, StreamState] = OrderedDict()  # those with nothing alive, longest idle first
+        self._contexts: list[str] = []  # for new streams
+        self._idle: OrderedDict[StreamKey, StreamState] = OrderedDict()  # streams without a batch, longest idle first
         self._kept = kept
         self._order = StreamOrder()
         self._stopped = StoppedStreams()
         self._next_serial = 0
-        self._youngest = clock.monotonic()  # when the newest batch was opened; at first, now
-        self._accepted = 0  # in batches that take no more records
-        #: Whoever looks for lingered batches comes late, unless he is woken; the one who opens a batch has to do that.
+        # the time when the newest batch was opened; at first the time of construction
+        self._youngest = clock.monotonic()
+        self._accepted = 0  # in sealed batches
+        #: True if the mover sleeps longer than a batch may linger: the thread that opens a batch wakes it.
         self.unwatched = False
         self._closed = False
 
     def takes(self, key: StreamKey) -> bool:
-        """Whether the stream has a batch that takes records at this moment: a guess, which :meth:`add` checks."""
+        """True if the stream has an open batch: a guess, which :meth:`add` checks under the lock."""
         return key in self._open or key in self._forming
 
     @property
     def all_open(self) -> bool:
-        """Whether every batch still takes records, so that none will be settled soon: a guess."""
+        """True if every batch is open, so that none will complete soon: a guess."""
         return len(self._open) + len(self._forming) == len(self._incomplete)
 
     def draft(self, key: StreamKey) -> ProducerBatch:
-        """The next batch of a stream, which nobody knows of before :meth:`add` opens it with a record."""
+        """Return the next batch of a stream; it is unused until :meth:`add` opens it with a record."""
         stream = self._streams.get(key) or StreamState(self._new_context())
         number = stream.next_number
         pack_id = f"{stream.context}-{number:X}" if self._config.generate_pack_id else None
         draft = ProducerBatch(
             key,
             stream=stream,
-            serial=number,  # of its stream, until it is opened
+            serial=number,  # the number within its stream, until the batch is opened
             pack_id=pack_id,
             tail_size=self._sink.tail_size(key, pack_id),
             created_at=self._clock.monotonic(),
@@ -154,10 +154,10 @@ class LogAccumulator:
         return draft
 
     def _new_context(self) -> str:
-        """16 random hexadecimal digits, drawn for many streams at once: each call of the system costs a microsecond."""
+        """Return 16 random hexadecimal digits; many are drawn at once, since a system call takes a microsecond."""
         while True:
             try:
-                return self._contexts.pop()  # which no two threads get
+                return self._contexts.pop()  # atomic: no two threads get the same one
             except IndexError:
                 drawn = secrets.token_hex(8 * CONTEXTS_DRAWN).upper()
                 self._contexts += [drawn[at : at + 16] for at in range(0, len(drawn), 16)]
@@ -172,25 +172,25 @@ class LogAccumulator:
         number: int | None = None,
         before: SentBefore | None = None,
     ) -> SendFuture | int:
-        """Add one send to the batch of its stream, which owes its memory from now on.
+        """Append one send to the batch of its stream, which accounts for its memory from then on.
 
-        :param recipient: as the batch's ``add`` takes it.
-        :param draft: the batch to open, if there is none or no room in it.
-        :param memory: what was reserved; what that lacks is taken from the budget, if it is free.
-        :param number: of a stream with a ``SequenceKey``, if it was given before; None to take the next one.
-        :param before: what the record was sent under before a restart: it goes into a batch that is neither full nor
-            lingers, but is sealed by :meth:`seal_formed`.
-        :returns: the future; else nothing was done, and what is missing: so many bytes have to be reserved, or, if 0, a
-            draft is needed that is up to date.
-        :raises ProducerClosedError: after :meth:`close`.
-        :raises StreamStoppedError: a batch of the ordered stream has failed for good.
+        :param recipient: as for :meth:`ProducerBatch.add`.
+        :param draft: the batch to open if there is none with room.
+        :param memory: the bytes reserved before; missing bytes are taken from the budget, if they are free.
+        :param number: the sequence number of a piece whose sender chose it; None to take the next one.
+        :param before: the key and number that the record was sent under before a restart. Its batch does not fill or
+            linger; it is sealed by :meth:`seal_formed`.
+        :returns: the future. Otherwise nothing was done, and the result says what is missing: so many bytes to be
+            reserved, or, if 0, a draft that is up to date.
+        :raises ProducerClosedError: :meth:`close` was called.
+        :raises StreamStoppedError: a batch of the ordered stream failed permanently.
         """
         key, record, logs = piece
         stand_back(self._lock)
         with self._lock:
             self._must_accept(key)
-            # Of a batch that was given up others were sent under a new key: the old one must not be used again.
-            forms = before is not None and before.sequence.key not in self._given_up
+            # The other records of an abandoned batch were sent under a new key: the old key must not be used again.
+            forms = before is not None and before.sequence.key not in self._abandoned
             batch = (self._forming if forms else self._open).get(key)
             if batch is not None and batch.has_room(len(record), logs):
                 charge = self._charge_of(piece)
@@ -221,13 +221,15 @@ class LogAccumulator:
         return self._streams.get(draft.key, stream) is stream and draft.serial == stream.next_number
 
     def _charge_of(self, piece: Piece, opening: int = 0) -> int:
-        """The memory that a send takes, bytes; all there is for one that was accepted when there was more."""
+        """Return the memory that a send takes, bytes; at most the whole budget, which was larger when the send was
+        accepted.
+        """
         charge = len(piece.record) + RECORD_OVERHEAD + opening
         limit = self._budget.limit
         return charge if charge < limit else limit
 
     def _take(self, charge: int, memory: Reservation | None) -> bool:
-        """Take the memory of a piece, from ``memory`` as far as that reaches; return whether it was there."""
+        """Take the memory of a piece, first from ``memory``; return True if there was enough."""
         reserved = 0 if memory is None else min(charge, memory.held)
         if reserved < charge and not self._budget.take(charge - reserved):
             return False
@@ -236,7 +238,7 @@ class LogAccumulator:
         return True
 
     def _append(self, batch: ProducerBatch, piece: Piece, recipient: Recipient, charge: int) -> SendFuture | None:
-        """Let a batch have a piece, and owe its memory; None if it has no room. The caller holds the lock."""
+        """Append a piece to a batch, and account for its memory; None if it has no room. The caller holds the lock."""
         future = batch.add(piece.record, piece.logs, recipient, charge)
         if future is None:
             self._budget.change(-charge)
@@ -254,8 +256,8 @@ class LogAccumulator:
     ) -> SendFuture:
         """Open ``draft`` with its first record, in place of a batch without room. The caller holds the lock.
 
-        :param number: of the piece, if its sender owns the numbers.
-        :param formed: what the batch was sent under before a restart.
+        :param number: the sequence number of the piece, if its sender chose it.
+        :param formed: the key and number of the batch before a restart.
         """
         key = draft.key
         future = self._append(draft, piece, recipient, charge)
@@ -264,28 +266,28 @@ class LogAccumulator:
         if isinstance(key.order, Numbering) and number is not None:
             key.order.next = number + 1
         draft.sequence = _sequence_of(key, number, formed)
-        draft.doubt = None if formed is None else Doubt(draft, shorter=formed.shorter)
+        draft.unconfirmed = None if formed is None else Unconfirmed(draft, shorter=formed.shorter)
         if formed is None and key in self._open:
             self._seal(self._open[key])
         try:
             self._register(draft, forms=formed is not None)
-        except BaseException:  # a signal handler raised
+        except BaseException:  # raised by a signal handler
             self._unregister(draft)
             raise
-        # One with a number of its own takes no other record, and does not linger.
+        # A batch with a number of its own takes no other record, and does not linger.
         if formed is None and (number is not None or self._cut.is_full(draft.size, draft.log_count)):
             self._seal(draft)
         return future
 
     def _register(self, draft: ProducerBatch, *, forms: bool) -> None:
-        """Let a batch that has its first record be known. The caller holds the lock."""
+        """Register a batch that has its first record. The caller holds the lock."""
         key, stream = draft.key, draft.stream
         draft.serial = self._next_serial
-        draft.created_at = max(draft.created_at, self._youngest)  # which another thread may have overtaken
+        draft.created_at = max(draft.created_at, self._youngest)  # another thread may have opened a later draft first
         if self._in_line(draft):
             self._order.opened(draft)
         self._idle.pop(key, None)
-        self._streams[key] = stream  # a new one, or one that was forgotten since
+        self._streams[key] = stream  # a new stream, or one that was forgotten meanwhile
         self._incomplete[draft] = None
         if forms:
             stream.sequence = draft.sequence
@@ -299,7 +301,7 @@ class LogAccumulator:
         stream.alive += 1
 
     def _unregister(self, draft: ProducerBatch) -> None:
-        """Undo what :meth:`_register` has done of its work. The caller holds the lock."""
+        """Undo an incomplete :meth:`_register`. The caller holds the lock."""
         self._order.gone(draft)
         self._incomplete.pop(draft, None)
         for taking in (self._open, self._forming):
@@ -312,13 +314,14 @@ class LogAccumulator:
 
     @staticmethod
     def _number_of(key: StreamKey, number: int | None) -> int | None:
-        """The number of a piece, the next one of its handle if none was given; None for a stream without a
-        ``SequenceKey``.
+        """Return the sequence number of a piece: the given one, else the next of its handle.
+
+        None for a stream without a ``SequenceKey``.
         """
         if not key.order.startswith(SEQUENCED) or number is not None:
             return number
         if not isinstance(key.order, Numbering):
-            raise RuntimeError(f"nobody numbers the pieces of {key}")  # a bug
+            raise RuntimeError(f"the stream {key} has no numbering")  # a bug
         key.order.check()
         return key.order.next
 
@@ -330,7 +333,7 @@ class LogAccumulator:
             del self._idle[key], self._streams[key]
 
     def _seal(self, batch: ProducerBatch) -> None:
-        """Let a batch take no more records. The caller holds the lock."""
+        """Seal a batch. The caller holds the lock."""
         taking = self._forming if batch.forming else self._open
         batch.seal()
         batch.history = AttemptHistory(self._config.max_reserved_attempts)
@@ -348,36 +351,35 @@ class LogAccumulator:
             self._order.waiting.add(batch)
 
     def seal_formed(self, key: StreamKey) -> None:
-        """The stream's batch of before the restart, if there is one, has all its records."""
+        """Seal the recovered batch of a stream, if it has one: all its records are there."""
         with self._lock:
             batch = self._forming.get(key)
             if batch is not None:
                 self._seal(batch)
         self._ready.wake()
 
-    def give_up_forming(self, before: float = math.inf) -> None:
-        """Seal the batches of before the restart that were begun before that monotonic time, to be sent under a new
-        key: they do not become complete.
-        """
+    def abandon_forming(self, before: float = math.inf) -> None:
+        """Seal recovered batches that were begun before that monotonic time; they will be sent under a new key."""
         with self._lock:
-            given_up = list(filter(lambda batch: batch.created_at < before, self._forming.values()))
-            for batch in given_up:
-                self._given_up.add(batch.sequence.key if batch.sequence is not None else "")
+            abandoned = list(filter(lambda batch: batch.created_at < before, self._forming.values()))
+            for batch in abandoned:
+                self._abandoned.add(batch.sequence.key if batch.sequence is not None else "")
                 batch.sequence = batch.stream.sequence = None
-                batch.noted, batch.doubt = False, None
+                batch.noted, batch.unconfirmed = False, None
                 self._seal(batch)
         self._ready.wake()
-        for batch in given_up:
+        for batch in abandoned:
             _log.warning(
-                "%s/%s: a batch that was in flight before the restart cannot be formed again (its other records do not "
-                "come, or the memory is too small for it): it is sent under a new key, and may be stored twice",
+                "%s/%s: cannot rebuild a batch that was in flight before the restart: records are missing or memory is "
+                "too small; sending it under a new key, duplicates are possible",
                 *batch.key[:2],
             )
 
     def seal_expired(self, now: float) -> float:
-        """Seal the batches that lingered long enough, and with one of them those that nearly did; the seconds until the
-        next one may have. Those are more than a new batch lingers, and ``unwatched`` is set, when there was none for a
-        while.
+        """Seal the batches that lingered long enough, and with them those that nearly did.
+
+        :returns: seconds until the next batch may have lingered. If no batch was opened for a while, this is longer
+            than a batch may linger, and ``unwatched`` is set.
         """
         with self._lock:
             wait = self._linger
@@ -397,7 +399,7 @@ class LogAccumulator:
                 wait = max(wait, QUIET_SECONDS)
         self._ready.wake()
         if self._forming:
-            self.give_up_forming(now - _FORMING_SECONDS)
+            self.abandon_forming(now - _FORMING_SECONDS)
         return wait
 
     def seal_stream(self, key: StreamKey) -> None:
@@ -409,7 +411,7 @@ class LogAccumulator:
         self._ready.wake()
 
     def seal_open(self) -> int:
-        """Seal every open batch; the serial that the next new batch will have."""
+        """Seal every open batch; return the serial of the next new batch."""
         with self._lock:
             for batch in list(self._open.values()):
                 self._seal(batch)
@@ -418,7 +420,7 @@ class LogAccumulator:
         return serial
 
     def close(self) -> None:
-        """Refuse records from now on, and seal every batch."""
+        """Refuse further records, and seal every batch."""
         with self._lock:
             self._closed = True
             for batch in list(self._forming.values()):
@@ -426,7 +428,7 @@ class LogAccumulator:
         self.seal_open()
 
     def may_go(self, batch: ProducerBatch) -> bool:
-        """Whether ``batch``, which takes no more records, may be sent now; else :meth:`forget` returns it one day."""
+        """True if a sealed batch may be sent; otherwise :meth:`forget` returns it when its turn has come."""
         if not self._in_line(batch):
             return True
         with self._lock:
@@ -434,18 +436,19 @@ class LogAccumulator:
 
     @property
     def frozen(self) -> bool:
-        """Whether :meth:`freeze` was called."""
+        """True if :meth:`freeze` was called."""
         return self._order.frozen
 
     def freeze(self) -> None:
-        """Let no batch go any more that waits behind another one of its stream."""
+        """Stop releasing batches that wait behind another one of their stream."""
         with self._lock:
             self._order.freeze()
 
     def stop(self, batch: ProducerBatch, error: StreamStoppedError) -> list[ProducerBatch]:
-        """``batch`` of an ordered stream is about to fail for good: refuse what would come behind it.
+        """Stop an ordered stream, one of whose batches fails permanently: refuse further records.
 
-        :returns: the batches that wait behind it, to be failed.
+        :param batch: the batch that fails.
+        :returns: the batches that wait behind it, to be failed as well.
         """
         with self._lock:
             self._stopped.add(batch.key.line, error)
@@ -455,23 +458,23 @@ class LogAccumulator:
         return behind
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
-        """Why the stream is stopped; None if it is not."""
+        """Return the error that stopped the stream; None if it is not stopped."""
         if not self._stopped.any:
             return None
         with self._lock:
             return self._stopped.get(key.line)
 
     def resume(self, key: StreamKey) -> None:
-        """Let a stopped stream go on."""
+        """Resume a stopped stream."""
         with self._lock:
             self._stopped.remove(key.line)
 
     def forget(self, batch: ProducerBatch, *, delivered: bool | None, memory: int = 0) -> ProducerBatch | None:
-        """``batch`` is settled.
+        """Remove a completed batch.
 
-        :param delivered: None for one that was neither delivered nor given up.
-        :param memory: what goes back to the budget now, bytes.
-        :returns: the batch that may be sent now that this one is out of its way, if there is one.
+        :param delivered: None for a batch that was neither delivered nor abandoned.
+        :param memory: bytes to return to the budget.
+        :returns: the next batch of the same stream, if it may be sent.
         """
         now = self._clock.monotonic()
         stand_back(self._lock)
@@ -498,14 +501,14 @@ class LogAccumulator:
         return successor
 
     def _oldest_serial(self) -> float:
-        """Below it all batches are settled, but for halves of split ones, which stand behind younger ones. The caller
-        holds the lock.
+        """Return the serial of the oldest batch. Halves of split batches may be older, and are listed after younger
+        ones. The caller holds the lock.
         """
         oldest = next(iter(self._incomplete), None)
         return math.inf if oldest is None else oldest.serial
 
     def replace(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
-        """``batch`` was split in two."""
+        """Replace a batch by its two halves."""
         with self._lock:
             for half in halves:
                 self._incomplete[half] = None
@@ -515,7 +518,9 @@ class LogAccumulator:
                 self._order.cut(batch, halves)
 
     def wait_settled(self, before: int, deadline: Deadline) -> int:
-        """Wait until every batch with a serial below ``before`` is settled; returns how many are not in time."""
+        """Wait until every batch with a serial below ``before`` is completed; return the number of those that
+        are not.
+        """
         with self._lock:
             self._awaited.append(before)
         try:
@@ -532,16 +537,18 @@ class LogAccumulator:
             return self._oldest_serial() >= before and not any(batch.serial < before for batch in self._incomplete)
 
     def incomplete(self) -> list[ProducerBatch]:
-        """Every batch that is not settled, oldest first."""
+        """Return every batch that is not completed, oldest first."""
         with self._lock:
             return list(self._incomplete)
 
     def incomplete_in_child(self) -> list[ProducerBatch]:
-        """As :meth:`incomplete`, after a fork, without the lock, which a thread of the parent may have held."""
+        """Return the batches without taking the lock: after a fork, a thread of the parent may have held it."""
         return list(self._incomplete)
 
     def oldest_age(self) -> float | None:
-        """How long ago the oldest batch that is not settled got its first record, seconds; None if there is none."""
+        """Return the age of the oldest batch that is not completed, seconds since its first record; None if there is
+        none.
+        """
         with self._lock:
             oldest = next(iter(self._incomplete), None)
         return None if oldest is None else max(0.0, self._clock.monotonic() - oldest.created_at)
@@ -555,7 +562,7 @@ class LogAccumulator:
             )
 
     def stream_counts(self) -> dict[StreamKey, tuple[int, int, int]]:
-        """Return how many logs of every stream that is remembered were accepted, delivered, and failed."""
+        """Return the numbers of accepted, delivered and failed logs of every remembered stream."""
         with self._lock:
             streams, open_ = list(self._streams.items()), dict(self._open)
         return {
@@ -565,7 +572,7 @@ class LogAccumulator:
 
 
 def _sequence_of(key: StreamKey, number: int | None, formed: SentBefore | None) -> SequenceId | None:
-    """What a new batch is sent under, if that is known: its piece's number, or what it was sent under before."""
+    """Return the key and number of a new batch: its piece's number, or those from before a restart; else None."""
     if number is not None:
         return SequenceId(hash_key_of(key.order), number)
     return None if formed is None else formed.sequence

@@ -1,4 +1,4 @@
-"""AttemptHistory: the attempts to deliver one batch, and what the retry rules count of them."""
+"""AttemptHistory: the attempts to deliver one batch, and the counts that the retry rules need."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ...model.results import Attempt, Result
 class AttemptHistory:
     """The attempts of one batch; only the batch's owner changes it.
 
-    :param most: so many of the newest attempts are kept.
-    :ivar attempts: these.
-    :ivar attempt_count: all attempts.
-    :ivar retry_count: attempts that were followed, or are to be followed, by another one of the same batch.
-    :ivar excused: retries that count no more, since a refusal for a quota followed them.
-    :ivar excused_at: when they were excused last, monotonic seconds.
+    :param most: how many of the newest attempts are kept.
+    :ivar attempts: the newest attempts, oldest first.
+    :ivar attempt_count: the number of all attempts.
+    :ivar retry_count: the number of attempts that were, or will be, followed by a retry of the same batch.
+    :ivar excused: retries that no longer count, since a quota error followed them.
+    :ivar excused_at: when they were last excused, monotonic seconds.
     :ivar first_attempt_at: monotonic seconds; 0.0 before the first attempt.
-    :ivar same_error_count: how often the newest attempts failed with the same kind of error.
+    :ivar same_error_count: how many of the newest attempts in a row failed with the same kind of error.
     """
 
     __slots__ = (
@@ -44,16 +44,16 @@ class AttemptHistory:
         self._last_error: type[AttemptError] | None = None
 
     def for_half(self) -> AttemptHistory:
-        """Return the history of a batch that carries some of the records from now on."""
+        """Return the history of a batch that carries some of the records from then on."""
         half = copy.copy(self)
         half.same_error_count, half._last_error = 0, None
         return half
 
     def note(self, attempt: Attempt, error: AttemptError | None) -> None:
-        """Remember an attempt, and how often its kind of error came in a row."""
+        """Record an attempt, and count its kind of error."""
         before = self.attempts[-1] if self.attempts else None
         if before is not None and before.error_message == attempt.error_message:
-            # A server that is down says the same each time, to thousands of batches: one text for all attempts.
+            # A server that is down gives thousands of batches the same message: share one text among the attempts.
             attempt = dataclasses.replace(attempt, error_message=before.error_message)
         self.attempts = (*self.attempts, attempt)[-self._most :]
         self.attempt_count += 1
@@ -62,7 +62,7 @@ class AttemptHistory:
         self._last_error = type(error) if error is not None else None
 
     def result(self, *, successful: bool, last: Attempt | None = None) -> Result:
-        """Return the result that the attempts so far, and ``last`` where it is given, amount to."""
+        """Return the result of the attempts so far, and of ``last`` if it is given."""
         attempts = self.attempts if last is None else (*self.attempts, last)[-self._most :]
         stored = self.may_have_been_stored or (last is not None and last.may_have_been_stored)
         return Result(
@@ -73,5 +73,5 @@ class AttemptHistory:
         )
 
 
-#: The history of a batch that takes records. It never changes.
+#: The history of an open batch. It never changes.
 NO_ATTEMPTS = AttemptHistory(0)

@@ -1,15 +1,15 @@
-"""ProducerBatch: the records that travel together, their state, and their one result.
+"""ProducerBatch: records that are sent together, their state, and their one result.
 
-A batch has one owner at a time, who alone moves it to its next state::
+A batch has one owner at a time, and only the owner moves it to its next state::
 
     OPEN ──► QUEUED ──► SENDING ──► SUCCEEDED
     (accumulator) ▲        │ ├────► FAILED
                   │        │ └────► SPLIT      its records went to two other batches
                   └─ WAITING (retry queue)
 
-``close`` at its deadline, and ``fork`` in the child, fail a batch without owning it; that is why a transition tells
-whether it happened: a batch in a final state never changes again. The file is long because all that one lock guards
-stands in it.
+``close`` at its deadline, and a fork in the child, fail a batch without owning it. So a transition reports whether it
+happened, and a batch in a final state never changes again. The file is long because it holds everything that one lock
+guards.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from .attempt_history import NO_ATTEMPTS, AttemptHistory
 from .open_records import ONE_LOG_EACH, OpenRecords, Sealed
 from .origins import Origin, Origins
 from .stream_state import StreamState
-from .unconfirmed import Doubt
+from .unconfirmed import Unconfirmed
 
-#: Who is to be told of a send's outcome.
+#: The recipient of a send's outcome.
 Recipient = Callback | Origin | None
 
-#: Memory accounted for each batch besides its records.
+#: Memory accounted for each batch besides its records, bytes.
 BATCH_OVERHEAD = 4096
 
 #: The largest result of :func:`overhead_of_batch` for a stream key that ``Producer.stream`` made.
@@ -42,31 +42,31 @@ MAX_BATCH_OVERHEAD = BATCH_OVERHEAD + 4 * 4 * 1024
 
 
 def overhead_of_batch(key: StreamKey) -> int:
-    """Memory accounted for a batch of this stream besides its records: its objects, and the texts that name the
-    stream.
+    """Return the memory accounted for a batch of this stream besides its records, bytes: its objects and the stream's
+    names.
     """
     characters = len(key.project) + len(key.logstore) + len(key.topic) + len(key.source)
     if key.tags:
         characters += sum(map(len, chain.from_iterable(key.tags)))
-    # A character takes up to four bytes; what is short is in BATCH_OVERHEAD.
+    # A character takes up to four bytes; short names are included in BATCH_OVERHEAD.
     return BATCH_OVERHEAD if characters <= 256 else BATCH_OVERHEAD + 4 * (characters - 256)
 
 
 class Parts(Protocol):
-    """Where the sends of a batch went that was cut.
+    """The places of the sends of a batch that was split.
 
-    :ivar halves: the batches that it was cut into.
+    :ivar halves: the batches that it was split into.
     """
 
     @property
     def halves(self) -> Sequence[ProducerBatch]: ...
 
     def find(self, position: int) -> tuple[ResultHolder, int]:
-        """Who holds the send at ``position`` now, and its position there."""
+        """Return the batch that holds the send at ``position``, and the position there."""
 
 
 class BatchState(enum.Enum):
-    """Where a batch is."""
+    """The state of a batch."""
 
     OPEN = "open"
     QUEUED = "queued"
@@ -76,17 +76,17 @@ class BatchState(enum.Enum):
     FAILED = "failed"
     SPLIT = "split"
 
-    __hash__ = object.__hash__  # that of an enum is a function in Python, and states are looked up all the time
+    __hash__ = object.__hash__  # the hash of an enum is a Python function, too slow here
 
     @property
     def final(self) -> bool:
-        """Whether the batch is settled, or has no records any more."""
+        """True if the batch is completed, or has passed its records to its halves."""
         return self in _FINAL
 
 
 _FINAL = frozenset({BatchState.SUCCEEDED, BatchState.FAILED, BatchState.SPLIT})
 
-#: From each state, where a batch may go next.
+#: The states that may follow each state.
 TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
     BatchState.OPEN: frozenset({BatchState.QUEUED, BatchState.FAILED}),
     BatchState.QUEUED: frozenset({BatchState.SENDING, BatchState.FAILED}),
@@ -101,9 +101,9 @@ TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
 class ProducerBatch:
     """Records of one stream, in the order of their sends.
 
-    :param serial: increasing with the time of creation; the halves of a split batch keep that of the whole.
+    :param serial: a number that increases with the time of creation; the halves of a split batch keep it.
     :param tail_size: bytes of the LogGroup that are not records.
-    :param origins: None for records that exist only here.
+    :param origins: the places where the records are kept besides; None for records that exist only in memory.
     """
 
     __slots__ = (
@@ -114,7 +114,6 @@ class ProducerBatch:
         "_watched",
         "callbacks",
         "created_at",
-        "doubt",
         "forming",
         "history",
         "key",
@@ -132,6 +131,7 @@ class ProducerBatch:
         "state",
         "stream",
         "tail_size",
+        "unconfirmed",
     )
 
     def __init__(
@@ -149,57 +149,58 @@ class ProducerBatch:
         self.key = key
         self.stream = stream
         self.serial = serial
-        #: Of a batch that was cut: 0 for the first half, 1 for the second one, at each cut.
+        #: The path to a half of a split batch: 0 for the first half, 1 for the second, at each split.
         self.part: tuple[int, ...] = ()
         self.pack_id = pack_id
         self.created_at = created_at
         self.tail_size = tail_size
         self.origins = origins
-        #: What it holds as long as it takes records; then it is None, and what follows holds it.
+        #: The records of an open batch; None once it is sealed: the attributes below then have them.
         self.open: OpenRecords | None = None
         self.records: Sequence[Record] = ()
-        #: Of its sends, by position; shorter where the last ones have none.
+        #: By position of the send; shorter than the sends if the last ones have no callback.
         self.callbacks: Sequence[Callback | None] = ()
         self._sealed: Sealed | None = None
         self._held = 0
         self.payload: Payload | None = None
-        self._lock = threading.Lock()  # guards state, result, parts and the futures that are watched
+        self._lock = threading.Lock()  # guards state, result, parts and the watched futures
         self.state = BatchState.OPEN
         self.result: Result | None = None
-        #: Who holds its sends once it was cut.
+        #: The places of the sends of a split batch.
         self.parts: Parts | None = None
         self._watched: dict[int, SendFuture] | None = None
-        self._settled: Latch | None = None  # made for the first who waits
-        # Touched by the owner only.
-        self.history = history  # its own from the seal on: of many streams each has an open batch
-        #: Of an idempotent batch; whether the channel knows of it; what requests under it may have been stored.
+        self._settled: Latch | None = None  # made for the first thread that waits
+        # Used by the owner only.
+        self.history = history  # its own history from the seal on: each of many streams has an open batch
+        #: Of an idempotent batch: its key and number, whether the channel has them, and requests that may have been
+        #: stored.
         self.sequence: SequenceId | None = None
         self.noted = False
-        self.doubt: Doubt[Self] | None = None
-        #: It is being formed anew after a restart: only the feeder says when it is complete.
+        self.unconfirmed: Unconfirmed[Self] | None = None
+        #: True while a recovered batch is rebuilt: only the channel reader knows when it is complete.
         self.forming = False
 
     @property
     def size(self) -> int:
-        """Of its body, bytes."""
+        """The size of the body, bytes."""
         counts = self.open or self._sealed
         return self.tail_size if counts is None else counts.size
 
     @property
     def log_count(self) -> int:
-        """How many logs it holds."""
+        """The number of logs."""
         counts = self.open or self._sealed
         return 0 if counts is None else counts.logs
 
     @property
     def sends(self) -> int:
-        """How many sends it holds."""
+        """The number of sends."""
         counts = self.open or self._sealed
         return 0 if counts is None else counts.sends
 
     @property
     def held(self) -> int:
-        """Bytes taken from the memory budget and not yet given back."""
+        """Bytes taken from the memory budget and not yet returned."""
         records = self.open
         return self._held if records is None else records.spent
 
@@ -208,13 +209,13 @@ class ProducerBatch:
         self._held = amount
 
     def has_room(self, size: int, logs: int) -> bool:
-        """Whether it takes a send of ``size`` bytes and ``logs`` logs."""
+        """True if a send of ``size`` bytes and ``logs`` logs fits."""
         return self.open is not None and self.open.has_room(size, logs)
 
     def add(self, record: Record, logs: int, recipient: Recipient, charge: int) -> SendFuture | None:
-        """Append one send; see :meth:`OpenRecords.append`.
+        """Append one send, as :meth:`OpenRecords.append` does.
 
-        :param recipient: the callback of the send, or its origin, whose future becomes this batch's.
+        :param recipient: the callback of the send, or its origin, whose future then belongs to this batch.
         """
         records, origins = self.open, self.origins
         if records is None:
@@ -223,7 +224,7 @@ class ProducerBatch:
             return records.append(record, logs, recipient, charge)  # type: ignore[arg-type]  # no origin
         if recipient is None or callable(recipient):
             raise TypeError("a record that is kept elsewhere came without its origin")  # a bug
-        del origins.all[records.sends :]  # of a record that was not added
+        del origins.all[records.sends :]  # left by a record that was not added
         origins.all.append(recipient)
         added = records.append(record, logs, None, charge)
         if added is None:
@@ -231,15 +232,15 @@ class ProducerBatch:
         future, recipient.future = recipient.future, None
         if future is None:
             return added
-        self.heed(added._position, future)
+        self.keep_future(added._position, future)
         future._position = added._position
         future._holder = self
         return future
 
     def seal(self) -> None:
-        """Take no more records; a second time changes nothing.
+        """Accept no more records; a second call changes nothing.
 
-        Called by the owner of an open batch, which nobody settles.
+        Only the owner of an open batch calls this, and no other thread completes such a batch.
         """
         records = self.open
         if records is None:
@@ -252,30 +253,30 @@ class ProducerBatch:
         records.forget()
 
     def fill(self, sealed: Sealed) -> None:
-        """Hold what takes no more records."""
-        # Of the counts alone: who keeps a future keeps its batch, long after it has let go of the bytes.
+        """Take the contents of a sealed batch."""
+        # Keep the counts apart: a kept future keeps its batch, long after the batch has dropped its bytes.
         counts = Sealed((), sealed.size, sealed.logs, sealed.sends, sealed.spent, (), sealed.logs_of_send)
         self.records, self.callbacks = sealed.records, sealed.callbacks
         self._sealed, self._held = counts, sealed.spent
 
     @property
     def logs_of_sends(self) -> list[int]:
-        """For each send, how many logs it holds; once it takes no more records."""
+        """The number of logs of each send of a sealed batch."""
         logs_of_send = ONE_LOG_EACH if self._sealed is None else self._sealed.logs_of_send
         return [logs_of_send.get(position, 1) for position in range(self.sends)]
 
     def move(self, to: BatchState) -> bool:
-        """Go to another state; False if somebody settled the batch before.
+        """Go to another state; return False if the batch was completed before.
 
-        :raises RuntimeError: the table has no such transition: a bug.
+        :raises RuntimeError: no such transition exists: a bug.
         """
         with self._lock:
             return self._move(to)
 
     def settle(self, to: BatchState, result: Result, *, unless: BatchState | None = None) -> bool:
-        """Go to a final state with its result; False if somebody settled the batch before.
+        """Go to a final state with its result; return False if the batch was completed before.
 
-        :param unless: not from this state: False as well.
+        :param unless: a state in which nothing is done, and False returned.
         """
         with self._lock:
             if self.state is unless or not self._move(to):
@@ -285,9 +286,7 @@ class ProducerBatch:
         return True
 
     def cut(self, parts: Parts) -> bool:
-        """Go to ``SPLIT``: its sends are found in ``parts`` from now on, and so are those who wait for their results;
-        False if somebody settled the batch before.
-        """
+        """Go to ``SPLIT``, and pass the sends and their watched futures to ``parts``; False if completed before."""
         with self._lock:
             if not self._move(BatchState.SPLIT):
                 return False
@@ -295,16 +294,14 @@ class ProducerBatch:
             watched, self._watched = self._watched or {}, None
         self.callbacks = ()
         for position, future in watched.items():
-            self.heed(position, future)
+            self.keep_future(position, future)
         return True
 
     def follow(self, position: int) -> tuple[ResultHolder, int] | None:
-        """See :class:`~producer.model.futures.ResultHolder`."""
         return None if self.parts is None else self.parts.find(position)
 
-    def heed(self, position: int, future: SendFuture) -> None:
-        """See :class:`~producer.model.futures.ResultHolder`."""
-        if self.result is not None:  # after a fork there may be nobody left to give the lock back
+    def keep_future(self, position: int, future: SendFuture) -> None:
+        if self.result is not None:  # after a fork, a thread of the parent may hold the lock
             return
         if self.parts is None:
             with self._lock:
@@ -316,7 +313,7 @@ class ProducerBatch:
                     self._watched[position] = future
                     return
         holder, position = self.parts.find(position)
-        holder.heed(position, future)
+        holder.keep_future(position, future)
 
     def _move(self, to: BatchState) -> bool:
         if self.state in _FINAL:
@@ -327,52 +324,51 @@ class ProducerBatch:
         return True
 
     def wait(self, timeout: float | None) -> None:
-        """See :class:`~producer.model.futures.ResultHolder`."""
         with self._lock:
             settled = self._settled = self._settled or Latch()
         if not self.state.final:
             settled.wait(timeout)
 
     def wake(self) -> None:
-        """Let those go on who wait for the result: it is there, or is another batch's to give."""
+        """Wake the threads that wait for the result: it is there, or another batch will have it."""
         if self._settled is not None:
             self._settled.set()
 
     def abandon_in_child(self, result: Result) -> None:
-        """Fail a batch that belongs to the parent of this process, so that nobody here waits for it.
+        """Fail a batch of the parent process, so that no thread of the child waits for it.
 
-        Takes no lock: the thread that held one may exist only in the parent.
+        Takes no lock: the thread that holds it may exist only in the parent.
         """
         if self.result is None:
             self.state, self.result = BatchState.FAILED, result
             self._settled = None
             if self.open is not None:
                 self.open.forget()
-            # It may have been cut a moment before the fork, and nobody else know of its halves yet.
+            # The batch may have been split just before the fork, when its halves were registered nowhere else.
             for half in () if self.parts is None else self.parts.halves:
                 half.abandon_in_child(result)
 
     @property
-    def concerns_somebody(self) -> bool:
-        """Whether there is anybody to be told of the result; once it is there nobody comes any more."""
+    def has_listeners(self) -> bool:
+        """True if callbacks or watched futures need the result; final once the result is there."""
         return bool(self._watched or self.callbacks)
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody waits for a future of it by what was added to the future, as ``await`` does."""
+        """True if a thread or task waits for one of its futures through the future's own callbacks, as
+        ``await`` does.
+        """
         return bool(self._watched)
 
-    def take_told(self) -> tuple[dict[int, SendFuture], Sequence[Callback | None]]:
-        """Who is to be told of the result, out of the batch, for the handler: futures that are watched, and callbacks,
-        both by their positions.
-        """
+    def take_listeners(self) -> tuple[dict[int, SendFuture], Sequence[Callback | None]]:
+        """Remove and return the watched futures and the callbacks, both by position, for the handler."""
         with self._lock:
             watched, self._watched = self._watched or {}, None
         callbacks, self.callbacks = self.callbacks, ()
         return watched, callbacks
 
     def empty_half(self) -> ProducerBatch:
-        """Return a batch without records that takes over the stream, the number and the attempts of this one."""
+        """Return a batch without records that has the stream, the number and the attempts of this one."""
         return ProducerBatch(
             self.key,
             stream=self.stream,
@@ -384,7 +380,7 @@ class ProducerBatch:
         )
 
     def encode(self, payload: Payload) -> None:
-        """Hold the body; the records live on in it, unless they have origins."""
+        """Take the body, and drop the records unless they have origins."""
         self.payload = payload
         if self.origins is None:
             self.records = ()
@@ -396,8 +392,10 @@ class ProducerBatch:
 
     @property
     def indivisible(self) -> bool:
-        """True if it must never be cut: its sender gave its piece a number, or it is one event of an idempotent stream,
-        which has one position in its channel, by which the part that was sent could not be told.
+        """True if the batch must never be split.
+
+        Either its sender gave its piece a number. Or it is one event of an idempotent stream, which has a single
+        position in its channel: that cannot say which half was sent.
         """
         order = self.key.order
         kept = self.origins is not None and self.sends == 1 and order.startswith(IDEMPOTENT)
@@ -409,6 +407,6 @@ class ProducerBatch:
         return mine is not None and others is not None and mine.all[0] is others.all[-1]
 
     def drop_bytes(self) -> None:
-        """Forget the bytes: they are settled, or other batches carry them."""
+        """Drop the bytes of a batch that is completed or split."""
         self.payload = None
         self.records = ()

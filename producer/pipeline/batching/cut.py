@@ -1,4 +1,4 @@
-"""CutRule: where a batch ends, and how much goes into one at once."""
+"""CutRule: the limits of a batch, and of a piece that is added to one at once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .open_records import RECORD_OVERHEAD
 
 @dataclass(frozen=True, slots=True)
 class CutRule:
-    """What every way to send cuts by.
+    """The limits by which every way to send cuts.
 
-    :ivar threshold_bytes: a batch of this size is full.
-    :ivar threshold_count: likewise, logs.
-    :ivar piece_bytes: of many logs so many bytes become one piece, about.
-    :ivar piece_count: of many logs no more than these become one piece.
+    :ivar threshold_bytes: the size of a full batch.
+    :ivar threshold_count: the number of logs in a full batch.
+    :ivar piece_bytes: the approximate size of one piece, when many logs are sent at once.
+    :ivar piece_count: the most logs in one piece.
     """
 
     threshold_bytes: int
@@ -27,7 +27,7 @@ class CutRule:
 
     @classmethod
     def of(cls, config: ProducerConfig) -> Self:
-        """The rule of a configuration: a piece is about a batch, and half of the memory at most."""
+        """Return the rule of a configuration: a piece is about a batch, and half of the memory at most."""
         memory = config.total_size_in_bytes // 2 - RECORD_OVERHEAD - BATCH_OVERHEAD
         return cls(
             threshold_bytes=config.batch_size_threshold_in_bytes,
@@ -42,5 +42,5 @@ class CutRule:
         return self.threshold_bytes, self.threshold_count
 
     def is_full(self, size: int, logs: int) -> bool:
-        """Whether a batch of ``size`` bytes and ``logs`` logs goes."""
+        """True if a batch of ``size`` bytes and ``logs`` logs is full."""
         return size >= self.threshold_bytes or logs >= self.threshold_count

@@ -1,7 +1,7 @@
-"""Memory: the bound on the bytes of everything accepted and not yet settled.
+"""MemoryBudget: bounds the bytes of all accepted records until they are completed.
 
-First come, first served: a request waits behind those that came before it, also when it would fit, so that a large
-one is never starved by small ones. Every byte taken is given back once.
+It is fair. A request waits behind earlier ones, even if it would fit: small requests never starve a large one. Every
+byte taken is returned once.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class PureBytes:
     """Counts the bytes in use against a limit.
 
     :ivar used: bytes.
-    :ivar reserved_for_others: True while senders wait for bytes, and after the close: :meth:`take` takes none.
+    :ivar reserved_for_others: True while senders wait for bytes, and after the close: :meth:`take` then takes none.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self.reserved_for_others = False
-        self._own_lock = threading.RLock()  # guards used; never taken twice
+        self._own_lock = threading.RLock()  # guards used; never taken twice by one thread
 
     def take(self, amount: int) -> bool:
-        """Take ``amount`` bytes if they are free and no other sender waits; return whether they were taken.
+        """Take ``amount`` bytes if they are free and no other sender waits; return True if they were taken.
 
-        :raises ProducerError: a finalizer or signal handler interrupted this thread in a change of the count.
+        :raises ProducerError: a finalizer or a signal handler interrupted this thread while it changed the count.
         """
         lock = self._own_lock
         if lock._is_owned():  # type: ignore[attr-defined]  # an OwnedLock costs more, for each log
@@ -46,7 +46,7 @@ class PureBytes:
             return True
 
     def change(self, amount: int) -> None:
-        """Add ``amount`` bytes, which may be negative, whatever the limit."""
+        """Add ``amount`` bytes, which may be negative, regardless of the limit."""
         with self._own_lock:
             self.used += amount
 
@@ -58,14 +58,14 @@ else:
 
 
 class MemoryBudget(Bytes):
-    """A fair counting semaphore of bytes. Open batches take theirs one log after the other, without :attr:`lock`.
+    """A fair counting semaphore of bytes. Open batches take theirs log by log, without :attr:`lock`.
 
     :param limit: bytes in all.
-    :ivar lock: guards all below, the reservations, and the batches that take records.
+    :ivar lock: guards the attributes below, the reservations, and the open batches.
     :ivar reserved: bytes that senders hold for records that are in no batch yet.
-    :ivar sealed: bytes of batches that take no more records.
+    :ivar sealed: bytes of sealed batches.
     :ivar waiters: the reservations that wait, in order.
-    :ivar waited: seconds that all waits for bytes took together, without those that go on.
+    :ivar waited: seconds that all finished waits for bytes took together.
     """
 
     def __init__(self, limit: int, clock: Clock) -> None:
@@ -79,35 +79,37 @@ class MemoryBudget(Bytes):
 
     @property
     def waiting(self) -> int:
-        """Senders that wait for bytes."""
+        """The number of senders that wait for bytes."""
         return len(self.waiters)
 
     def needs_open_batches(self, wanted: int) -> bool:
-        """Return True if a sender that wants ``wanted`` bytes needs those of open batches, which give none back before
-        they have lingered: it would not fit if all else came back, or they hold most of the memory.
+        """Return True if a sender that wants ``wanted`` bytes needs open batches to be sealed.
+
+        It would not fit even if all other bytes were returned, or the open batches hold most of the memory. Open
+        batches return nothing before they have lingered.
         """
         unsealed = self.used - self.sealed
         return self.used + wanted > self.limit and (unsealed + wanted > self.limit or 2 * unsealed > self.limit)
 
     def release(self, amount: int) -> None:
-        """Give back bytes of a batch that takes no more records."""
+        """Return bytes of a sealed batch."""
         stand_back(self.lock)
         with self.lock:
             self.give_back(amount)
 
     def give_back(self, amount: int) -> None:
-        """As :meth:`release`, with the lock held."""
+        """Return bytes of a sealed batch. The caller holds the lock."""
         self.change(-amount)
         self.sealed -= amount
         self.serve()
 
     def usage(self) -> tuple[int, int]:
-        """Return the bytes in use, and those of them that senders hold for records that are in no batch yet."""
+        """Return the bytes in use, and how many of them senders hold for records that are in no batch yet."""
         with self.lock:
             return self.used, self.reserved
 
     def serve(self) -> None:
-        """Grant the waiters what they want, in order, as far as the bytes reach. The caller holds the lock."""
+        """Grant waiting requests, in order, while there are enough bytes. The caller holds the lock."""
         while self.waiters and not self.closed and self.used + self.waiters[0].wanted <= self.limit:
             first = self.waiters.popleft()
             first.hold(first.wanted)
@@ -116,7 +118,7 @@ class MemoryBudget(Bytes):
         self.reserved_for_others = self.closed or bool(self.waiters)
 
     def close(self) -> None:
-        """Refuse all requests, also those that wait."""
+        """Refuse all requests, including those that wait."""
         with self.lock:
             self.closed = self.reserved_for_others = True
             for waiter in self.waiters:
@@ -126,11 +128,11 @@ class MemoryBudget(Bytes):
 class Reservation:
     """Bytes that a sender holds for records that are in no batch yet; used by one thread, in ``with``.
 
-    All its waits together have one deadline. It never waits while it holds anything: two that did could wait for each
+    All its waits share one deadline. It never waits while it holds bytes: two reservations that did could wait for each
     other.
 
-    :param max_block: seconds that all waits may take together; 0 does not wait, None waits without a limit.
-    :ivar held: bytes; guarded by the budget's lock, as is the next.
+    :param max_block: seconds that all waits may take together; 0 never waits, None waits without a limit.
+    :ivar held: bytes; guarded by the budget's lock, as is ``wanted``.
     :ivar wanted: bytes that it waits for.
     :ivar wake: set when they are granted, or at the close.
     """
@@ -140,25 +142,25 @@ class Reservation:
     def __init__(self, budget: MemoryBudget, max_block: float | None) -> None:
         self._budget = budget
         self.max_block = max_block
-        self._started: float | None = None  # when its first wait began, monotonic seconds
-        self._since = 0.0  # when this one did
+        self._started: float | None = None  # the start of its first wait, monotonic seconds
+        self._since = 0.0  # the start of this wait
         self._deadline = Deadline(None)
         self.held = self.wanted = 0
         self.wake = Signal()
 
     def hold(self, amount: int) -> None:
-        """Take ``amount`` bytes whatever the limit, or give them back if negative. The caller holds the lock."""
+        """Take ``amount`` bytes regardless of the limit; return them if negative. The caller holds the lock."""
         self.held += amount
         self._budget.reserved += amount
         self._budget.change(amount)
 
     def spend(self, amount: int) -> None:
-        """Let a batch owe ``amount`` of the bytes held. The caller holds the lock."""
+        """Pass ``amount`` of the held bytes to a batch. The caller holds the lock."""
         self.held -= amount
         self._budget.reserved -= amount
 
     def reserve(self, amount: int) -> bool:
-        """Hold ``amount`` bytes, and no others, if they are free; return whether they are held.
+        """Hold exactly ``amount`` bytes if they are free; return True if they are held.
 
         :raises ProducerClosedError: the producer closes.
         """
@@ -180,7 +182,7 @@ class Reservation:
         return False
 
     def wait(self, amount: int) -> bool:
-        """After :meth:`reserve`: wait for the bytes until the deadline; return whether they are held.
+        """Wait for the bytes that :meth:`reserve` did not get, until the deadline; return True if they are held.
 
         :raises ProducerClosedError: the producer closes.
         """
@@ -191,7 +193,7 @@ class Reservation:
             with budget.lock:
                 self.wanted = amount
                 budget.waiters.append(self)
-                budget.serve()  # bytes may have been given back since
+                budget.serve()  # bytes may have been returned meanwhile
             while self.wanted and not budget.closed and not self._deadline.expired(clock):
                 clock.wait_for(self.wake, self._deadline.within(clock, LOOK_AGAIN))
         finally:
@@ -206,11 +208,11 @@ class Reservation:
     def _leave(self) -> None:
         if self in self._budget.waiters:
             self._budget.waiters.remove(self)
-        self._budget.serve()  # those behind it may fit
+        self._budget.serve()  # later requests may fit
 
     @property
     def waited(self) -> float:
-        """The seconds since its first wait began."""
+        """Seconds since its first wait began."""
         return 0.0 if self._started is None else self._budget.clock.monotonic() - self._started
 
     def __enter__(self) -> Self:
@@ -220,14 +222,14 @@ class Reservation:
         self.end()
 
     def end(self) -> None:
-        """Give back the bytes that are held."""
+        """Return the bytes that are held."""
         with self._budget.lock:
             self.hold(-self.held)
             self._leave()
 
 
 class Refund:
-    """Bytes of a batch that are given back to the budget once, however often :meth:`pay` is called."""
+    """Bytes of a batch that are returned to the budget once, however often :meth:`pay` is called."""
 
     __slots__ = ("_amount", "_budget")
 
@@ -235,6 +237,6 @@ class Refund:
         self._budget, self._amount = budget, amount
 
     def pay(self) -> None:
-        """Give them back."""
+        """Return the bytes to the budget."""
         amount, self._amount = self._amount, 0
         self._budget.release(amount)

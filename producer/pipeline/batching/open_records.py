@@ -1,10 +1,10 @@
-"""OpenRecords: the end of one open batch, where its records are put one behind the other.
+"""OpenRecords: the records of one open batch.
 
-It owns what is open: the records, their size, their callbacks. A log that is sent by a handle needs nothing else but
-the memory: no look-up of its stream, and no lock but the batch's own.
+It owns the records, their size and their callbacks. A log sent through a handle needs only this object and memory: no
+look-up of its stream, and no lock but this one.
 
-What is being added counts once a single assignment has made it count; what a signal handler that raises before it
-leaves of a log is removed by the next step.
+A record counts once a single assignment has updated the counts. If a signal handler raises before that, the next step
+removes the remains of the record.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ from ...wire.text import Fallback, moment_of
 if TYPE_CHECKING:
     from .memory import Bytes
 
-#: Memory accounted for each ``send`` besides its bytes: the objects that carry it. Measured on CPython 3.11.
+#: Memory accounted for each ``send`` besides its bytes, for the objects that carry it. Measured on CPython 3.11.
 RECORD_OVERHEAD = 320
 
-#: Where every send is of one log; shared, since most batches are like that.
+#: For batches whose sends have one log each; shared, since most batches are like that.
 ONE_LOG_EACH: Mapping[int, int] = MappingProxyType({})
 
 _new = object.__new__
 
 
 def same_call(one: Callback | None, other: Callback) -> bool:
-    """Whether both are the same method of the same object. Python makes a new one each time it is named, which the
-    garbage collector would look at for as long as its log waits: of such as come one after the other one is kept.
+    """True if both are the same method of the same object.
+
+    Python makes a new method object at each access. The garbage collector would scan each of them while its log waits,
+    so of equal neighbours only one object is kept.
     """
     if isinstance(one, MethodType) and isinstance(other, MethodType):
         return one.__self__ is other.__self__ and one.__func__ is other.__func__
@@ -46,15 +48,15 @@ def same_call(one: Callback | None, other: Callback) -> bool:
 
 
 class Sealed(NamedTuple):
-    """What a batch holds that takes no more records.
+    """The contents of a sealed batch.
 
-    :ivar records: the bytes, in order; each is of a send or of several.
-    :ivar size: their length and that of the tail, bytes.
-    :ivar logs: how many logs they are.
-    :ivar sends: how many sends; the first has position 0.
-    :ivar spent: the memory that they owe, bytes.
-    :ivar callbacks: by position; shorter than the sends where the last ones have none.
-    :ivar logs_of_send: by position, for the sends that are not of one log.
+    :ivar records: the bytes, in order; each item has one or more sends.
+    :ivar size: the length of the records and of the tail, bytes.
+    :ivar logs: the number of logs.
+    :ivar sends: the number of sends; the first has position 0.
+    :ivar spent: the memory taken for them, bytes.
+    :ivar callbacks: by position; shorter than the sends if the last ones have none.
+    :ivar logs_of_send: by position, for sends that do not have exactly one log.
     """
 
     records: Sequence[Record]
@@ -67,18 +69,18 @@ class Sealed(NamedTuple):
 
 
 class OpenRecords:
-    """See the module.
+    """The records of one open batch.
 
-    Logs are added by any number of threads. The rest is called by those who open, fill and seal batches, and hold the
-    budget's lock; its own lock is taken last, for a moment.
+    Any number of threads add logs. The other methods are called by threads that hold the budget's lock. The lock of
+    this object is taken last, and only briefly.
 
-    :param holder: the batch, which its futures belong to.
-    :param memory: where each log that is added takes its memory.
-    :param clock: gives the time of day; asked with no lock held.
-    :param thresholds: bytes, and logs: the log that reaches either is refused by :meth:`add`.
+    :param holder: the batch, to which the futures belong.
+    :param memory: the budget from which each added log takes its memory.
+    :param clock: the time of day; called with no lock held.
+    :param thresholds: bytes, and logs: :meth:`add` refuses the log that reaches either.
     :param tail_size: bytes of the body that are not records.
-    :param fallback: what is done with values that cannot be sent as they are.
-    :param apart: each send's record stays apart, for who needs them one by one; else small ones may be put together.
+    :param fallback: how values are encoded that cannot be sent as they are.
+    :param apart: True to keep each send's record apart; otherwise small records may be joined.
     """
 
     __slots__ = (
@@ -103,26 +105,26 @@ class OpenRecords:
         thresholds: tuple[int, int],
         tail_size: int,
         fallback: Fallback | None = None,
-        apart: bool = False,  # noqa: ARG002  # here they always stay apart
+        apart: bool = False,  # noqa: ARG002  # this implementation always keeps them apart
     ) -> None:
         self._memory, self._clock, self._fallback = memory, clock, fallback
         self._threshold_bytes, self._threshold_count = thresholds
-        self._lock = threading.RLock()  # guards everything below; never taken twice
-        self._holder: ResultHolder | None = holder  # None: closed
-        #: Size, logs, sends, memory spent: of what counts.
+        self._lock = threading.RLock()  # guards everything below; never taken twice by one thread
+        self._holder: ResultHolder | None = holder  # None: sealed
+        #: Size, logs, sends and memory of the records that count.
         self._counts = tail_size, 0, 0, 0
         self._records: list[Record] = []  # one for each send
-        # None where most batches have none: of many streams each has a batch, and each object costs the collector.
+        # None in most batches: each of many streams has a batch, and each object costs the garbage collector time.
         self._callbacks: list[Callback | None] | None = None
         self._logs_of_send: dict[int, int] | None = None
 
     def add(self, log: Any, callback: Callback | None) -> SendFuture | None:
-        """Add one log, behind all that was added before, with the time of day.
+        """Append one log with the time of day.
 
-        :returns: the future of its result. None if nothing was done, and the general way has to be taken: what is no
-            ``dict``, nor a ``LogItem`` of one, a callback that is none, a log that fills the batch, no memory, or
-            others who wait for it, a batch that takes no more.
-        :raises InvalidArgumentError: a name that is not text, a value that cannot become text; nothing was done.
+        :returns: the future of its result. None if nothing was done: the log is not a ``dict`` or a ``LogItem`` of one,
+            the callback is not callable, the log would fill the batch, no memory is free or others wait for it, or the
+            batch is sealed. The caller then sends it the general way.
+        :raises InvalidArgumentError: a name that is not text, or a value that cannot become text; nothing was done.
         """
         holder = self._holder
         contents = log.contents if type(log) is LogItem else log
@@ -132,7 +134,7 @@ class OpenRecords:
         record = encode_log(log, now, nanos, self._fallback)
         length = len(record)
         charge = length + RECORD_OVERHEAD
-        if self._lock._is_owned():  # type: ignore[attr-defined]  # asked here, since the call of an OwnedLock costs more
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # an OwnedLock would cost more, for each log
             raise reentered()
         with self._lock:
             size, logs, sends, spent = self._counts
@@ -148,20 +150,20 @@ class OpenRecords:
             records.append(record)
             if callback is not None:
                 self._add_callback(sends, callback)
-            future = _new(SendFuture)  # without __init__, which would cost as much again
+            future = _new(SendFuture)  # without __init__, which would double the cost
             future._holder, future._position = holder, sends
             self._counts = size, logs, sends + 1, spent + charge
             return future
 
     def append(self, record: Record, logs: int, callback: Callback | None, charge: int) -> SendFuture | None:
-        """Add one send of encoded logs, which are kept as they are; they may fill the batch.
+        """Append one send of encoded logs, which may fill the batch.
 
         :param record: the logs, joined.
-        :param logs: how many they are.
-        :param charge: the memory that it owes, which the caller has taken.
-        :returns: the future; None, with nothing done, if the batch is closed or has no room.
+        :param logs: the number of logs.
+        :param charge: the memory that it takes, which the caller has taken.
+        :returns: the future; None, with nothing done, if the batch is sealed or has no room.
         """
-        if self._lock._is_owned():  # type: ignore[attr-defined]  # likewise
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # as in add
             raise reentered()
         with self._lock:
             holder = self._holder
@@ -179,7 +181,9 @@ class OpenRecords:
             return future
 
     def has_room(self, size: int, logs: int) -> bool:
-        """Whether a send of ``size`` bytes and ``logs`` logs stays within the limits of a batch; the first one does."""
+        """True if a send of ``size`` bytes and ``logs`` logs is within the limits of a batch; a first send
+        always is.
+        """
         filled, count, sends, _ = self._counts
         fits = not sends or (filled + size <= MAX_BATCH_SIZE_IN_BYTES and count + logs <= MAX_BATCH_COUNT)
         return fits and self._holder is not None
@@ -197,7 +201,7 @@ class OpenRecords:
         self._logs_of_send[position] = logs
 
     def _clean(self, sends: int) -> None:
-        """Remove what a signal handler that raised has left of a log."""
+        """Remove the remains of a log during which a signal handler raised."""
         del self._records[sends:]
         if self._callbacks is not None:
             del self._callbacks[sends:]
@@ -205,7 +209,7 @@ class OpenRecords:
             self._logs_of_send.pop(sends, None)
 
     def seal(self) -> Sealed:
-        """Take no more records. May be called again, until :meth:`forget`."""
+        """Accept no more records, and return them. May be called again, until :meth:`forget`."""
         with self._lock:
             self._holder = None
             size, logs, sends, spent = self._counts
@@ -214,31 +218,31 @@ class OpenRecords:
             return Sealed(self._records, size, logs, sends, spent, callbacks, logs_of_send)
 
     def forget(self) -> None:
-        """Hold nothing any more but the counts. Takes no lock: in a forked child nobody may be left to give it back."""
+        """Drop everything but the counts. Takes no lock: in a forked child, a thread of the parent may hold it."""
         self._holder = None
         self._records, self._callbacks, self._logs_of_send = [], None, None
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more records."""
+        """True if it accepts no more records."""
         return self._holder is None
 
     @property
     def size(self) -> int:
-        """Of the body as it is now, bytes."""
+        """The size of the body so far, bytes."""
         return self._counts[0]
 
     @property
     def logs(self) -> int:
-        """How many logs were added."""
+        """The number of logs."""
         return self._counts[1]
 
     @property
     def sends(self) -> int:
-        """How many sends were added."""
+        """The number of sends."""
         return self._counts[2]
 
     @property
     def spent(self) -> int:
-        """The memory that they owe, bytes."""
+        """The memory taken for the records, bytes."""
         return self._counts[3]

@@ -1,4 +1,4 @@
-"""Origins: where the records of a batch are kept besides, such as in a channel, until the batch is settled."""
+"""Origins: the places, such as a channel, where the records of a batch are kept until it is completed."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from ...model.futures import SendFuture
 
 
 class Origin(Protocol):
-    """Where the record of one send is kept; stands in place of its callback.
+    """The place where the record of one send is kept; takes the place of its callback.
 
-    :ivar future: of its send, until a batch takes it over; None for a record that no code asks about.
+    :ivar future: the future of the send, until a batch takes it over; None for a record without a future.
     """
 
     future: SendFuture | None
 
     def cut(self) -> None:
-        """One more batch carries a part of the record."""
+        """Count one more batch that carries a part of the record."""
 
 
 class Origins:
-    """The origins of a batch's sends, in order; of the one send that was cut, in both halves.
+    """The origins of a batch's sends, in order; a single send that was split is in both halves.
 
-    A batch that has them keeps its records, each for itself, until it is settled, for they may have to go to the dead
-    letters. So that memory holds them once, it drops the body made of them whenever it waits.
+    A batch with origins keeps its records apart until it is completed, since they may have to go to the dead letters.
+    It drops the body made of them whenever it waits, so that memory holds them once.
     """
 
     __slots__ = ("all",)
@@ -33,9 +33,9 @@ class Origins:
         self.all = list(origins)
 
     def split(self, middle: int) -> tuple[Origins, Origins]:
-        """Return those of two halves.
+        """Return the origins of two halves.
 
-        :param middle: the sends that the first half took; 0 if the only send is cut itself.
+        :param middle: the number of sends of the first half; 0 if the only send is split.
         """
         if middle:
             return Origins(self.all[:middle]), Origins(self.all[middle:])

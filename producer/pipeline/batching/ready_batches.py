@@ -1,4 +1,4 @@
-"""ReadyBatches: batches that may be sent, on their way to the IO threads, and where idle IO threads wait for them."""
+"""ReadyBatches: the queue from sealed batches to IO threads, and the place where idle IO threads wait."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .batch import ProducerBatch
 
 
 class ReadyBatches:
-    """A queue without a lock, so that it may be filled where another lock is held.
+    """A queue without a lock, so that it may be filled while another lock is held.
 
-    :ivar batches: the oldest first; a batch that is sealed, cut or retried is appended, the IO pool takes it.
-    :ivar idle: where IO threads without a batch wait.
+    :ivar batches: the oldest first. Batches are appended when sealed, split or retried; the IO pool takes them.
+    :ivar idle: the room where IO threads without a batch wait.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -20,11 +20,11 @@ class ReadyBatches:
         self.idle = WaitingRoom(clock)
 
     def put(self, batch: ProducerBatch) -> None:
-        """Let an IO thread take a batch."""
+        """Append a batch, and wake an IO thread for it."""
         self.batches.append(batch)
         self.idle.wake_one()
 
     def wake(self) -> None:
-        """Wake an idle IO thread if there is a batch; it wakes the next one. The mover does so, too, within seconds."""
+        """Wake an idle IO thread if there is a batch; it wakes the next one. The mover does the same within seconds."""
         if self.batches:
             self.idle.wake_one()

@@ -1,7 +1,7 @@
-"""StoppedStreams: the ordered streams of which a batch failed for good, and why.
+"""StoppedStreams: the ordered streams that stopped because a batch failed permanently.
 
-A stream is remembered until it is resumed, for as long as the producer lives: whoever opens it again is to hear of it.
-One with a ``SequenceKey`` is its handle's alone, and forgotten with it. Guarded by the accumulator's lock.
+A stream stays stopped until it is resumed, as long as the producer lives, also if it is opened again. A stream with a
+``SequenceKey`` belongs to one handle, and is forgotten with it. The accumulator's lock guards this.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Line = StreamKey | str
 
 
 class StoppedStreams:
-    """See the module.
+    """The errors of the stopped streams.
 
-    :ivar any: whether there may be some: an attribute, for those who look with every record.
+    :ivar any: False if no stream is stopped; an attribute, since it is read for each record.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class StoppedStreams:
         self._handles: WeakKeyDictionary[Numbering, StreamStoppedError] = WeakKeyDictionary()
 
     def add(self, line: Line, error: StreamStoppedError) -> None:
-        """Stop it; the first reason counts."""
+        """Stop a stream; the first error counts."""
         if isinstance(line, Numbering):
             self._handles.setdefault(line, error)
         else:
@@ -35,14 +35,14 @@ class StoppedStreams:
         self.any = True
 
     def get(self, line: Line) -> StreamStoppedError | None:
-        """Why it is stopped, in an error with a traceback of its own; None if it is not."""
+        """Return the error of a stopped stream, with a traceback of its own; None if it is not stopped."""
         error = self._streams.get(line)
         if error is None and isinstance(line, Numbering):
             error = self._handles.get(line)
         return None if error is None else StreamStoppedError(error.stream, error.first)
 
     def remove(self, line: Line) -> None:
-        """Let it go on."""
+        """Resume a stream."""
         self._streams.pop(line, None)
         if isinstance(line, Numbering):
             self._handles.pop(line, None)

@@ -1,14 +1,14 @@
-"""StreamOrder: of each ordered stream one batch is on its way, and the later ones wait behind it.
+"""StreamOrder: keeps one batch of each ordered stream in flight; later batches wait behind it.
 
-A stream's line holds its batches that are not settled, in the order in which they were opened. The first one may be
-sent, wait for a retry, be sent again; when it is settled the next one goes, if it takes no more records by then. The
-halves of a batch that was cut take its place. So the records of a stream arrive in the order in which they were fed,
-whatever the server does to any of them.
+The line of a stream holds its batches that are not completed, in the order in which they were opened. The first may be
+sent, wait for a retry, and be sent again. When it is completed, the next one follows, if it is sealed by then. The
+halves of a split batch take its place. So the records of a stream arrive in the order in which they were enqueued,
+regardless of failures.
 
-A stream whose batch failed for good is stopped: what waits behind it is taken out of the line, to be failed. A stream
-with a ``SequenceKey`` is one line with all that its handle sends, whatever the topic.
+A stream whose batch failed permanently is stopped: the batches behind it are taken out of the line, to be failed. All
+that a handle with a ``SequenceKey`` sends is one line, regardless of the topic.
 
-It has no lock of its own: the accumulator guards it by the lock under which batches are opened and forgotten.
+The accumulator's lock guards it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .batch import ProducerBatch
 
 
 class StreamOrder:
-    """See the module. Every method is called with the accumulator's lock held."""
+    """The lines of all ordered streams. Every method is called with the accumulator's lock held."""
 
     def __init__(self) -> None:
         self._lines: dict[StreamKey | str, deque[ProducerBatch]] = {}
@@ -30,7 +30,7 @@ class StreamOrder:
         self.frozen = False
 
     def opened(self, batch: ProducerBatch) -> None:
-        """``batch`` is the newest of its stream."""
+        """Append a batch to the line of its stream."""
         self._lines.setdefault(batch.key.line, deque()).append(batch)
 
     def is_turn_of(self, batch: ProducerBatch) -> bool:
@@ -39,14 +39,14 @@ class StreamOrder:
         return not self.frozen and line is not None and line[0] is batch
 
     def ready(self, batch: ProducerBatch) -> bool:
-        """Return whether it is the turn of a sealed batch; else it waits for it."""
+        """Return True if a sealed batch may be sent; otherwise it waits for its turn."""
         if self.is_turn_of(batch):
             return True
         self.waiting.add(batch)
         return False
 
     def gone(self, batch: ProducerBatch) -> ProducerBatch | None:
-        """``batch`` is settled; the batch whose turn it is now, if one was waiting."""
+        """Remove a completed batch; return the next one of its line if it may be sent."""
         self.waiting.discard(batch)
         line = self._lines.get(batch.key.line)
         if line is None or batch not in line:
@@ -59,7 +59,7 @@ class StreamOrder:
         return line[0] if first and line[0] in self.waiting and not self.frozen else None
 
     def cut(self, batch: ProducerBatch, halves: Iterable[ProducerBatch]) -> None:
-        """``halves`` stand where ``batch`` stood."""
+        """Put the halves of a batch in its place."""
         self.waiting.discard(batch)
         line = self._lines[batch.key.line]
         place = line.index(batch)
@@ -68,7 +68,7 @@ class StreamOrder:
             line.insert(place + offset, half)
 
     def stop(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """``batch`` fails for good: those behind it, out of the line, oldest first."""
+        """Remove the line of a batch that fails permanently; return the batches behind it, oldest first."""
         line = self._lines.get(batch.key.line)
         if line is None or line[0] is not batch:
             return []
@@ -78,5 +78,5 @@ class StreamOrder:
         return list(line)
 
     def freeze(self) -> None:
-        """Let nobody go any more, whatever is settled."""
+        """Stop releasing batches."""
         self.frozen = True

@@ -6,15 +6,15 @@ from ...model.interfaces import SequenceId
 
 
 class StreamState:
-    """What the accumulator remembers of a stream between its batches; guarded by the accumulator's lock.
+    """The state of one stream across its batches; guarded by the accumulator's lock.
 
-    :ivar context: the prefix of its pack ids: one for each time that the stream is remembered anew.
+    :ivar context: the prefix of its pack ids; a new one each time a forgotten stream is used again.
     :ivar next_number: the number of its next batch.
-    :ivar alive: its batches that are not settled.
-    :ivar idle_since: when the last of them was, monotonic seconds.
-    :ivar turn: its place among the streams of its destination, bytes; guarded by the IO pool's lock.
-    :ivar sequence: the newest of an idempotent stream; None before the first. Touched by the owner of the one batch
-        that is in flight.
+    :ivar alive: the number of its batches that are not completed.
+    :ivar idle_since: when the last of them was completed, monotonic seconds.
+    :ivar turn: its turn among the streams of its destination, bytes; guarded by the IO pool's lock.
+    :ivar sequence: the newest sequence number of an idempotent stream; None before the first. Used by the owner of the
+        one batch in flight.
     """
 
     __slots__ = ("accepted", "alive", "context", "delivered", "failed", "idle_since", "next_number", "sequence", "turn")

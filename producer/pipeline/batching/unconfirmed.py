@@ -1,19 +1,20 @@
-"""Doubt: what became of requests under one number whose answers were lost, also when the batch is cut afterwards.
+"""Unconfirmed: requests under one sequence number whose responses were lost.
 
-A request of an idempotent stream whose answer was lost may be stored. It is asked about again, as it was and under its
-number, until the server stores it or knows the number. Should the server find it too large instead, again and again,
-it is cut; but no record of it may go under a new number before that is known to be free. So the number in doubt goes
-with the first part, the other parts wait, and the answer to the first part tells of all of them::
+A request of an idempotent stream whose response was lost may have been stored. It is repeated unchanged, under its
+number, until the server stores it or reports the number as known. If the server refuses it as too large, again and
+again, the batch is split. But no record of it may use a new number until the old number is known to be free. So the
+first part is sent under the old number, the other parts wait, and the answer to the first part decides for all of
+them::
 
-    [0 1 2 3 4 5 6 7]       number 9: the answer was lost; then it is too large
+    [0 1 2 3 4 5 6 7]       number 9: the response was lost; then it is too large
     [0 1 2 3] [4 5 6 7]     number 9, and waiting
 
-    the first part is stored              nothing was before: the rest goes under new numbers
-    number 9 is known                     the whole was stored: the rest is written, too
-    its answer is lost, then 9 is known   the part was stored, or the whole: nobody can tell what became of the rest
+    the first part is stored               nothing was stored before: the rest is sent under new numbers
+    number 9 is known                      the whole was stored: the rest is written, too
+    its response is lost, then 9 is known  the part or the whole was stored: the fate of the rest is unknown
 
-What cannot be told fails, or stays in its channel, and the stream stops: to send it might store it twice, to pass it
-over might lose it.
+A part with an unknown fate fails, or stays in its channel, and the stream stops: sending it might duplicate it, and
+skipping it might lose it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from ...model.errors import InvalidSequenceError
 from ...model.interfaces import SequenceId
 from .attempt_history import AttemptHistory
 
-#: How often a request in doubt has to be found too large before it is cut: a server that refuses it for its size each
-#: time has, as a rule, never stored it.
-SURE_AFTER = 3
+#: How often an unconfirmed request must be refused as too large before it is split. A server that always refuses its
+#: size has, as a rule, never stored it.
+REFUSALS_BEFORE_SPLIT = 3
 
 
 class Fate(enum.Enum):
-    """What a known number says of a part."""
+    """The fate of a part once the server knows the number."""
 
     WRITTEN = "written"
     UNKNOWN = "unknown"
@@ -40,10 +41,10 @@ class Fate(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SentBefore:
-    """What a batch may have been sent under before a restart.
+    """The key and number that a batch may have been sent under before a restart.
 
-    :ivar sequence: its key and number.
-    :ivar shorter: whether the first of its records may have been sent under it without the others.
+    :ivar sequence: the key and number.
+    :ivar shorter: True if the first of its records may have been sent under it without the others.
     """
 
     sequence: SequenceId
@@ -51,23 +52,23 @@ class SentBefore:
 
 
 class Part(Protocol):
-    """A batch, as far as it matters here."""
+    """A batch, as far as this module needs it."""
 
-    doubt: Doubt[Any] | None
+    unconfirmed: Unconfirmed[Any] | None
     history: AttemptHistory
 
 
 _P = TypeVar("_P", bound=Part)
 
 
-class Doubt(Generic[_P]):
-    """What requests under one number may have been stored; touched by the owner of the part that is in flight.
+class Unconfirmed(Generic[_P]):
+    """Requests under one number that may have been stored; used by the owner of the part in flight.
 
-    :param batch: a request with its records may have been stored.
-    :param shorter: so may one with only the first of them, nobody knows how many.
-    :ivar parts: what it was cut into, in order; only the first one is sent under the number.
-    :ivar refusals: how often the first part was found too large since a request with its records was lost.
-    :ivar answer: the server knows the number; None as long as it has not said so.
+    :param batch: the batch whose request may have been stored.
+    :param shorter: True if a request with only its first records may have been stored, of unknown number.
+    :ivar parts: the parts that it was split into, in order; only the first is sent under the number.
+    :ivar refusals: how often the first part was refused as too large since its last lost request.
+    :ivar answer: the server's error that it knows the number; None until then.
     """
 
     __slots__ = ("_ends", "answer", "parts", "refusals", "shorter")
@@ -77,34 +78,34 @@ class Doubt(Generic[_P]):
         self.refusals = 0
         self.answer: InvalidSequenceError | None = None
         self.shorter = shorter
-        #: The last part of each request that may have been stored.
+        #: For each request that may have been stored, its last part.
         self._ends = {0}
 
     @property
     def of_first(self) -> bool:
-        """Whether a request with the first part alone may have been stored."""
+        """True if a request with the first part alone may have been stored."""
         return 0 in self._ends or self.shorter
 
     def lost(self) -> None:
-        """A request with the first part alone may have been stored."""
+        """Note that a request with the first part alone may have been stored."""
         self._ends.add(0)
 
     def cut(self, halves: tuple[_P, _P]) -> None:
-        """The first part was cut in two."""
+        """Replace the first part by its halves."""
         self.parts[:1] = halves
         self._ends = {end + 1 for end in self._ends}
         self.refusals = 0
         for half in halves:
-            half.doubt = self
+            half.unconfirmed = self
 
-    def dispel(self) -> None:
-        """The server has stored the first part, so nothing under the number before it."""
+    def clear(self) -> None:
+        """Clear all parts: the server stored the first part, so it had stored nothing under the number before."""
         for part in self.parts:
-            part.doubt = None
+            part.unconfirmed = None
             part.history.may_have_been_stored = False
 
     def fate_of(self, part: _P) -> Fate:
-        """What became of a part, once the server knows the number."""
+        """Return the fate of a part, once the server knows the number."""
         position = self.parts.index(part)
         written = not self.shorter and all(end >= position for end in self._ends)
         return Fate.WRITTEN if written else Fate.UNKNOWN

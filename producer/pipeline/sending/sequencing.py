@@ -21,7 +21,7 @@ from ...model.interfaces import SequenceId
 from ...model.records import IDEMPOTENT, SEQUENCED
 from ...wire.put_logs import new_hash_key
 from ..batching.batch import ProducerBatch
-from ..batching.unconfirmed import SURE_AFTER, Doubt, Fate
+from ..batching.unconfirmed import REFUSALS_BEFORE_SPLIT, Fate, Unconfirmed
 from ..settling.backing import NumberJournal
 
 _NEVER_CUT = (
@@ -48,8 +48,8 @@ class Sequencer:
         :raises NumberNotNotedError: it could not be written down.
         :raises InvalidSequenceError: the server has said already what becomes of it: it must not be sent.
         """
-        if batch.doubt is not None and batch.doubt.answer is not None:
-            raise batch.doubt.answer
+        if batch.unconfirmed is not None and batch.unconfirmed.answer is not None:
+            raise batch.unconfirmed.answer
         if batch.noted or not batch.key.order.startswith(IDEMPOTENT):
             return
         sequence = batch.sequence or self._next(batch)
@@ -76,7 +76,7 @@ class Sequencer:
             return error
         if error.may_have_been_stored:
             self._lost(batch)
-        if batch.doubt is not None and error.code == "BadResponse" and not error.retriable:
+        if batch.unconfirmed is not None and error.code == "BadResponse" and not error.retriable:
             # Perhaps what is left of the answer that the number is known: asked again, the server says so whole.
             return ServerError(
                 error.code,
@@ -89,10 +89,10 @@ class Sequencer:
 
     def accepted(self, batch: ProducerBatch) -> None:
         """The server has stored the batch just now."""
-        if batch.doubt is None:
+        if batch.unconfirmed is None:
             return
-        parts = batch.doubt.parts
-        batch.doubt.dispel()
+        parts = batch.unconfirmed.parts
+        batch.unconfirmed.clear()
         if len(parts) > 1 and self._journal is not None:
             # Now: after a restart nobody could tell that the doubt is over. What cannot be written is, when it is sent.
             with suppress(NumberNotNotedError):
@@ -101,21 +101,21 @@ class Sequencer:
     @staticmethod
     def undecided(batch: ProducerBatch) -> bool:
         """Whether nobody can tell what became of the batch, nor ever will."""
-        doubt = batch.doubt
-        return doubt is not None and doubt.answer is not None and doubt.fate_of(batch) is Fate.UNKNOWN
+        unconfirmed = batch.unconfirmed
+        return unconfirmed is not None and unconfirmed.answer is not None and unconfirmed.fate_of(batch) is Fate.UNKNOWN
 
     @staticmethod
     def _lost(batch: ProducerBatch) -> None:
-        if batch.doubt is None:
-            batch.doubt = Doubt(batch)
+        if batch.unconfirmed is None:
+            batch.unconfirmed = Unconfirmed(batch)
         else:
-            batch.doubt.lost()
+            batch.unconfirmed.lost()
 
     def _judged_size(self, batch: ProducerBatch, error: BodyTooLargeError) -> AttemptError:
-        doubt = batch.doubt
-        if doubt is not None and doubt.of_first:
-            doubt.refusals += 1
-            if doubt.refusals < SURE_AFTER:
+        unconfirmed = batch.unconfirmed
+        if unconfirmed is not None and unconfirmed.of_first:
+            unconfirmed.refusals += 1
+            if unconfirmed.refusals < REFUSALS_BEFORE_SPLIT:
                 words = f"{error.message} (an earlier request may have been stored: it is asked about again, uncut)"
                 return ServerError(error.code, words, http_status=error.http_status, request_id=error.request_id)
         if batch.log_count > 1 and not self.may_split(batch):
@@ -125,10 +125,10 @@ class Sequencer:
     def _judged_number(self, batch: ProducerBatch, error: InvalidSequenceError) -> AttemptError | None:
         if batch.key.order.startswith(SEQUENCED):
             return None
-        doubt, sequence = batch.doubt, batch.sequence
-        if doubt is not None:
-            doubt.answer = doubt.answer or error
-            return None if doubt.fate_of(batch) is Fate.WRITTEN else _untold(error)
+        unconfirmed, sequence = batch.unconfirmed, batch.sequence
+        if unconfirmed is not None:
+            unconfirmed.answer = unconfirmed.answer or error
+            return None if unconfirmed.fate_of(batch) is Fate.WRITTEN else _untold(error)
         if sequence is None:
             return error
         batch.stream.sequence = None

@@ -52,7 +52,7 @@ class JoinedResult:
         """See :class:`~producer.model.futures.ResultHolder`."""
         return
 
-    def heed(self, _position: int, future: SendFuture) -> None:
+    def keep_future(self, _position: int, future: SendFuture) -> None:
         """See :class:`~producer.model.futures.ResultHolder`."""
         if self.result is None:  # after a fork there may be nobody left to give the lock back
             with self._lock:
@@ -108,8 +108,8 @@ class Split:
             return False
         if batch.origins is not None:
             self.halves[0].origins, self.halves[1].origins = batch.origins.split(self._middle)
-        if batch.doubt is not None:
-            batch.doubt.cut(self.halves)
+        if batch.unconfirmed is not None:
+            batch.unconfirmed.cut(self.halves)
         return True
 
     def find(self, position: int) -> tuple[ResultHolder, int]:

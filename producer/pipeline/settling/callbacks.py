@@ -182,7 +182,7 @@ class BatchHandler:
         result = batch.result
         if result is None:
             raise RuntimeError("a batch without a result reached its handler")
-        watched, callbacks = batch.take_told()
+        watched, callbacks = batch.take_listeners()
         told = 0
         with in_callback():
             for position in sorted(watched):  # of each send what others added to its future, then its own

@@ -138,15 +138,15 @@ class Settlement:
         result = batch.history.result(successful=successful, last=last)
         if not batch.settle(to, result, unless=unless):
             return False
-        concerns_somebody = batch.concerns_somebody
-        overhead = min(batch.held, BATCH_OVERHEAD + RECORD_OVERHEAD * batch.sends) if concerns_somebody else 0
+        has_listeners = batch.has_listeners
+        overhead = min(batch.held, BATCH_OVERHEAD + RECORD_OVERHEAD * batch.sends) if has_listeners else 0
         released, batch.held = batch.held - overhead, overhead
         self._counters.add(outcome.value, batch.log_count)
         if outcome is _Outcome.FAILED:
             self._counters.add(FAILED_BY_CODE + (result.error_code or "unknown"), batch.log_count)
         free = self._announce(batch, outcome, result, released)
         batch.drop_bytes()
-        if concerns_somebody:
+        if has_listeners:
             self._budget.release(free)
             free = 0
             (self.success if successful else self.failure).put(batch)

@@ -19,7 +19,7 @@ from producer import (
     SendFuture,
 )
 from producer.model.interfaces import Delivery, Receipt
-from producer.pipeline.batching.unconfirmed import SURE_AFTER
+from producer.pipeline.batching.unconfirmed import REFUSALS_BEFORE_SPLIT
 from producer.pipeline.pipeline import Pipeline
 from tests.durable.kit import values
 from tests.support.clocks import JumpingClock
@@ -78,7 +78,7 @@ def test_a_batch_that_was_stored_unheard_is_not_cut_when_it_is_found_too_large()
 
 def test_a_batch_in_doubt_that_stays_too_large_is_cut_and_its_first_half_tells_of_the_whole() -> None:
     """Accepted under the number in doubt, it shows that nothing was stored: the rest goes under numbers of its own."""
-    sink = Dropping(DROPPED, *[TOO_LARGE] * SURE_AFTER)
+    sink = Dropping(DROPPED, *[TOO_LARGE] * REFUSALS_BEFORE_SPLIT)
     _, futures = sent(sink, 4)
     assert values(sink) == ["0", "1", "2", "3"]
     assert sink.numbers() == [1, 2]
@@ -87,10 +87,10 @@ def test_a_batch_in_doubt_that_stays_too_large_is_cut_and_its_first_half_tells_o
 
 def test_a_first_half_that_is_known_shows_that_the_whole_was_stored() -> None:
     """The rest makes no request of its own: it is written, too."""
-    sink = Server(LOST, *[TOO_LARGE] * SURE_AFTER)
+    sink = Server(LOST, *[TOO_LARGE] * REFUSALS_BEFORE_SPLIT)
     pipeline, futures = sent(sink, 4)
     assert values(sink) == ["0", "1", "2", "3"]
-    assert numbers(sink) == [1] * (2 + SURE_AFTER)
+    assert numbers(sink) == [1] * (2 + REFUSALS_BEFORE_SPLIT)
     assert all(future.result(0).already_written for future in futures)
     assert pipeline.stats().delivered == 4
     assert pipeline.budget.used == 0
@@ -101,7 +101,7 @@ def test_a_half_that_is_known_after_its_own_answer_was_lost_tells_nothing_of_the
     whole: AttemptError, half: AttemptError
 ) -> None:
     """Either it or the whole was stored: the rest fails, says that it may be stored, and the stream stops."""
-    sink = Dropping(whole, *[TOO_LARGE] * SURE_AFTER, half)
+    sink = Dropping(whole, *[TOO_LARGE] * REFUSALS_BEFORE_SPLIT, half)
     pipeline, futures = sent(sink, 4)
     assert [future.exception(0) is None for future in futures] == [True, True, False, False]
     result = futures[3].exception(0).result  # type: ignore[union-attr]
@@ -116,7 +116,7 @@ def test_a_half_that_is_known_after_its_own_answer_was_lost_tells_nothing_of_the
 def test_a_half_that_is_too_large_as_well_is_cut_further_under_the_number_in_doubt() -> None:
     """Whatever the first part is in the end, its answer tells of all the others."""
     for whole, known in ((LOST, True), (DROPPED, False)):
-        sink = Dropping(whole, *[TOO_LARGE] * (SURE_AFTER + 1))
+        sink = Dropping(whole, *[TOO_LARGE] * (REFUSALS_BEFORE_SPLIT + 1))
         _, futures = sent(sink, 8)
         assert values(sink) == [str(n) for n in range(8)]
         assert [future.result(0).already_written for future in futures] == [known] * 8
@@ -125,7 +125,7 @@ def test_a_half_that_is_too_large_as_well_is_cut_further_under_the_number_in_dou
 
 def test_what_was_refused_in_parts_leaves_only_the_parts_in_doubt_that_are() -> None:
     """The whole is refused in words and cut; a half in doubt concerns no record of the other one."""
-    sink = Dropping(TOO_LARGE, LOST, *[TOO_LARGE] * SURE_AFTER)
+    sink = Dropping(TOO_LARGE, LOST, *[TOO_LARGE] * REFUSALS_BEFORE_SPLIT)
     _, futures = sent(sink, 8)
     assert values(sink) == [str(n) for n in range(8)]
     assert [future.result(0).already_written for future in futures] == [True] * 4 + [False] * 4
@@ -142,12 +142,12 @@ def test_a_batch_that_cannot_be_cut_is_asked_about_before_it_fails() -> None:
 
 def test_a_log_in_doubt_that_stays_too_large_fails_and_says_that_it_may_be_stored() -> None:
     """It is asked about a few times, not for ever."""
-    sink = Dropping(DROPPED, *[REFUSED] * SURE_AFTER)
+    sink = Dropping(DROPPED, *[REFUSED] * REFUSALS_BEFORE_SPLIT)
     _, (future,) = sent(sink, 1)
     result = future.exception(0).result  # type: ignore[union-attr]
     assert result.error_code == "PostBodyTooLarge"
     assert result.may_have_been_stored
-    assert len(sink.attempts) == 1 + SURE_AFTER
+    assert len(sink.attempts) == 1 + REFUSALS_BEFORE_SPLIT
 
 
 def test_retries_bound_what_is_asked_again() -> None:
