@@ -30,7 +30,7 @@ from ..ship.lines.log_start import start_pattern
 from ..ship.lines.names import MAX_NAME_BYTES
 from ..ship.lines.parsers import make_parser
 from ..ship.lines.parsers.delimited import checked_delimiter, column_names
-from ..ship.report import Shipment, counted, fates, summary
+from ..ship.report import Shipment, counted, outcomes, summary
 from ..ship.standard_input import STANDARD_INPUT
 from ..text.names import LOGSTORE_RULE, is_logstore_name
 from ..text.printable import message
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False)
         return _USAGE
     console.print(summary(shipment))
-    for line in [*fates(shipment), *_of_another_start(args, shipment)]:
+    for line in [*outcomes(shipment), *_of_another_start(args, shipment)]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     # The same sentence may be both.
     unread = [] if args.allow_unread else [f"{path}: {reason}" for path, reason in shipment.unread]

@@ -1,6 +1,6 @@
-"""What ``producer ship`` does with its arguments: whatever can be wrong is found before anything is started.
+"""Run ``producer ship``: check its arguments, then start an engine and ship the files.
 
-Spark is imported only where it ships.
+All arguments are checked before anything is started. Spark is imported only if it ships the files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .errors import InputError
 from .files.find import EXCLUDED, Found, Search, Skipped, find_files
 from .files.plan import plan
 from .follow.checkpoint import claim_checkpoint
-from .follow.checkpoint_lock import only_user
+from .follow.checkpoint_lock import locked_checkpoint
 from .follow.local import follow_locally
 from .follow.options import FollowOptions
 from .job import ShipJob
@@ -37,11 +37,11 @@ from .standard_input import STANDARD_INPUT, ship_standard_input
 if TYPE_CHECKING:
     from .spark_engine import SparkEngine
 
-#: The names of what can ship.
+#: The names of the engines.
 SPARK, LOCAL = "spark", "local"
 ENGINES = (SPARK, LOCAL)
 
-#: How the options of a target are given to the command, and what of them may be shown.
+#: The command-line argument of each target option, and the value to show; None for a secret.
 _ARGUMENTS: dict[str, tuple[str, Callable[[ShipJob], str] | None]] = {
     "endpoint": ("--endpoint", lambda job: job.project.endpoint),
     "project": ("--project", lambda job: job.project.project),
@@ -53,7 +53,7 @@ _ARGUMENTS: dict[str, tuple[str, Callable[[ShipJob], str] | None]] = {
 
 
 def default_engine() -> str:
-    """Spark where it is installed."""
+    """Return Spark if PySpark is installed, else the local engine."""
     return LOCAL if importlib.util.find_spec("pyspark") is None else SPARK
 
 
@@ -72,22 +72,22 @@ def ship(
     settle: float,
     console: Console,
 ) -> Shipment:
-    """Find the files, start what ships them, ship them, and end it.
+    """Find the files, start the engine, ship the files, and stop the engine.
 
-    :param job: where to, and how.
+    :param job: the target and the settings of the job.
     :param paths: files, directories or globs.
-    :param exclude: glob patterns to leave out.
-    :param allow_links_to: directories below which links may lead, besides those that are named.
-    :param allow_unread: True if a path that is named may not be readable.
-    :param following: how to follow, and what; None ships what is there and ends.
-    :param engine: one of :data:`ENGINES`; Spark where it is installed if left out.
-    :param master: a Spark master URL; every core of this machine if left out.
-    :param workers: processes of the engine ``local``; as many as there are cores if left out.
-    :param partition_bytes: the most that one task reads, bytes on disk.
-    :param settle: a log of several lines on standard input to which nothing was added for this long is complete,
-        seconds.
-    :param console: where progress is shown.
-    :raises ProducerError: something that was asked for cannot be done.
+    :param exclude: glob patterns of paths to leave out.
+    :param allow_links_to: directories below which links may lead, in addition to the named ones.
+    :param allow_unread: True if named paths may be unreadable.
+    :param following: the paths to follow and the checkpoint; None to ship the existing files once, without a
+        checkpoint.
+    :param engine: one of :data:`ENGINES`; None for :func:`default_engine`.
+    :param master: a Spark master URL; None for all cores of this machine.
+    :param workers: processes of the local engine; None for one per core.
+    :param partition_bytes: maximum size of a task, bytes on disk.
+    :param settle: time without new input after which a multi-line log of standard input is complete, seconds.
+    :param console: the console that shows the progress.
+    :raises ProducerError: an argument is invalid, or the shipment failed.
     """
     if STANDARD_INPUT in paths:
         _check_standard_input(paths, engine, workers, following)
@@ -98,20 +98,20 @@ def ship(
     if following is not None:
         check_target(job, patient=following.follow and not following.once)
         _check_numbering(job)
-        with only_user(following.checkpoint) as lock:
+        with locked_checkpoint(following.checkpoint) as lock:
             return _ship_with_checkpoint(job, following, engine, master, workers, console, lock)
     search = Search(paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread, encoding=job.encoding)
-    search.go_on(files=FIRST_FILES)
-    told = search.ended
-    if told:
+    search.advance(files=FIRST_FILES)
+    complete = search.ended
+    if complete:
         tell_skipped((*search.skipped, *_unread(search)), console)
         check_something_is_left(search.waiting, search.skipped, paths)
     check_target(job)
-    if told and not search.waiting:
+    if complete and not search.waiting:
         console.print(f"there are no files to ship in {shown(', '.join(paths))}", markup=False, highlight=False)
     with _running(engine, master, workers) as ready:
         shipment = ship_search(ready, search, job, console=console, partition_bytes=partition_bytes)
-    if not told:
+    if not complete:
         tell_skipped((*search.skipped, *_unread(search)), console)
     return replace(shipment, unread=_unread(search))
 
@@ -135,7 +135,7 @@ def _ship_with_checkpoint(
     if engine == LOCAL:
         return follow_locally(LocalEngine(workers), job, following, console=console, lock=lock)
     with _running_spark(master, sql=True) as running:
-        from .follow.query import follow  # it needs Spark
+        from .follow.query import follow  # Spark may not be installed.
 
         return follow(running.session, job, following, console=console)
 
@@ -143,7 +143,7 @@ def _ship_with_checkpoint(
 def _ship_once(
     job: ShipJob, options: FollowOptions, engine: str, master: str | None, workers: int | None, console: Console
 ) -> Shipment:
-    """Ship what the checkpoint's plan has left; what is there now, if it has none yet."""
+    """Ship the remaining portions of the checkpoint's plan; without a plan, plan the files that exist."""
     with PlanFile(options.checkpoint) as plan_file:
         portions = plan_file.read()
         if portions is None:
@@ -170,7 +170,7 @@ def _check_standard_input(
     paths: Sequence[str], engine: str | None, workers: int | None, following: FollowOptions | None
 ) -> None:
     if len(paths) > 1:
-        raise InputError("- is standard input, and is shipped by itself: name no other path beside it")
+        raise InputError("- (standard input) cannot be combined with other paths: ship it alone")
     if following is not None:
         raise InputError("--follow and --exactly-once are for files: a pipe cannot be read again")
     if engine == SPARK or workers is not None:
@@ -179,17 +179,19 @@ def _check_standard_input(
 
 def _check_engine(engine: str, master: str | None, workers: int | None) -> None:
     if engine == LOCAL and master is not None:
-        raise InputError(f"--master belongs to --engine {SPARK}, and the engine is {LOCAL}")
+        raise InputError(f"--master is an option of --engine {SPARK}, but the engine is {LOCAL}")
     if engine == SPARK and workers is not None:
-        raise InputError(f"--workers belongs to --engine {LOCAL}, and the engine is {SPARK}; use --master local[N]")
+        raise InputError(
+            f"--workers is an option of --engine {LOCAL}, but the engine is {SPARK}; use --master local[N]"
+        )
     if engine == SPARK and importlib.util.find_spec("pyspark") is None:
         raise InputError(f"--engine spark needs PySpark: {how_to_install('spark')}, or use --engine local")
 
 
 def check_something_is_left(files: int, skipped: Sequence[tuple[str, str]], paths: Sequence[str]) -> None:
-    """Tell an ``--exclude`` that leaves no file from paths without any.
+    """Check that ``--exclude`` leaves a file to ship.
 
-    :raises InputError: it leaves none.
+    :raises InputError: all files are excluded.
     """
     excluded = sum(reason == EXCLUDED for _, reason in skipped)
     if excluded and not files:
@@ -197,19 +199,19 @@ def check_something_is_left(files: int, skipped: Sequence[tuple[str, str]], path
 
 
 def _check_versions(found: Found) -> None:
-    untold = next((file for file in found.files if file.address and not file.version), None)
-    if untold is not None:
+    unversioned = next((file for file in found.files if file.address and not file.version), None)
+    if unversioned is not None:
         raise InputError(
-            f"{untold.path}: its server sends neither an ETag nor a modification time, so that --exactly-once "
-            "could not recognise the file after a restart: leave it out, or copy the file"
+            f"{unversioned.path}: its server sends neither an ETag nor a modification time, so --exactly-once "
+            "cannot recognise the file after a restart: leave it out, or copy it here and ship the copy"
         )
 
 
 def check_target(job: ShipJob, *, patient: bool = False) -> None:
-    """Ask for the logstore before anything is started.
+    """Check the logstore before anything is started.
 
-    :param patient: whether a server that cannot be reached is waited for: the warning says so.
-    :raises InputError: what is wrong with it, by the argument that says it.
+    :param patient: True if the job waits for an unreachable server; the warning then says so.
+    :raises InputError: the target is invalid; the message names the argument at fault.
     """
     fault = fault_of(job.target, job.config, patient=patient, timeout=min(job.ack_timeout, CHECK_SECONDS))
     if fault is None:
@@ -219,19 +221,19 @@ def check_target(job: ShipJob, *, patient: bool = False) -> None:
     status = "no answer" if fault.cause.http_status is None else f"status {fault.cause.http_status}"
     raise InputError(
         f"{argument}{value}: {fault.cause} ({status}, request id {fault.cause.request_id or 'none'}); "
-        "asked before the job, nothing was sent"
+        "checked before the start, nothing was sent"
     ) from fault.error
 
 
 def _check_numbering(job: ShipJob) -> None:
-    """Ask for what ``--exactly-once`` stands on.
+    """Check that the server keeps the sequence numbers of refused requests, which ``--exactly-once`` requires.
 
-    :raises InputError: it does not hold.
+    :raises InputError: the server uses them up.
     """
     if job.exactly_once and uses_up_numbers(job.target, job.config, min(job.ack_timeout, CHECK_SECONDS)):
         raise InputError(
             f"--exactly-once: {job.target} uses up the sequence numbers of requests that it refuses, so lines of a "
-            "refused request could be taken for stored: leave it out; asked before the job, nothing was sent"
+            "refused request could be taken for stored: leave it out; checked before the start, nothing was sent"
         )
 
 
@@ -240,13 +242,13 @@ def _running(engine: str, master: str | None, workers: int | None) -> AbstractCo
 
 
 def _running_spark(master: str | None, *, sql: bool = False) -> AbstractContextManager[SparkEngine]:
-    from .spark_engine import running_spark  # the engine local works without Spark
+    from .spark_engine import running_spark  # Spark may not be installed, and the local engine does not need it.
 
     return running_spark(master, sql=sql)
 
 
 def tell_skipped(skipped: Sequence[tuple[str, str]], console: Console) -> None:
-    """Tell what is left out, and why; of what the user has excluded how many."""
+    """Print each skipped path with its reason, and the number of excluded ones."""
     for path, reason in skipped:
         if reason != EXCLUDED:
             console.print(shown(f"skipped {path}: {reason}"), markup=False, highlight=False, soft_wrap=True)

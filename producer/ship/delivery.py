@@ -1,7 +1,7 @@
-"""The lines of one portion, from their sending to their acknowledgement.
+"""Sends the lines of one portion and waits for their acknowledgement.
 
-Many requests are on their way at a time. Where LogHub refuses one for what is in it, its lines are sent again in halves
-until those at fault are known; the others arrive.
+Several requests are in flight at a time. If LogHub rejects a request for its content, its lines are sent again in
+halves until the lines at fault are found. The other lines are delivered.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from .outcome_ledger import Account, Place, acknowledge, records_of
 if TYPE_CHECKING:
     from .lines.columns import BlockColumns
 
-# Refused lines of a portion that are looked for; their task fails at the first one anyway.
+# Stop after this many rejected lines of a portion; its task fails at the first one anyway.
 _MOST_REFUSED = 5
-# Results that are remembered, so that each is counted once: an input may never end.
+# The number of results that are remembered, so that each is counted once. It is limited because input may never end.
 _MOST_COUNTED = 10_000
-# Blocks on their way, before it is looked for those that have arrived out of turn.
+# The number of blocks in flight at which a scan begins for those acknowledged out of order.
 _FIRST_LOOK = 8
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """Where lines come from.
+    """One file whose lines are sent.
 
-    :ivar name: its path.
-    :ivar path: that for people, and for the tag.
-    :ivar stream: of its own, with its tags.
-    :ivar parser: of its lines one by one.
-    :ivar columns: makes columns of its blocks; None if these are sent as they are.
+    :ivar name: the path of the file.
+    :ivar path: the path as it is shown and tagged.
+    :ivar stream: the file's own stream, with its tags.
+    :ivar parser: the parser of single lines.
+    :ivar columns: the builder of columns from blocks; None to send the lines as they are.
     """
 
     name: str
@@ -59,7 +59,7 @@ class File:
 
 
 class _Outcome(enum.Enum):
-    """What became of lines."""
+    """The outcome of sent lines."""
 
     STORED = "stored"
     NOT_STORED = "not stored"
@@ -68,14 +68,14 @@ class _Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """Lines that are on their way.
+    """Lines that are in flight.
 
     :ivar of: the file.
     :ivar lines: the block, or the piece of a line.
-    :ivar futures: of all of them.
-    :ivar place: the block that they are, or are a part of, in the account.
-    :ivar alone: no other lines are in their batches.
-    :ivar unparsed: lines of them that the parser did not know.
+    :ivar futures: the futures of all records.
+    :ivar place: the place in the account of the block that holds the lines.
+    :ivar alone: True if no other lines are in their batches.
+    :ivar unparsed: number of lines that the parser did not recognise.
     """
 
     of: File
@@ -87,12 +87,12 @@ class _Sent:
 
     @property
     def done(self) -> bool:
-        """Whether it is known what became of them."""
+        """True if the outcome of all lines is known."""
         return all(future.done() for future in self.futures)
 
     @property
     def records(self) -> int:
-        """How many they are."""
+        """The number of records."""
         return records_of(self.lines)
 
     def __str__(self) -> str:
@@ -101,17 +101,18 @@ class _Sent:
 
 
 def is_timeout(error: Exception) -> bool:
-    """Return True if nothing was acknowledged for as long as the job waits: another attempt would wait as long again,
-    and send what may be stored.
+    """Return True if nothing was acknowledged within the timeout of the job.
+
+    Another attempt would wait as long again, and send lines that may be stored.
     """
     return isinstance(error, DeliveryFailedError) and isinstance(error.__cause__, TimeoutError)
 
 
 class Delivery:
-    """What is on its way.
+    """The lines of one portion that are in flight.
 
-    :param send: sends lines of a file.
-    :param ack_timeout: how long it waits for the next acknowledgement, seconds; None for the job's.
+    :param send: sends lines of a file and returns their futures.
+    :param ack_timeout: maximum wait for the next acknowledgement, seconds; None for the job's timeout.
     """
 
     def __init__(
@@ -135,17 +136,17 @@ class Delivery:
         self._counted: dict[int, Result] = {}
 
     def add(self, of: File, lines: Block | Line) -> None:
-        """Send lines; an error may be about earlier ones.
+        """Send lines, and handle the acknowledgements that have arrived.
 
-        :raises DeliveryFailedError: lines were not acknowledged, or refused.
+        :raises DeliveryFailedError: these lines, or earlier ones, were rejected or not acknowledged.
         """
         self._send(of, lines, self._account.begin(of.name, lines))
         self.settle()
 
     def settle(self) -> None:
-        """Look for what was acknowledged.
+        """Handle the acknowledgements that have arrived.
 
-        :raises DeliveryFailedError: as :meth:`add`.
+        :raises DeliveryFailedError: lines were rejected or not acknowledged.
         """
         while self._sent and self._sent[0].done:
             self._settle(self._sent.popleft())
@@ -153,13 +154,13 @@ class Delivery:
             self._settle_all_done()
 
     def _settle_all_done(self) -> None:
-        """Not only from the head: what is acknowledged behind a slow request need not stay in memory."""
+        """Handle acknowledgements out of order, so that one slow request does not keep later lines in memory."""
         done: list[_Sent] = []
         left: deque[_Sent] = deque()
         for sent in self._sent:
             (done if sent.done else left).append(sent)
         self._sent = left
-        # Small files are many: to look at all of them for each would take quadratic time.
+        # Scan only when the queue has doubled: a scan for each of many small files would take quadratic time.
         self._look_at = max(_FIRST_LOOK, 2 * len(left))
         for sent in done:
             self._settle(sent)
@@ -167,7 +168,7 @@ class Delivery:
     def finish(self) -> None:
         """Wait until every line is acknowledged.
 
-        :raises DeliveryFailedError: as :meth:`add`.
+        :raises DeliveryFailedError: lines were rejected or not acknowledged.
         """
         self._wait()
         if self._refused:
@@ -184,13 +185,13 @@ class Delivery:
         self._sent.append(_Sent(of, lines, futures, place, alone, found.unparsed))
 
     def _wait(self) -> None:
-        """Settle everything."""
+        """Flush, and wait for all lines in flight."""
         self._flush()
         while self._sent:
             self._settle(self._sent.popleft())
 
     def _flush(self) -> None:
-        """Send at once what lingers in open batches; whether it arrived is for the futures to say."""
+        """Send open batches without waiting for the linger time."""
         if not self._sent:
             return
         try:
@@ -220,25 +221,25 @@ class Delivery:
             self._divide(sent, reason_of(refused))
 
     def account_for_rest(self, timeout: float) -> None:
-        """It has failed: wait for what is on its way, so that it is known what became of that.
+        """Wait for the lines in flight after a failure, to account for their outcome.
 
-        :param timeout: seconds, for all of it.
+        :param timeout: maximum wait for all of them, seconds.
         """
         end = time.monotonic() + timeout
         while self._sent:
             self._account_for(self._sent.popleft(), end - time.monotonic())
 
     def _account_for(self, sent: _Sent, timeout: float, *, accepted: bool = True) -> None:
-        """Note what became of lines, whatever that is.
+        """Account for lines, whatever their outcome is.
 
-        :param timeout: seconds.
-        :param accepted: False if the producer has not taken all of them.
+        :param timeout: maximum wait, seconds.
+        :param accepted: False if the producer did not accept all of them.
         """
         end = time.monotonic() + timeout
         outcomes = {self._outcome(future, max(0.0, end - time.monotonic())) for future in sent.futures}
         if accepted and outcomes == {_Outcome.STORED}:
             self._stored(sent)
-        elif outcomes - {_Outcome.NOT_STORED}:  # of which of them is not known if some are stored and some are not
+        elif outcomes - {_Outcome.NOT_STORED}:  # If only some are stored, it is unknown which.
             self._account.doubt(sent.place, sent.records)
 
     def _stored(self, sent: _Sent) -> None:
@@ -258,10 +259,10 @@ class Delivery:
         return _Outcome.STORED
 
     def _count_result(self, result: Result) -> None:
-        # The pieces of one batch share one result, and neighbours share a batch.
+        # The pieces of one batch share one result, and neighbouring lines share a batch.
         if id(result) not in self._counted:
             if len(self._counted) > _MOST_COUNTED:
-                # The oldest: the pieces of a batch are settled at about the same time.
+                # Drop the oldest half: the pieces of a batch are acknowledged at about the same time.
                 self._counted = dict(list(self._counted.items())[_MOST_COUNTED // 2 :])
             self._counted[id(result)] = result
             self._figures.batches += result.successful
@@ -269,7 +270,10 @@ class Delivery:
             self._figures.retries += result.attempt_count - 1
 
     def _divide(self, sent: _Sent, reason: Reason) -> None:
-        """Send refused lines without those that shared their batch, then in halves; a single line is at fault."""
+        """Send rejected lines again: first without the lines that shared their batch, then in halves.
+
+        A single line that is rejected alone is at fault.
+        """
         parts: tuple[Block | Line, ...] | None = (sent.lines,)
         if sent.alone:
             parts = sent.lines.halves() if isinstance(sent.lines, Block) else None
@@ -278,7 +282,7 @@ class Delivery:
             if len(self._refused) >= _MOST_REFUSED:
                 raise self._refusal()
             return
-        self._flush()  # or the parts would share the batch of what is open
+        self._flush()  # Send the open batch first, or the parts would share it.
         others, self._sent = self._sent, deque()
         try:
             for part in parts:
@@ -290,8 +294,8 @@ class Delivery:
     def _refusal(self) -> LinesRefusedError:
         more = f" (and {len(self._refused) - 1} more)" if len(self._refused) > 1 else ""
         return LinesRefusedError(
-            f"refused by {self._job.target}: {' '.join(self._refused[0].split())}{more}. Fix it, or leave the file "
-            "out with --exclude. Acknowledged of this portion before: "
+            f"refused by {self._job.target}: {' '.join(self._refused[0].split())}{more}. Fix the line, or leave the "
+            "file out with --exclude. Acknowledged of this portion before: "
             f"{counted(self._figures.records, 'record', form=',')}"
         )
 

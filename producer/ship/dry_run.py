@@ -1,6 +1,6 @@
-"""What ``producer ship --dry-run`` shows: which files there are, and what becomes of their first lines.
+"""Show the files that ``producer ship`` would ship, and the record of each first line, with ``--dry-run``.
 
-All that the command does before it sends is done, LogHub is asked as well; the rest is told.
+It does everything that the command does before it sends, including the check of the logstore.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def dry_run(
     following: FollowOptions | None,
     console: Console,
 ) -> bool:
-    """Tell what would be shipped, and send nothing.
+    """Print the files that would be shipped, without sending anything.
 
-    :param allow_links_to: directories below which links may lead, besides those that are named.
-    :param allow_unread: True if a path that is named or found may not be readable.
-    :param following: refused: what is there already, only the checkpoint knows.
-    :param console: where it is told.
-    :return: True if all that was named or found can be read.
-    :raises ProducerError: something that was asked for cannot be done.
+    :param allow_links_to: directories below which links may lead, in addition to the named ones.
+    :param allow_unread: True if named or found paths may be unreadable.
+    :param following: must be None: only the checkpoint knows the lines that are already shipped.
+    :param console: the console to print to.
+    :return: True if every named or found file can be read.
+    :raises ProducerError: an argument is invalid, or the logstore is unavailable.
     """
     if following is not None or STANDARD_INPUT in paths:
         raise InputError("--dry-run lists the files that exist now: leave out --follow, --exactly-once and -")
@@ -61,13 +61,13 @@ def dry_run(
     check_target(job)
     with Producer(job.project, config=job.config) as producer:
         sender = PortionSender(producer, job)
-        readable_ones = [_tell(sender, file, console) for file in found.files]
+        readable = [_tell(sender, file, console) for file in found.files]
     _print(console, f"{counted(len(found.files), 'file')}, {decimal(found.size)}, to {job.target}: nothing was sent")
-    return all(readable_ones) and (allow_unread or not unread)
+    return all(readable) and (allow_unread or not unread)
 
 
 def _tell(sender: PortionSender, file: LogFile, console: Console) -> bool:
-    """Tell of one file; whether it can be read."""
+    """Print one file with its first record. Return True if it can be read."""
     packed = f", {file.compression}" if file.compression else ""
     name = f"{file.path}: {decimal(file.size)}{packed}"
     figures = Figures()

@@ -1,11 +1,12 @@
-"""The errors of the application that ships log files, drawn as a tree::
+"""The errors of ``producer ship``, drawn as a tree::
 
 SparkJobError
 ├── JavaNotFoundError        no Java 17 or newer to start Spark with
+├── SparkStartError          Java ended before Spark could be used
 ├── InputError               a path that cannot be shipped: missing, unreadable, not a file
-├── FileChangedError         a file shrank or vanished between planning and reading, or is damaged: permanently
-├── FileUnreadableError      a file cannot be read at this moment
-└── LinesRefusedError        LogHub refuses lines for what is in them: permanently
+├── FileChangedError         permanent: a file shrank or vanished between planning and reading, or is damaged
+├── FileUnreadableError      temporary: a file cannot be read
+└── LinesRefusedError        permanent: LogHub rejects lines for their content
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from ..spark.errors import DeliveryFailedError, SparkJobError
 
 
 class JavaNotFoundError(SparkJobError):
-    """There is no Java that can run Spark."""
+    """Raised when there is no Java that can run Spark."""
 
 
 class SparkStartError(SparkJobError):
-    """Java was started, and ended before Spark could be used."""
+    """Raised when Java ended before Spark could be used."""
 
 
 class InputError(SparkJobError):
-    """A path that was named cannot be shipped."""
+    """Raised when a named path cannot be shipped."""
 
 
 class FileChangedError(SparkJobError):
-    """A file is no longer what it was when the job was planned, or cannot be decompressed to its end."""
+    """Raised when a file differs from the one that was planned, or cannot be decompressed to its end."""
 
 
 class FileUnreadableError(SparkJobError):
-    """A file cannot be read at this moment; another attempt may."""
+    """Raised when a file cannot be read; another attempt may succeed."""
 
 
 class LinesRefusedError(DeliveryFailedError):
-    """LogHub refuses lines for what is in them, whatever the attempt."""
+    """Raised when LogHub rejects lines for their content; no further attempt can succeed."""

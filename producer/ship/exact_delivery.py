@@ -1,8 +1,8 @@
-"""Sends the lines of one range of a file so that each is stored once, whoever sends the range again.
+"""Sends the lines of one range of a file exactly once, however often the range is sent.
 
-Lines go in chunks that are the same each time (:mod:`.lines.chunks`), one request at a time, under a hash key that
-names the range and with numbers that follow the place in the file. LogHub stores a number only if it is above the last
-one of its key. So what an attempt before this one has stored is not stored again, and the rest is.
+Lines are divided into chunks that are the same for each attempt (:mod:`.lines.chunks`). Chunks are sent one request at
+a time, under a hash key that names the range, with sequence numbers that follow the offset in the file. LogHub stores a
+number only if it is above the last one of its key. So lines that an earlier attempt has stored are not stored again.
 
 Source: LogHub protocol, Idempotent write.
 """
@@ -26,30 +26,30 @@ from .lines.chunks import Chunk, chunks_of
 from .lines.line import Block, Line
 from .outcome_ledger import Account, Place, Stored, acknowledge, records_of
 
-# Of a request; what the service takes but for the group's own fields.
+# Maximum body of a request: the limit of the service, without room for the fields of the log group.
 _MOST_BYTES = (8 << 20) - (64 << 10)
 
-#: From lines to their records, one behind the other, and how many they are.
+#: Encodes lines as concatenated records, and returns their number, too.
 Encode = Callable[[Block | Line, Figures], tuple[bytes, int]]
 
 
 def range_key(run: str, split: Split) -> SequenceKey:
-    """The key of a range of a file.
+    """Return the sequence key of a range of a file.
 
-    :param run: names the job, or the batch of a job that follows; no two of them have the same.
+    :param run: the unique name of the job, or of the batch of a job that follows files.
     """
     what = "\0".join((run, split.file.path, str(split.start)))
     return SequenceKey(hashlib.sha256(what.encode(errors="surrogateescape")).hexdigest()[:32])
 
 
 class ExactDelivery:
-    """The lines of one range.
+    """The lines of one range that are sent exactly once.
 
-    :param stream: of its own, with the key of the range; opened anew for each attempt.
-    :param path: of the file, for people.
-    :param name: of the file, for the account.
-    :param ack_timeout: how long it waits for an acknowledgement, seconds.
-    :param encode: makes records of lines.
+    :param stream: the range's own stream, opened with its key for each attempt.
+    :param encode: encodes lines as records.
+    :param path: the path of the file, as it is shown.
+    :param name: the path of the file, for the account.
+    :param ack_timeout: maximum wait for an acknowledgement, seconds.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class ExactDelivery:
         self._sent: tuple[Chunk, int, Place, SendFuture] | None = None
 
     def ship(self, read: Iterable[Block | Line], stored: Stored) -> None:
-        """Send everything, and wait until it is stored.
+        """Send all lines, and wait until they are stored.
 
-        :param stored: what need not be sent again.
-        :raises DeliveryFailedError: lines were not acknowledged, or refused.
+        :param stored: the lines that are already stored.
+        :raises DeliveryFailedError: lines were rejected or not acknowledged.
         """
         try:
             for chunk in chunks_of(read):
@@ -98,7 +98,7 @@ class ExactDelivery:
             for half in halves:
                 self._send(half, place)
             return
-        self._settle()  # one request of a key at a time: all before the last number are stored
+        self._settle()  # A key has one request in flight, so all numbers below the last stored one are stored.
         try:
             future = self._stream._send_numbered(body, logs, chunk.number)
         except ProducerError as error:
@@ -106,7 +106,7 @@ class ExactDelivery:
         self._sent = chunk, found.unparsed, place, future
 
     def _settle(self) -> None:
-        """Wait for the request that is on its way."""
+        """Wait for the request in flight."""
         if self._sent is None:
             return
         (chunk, unparsed, place, future), self._sent = self._sent, None

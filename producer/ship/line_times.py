@@ -1,9 +1,9 @@
-"""The time that a line tells, where it can be told without a guess: with date, year and zone.
+"""Reads the time of a line, if it is unambiguous: with date, year and zone.
 
-Known are ISO 8601 (``2024-01-31T12:00:00.5+01:00``), the times of syslog (:mod:`producer.wire.times`) and the form of
-access logs (``31/Jan/2024:12:00:00 +0100``), in the field ``time``, ``timestamp``, ``@timestamp`` or ``ts``. A zone
-that the user names is that of times that have none; then the forms of error logs (Apache's and nginx's) are known, too.
-A format that the user names is the only one. Times are nanoseconds since 1970.
+Known forms are ISO 8601 (``2024-01-31T12:00:00.5+01:00``), the times of syslog (:mod:`producer.wire.times`) and those
+of access logs (``31/Jan/2024:12:00:00 +0100``). The time is read from the field ``time``, ``timestamp``, ``@timestamp``
+or ``ts``. The zone of the user applies to times without one, such as those of error logs of Apache and nginx. A format
+of the user replaces all known forms. Times are nanoseconds since 1970.
 """
 
 from __future__ import annotations
@@ -18,66 +18,68 @@ from ..model.errors import ConfigError
 from ..wire.times import AHEAD, NANOS, Place, moment_in, moment_of, placed_in, zone_of
 from .errors import InputError
 
-#: The fields that tell the time; the first one that a line has counts.
+#: The fields that may hold the time; the first one that a line has is used.
 TIME_FIELDS = ("time", "timestamp", "@timestamp", "ts")
-#: Formats that are numbers since 1970, and how many of them are a second.
+#: Formats that are numbers since 1970, with their units per second.
 UNIX = {"unix": 1, "unix-ms": 1_000, "unix-us": 1_000_000, "unix-ns": NANOS}
 
 _END = 2**32
-# What tells the zone in a format.
+# The codes of the zone in a format.
 _ZONES = ("%z", "%Z")
 _ACCESS_LOG = "%d/%b/%Y:%H:%M:%S"
-# What has no zone by its nature: error logs of Apache and nginx.
+# Forms without a zone: error logs of Apache and nginx.
 _WITHOUT_ZONE = ("%a %b %d %H:%M:%S.%f %Y", "%a %b %d %H:%M:%S %Y", "%Y/%m/%d %H:%M:%S")
 
 
 @dataclass(frozen=True, slots=True)
 class LineTimes:
-    """How lines tell their time.
+    """The form of the times in lines.
 
-    :ivar zone: of times that have none: a name such as ``Asia/Shanghai``, or ``+08:00``; None if there is none.
-    :ivar format: of the times, as of ``strptime``, or one of :data:`UNIX`; None for the forms that are known.
+    :ivar zone: the zone of times without one: a name such as ``Asia/Shanghai``, or ``+08:00``; None to ignore such
+        times.
+    :ivar format: a format of ``strptime``, or one of :data:`UNIX`; None for the known forms.
     """
 
     zone: str | None = None
     format: str | None = None
 
     def check(self) -> None:
-        """Check what a person has given.
+        """Check the user's zone and format.
 
-        :raises InputError: there is no such zone; or the format is none, or tells no zone and none is named.
+        :raises InputError: the zone is unknown, or the format is invalid, or neither gives a zone.
         """
         place = _place_of(self.zone)
         if self.format is None or self.format in UNIX:
             return
-        told = datetime(2024, 2, 28, 12, 30, 45, tzinfo=UTC)
+        sample = datetime(2024, 2, 28, 12, 30, 45, tzinfo=UTC)
         if place is None and not any(part in self.format for part in _ZONES):
-            raise InputError(f"--line-time-format {self.format!r} has no zone (%z): name it with --line-time-zone")
-        if "%" not in self.format or moment_in(told.strftime(self.format), self.format, place, told) is None:
+            raise InputError(f"--line-time-format {self.format!r} has no zone (%z): add it, or use --line-time-zone")
+        if "%" not in self.format or moment_in(sample.strftime(self.format), self.format, place, sample) is None:
             raise InputError(
-                f"--line-time-format {self.format!r} holds no time: use the codes of strptime, such as "
+                f"--line-time-format {self.format!r} is not a format of times: use the codes of strptime, such as "
                 f"'%Y-%m-%d %H:%M:%S,%f', or one of {', '.join(UNIX)}"
             )
 
     def reader(self) -> Callable[[str], int | None]:
-        """From a text to the moment that it names; None if it names none, or one that LogHub has no number for."""
+        """Return a function from text to its time in nanoseconds; None for text without a valid time."""
         return _reader(self)
 
     def of_fields(self, fields: Mapping[str, str]) -> int | None:
-        """The moment that a line's fields tell."""
+        """Return the time in the fields of a line, nanoseconds since 1970; None if there is none."""
         name = next((name for name in TIME_FIELDS if name in fields), None)
         return None if name is None else self.reader()(fields[name])
 
 
 def _place_of(name: str | None) -> Place | None:
-    """
-    :raises InputError: there is no such zone.
+    """Return the zone of a name; None for no name.
+
+    :raises InputError: the zone is unknown.
     """
     try:
         return None if name is None else placed_in(zone_of(name))
     except ConfigError as error:
         raise InputError(
-            f"--line-time-zone {name!r} is not known here: use a name such as Asia/Shanghai or UTC, or an offset such "
+            f"--line-time-zone {name!r} is unknown: use a name such as Asia/Shanghai or UTC, or an offset such "
             "as +08:00"
         ) from error
 
@@ -91,7 +93,7 @@ def _reader(times: LineTimes) -> Callable[[str], int | None]:
         read = partial(_unix, unit=UNIX[times.format])
     else:
         read = partial(_formatted, form=times.format, place=place)
-    # Neighbours in a log tell the same second.
+    # Neighbouring lines of a log often have the same time.
     return lru_cache(maxsize=4096)(lambda text: _in_range(read(text)))
 
 
@@ -100,7 +102,7 @@ def _in_range(moment: int | None) -> int | None:
 
 
 def _known(text: str, place: Place | None) -> int | None:
-    """A moment in one of the forms that are known."""
+    """Return the time of a text in a known form."""
     latest = datetime.now(UTC) + AHEAD
     moment = moment_of(text, place, latest)
     if moment is not None or text[4:5] == "-":
@@ -119,5 +121,5 @@ def _unix(text: str, unit: int) -> int | None:
 
 
 def _formatted(text: str, form: str, place: Place | None) -> int | None:
-    """A moment in a format that the user names."""
+    """Return the time of a text in the user's format."""
     return moment_in(text, form, place, datetime.now(UTC) + AHEAD)

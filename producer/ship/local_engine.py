@@ -1,8 +1,7 @@
 """Ships portions in processes of this machine, without Spark.
 
-Each worker process ships a portion at a time and tells by its pipe what came of it. A portion whose worker died is
-given to another one, as often as Spark would. A worker ends with its pipe, so none outlives the command, however that
-ends.
+Each worker process ships one portion at a time, and reports the outcome through a pipe. A portion whose worker died is
+given to another one, as often as Spark would. A worker ends when its pipe is closed, so no worker outlives the command.
 """
 
 from __future__ import annotations
@@ -30,25 +29,25 @@ from .outcome_ledger import Account
 from .portions import Portion
 from .sending import ATTEMPTS, PortionSender
 
-# A worker that is told to end has nothing left to send, seconds.
+# Time for idle workers to end before they are killed, seconds.
 _END_SECONDS = 5.0
 
 
 class LocalEngine:
-    """Processes that ship.
+    """Worker processes that ship portions.
 
-    :ivar parallelism: how many of them run at a time.
+    :ivar parallelism: number of workers.
     """
 
     def __init__(self, workers: int | None = None) -> None:
         self.parallelism = workers or _cores()
 
     def start(self, portions: Sequence[Portion], job: ShipJob) -> LocalRun:
-        """Begin to ship portions."""
+        """Start to ship portions."""
         return LocalRun(portions, job, self.parallelism)
 
     def open(self, job: ShipJob) -> LocalRun:
-        """Workers that ship portions as they are added, until they are cancelled."""
+        """Start a run that ships portions as they are added, until it is cancelled."""
         return LocalRun([], job, self.parallelism, keep=True)
 
 
@@ -59,7 +58,7 @@ def _cores() -> int:
 
 @dataclass(slots=True)
 class _Task:
-    """A portion, and how many workers have had it."""
+    """A portion, with the number of attempts."""
 
     number: int
     packed: bytes
@@ -68,7 +67,7 @@ class _Task:
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    """A process, and what it ships; None while it has nothing to do."""
+    """A worker process, and the portion that it ships; None while it is idle."""
 
     process: BaseProcess
     pipe: Connection
@@ -76,12 +75,12 @@ class _Worker:
 
 
 class LocalRun:
-    """Some portions on their way; whoever waits for the end hands them out.
+    """A run of portions; the caller of :meth:`wait` assigns them to the workers.
 
-    :ivar figures: of the portions that have ended.
-    :ivar failure: why it failed; None if it did not, or has not ended.
-    :ivar account: what is known of the lines.
-    :ivar doubtful: numbers of portions of which an attempt ended without a word.
+    :ivar figures: counters of the completed portions.
+    :ivar failure: the reason of a failure; None if the run has not failed.
+    :ivar account: the outcome of the lines.
+    :ivar doubtful: numbers of portions whose worker died without a report.
     """
 
     def __init__(self, portions: Sequence[Portion], job: ShipJob, parallelism: int, *, keep: bool = False) -> None:
@@ -92,7 +91,7 @@ class LocalRun:
         self.doubtful: set[int] = set()
         self._job = job
         self._parallelism = parallelism
-        self._keep = keep  # the workers, for portions that are added
+        self._keep = keep  # True to keep idle workers for portions that are added later.
         self._forks = _can_fork(portions)
         self._tasks: deque[_Task] = deque()
         self._workers: list[_Worker] = []
@@ -100,39 +99,39 @@ class LocalRun:
 
     @property
     def failed_attempts(self) -> int:
-        """How many attempts at portions have failed so far."""
+        """Number of failed attempts at portions so far."""
         return self._deaths + self.figures.failed_attempts
 
     def add(self, portions: Sequence[Portion]) -> None:
-        """Ship more portions, when those before have ended; the account begins anew with them."""
+        """Ship more portions, after all earlier ones are complete; the account starts empty again."""
         self.account, self.doubtful = Account(), set()
         self._tasks.extend(_Task(number, portion.packed()) for number, portion in enumerate(portions))
         try:
             for worker in self._workers:
                 if worker.task is None:
-                    self._hand_out(worker)
+                    self._assign(worker)
             while self._tasks and len(self._workers) < self._parallelism:
-                self._hire()
+                self._start_worker()
         except BaseException:
             self.cancel()
             raise
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end, for a while; whether it has ended."""
+        """Wait up to ``seconds``. Return True if the run has ended."""
         busy = {worker.pipe: (worker, worker.task) for worker in self._workers if worker.task is not None}
         for pipe in wait(list(busy), seconds):
-            self._hear(*busy[cast("Connection", pipe)])
-        # Also of a job that has failed: what is on its way is waited for, so that it is known what became of it.
+            self._receive(*busy[cast("Connection", pipe)])
+        # Even after a failure, wait for running portions, so that the outcome of their lines is known.
         if any(worker.task is not None for worker in self._workers):
             return False
         if self.failure is not None:
-            self.cancel()  # what its workers have left to send is in doubt, or was refused
+            self.cancel()  # The records that the workers still hold are in doubt, or were rejected.
         elif not self._keep:
-            self._dismiss()
+            self._end_workers()
         return True
 
     def cancel(self) -> None:
-        """End the workers at once."""
+        """Kill the workers."""
         self._tasks.clear()
         for worker in self._workers:
             worker.process.kill()
@@ -141,47 +140,47 @@ class LocalRun:
             worker.pipe.close()
         self._workers.clear()
 
-    def _hire(self) -> None:
-        """Start a worker, with a portion to ship."""
+    def _start_worker(self) -> None:
+        """Start a worker with a portion."""
         context = _context(forks=self._forks)
         ours, theirs = context.Pipe()
         inherited = [worker.pipe for worker in self._workers] + [ours] if context.get_start_method() == "fork" else []
         process = context.Process(  # type: ignore[attr-defined]  # each kind of context has it
             target=_work, args=(theirs, self._job, inherited), name="loghub-producer-ship", daemon=True
         )
-        with signals.blocked():  # or one would end the worker in its first moments with a trace
+        with signals.blocked():  # A signal in its first moments would end the worker with a traceback.
             process.start()
         theirs.close()
         self._workers.append(_Worker(process, ours))
-        self._hand_out(self._workers[-1])
+        self._assign(self._workers[-1])
 
-    def _hand_out(self, worker: _Worker) -> None:
+    def _assign(self, worker: _Worker) -> None:
         worker.task = self._tasks.popleft() if self._tasks else None
         if worker.task is not None:
             worker.task.attempts += 1
-            with contextlib.suppress(OSError):  # it has died, which its pipe tells next
+            with contextlib.suppress(OSError):  # The worker has died; the end of its pipe reports that next.
                 worker.pipe.send(worker.task.packed)
 
-    def _hear(self, worker: _Worker, task: _Task) -> None:
-        """Take what a worker says of its portion."""
+    def _receive(self, worker: _Worker, task: _Task) -> None:
+        """Handle the report of a worker, or its death."""
         try:
-            said = worker.pipe.recv()
+            report = worker.pipe.recv()
         except (EOFError, OSError):
-            said = None
-        if said is None:
+            report = None
+        if report is None:
             self.doubtful.add(task.number)
             self._died(task, _death(worker.process))
             self._workers.remove(worker)
             worker.pipe.close()
             if self._tasks:
-                self._hire()
+                self._start_worker()
         else:
-            figures, account = said
+            figures, account = report
             self.figures += figures
             self.account += account
             for reason in figures.failed:
                 self._fail(reason)
-            self._hand_out(worker)
+            self._assign(worker)
 
     def _died(self, task: _Task, reason: str) -> None:
         self._deaths += 1
@@ -191,12 +190,12 @@ class LocalRun:
             self._fail(reason)
 
     def _fail(self, reason: str) -> None:
-        """Begin no other portion."""
+        """Fail the run, so that no other portion is started."""
         self.failure = self.failure or reason
         self._tasks.clear()
 
-    def _dismiss(self) -> None:
-        """Let the workers end."""
+    def _end_workers(self) -> None:
+        """End the workers when they are idle."""
         for worker in self._workers:
             worker.pipe.close()
         for worker in self._workers:
@@ -209,24 +208,24 @@ class LocalRun:
 
 def _death(process: BaseProcess) -> str:
     process.join()
-    return f"a worker process died (exit code {process.exitcode}) while it shipped a portion"
+    return f"a worker process died with exit code {process.exitcode} while it shipped a portion"
 
 
 def _can_fork(portions: Sequence[Portion]) -> bool:
-    """Whether workers may be forked from this process, which has looked at these files."""
+    """Return True if workers may be forked: no package used so far fails in a fork."""
     addresses = (split.file.address for portion in portions for split in portion.splits)
     return not any(address and scheme_of(address) in FORKLESS for address in addresses)
 
 
 def _context(*, forks: bool) -> BaseContext:
-    # A forked worker has all modules already: a spawned one takes longer to start than a small job to run.
+    # A forked worker has all modules loaded; a spawned one takes longer to start than a small job takes.
     return multiprocessing.get_context("fork" if forks and sys.platform == "linux" else "spawn")
 
 
 def _work(pipe: Connection, job: ShipJob, inherited: Sequence[Connection]) -> None:
-    """What a worker does until its pipe ends.
+    """Ship portions in a worker until its pipe is closed.
 
-    :param inherited: the parent's ends of pipes, which would else stay open when the parent has died.
+    :param inherited: the parent's ends of pipes, which would otherwise stay open after the parent has died.
     """
     for other in inherited:
         other.close()
@@ -239,18 +238,18 @@ def _work(pipe: Connection, job: ShipJob, inherited: Sequence[Connection]) -> No
         sender = PortionSender(producer, job)
         while (packed := portions.get()) is not None:
             working.set()
-            said = sender.ship(Portion.unpacked(packed))
+            report = sender.ship(Portion.unpacked(packed))
             working.clear()
-            pipe.send(said)
+            pipe.send(report)
 
 
 def _listen(pipe: Connection, portions: SimpleQueue[Any], working: threading.Event) -> None:
-    """Take portions from the pipe; at its end, end, whatever is on its way."""
+    """Receive portions from the pipe. When it is closed, end the process, even while it ships a portion."""
     while True:
         try:
             portions.put(pipe.recv())
         except (EOFError, OSError):
             if working.is_set():
-                os._exit(1)  # the parent is gone, and nobody will hear of this portion
+                os._exit(1)  # The parent has died, so the report of this portion would be lost.
             portions.put(None)
             return

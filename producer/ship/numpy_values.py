@@ -1,7 +1,7 @@
-"""Values of NumPy on their way to Java: nobody asks for them where NumPy is not loaded.
+"""Makes pyspark check arguments for NumPy values only if NumPy is loaded.
 
-pyspark asks of each argument of each call whether it is a value of NumPy, and imports its own tests for that, and they
-pandas: of a start of Spark 0.7 s of CPU, and twice as much where Python keeps no bytecode.
+pyspark checks each argument of each call, and imports its own tests and pandas for that. This takes 0.7 s of CPU at the
+start of Spark, and twice as much without cached bytecode.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 from py4j import protocol
 
-_ASKING = {"NumpyScalarConverter", "NumpyArrayConverter"}
+_CONVERTERS = {"NumpyScalarConverter", "NumpyArrayConverter"}
 
 
 class _Loaded:
-    """A converter that is asked only about values of NumPy.
+    """A converter that is called only for NumPy values.
 
-    :param converter: one of pyspark's.
+    :param converter: a converter of pyspark.
     """
 
     def __init__(self, converter: Any) -> None:
@@ -25,7 +25,7 @@ class _Loaded:
         self.convert = converter.convert
 
     def can_convert(self, value: object) -> bool:
-        """Whether it is the converter's."""
+        """Return True if the value is one of NumPy that the converter accepts."""
         numpy = sys.modules.get("numpy")
         if numpy is None or not isinstance(value, numpy.generic | numpy.ndarray):
             return False
@@ -33,8 +33,8 @@ class _Loaded:
 
 
 def convert_only_loaded() -> None:
-    """Have pyspark's converters asked only about values of NumPy."""
+    """Replace pyspark's converters by ones that are called only for NumPy values."""
     converters: list[Any] = protocol.INPUT_CONVERTER
     for place, converter in enumerate(converters):
-        if type(converter).__module__ == "pyspark.sql.types" and type(converter).__name__ in _ASKING:
+        if type(converter).__module__ == "pyspark.sql.types" and type(converter).__name__ in _CONVERTERS:
             converters[place] = _Loaded(converter)

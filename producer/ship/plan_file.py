@@ -1,8 +1,8 @@
-"""The plan of a job that stores each line once, in its checkpoint directory, written before anything is sent.
+"""Stores the plan of an exactly-once job in its checkpoint directory, before anything is sent.
 
-``loghub-producer-plan.json`` has the portions, and the files that could not be read and are in none of them; a job that
-is started again with the same checkpoint ships these portions, and looks for no others. ``loghub-producer-ended.txt``
-gets a line for each portion all of which is acknowledged: its number.
+``loghub-producer-plan.json`` holds the portions, and the files that could not be read. A job that is restarted with the
+same checkpoint ships these portions, and searches for no others. ``loghub-producer-ended.txt`` gets a line with the
+number of each portion that is acknowledged as a whole.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .portions import Portion
 PLAN_FILE = "loghub-producer-plan.json"
 ENDED_FILE = "loghub-producer-ended.txt"
 
-# Of each number, so that half of one is told from a whole one.
+# Digits of each number, so that a partly written number is detected.
 _DIGITS = 10
 
 
 class PlanFile:
-    """A plan, and what of it has ended; closed when it is left.
+    """A plan with its completed portions, as a context manager.
 
-    :param checkpoint: the directory.
-    :ivar unread: paths that were named or found and cannot be read, and why.
+    :param checkpoint: the checkpoint directory.
+    :ivar unread: (path, reason) of named or found paths that cannot be read.
     :raises InputError: it cannot be read or written.
     """
 
@@ -38,8 +38,8 @@ class PlanFile:
         self._folder = Path(checkpoint)
         self.unread: tuple[tuple[str, str], ...] = ()
         try:
-            # Without a buffer: what a full disk did not take must not be tried again when it is closed.
-            self._ended = open(self._folder / ENDED_FILE, "ab+", buffering=0)  # noqa: PTH123, SIM115  # open until `close`
+            # Unbuffered: bytes that a full disk refused must not be written again on close.
+            self._ended = open(self._folder / ENDED_FILE, "ab+", buffering=0)  # noqa: PTH123, SIM115  # closed by __exit__
         except OSError as error:
             raise self._not_written(error) from error
 
@@ -52,7 +52,7 @@ class PlanFile:
         self._ended.close()
 
     def read(self) -> list[Portion] | None:
-        """The portions that were planned; None if the job is new.
+        """Return the planned portions; None if the job is new.
 
         :raises InputError: they cannot be read.
         """
@@ -61,7 +61,7 @@ class PlanFile:
             if not file.exists():
                 return None
             planned = read_checked(file)
-            if isinstance(planned, list):  # of an earlier version
+            if isinstance(planned, list):  # The form of an earlier version.
                 planned = {"portions": planned, "unread": []}
             self.unread = tuple((str(path), str(reason)) for path, reason in planned["unread"])
             return [_portion(item) for item in planned["portions"]]
@@ -69,9 +69,9 @@ class PlanFile:
             raise InputError(f"the plan of the checkpoint cannot be read: {file}: {error!r}") from error
 
     def write(self, portions: Sequence[Portion], unread: Sequence[tuple[str, str]] = ()) -> None:
-        """Remember the portions, also if the machine dies.
+        """Write the portions, and sync them to the disk.
 
-        :param unread: paths that no portion has, and why.
+        :param unread: (path, reason) of the paths that are in no portion.
         :raises InputError: they cannot be written.
         """
         self.unread = tuple(unread)
@@ -79,17 +79,18 @@ class PlanFile:
         write_checked(self._folder / PLAN_FILE, planned)
 
     def ended(self) -> set[int]:
-        """The numbers of the portions all of which is acknowledged."""
+        """Return the numbers of the completed portions."""
         self._ended.seek(0)
         lines = self._ended.read().split(b"\n")
         if lines[-1]:
-            self._write(b"\n")  # half of a number: of a machine that died
+            self._write(b"\n")  # A partly written number: the machine died.
         return {int(line) for line in lines if len(line) == _DIGITS}
 
     def end(self, numbers: Iterable[int]) -> None:
-        """These portions have ended. What of this is lost with the machine is asked for again, and not stored again.
+        """Add completed portions. If the machine dies before they are on disk, they are sent again, but not stored
+        again.
 
-        :raises InputError: it cannot be written.
+        :raises InputError: they cannot be written.
         """
         self._write(b"".join(b"%0*d\n" % (_DIGITS, number) for number in numbers))
 

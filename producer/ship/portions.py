@@ -1,4 +1,4 @@
-"""A portion: what one task reads and ships. The driver plans portions, an engine hands them out."""
+"""The unit of work of a task: the driver plans portions, and an engine assigns them to tasks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .files.plan import Split
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What one task reads.
+    """The ranges that one task ships.
 
     :ivar splits: ranges of files.
-    :ivar run: names the job, or its batch, so that each line of it is stored once; empty if it may come twice.
-    :ivar number: its place in the plan of the job; -1 if nobody remembers which have ended.
+    :ivar run: the name of the job or batch for exactly-once delivery; empty for at-least-once.
+    :ivar number: its number in the plan of the job; -1 without a plan.
     :ivar lost: sentences about ranges that cannot be read any more.
     """
 
@@ -25,11 +25,11 @@ class Portion:
     number: int = -1
 
     def packed(self) -> bytes:
-        """As bytes, for a column or a pipe. Columns of paths would not do: a path may not be UTF-8."""
+        """Serialise the portion; a path may not be UTF-8, so text columns cannot hold it."""
         return pickle.dumps(self)
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Self:
-        """The portion that was packed."""
-        portion: Self = pickle.loads(packed)  # noqa: S301  (it comes from the driver)
+        """Deserialise a portion."""
+        portion: Self = pickle.loads(packed)  # noqa: S301  (the driver wrote it)
         return portion

@@ -1,8 +1,7 @@
-"""What forks Spark's Python workers (``spark.python.daemon.module``): pyspark's own daemon, from where pyspark is
-installed, which imports what ships files before it forks, so that its workers need not.
+"""Forks Spark's Python workers (``spark.python.daemon.module``), with the modules that ship files already imported.
 
-Spark puts a zip file of pyspark before all else on the path of its workers. It holds sources alone, so that a daemon
-compiles what it imports, each time: 0.6 s before the first line is shipped.
+It runs pyspark's own daemon, from the installed pyspark. Spark puts a zip file of pyspark first on the path of its
+workers. This file has only sources, so the daemon would compile each import: 0.6 s before the first line is shipped.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path, PurePath
 
-# None of them starts a thread, or imports what does, as pyarrow: a fork would lose it.
+# None of them starts a thread, or imports a package that does, such as pyarrow: a fork would lose the thread.
 _FOR_WORKERS = ("pyspark.worker", "producer.ship.spark_engine")
 _VERSION = "pyspark/version.py"
 
 
 def installed_first(path: Iterable[str]) -> list[str]:
-    """The path, with Spark's own zip files as the last."""
+    """Return the path with Spark's own zip files last."""
     return sorted(path, key=_is_of_spark)
 
 
 def has_same_pyspark(path: Sequence[str]) -> bool:
-    """Whether the pyspark that is installed is the one of Spark's zip file."""
+    """Return True if the installed pyspark has the version of Spark's zip file."""
     installed = next((each for part in path if (each := Path(part, _VERSION)).is_file()), None)
     own = next((part for part in path if _is_of_spark(part) and PurePath(part).name == "pyspark.zip"), None)
     if installed is None or own is None:
@@ -38,7 +37,7 @@ def has_same_pyspark(path: Sequence[str]) -> bool:
 
 
 def import_for_workers(names: Iterable[str] = _FOR_WORKERS) -> None:
-    """Import what workers will need; what is missing is told by the task that misses it."""
+    """Import the modules that workers need; a missing one is reported by the task that needs it."""
     for name in names:
         with contextlib.suppress(ImportError):
             import_module(name)

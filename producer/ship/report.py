@@ -1,4 +1,4 @@
-"""What a person sees of a job: a progress bar while it runs, a table at its end."""
+"""Shows a job to the user: a progress bar while it runs, and a table at its end."""
 
 from __future__ import annotations
 
@@ -16,32 +16,33 @@ from ..text import plural
 from ..text.printable import shown
 from .figures import Figures
 from .files.find import Skipped
-from .outcome_ledger import FileFate
+from .outcome_ledger import FileOutcome
 
 counted = partial(plural.counted, form=",")
 
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """How a job ended.
+    """The result of a job.
 
-    :ivar figures: of the portions that are shipped.
-    :ivar seconds: how long it ran.
-    :ivar failed_attempts: attempts at portions that failed; they were tried again, up to a limit.
-    :ivar failure: why the job failed; None if every record was acknowledged.
-    :ivar files: what became of each file, if it failed; nothing of a query that follows, whose checkpoint knows.
-    :ivar complete_files: how many others were shipped completely before it failed.
-    :ivar complete_lines: the lines of those.
-    :ivar unsearched: whether it failed before all files were found.
-    :ivar unread: (path, reason) of what was named or found and not read.
-    :ivar follows: whether it went on where another run had ended.
+    :ivar figures: counters of the shipped portions.
+    :ivar seconds: duration, seconds.
+    :ivar failed_attempts: failed attempts at portions; each portion is tried several times.
+    :ivar failure: the reason of a failure; None if every record was acknowledged.
+    :ivar files: the outcome of each file if the job failed; empty for a query that follows, whose checkpoint has the
+        offsets.
+    :ivar complete_files: number of other files that were shipped completely before the failure.
+    :ivar complete_lines: number of lines of these files.
+    :ivar unsearched: True if the job failed before all files were found.
+    :ivar unread: (path, reason) of named or found paths that were not read.
+    :ivar follows: True if the job continued an earlier run.
     """
 
     figures: Figures
     seconds: float
     failed_attempts: int = 0
     failure: str | None = None
-    files: Sequence[FileFate] = ()
+    files: Sequence[FileOutcome] = ()
     complete_files: int = 0
     complete_lines: int = 0
     unsearched: bool = False
@@ -50,18 +51,18 @@ class Shipment:
 
 
 class ProgressBar:
-    """The bar, by bytes of files whose lines are all acknowledged."""
+    """A progress bar that counts the bytes of files whose lines are acknowledged."""
 
     def __init__(self, progress: Progress, total_bytes: int | None) -> None:
         self._progress = progress
         self._task = progress.add_task("shipping", total=total_bytes, detail="")
 
     def show(self, figures: Figures, failed_attempts: int = 0, total_bytes: int | None = None) -> None:
-        """Bring the bar up to date.
+        """Update the bar.
 
-        :param figures: of the portions that are shipped.
-        :param failed_attempts: attempts at portions that failed.
-        :param total_bytes: what there is to ship, bytes of files, where that is known by now.
+        :param figures: counters of the shipped portions.
+        :param failed_attempts: failed attempts at portions.
+        :param total_bytes: the bytes of files to ship; None if they are unknown.
         """
         detail = f"{counted(figures.lines, 'line')}, {decimal(figures.file_bytes)}, retries: {figures.retries:,}"
         if failed_attempts:
@@ -71,11 +72,11 @@ class ProgressBar:
 
 @contextmanager
 def progress_bar(console: Console, total_bytes: int | None, *, bounded: bool = False) -> Iterator[ProgressBar]:
-    """Show a bar until the block is left; nothing but its last state if the console is no terminal.
+    """Show a bar while the block runs; only its last state if the console is not a terminal.
 
-    :param console: where to.
-    :param total_bytes: what there is to ship, bytes of files; None if that is not known.
-    :param bounded: whether it will be known.
+    :param console: the console to show it on.
+    :param total_bytes: the bytes of files to ship; None if they are unknown.
+    :param bounded: True if the total is known now or later.
     """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     shown = columns if bounded else columns[:2]
@@ -84,7 +85,7 @@ def progress_bar(console: Console, total_bytes: int | None, *, bounded: bool = F
 
 
 def summary(shipment: Shipment) -> Table:
-    """The table of what was shipped."""
+    """Return a table of the counters."""
     figures = shipment.figures
     rows = {
         "files begun" if shipment.follows else "files": f"{figures.files:,}",
@@ -124,27 +125,27 @@ def _failures(shipment: Shipment) -> str:
     return "; ".join([*parts, *(["the job failed"] if shipment.failure is not None else [])]) or "0"
 
 
-def fates(shipment: Shipment) -> list[str]:
-    """What became of the lines of a job that failed, for people: sums, the files that are not stored, how to go on."""
+def outcomes(shipment: Shipment) -> list[str]:
+    """Return the outcome of the lines of a failed job as text: sums, incomplete files, and advice."""
     files, complete = shipment.files, shipment.complete_files
     if not files:
         return []
     incomplete = [file for file in files if not file.complete]
-    total = FileFate("all files together", stored=shipment.complete_lines)
+    total = FileOutcome("all files together", stored=shipment.complete_lines)
     for file in files:
         total += file
-    lines = [_fate(total)]
+    lines = [_outcome(total)]
     if len(files) + complete > 1:
-        lines += [f"  {_fate(file)}" for file in incomplete[:_FILES_SHOWN]]
+        lines += [f"  {_outcome(file)}" for file in incomplete[:_FILES_SHOWN]]
         if len(incomplete) > _FILES_SHOWN:
             lines.append(f"  and {counted(len(incomplete) - _FILES_SHOWN, 'more file')} that are not stored completely")
         lines.append(f"  {counted(complete + len(files) - len(incomplete), 'file')} stored completely")
     if shipment.unsearched:
-        lines.append("  files that had not been found by then were not sent")
+        lines.append("  files not yet found at the failure were not sent")
     return [*lines, _ADVICE]
 
 
-def _fate(file: FileFate) -> str:
+def _outcome(file: FileOutcome) -> str:
     parts = [
         f"{counted(file.stored, 'line')} stored",
         f"{file.not_stored:,} not stored",
@@ -161,6 +162,6 @@ def _fate(file: FileFate) -> str:
 
 _FILES_SHOWN = 20
 _ADVICE = (
-    "To go on, fix the cause and run the same command again. It sends everything again, also what is stored: leave "
-    "out with --exclude the files that are; with --file-offset copies have the same path and offset"
+    "To go on, fix the cause and run the same command again. It sends all lines again, including stored ones: leave "
+    "stored files out with --exclude. With --file-offset, copies have the same path and offset"
 )

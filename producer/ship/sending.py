@@ -1,11 +1,12 @@
-"""Sends what is read of files, and vouches for each line: acknowledged, or the figures say why not.
+"""Sends portions of files until each line is acknowledged; the figures name the reason for any other outcome.
 
-Blocks of lines are sent as they come, many requests at a time: as they are where nothing is looked for in them, as
-columns where a parser finds fields, and record by record where a line is not UTF-8, or in pieces. Where LogHub refuses
-a request for what is in it, the block is sent again in halves until the lines at fault are known; the others arrive.
+Blocks of lines are sent as they are read, with several requests in flight. A block is sent unchanged if no fields are
+parsed, as columns if a parser finds fields, and record by record if a line is not UTF-8, or in pieces. If LogHub
+rejects a request for its content, the block is sent again in halves until the lines at fault are found. The other lines
+are delivered.
 
-The tags of a batch say where its lines come from, as those of the service's own collectors do: ``__path__``,
-``__hostname__``, and ``__inode__`` where the offset is asked for.
+The tags of a batch name the origin of its lines, as those of the service's own collectors do: ``__path__``,
+``__hostname__``, and ``__inode__`` with ``--file-offset``.
 """
 
 from __future__ import annotations
@@ -49,25 +50,25 @@ if TYPE_CHECKING:
 
     from .lines.columns import BlockColumns
 
-#: How often a portion is tried.
+#: Maximum number of attempts at a portion.
 ATTEMPTS = 4
 
-# A record may fill a batch but for the group's own fields.
+# Maximum size of a record: a batch without room for the fields of the log group.
 _MAX_RECORD_BYTES = (8 << 20) - (64 << 10)
-# No shorter line can come to that: what a parser finds in it is at most eight times as much.
+# No shorter line reaches this limit, as its parsed fields are at most eight times as large.
 _LONG_LINE_BYTES = _MAX_RECORD_BYTES // 8
-# Of lines that are one request whatever they come to.
+# The limit for lines that are one request, whatever their size is.
 _UNBOUNDED = 1 << 30
-# glibc keeps what is freed, up to twice the size of the largest block that ever was, which is more than what lines are
-# read into: each megabyte of them would else take that from the system anew, and touching it costs a tenth of all CPU.
+# glibc keeps freed memory, up to twice the size of the largest block so far. This block is larger than the buffers of
+# lines. Otherwise each megabyte of lines would take new memory from the system, which costs a tenth of all CPU.
 _KEPT_BYTES = 8 << 20
 
 
 class PortionSender:
-    """Ships portions, one after the other; one a process.
+    """Ships portions one after the other; each process has one.
 
-    :param producer: sends.
-    :param job: where to, and how.
+    :param producer: the producer that sends the lines.
+    :param job: the target and the settings of the job.
     """
 
     def __init__(self, producer: Producer, job: ShipJob) -> None:
@@ -75,24 +76,25 @@ class PortionSender:
         self._job = job
         self._log_start = None if job.multiline_start is None else start_pattern(job.multiline_start)
         self._oddities = Oddities()
-        # Neighbouring files tell the same columns.
+        # Neighbouring files have the same columns.
         self._parsing = lru_cache(maxsize=64)(self._make_parsing)
         self._host = socket.gethostname()
-        bytearray(_KEPT_BYTES)  # and freed
+        bytearray(_KEPT_BYTES)  # Allocate the block, and free it.
 
     def shipping(self, path: str, figures: Figures) -> Shipping:
-        """Ship lines as they come, of what is no file.
+        """Return an object that ships lines of an input that is not a file.
 
         :param path: its name in tags and messages.
-        :param figures: grow.
+        :param figures: the counters to update.
         """
         return Shipping(self, LogFile(path, 0, None), figures)
 
     def first(self, file: LogFile, figures: Figures) -> list[LogItem]:
-        """Return the records of the first two blocks of a file, none of which is sent. The second one is a last line
-        without an end, in a file of up to 1 MiB.
+        """Return the records of the first two blocks of a file, without sending them.
 
-        :param figures: grows by the lines that are not parsed.
+        In a file of up to 1 MiB, the second block is a last line without an end.
+
+        :param figures: the counters to add unparsed lines to.
         :raises FileChangedError: it cannot be read.
         """
         of = self._file(file)
@@ -100,26 +102,26 @@ class PortionSender:
         return [item for lines in itertools.islice(blocks, 2) for item in self._items(of, lines, figures)]
 
     def ship(self, portion: Portion) -> tuple[Figures, Account]:
-        """Read a portion, send it, and wait until each line of it is acknowledged; several times if it fails, until
-        nothing was acknowledged for as long as the job waits.
+        """Read a portion, send it, and wait until each line is acknowledged.
 
-        No attempt sends what one before it has stored. What cannot be read of a file, now or later, is in ``lost`` of
-        the figures, and the other files are shipped. If all attempts fail, the reason is in ``failed``.
+        A failed portion is tried again, until nothing was acknowledged for the timeout of the job. No attempt sends
+        lines that an earlier one has stored. If part of a file cannot be read, now or later, the reason is in ``lost``
+        of the figures, and the other files are shipped. If all attempts fail, the reason is in ``failed``.
         """
-        figures, account, left = Figures(), Account(), self._job.ack_timeout
+        figures, account, remaining = Figures(), Account(), self._job.ack_timeout
         for attempt in range(ATTEMPTS):
             tried, stored = Account(), Stored(account)
             began, acknowledged = time.monotonic(), figures.records
             try:
-                self._ship(portion, figures, tried, stored, left)
-            except Exception as error:  # noqa: BLE001  (whatever it is, the driver is told)
+                self._ship(portion, figures, tried, stored, remaining)
+            except Exception as error:  # noqa: BLE001  (the driver reports any error)
                 account += tried
                 figures.failed_attempts += 1
                 if figures.records > acknowledged:
-                    left = self._job.ack_timeout
+                    remaining = self._job.ack_timeout
                 elif isinstance(error, DeliveryFailedError):
-                    left -= time.monotonic() - began
-                hopeless = isinstance(error, LinesRefusedError) or is_timeout(error) or left <= 0
+                    remaining -= time.monotonic() - began
+                hopeless = isinstance(error, LinesRefusedError) or is_timeout(error) or remaining <= 0
                 if attempt == ATTEMPTS - 1 or hopeless:
                     figures.failed = (_reason(error),)
                     break
@@ -134,9 +136,9 @@ class PortionSender:
     def _ship(self, portion: Portion, figures: Figures, account: Account, stored: Stored, ack_timeout: float) -> None:
         """Make one attempt.
 
-        :raises DeliveryFailedError: lines were not acknowledged, or refused.
-        :raises FileUnreadableError: a file cannot be read at this moment; :class:`~.files.remote.seen.RemoteError`
-            likewise.
+        :raises DeliveryFailedError: lines were rejected or not acknowledged.
+        :raises FileUnreadableError: a file cannot be read.
+        :raises RemoteError: a remote file cannot be read.
         """
         figures.files = figures.file_bytes = figures.skipped_nuls = 0
         figures.lost = portion.lost
@@ -164,7 +166,7 @@ class PortionSender:
     ) -> None:
         """Send a range.
 
-        :raises FileChangedError: the rest of it cannot be read, now or later.
+        :raises FileChangedError: the rest of the range cannot be read, now or later.
         """
         if run:
             self._ship_once(run, split, figures, account, stored, delivery.ack_timeout)
@@ -179,7 +181,7 @@ class PortionSender:
     def _ship_once(
         self, run: str, split: Split, figures: Figures, account: Account, stored: Stored, ack_timeout: float
     ) -> None:
-        """Send a range so that each line of it is stored once, whoever sends it again."""
+        """Send a range exactly once, however often it is sent."""
         of = self._file(split.file, sequence=range_key(run, split))
 
         def encode(lines: Block | Line, figures: Figures) -> tuple[bytes, int]:
@@ -191,7 +193,7 @@ class PortionSender:
         delivery.ship(self._records(split, figures), stored)
 
     def _encode(self, of: File, lines: Block | Line, figures: Figures) -> tuple[bytes, int]:
-        """The records of lines, one behind the other, and how many they are."""
+        """Return the concatenated records of lines, and their number."""
         now = moment_of(time.time())[0]
         if isinstance(lines, Block) and lines.is_text:
             if of.columns is None:
@@ -207,7 +209,7 @@ class PortionSender:
         return b"".join([encode_log(item, now) for item in items]), len(items)
 
     def _records(self, split: Split, figures: Figures) -> Iterator[Block | Line]:
-        """What becomes records: the lines of a range without a header."""
+        """Yield the lines of a range, without a header."""
         read = read_split(split, self._job.max_line_bytes, self._log_start)
         for number, lines in enumerate(self._oddities.watch(read, split, figures)):
             rest: Block | Line | None = lines
@@ -217,20 +219,20 @@ class PortionSender:
                 yield rest
 
     def _header(self, file: LogFile) -> tuple[str, ...]:
-        """The columns that a file names itself; none if its first line names none."""
+        """Return the columns that the first line of a file names; empty if it names none."""
         line = first_line(file, self._job.max_line_bytes)
         return () if line is None else header_names(line, self._job.delimiter)
 
     def _make_parsing(self, names: tuple[str, ...]) -> tuple[Parser, BlockColumns | None]:
-        """What parses lines.
+        """Return the parser of single lines, and the builder of columns; None if lines are sent unchanged.
 
-        :param names: of the columns of the parser ``delimited``.
+        :param names: the names of the columns of the parser ``delimited``.
         """
         job, values = self._job, Values(self._job.delimiter, names)
         parser = make_parser(job.parser, job.pattern, values)
         if job.parser == "text" and not job.file_offset and job.multiline_start is None:
             return parser, None
-        from .lines.columns import BlockColumns  # text needs no Arrow, which takes long to import
+        from .lines.columns import BlockColumns  # The parser ``text`` needs no Arrow, which takes long to import.
 
         return parser, BlockColumns(job.parser, job.pattern, offset=job.file_offset, times=job.line_time, values=values)
 
@@ -253,23 +255,23 @@ class PortionSender:
         return File(file.path, path, stream, *self._parsing(names))
 
     def _send(self, of: File, lines: Block | Line, figures: Figures) -> list[SendFuture]:
-        """Send lines in the quickest way that does right by them."""
+        """Send lines by the fastest method that their content allows."""
         if isinstance(lines, Block) and lines.is_text:
             if of.columns is None:
                 return of.stream.send_lines(lines.data)
             if not lines.has_longer(_LONG_LINE_BYTES):
                 batch = of.columns.batch(lines, figures)
-                return of.stream.send_arrow(batch, **_options_of(batch))  # type: ignore[arg-type]  # none of them is the callback
+                return of.stream.send_arrow(batch, **_options_of(batch))  # type: ignore[arg-type]  # none of the options is the callback
         return of.stream.send_many(self._items(of, lines, figures))
 
     def _items(self, of: File, lines: Block | Line, figures: Figures) -> list[LogItem]:
-        """Lines record by record."""
+        """Return the records of lines, made one by one."""
         records: list[LogItem] = []
         for line in lines.lines() if isinstance(lines, Block) else [lines]:
             record = to_record(line, of.parser)
             if len(line.data) > _LONG_LINE_BYTES and record.size > _MAX_RECORD_BYTES:
                 record = record.as_text()
-            # The pieces of a long line are one line.
+            # The pieces of a long line count as one line.
             figures.unparsed += not record.parsed and line.part <= 1
             fields = record.fields(line, offset=self._job.file_offset)
             times = self._job.line_time
@@ -287,7 +289,7 @@ def _number(portion: Portion) -> tuple[int, ...]:
 
 
 def _options_of(batch: pa.RecordBatch) -> dict[str, str | None]:
-    """What the columns are, that are no fields."""
+    """Return the options of the columns that are not fields."""
     from .lines.columns import FOUND_FIELDS, LINE_TIMES
 
     names = batch.schema.names
@@ -298,11 +300,11 @@ def _options_of(batch: pa.RecordBatch) -> dict[str, str | None]:
 
 
 class Shipping:
-    """Lines on their way that come from one place, which cannot be read again.
+    """Ships the lines of an input that cannot be read again.
 
     :param sender: sends them.
-    :param file: what stands for the place.
-    :param figures: grow.
+    :param file: the identity of the input in tags and messages.
+    :param figures: the counters to update.
     """
 
     def __init__(self, sender: PortionSender, file: LogFile, figures: Figures) -> None:
@@ -313,9 +315,9 @@ class Shipping:
         self._delivery = Delivery(sender._producer, sender._job, figures, NoAccount(), sender._send)
 
     def add(self, lines: Block | Line) -> None:
-        """Send lines; an error may be about earlier ones.
+        """Send lines, and handle the acknowledgements that have arrived.
 
-        :raises DeliveryFailedError: lines were not acknowledged, or refused.
+        :raises DeliveryFailedError: these lines, or earlier ones, were rejected or not acknowledged.
         """
         rest: Block | Line | None = lines
         if self._of is None:
@@ -330,15 +332,15 @@ class Shipping:
             self._delivery.add(self._of, rest)
 
     def settle(self) -> None:
-        """Look for what was acknowledged.
+        """Handle the acknowledgements that have arrived.
 
-        :raises DeliveryFailedError: as :meth:`add`.
+        :raises DeliveryFailedError: lines were rejected or not acknowledged.
         """
         self._delivery.settle()
 
     def finish(self) -> None:
         """Wait until every line is acknowledged.
 
-        :raises DeliveryFailedError: as :meth:`add`.
+        :raises DeliveryFailedError: lines were rejected or not acknowledged.
         """
         self._delivery.finish()

@@ -1,14 +1,13 @@
-"""The Spark session of the job.
+"""Starts and stops the Spark session of the job.
 
-With a local master everything is set for a quick and quiet start on one machine. With any other master only what the
-job needs is set, and what its JVMs do better with where nobody has set it; the rest is left to ``spark-defaults.conf``
-and the environment.
+With a local master, all settings are for a quick and quiet start on one machine. With any other master, only the
+settings that the job needs are set, and JVM options that ``spark-defaults.conf`` and the environment leave open.
 
-A job that needs no SQL gets a ``SparkContext`` alone: a session on top of it takes two seconds more.
+A job without SQL gets only a ``SparkContext``: a session on top of it takes two seconds more.
 
-The package must be importable in the workers. Local workers get this process's path to it through ``PYTHONPATH`` (they
-do not inherit ``sys.path``); others get the package as a zip file. What it depends on (requests, urllib3, tenacity,
-lz4, zstandard, regex) has to be installed there: compiled wheels cannot travel in a zip.
+The package must be importable in the workers. Local workers get this process's path to it through ``PYTHONPATH``, as
+they do not inherit ``sys.path``. Others get the package as a zip file. Its dependencies (requests, urllib3, tenacity,
+lz4, zstandard, regex) must be installed there: compiled wheels cannot be loaded from a zip file.
 """
 
 from __future__ import annotations
@@ -39,53 +38,53 @@ from ..runtime.loggers import get_logger
 from ..runtime.signals import handling
 from .java import use_java
 from .job import LOCAL_MASTER
-from .jvm import Jvm, forget_in_environment, known_to_environment
+from .jvm import Jvm, is_in_environment, remove_from_environment
 from .numpy_values import convert_only_loaded
 
 _log = get_logger("loghub.ship.session")
 
-# What no worker needs.
+# Files that no worker needs.
 _LEFT_OUT = (".pyc", ".pyx", ".pxd", ".pyi")
-# What no worker imports, so that its bytecode stays behind.
+# Packages that no worker imports; their bytecode is left out.
 _NOT_IN_WORKERS = {"agent", "cli", "integrations", "server"}
-# Bytecode that is not compared with its source (PEP 552): the flags, and no digest.
+# Header of bytecode that is not compared with its source (PEP 552): the flags, and no digest.
 _UNCHECKED = (1).to_bytes(4, "little") + bytes(8)
 _ARCHIVE = "producer.zip"
 _PACKAGE = Path(__file__).resolve().parent.parent
 _LOG4J = _PACKAGE / "ship" / "log4j2.properties"
 
-# A job that reads files in Python leaves the JVM little to do: a quick start is worth more than its best code, and the
-# threads that would compile it take the cores from Python.
+# A job that reads files in Python leaves little work to the JVM. A quick start matters more than optimised code, and
+# the compiler threads would take the cores from Python.
 _QUICK_CODE = "-XX:TieredStopAtLevel=1"
 _LOCAL_JAVA_OPTIONS = f"{_QUICK_CODE} -XX:+UseSerialGC -Dlog4j.configurationFile={_LOG4J.as_uri()}"
-# The first of two collectors that are asked for ends a JVM: which it is, is left to others. Set where nobody has.
+# A JVM with two garbage collectors set fails to start, so executors get no collector. It is set only as a default.
 _EXECUTOR_DEFAULTS = {"spark.executor.defaultJavaOptions": _QUICK_CODE}
 
-# As LOCAL_MASTER, where a task that failed is not run again.
+# LOCAL_MASTER without repetition of failed tasks.
 _ONE_ATTEMPT_MASTER = "local[*]"
 
 _DAEMON = {"spark.python.daemon.module": "producer.ship.python_daemon"}
 
-# How long is waited for the first executor, seconds: as long as Spark itself waits for those that it is told to await.
+# Maximum wait for the first executor, seconds: Spark's own limit for registered executors.
 _EXECUTOR_PATIENCE = 30.0
 _POLL_SECONDS = 0.02
-# Until then a wait is not worth a word.
+# Time after which the wait is logged, seconds.
 _SILENT_SECONDS = 2.0
 
 
-# Those to which Spark's bridge to Java logs what an interrupt did to it.
+# The loggers to which Spark's bridge to Java logs the effects of an interrupt.
 _PY4J_LOGGERS = [logging.getLogger(name) for name in (None, "py4j.clientserver", "py4j.java_gateway")]  # noqa: TID251  # py4j's own
 
-# The JVM that this process has started; one serves all its sessions.
+# The JVM that this process has started; it serves all sessions.
 _jvms: list[Jvm] = []
 
 
 def build_session(*, master: str | None = None, app_name: str = "loghub-producer ship") -> SparkSession:
-    """Start Spark, or return the session that this process already has.
+    """Start Spark, or return the running session of this process.
 
-    When it is interrupted, nothing that it has started is left.
+    After an interrupt, no started process is left.
 
-    :param master: a Spark master URL; every core of this machine if left out.
+    :param master: a Spark master URL; None for every core of this machine.
     :raises JavaNotFoundError: there is no Java 17 or newer.
     :raises SparkStartError: Java ended before Spark had started.
     """
@@ -97,15 +96,15 @@ def build_session(*, master: str | None = None, app_name: str = "loghub-producer
 def build_context(
     *, master: str | None = None, app_name: str = "loghub-producer ship", sql: bool = True, one_attempt: bool = False
 ) -> SparkContext:
-    """As :func:`build_session`, without what SQL needs. It returns when there is an executor.
+    """Start Spark without SQL, or return the running context of this process, when there is an executor.
 
-    :param sql: whether SQL may come: if not, workers of a cluster are forked by the package's own daemon, too. Spark
-        starts that also beside the driver when it plans a query, and there is no zip file of the package.
-    :param one_attempt: True if Spark must not run a failed task again, where nobody has set how often it does.
+    :param sql: False if SQL is never used. Then the package's own daemon forks the workers of a cluster, too. Spark
+        also starts this daemon next to the driver when it plans a query, and the driver has no zip file of the package.
+    :param one_attempt: True to make Spark not repeat a failed task, unless its configuration sets a number.
     """
     master = master or (_ONE_ATTEMPT_MASTER if one_attempt else LOCAL_MASTER)
     use_java()
-    # Workers are this Python, with this environment's packages, not the first python3 on PATH.
+    # Workers must use this Python with its packages, not the first python3 on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     local = is_local(master)
     settings = _local_settings() if local else _cluster_settings()
@@ -120,28 +119,30 @@ def build_context(
         if not local:
             context.addPyFile(package_zip())
             _let_executors_find_package(context)
-            if context.getConf().get("spark.dynamicAllocation.enabled", "false") != "true":  # they come with the work
+            if (
+                context.getConf().get("spark.dynamicAllocation.enabled", "false") != "true"
+            ):  # With dynamic allocation, executors come with the work.
                 _wait_for_executor(context)
         return context
 
 
 def _let_executors_find_package(context: SparkContext) -> None:
-    """Tell where the zip file is before a worker runs: an executor keeps it in its own folder."""
+    """Add the zip file to the path before a worker runs; an executor keeps the file in its own folder."""
     known = context.environment.get("PYTHONPATH", "")
     context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [known, f".{os.sep}{_ARCHIVE}"]))
 
 
 def _wait_for_executor(context: SparkContext) -> None:
-    """Wait for the first one, for a while."""
-    begun, told = time.monotonic(), False
+    """Wait for the first executor, for a limited time."""
+    begun, warned = time.monotonic(), False
     spark: Any = context._jsc.sc()
-    while len(spark.statusTracker().getExecutorInfos()) < 2:  # the driver is one
+    while len(spark.statusTracker().getExecutorInfos()) < 2:  # The driver is one of them.
         waited = time.monotonic() - begun
         if waited >= _EXECUTOR_PATIENCE:
             return
-        if waited >= _SILENT_SECONDS and not told:
-            told = True
-            _log.warning("Spark has no executor yet: is the cluster busy, or too small for what is asked of it?")
+        if waited >= _SILENT_SECONDS and not warned:
+            warned = True
+            _log.warning("Spark has no executor yet: the cluster may be busy, or too small for the requested resources")
         time.sleep(_POLL_SECONDS)
 
 
@@ -149,13 +150,13 @@ def _wait_for_executor(context: SparkContext) -> None:
 def running_context(
     *, master: str | None = None, app_name: str = "loghub-producer ship", sql: bool = True, one_attempt: bool = False
 ) -> Iterator[SparkContext]:
-    """As :func:`build_context`, for a block: when it is left, by an interrupt too, no process of Spark is left either.
+    """Run a block with a context of :func:`build_context`, and end all processes of Spark after it.
 
-    In the block SIGINT does what it did before, and not what Spark makes of it.
+    This also holds after an interrupt. In the block, SIGINT keeps its handler, which Spark would replace.
     """
     with quiet_interrupts():
         try:
-            with handling({signal.SIGINT: signal.getsignal(signal.SIGINT)}):  # a new SparkContext replaces it
+            with handling({signal.SIGINT: signal.getsignal(signal.SIGINT)}):  # A new SparkContext replaces the handler.
                 context = build_context(master=master, app_name=app_name, sql=sql, one_attempt=one_attempt)
             try:
                 yield context
@@ -168,12 +169,12 @@ def running_context(
 def _stop(context: SparkContext) -> None:
     try:
         context.stop()
-    except Exception as error:  # noqa: BLE001  (its JVM may be gone, or busy with what was interrupted; it is ended next)
+    except Exception as error:  # noqa: BLE001  (the JVM may be gone or busy; it is ended next)
         _log.info("Spark did not stop: %s", error)
 
 
 def end_java() -> None:
-    """End the JVM that this process has started, if there is one; a later session starts another."""
+    """End the JVM that this process has started, if any; a later session starts another."""
     while _jvms:
         try:
             _jvms[-1].end()
@@ -184,7 +185,7 @@ def end_java() -> None:
 
 @contextlib.contextmanager
 def _ended_on_failure() -> Iterator[None]:
-    """End the JVM that the block has started, if it does not end well."""
+    """End the JVM that the block has started, if the block raises."""
     before = len(_jvms)
     try:
         yield
@@ -195,22 +196,23 @@ def _ended_on_failure() -> Iterator[None]:
 
 
 def _start(settings: Mapping[str, str]) -> None:
-    """Start Java, unless this process has it, or was given it."""
-    if SparkContext._gateway is None and not known_to_environment():
+    """Start Java, unless this process has a JVM, or was given one."""
+    if SparkContext._gateway is None and not is_in_environment():
         _jvms.append(Jvm(settings, _QUICK_CODE))
         try:
-            _jvms[-1].tell_environment()
+            _jvms[-1].export_address()
             SparkContext._ensure_initialized()
         finally:
-            forget_in_environment()
+            remove_from_environment()
 
 
 def _configuration(settings: Mapping[str, str], defaults: Mapping[str, str]) -> SparkConf:
+    """Return the configuration of Spark.
+
+    :param settings: settings that replace all others.
+    :param defaults: settings that apply if ``spark-defaults.conf`` and the environment have none.
     """
-    :param settings: of Spark.
-    :param defaults: likewise, where ``spark-defaults.conf`` or the environment says nothing else.
-    """
-    SparkContext._ensure_initialized()  # what is said there is known to the JVM
+    SparkContext._ensure_initialized()  # Makes the JVM read spark-defaults.conf.
     found = SparkConf().setAll(list(settings.items()))
     for name, value in defaults.items():
         found.setIfMissing(name, value)
@@ -219,7 +221,7 @@ def _configuration(settings: Mapping[str, str], defaults: Mapping[str, str]) -> 
 
 @contextlib.contextmanager
 def quiet_interrupts() -> Iterator[None]:
-    """In the block Spark's bridge to Java logs no interrupt, nor what comes of one; it would with a trace."""
+    """Suppress the log lines and traces of Spark's bridge to Java about an interrupt, in a block."""
     for logger in _PY4J_LOGGERS:
         logger.addFilter(_is_no_interrupt)
     try:
@@ -239,12 +241,12 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 
 def is_local(master: str) -> bool:
-    """Whether the workers are processes of this machine, with this one's files and environment."""
+    """Return True if the workers are processes of this machine, with its files and environment."""
     return master == "local" or master.startswith("local[")
 
 
 def _local_settings() -> dict[str, str]:
-    # Spares a look-up of the host's own name, and keeps the ports of the driver off the network.
+    # This avoids a look-up of the host's own name, and keeps the ports of the driver off the network.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     _put_on_python_path(_PACKAGE.parent)
     return _cluster_settings() | {
@@ -259,7 +261,7 @@ def _local_settings() -> dict[str, str]:
 def _local_defaults() -> dict[str, str]:
     workers_python = shutil.which(os.environ["PYSPARK_PYTHON"])
     own_jars, jars = (Path(home, "jars").resolve() for home in (Path(pyspark.__file__).parent, _find_spark_home()))
-    # Another Python may have another pyspark, or none; so may another Spark.
+    # Another Python or Spark may have another pyspark, or none.
     return _DAEMON if workers_python == sys.executable and own_jars == jars else {}
 
 
@@ -270,16 +272,15 @@ def _cluster_settings() -> dict[str, str]:
 def _put_on_python_path(folder: Path) -> None:
     known = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     if str(folder) not in known:
-        # Last, so that nothing installed is hidden by a neighbour of the package.
+        # Append it, so that no neighbour of the package hides an installed module.
         os.environ["PYTHONPATH"] = os.pathsep.join([*known, str(folder)])
 
 
 def package_zip() -> str:
-    """The package as a zip file, for ``--py-files`` or ``addPyFile``; removed when this process exits.
+    """Make a zip file of the package, for ``--py-files`` or ``addPyFile``; it is removed when this process exits.
 
-    What is compiled works where Python and the kind of machine are those of this one, elsewhere the pure twins.
-    Bytecode is beside its source, since Python keeps none of what it imports from a zip file; another Python passes it
-    over.
+    Workers with the same Python and platform use the compiled modules, others the pure ones. Bytecode is added next to
+    its source, since Python caches none for a zip file. Another Python ignores it.
     """
     folder = Path(tempfile.mkdtemp(prefix="loghub-producer-package-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Ships files once, as they are found, with a progress bar, and says how it ended."""
+"""Ships files once, as they are found, with a progress bar, and returns the result."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from .files.find import Found
 from .files.log_file import LogFile
 from .files.plan import PARTITION_BYTES, partition_size, plan
 from .job import ShipJob
-from .outcome_ledger import Account, FileFate
+from .outcome_ledger import Account, FileOutcome
 from .plan_file import PlanFile
 from .portions import Portion
 from .report import ProgressBar, Shipment, progress_bar
 
 _POLL_SECONDS = 0.2
-#: Files that are found before the first of them are shipped.
+#: The number of files to find before the first of them are shipped.
 FIRST_FILES = 2_000
-# Files that wait while others are shipped: what is found sooner would only take memory.
+# Maximum number of found files that wait, to limit memory.
 _MOST_FILES = 50_000
 
 
 class Run(Protocol):
-    """Some portions on their way.
+    """A run of portions.
 
-    :ivar figures: of the portions that are shipped.
-    :ivar failed_attempts: how many attempts at portions have failed so far.
-    :ivar failure: why it failed; None if it did not, or has not ended.
-    :ivar account: what is known of the lines, when it has ended.
-    :ivar doubtful: numbers of portions of which an attempt ended without a word.
+    :ivar figures: counters of the shipped portions.
+    :ivar failed_attempts: number of failed attempts at portions so far.
+    :ivar failure: the reason of a failure; None if the run has not failed.
+    :ivar account: the outcome of the lines, when the run has ended.
+    :ivar doubtful: numbers of portions with an attempt that ended without a report.
     """
 
     @property
@@ -49,23 +49,23 @@ class Run(Protocol):
     def doubtful(self) -> Collection[int]: ...
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end, for a while; whether it has ended."""
+        """Wait up to ``seconds``. Return True if the run has ended."""
 
     def cancel(self) -> None:
-        """End it now, whatever is on its way."""
+        """End the run, with portions in flight."""
 
 
 class Engine(Protocol):
-    """What ships portions.
+    """An engine that ships portions.
 
-    :ivar parallelism: how many of them at a time.
+    :ivar parallelism: number of concurrent portions.
     """
 
     @property
     def parallelism(self) -> int: ...
 
     def start(self, portions: Sequence[Portion], job: ShipJob) -> Run:
-        """Begin to ship portions; there is at least one."""
+        """Start to ship portions; there is at least one."""
 
 
 def ship_files(
@@ -76,24 +76,24 @@ def ship_files(
     console: Console,
     partition_bytes: int = PARTITION_BYTES,
 ) -> Shipment:
-    """Ship files and wait for the end.
+    """Ship files, and wait for the end.
 
-    An interrupt (Ctrl-C) cancels what is on its way and is passed on.
+    An interrupt (Ctrl-C) cancels the running portions, and is raised again.
 
-    :param engine: what ships them.
+    :param engine: the engine that ships them.
     :param found: the files.
-    :param job: where to, and how.
-    :param console: where the progress bar is shown.
-    :param partition_bytes: the most that one task reads, bytes on disk.
+    :param job: the target and the settings of the job.
+    :param console: the console that shows the progress bar.
+    :param partition_bytes: maximum size of a task, bytes on disk.
     """
     return ship_search(engine, Complete(found), job, console=console, partition_bytes=partition_bytes)
 
 
 class Searching(Protocol):
-    """Files that may not all be found yet.
+    """A search for files that may still be running.
 
-    :ivar ended: whether they are.
-    :ivar found_bytes: of all that were found so far, also of those that are taken.
+    :ivar ended: True if all files are found.
+    :ivar found_bytes: total size of all files found so far, including taken ones, bytes.
     """
 
     @property
@@ -101,15 +101,15 @@ class Searching(Protocol):
     @property
     def found_bytes(self) -> int: ...
 
-    def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
-        """Look for more, until so many wait to be taken, or for so long, or to the end."""
+    def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
+        """Search until ``files`` files wait to be taken, ``seconds`` have passed, or the end is reached."""
 
     def take(self) -> Found:
-        """Those that were found since the last time."""
+        """Return the files found since the last call."""
 
 
 class Complete:
-    """Files that were found before.
+    """A completed search.
 
     :param found: the files.
     """
@@ -120,11 +120,11 @@ class Complete:
         self._found = found
         self.found_bytes = found.size
 
-    def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
-        """There is nothing more."""
+    def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
+        pass
 
     def take(self) -> Found:
-        """All of them, once."""
+        """Return all files, once."""
         found, self._found = self._found, Found((), ())
         return found
 
@@ -137,19 +137,19 @@ def ship_search(
     console: Console,
     partition_bytes: int = PARTITION_BYTES,
 ) -> Shipment:
-    """Ship files as they are found: while some are on their way, it is looked for more.
+    """Ship files as they are found; the search goes on while some are shipped.
 
-    An interrupt (Ctrl-C) cancels what is on its way and is passed on.
+    An interrupt (Ctrl-C) cancels the running portions, and is raised again. The other parameters are those of
+    :func:`ship_files`.
 
-    :param search: finds them.
-    :param engine: and the other parameters: as of :func:`ship_files`.
+    :param search: the search that yields the files.
     """
     with progress_bar(console, None, bounded=True) as bar:
         parts = _Parts(engine, search, job, partition_bytes, bar)
         ended = False
         while not ended and parts.failure is None:
-            search.go_on(files=FIRST_FILES)
-            ended = search.ended  # then nothing is left behind what is taken now
+            search.advance(files=FIRST_FILES)
+            ended = search.ended  # If the search has ended, the next take returns all remaining files.
             parts.ship(search.take())
         return parts.shipment()
 
@@ -157,7 +157,7 @@ def ship_search(
 class _Parts:
     """Files that are shipped part by part.
 
-    :ivar failure: why a part failed, so that there is no other; None if none did.
+    :ivar failure: the reason of a failed part, which ends the shipment; None if none failed.
     """
 
     def __init__(self, engine: Engine, search: Searching, job: ShipJob, partition_bytes: int, bar: ProgressBar) -> None:
@@ -170,12 +170,12 @@ class _Parts:
         self._began = time.monotonic()
         self._figures = Figures()
         self._failed_attempts = 0
-        self._complete_files = self._complete_lines = 0  # of the parts that have ended well
-        self._fates: list[FileFate] = []
+        self._complete_files = self._complete_lines = 0  # Counters of the parts that were shipped completely.
+        self._outcomes: list[FileOutcome] = []
 
     def ship(self, found: Found) -> None:
-        """Ship a part, and look for more meanwhile."""
-        # A file without a byte has no range to be counted by.
+        """Ship a part, and search for more files meanwhile."""
+        # An empty file has no range that would count it.
         self._figures += Figures(files=sum(file.size == 0 for file in found.files))
         size = partition_size(found.size, self._engine.parallelism, self._partition_bytes)
         portions = [Portion(splits) for splits in plan(found.files, partition_bytes=size)]
@@ -191,19 +191,19 @@ class _Parts:
             self._complete_files += len(found.files)
             return
         self._complete_files += sum(file.size == 0 for file in found.files)
-        self._fates += run.account.files(portions, run.doubtful)
+        self._outcomes += run.account.files(portions, run.doubtful)
         if run.failure is not None:
-            self._fates += [_unsent(file) for file in self._search.take().files if file.size]
+            self._outcomes += [_unsent(file) for file in self._search.take().files if file.size]
 
     def _show(self, run: Run) -> None:
         if not self._search.ended:
-            self._search.go_on(files=_MOST_FILES, seconds=_POLL_SECONDS / 2)
-        # Of a search that goes on, of what is found so far: to know all of a million files first would take minutes.
+            self._search.advance(files=_MOST_FILES, seconds=_POLL_SECONDS / 2)
+        # The total covers the files found so far: a search through a million files takes minutes.
         figures, failed_attempts = self._figures + run.figures, self._failed_attempts + run.failed_attempts
         self._bar.show(figures, failed_attempts, self._search.found_bytes)
 
     def shipment(self) -> Shipment:
-        """What came of all parts."""
+        """Return the result of all parts."""
         unsearched = self.failure is not None and not self._search.ended
         seconds = time.monotonic() - self._began
         return Shipment(
@@ -211,27 +211,27 @@ class _Parts:
             seconds,
             self._failed_attempts,
             self.failure or next(iter(self._figures.lost), None),
-            self._fates,
+            self._outcomes,
             complete_files=self._complete_files,
             complete_lines=self._complete_lines,
             unsearched=unsearched,
         )
 
 
-def _unsent(file: LogFile) -> FileFate:
-    return FileFate(file.path, unsent_bytes=file.size)
+def _unsent(file: LogFile) -> FileOutcome:
+    return FileOutcome(file.path, unsent_bytes=file.size)
 
 
 def ship_plan(
     engine: Engine, plan_file: PlanFile, portions: Sequence[Portion], job: ShipJob, *, console: Console
 ) -> Shipment:
-    """Ship the portions of a plan that have not ended, and remember those that do.
+    """Ship the portions of a plan that are not complete, and store the completion of each.
 
-    :param engine: what ships them.
-    :param plan_file: remembers.
-    :param portions: all of the plan.
-    :param job: where to, and how.
-    :param console: where the progress bar is shown.
+    :param engine: the engine that ships them.
+    :param plan_file: stores the plan, and the completed portions.
+    :param portions: all portions of the plan.
+    :param job: the target and the settings of the job.
+    :param console: the console that shows the progress bar.
     """
     began = time.monotonic()
     ended = plan_file.ended()
@@ -240,7 +240,7 @@ def ship_plan(
         return Shipment(Figures(), time.monotonic() - began, unread=plan_file.unread)
     run = engine.start(left, job)
 
-    def remember() -> None:
+    def store_completed() -> None:
         new = set(run.figures.ended) - ended
         plan_file.end(new)
         ended.update(new)
@@ -249,28 +249,28 @@ def ship_plan(
     unwritten = None
     with progress_bar(console, total, bounded=True) as bar:
 
-        def look() -> None:
+        def update() -> None:
             bar.show(run.figures, run.failed_attempts, total)
-            remember()
+            store_completed()
 
         try:
-            _watch(run, look)
-        except InputError as error:  # of the checkpoint, and lines were sent
+            _watch(run, update)
+        except InputError as error:  # The checkpoint cannot be written, but lines were sent.
             unwritten = str(error)
     failure = run.failure or unwritten or next(iter(run.figures.lost), None)
     seconds = time.monotonic() - began
     return Shipment(run.figures, seconds, run.failed_attempts, failure, unread=plan_file.unread)
 
 
-def _watch(run: Run, look: Callable[[], None]) -> None:
-    """Wait until it has ended.
+def _watch(run: Run, update: Callable[[], None]) -> None:
+    """Wait for the end of a run.
 
-    :param look: is called now and then, and at the end.
+    :param update: a callback for each poll, and for the end.
     """
     try:
         while not run.wait(_POLL_SECONDS):
-            look()
-        look()
+            update()
+        update()
     except BaseException:
         run.cancel()
         raise

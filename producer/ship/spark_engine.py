@@ -1,4 +1,4 @@
-"""Ships portions as the tasks of a Spark job. A portion goes to its task, figures come back: no line enters the JVM."""
+"""Ships portions as the tasks of a Spark job; only portions and counters pass through the JVM, no lines."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.status import SparkStageInfo
 
-#: The columns of what :class:`ShipBatches` returns: no row.
+#: The schema of the result of :class:`ShipBatches`, which has no rows.
 NOTHING = "nothing int"
 
 
 def figures_accumulator(context: SparkContext) -> Accumulator[Figures]:
-    """New figures at zero, which grow as tasks end well; Spark adds nothing of a failed attempt, or of a losing one."""
+    """Return new counters, to which Spark adds those of each successful task once."""
     return context.accumulator(Figures(), SumParam(Figures))
 
 
 class ShipPortions:
-    """What a task does: it ships its portions; picklable.
+    """The function of a task: ships its portions; picklable.
 
-    :param figures: grows when the task ends.
-    :param account: likewise; None if nobody asks what became of the lines.
+    :param figures: accumulator of the counters of completed tasks.
+    :param account: accumulator of the outcomes of lines; None if they are not needed.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class ShipPortions:
         self._account = account
 
     def __call__(self, portions: Iterable[bytes]) -> None:
-        """Ship packed portions. The task does not fail where one does: Spark would send again what is stored."""
+        """Ship serialised portions. The task succeeds even if a portion fails: Spark would send stored lines again."""
         self.ship(portions)
 
     def ship(self, portions: Iterable[bytes]) -> list[str]:
-        """Ship packed portions; return why some have failed."""
+        """Ship serialised portions. Return the reasons of failed ones."""
         failed: list[str] = []
         with leased_producer(self._job.project, config=self._job.config) as producer:
             sender = PortionSender(producer, self._job)
@@ -68,18 +68,18 @@ class ShipPortions:
 
 
 class ShipBatches:
-    """What a task of a streaming query does, by ``mapInArrow``: each row is a packed portion; picklable.
+    """The function of a streaming task, for ``mapInArrow``: each row is a serialised portion; picklable.
 
-    It stands here so that a worker, which imports where it stands, imports no more than the sending.
+    It is in this module because a worker imports the module of the function, and should import no more than it needs.
     """
 
     def __init__(self, job: ShipJob, figures: Accumulator[Figures]) -> None:
         self._portions = ShipPortions(job, figures)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Ship the portions of all rows; there is nothing to return.
+        """Ship the portions of all rows. Return no rows.
 
-        :raises DeliveryFailedError: a portion has failed, and the query must not go on behind it.
+        :raises DeliveryFailedError: a portion has failed, so the query must not continue after it.
         """
         for reason in self._portions.ship(each for batch in batches for each in batch.column(0).to_pylist()):
             raise DeliveryFailedError(reason)
@@ -88,20 +88,20 @@ class ShipBatches:
 
 @contextmanager
 def running_spark(master: str | None, *, sql: bool = False) -> Iterator[SparkEngine]:
-    """Spark for a block.
+    """Run Spark in a block.
 
-    :param master: a Spark master URL; every core of this machine if left out.
-    :param sql: whether its session is needed.
+    :param master: a Spark master URL; None for every core of this machine.
+    :param sql: True if the block needs its session.
     """
-    # A query has to fail where a portion has; another attempt of its task would send again what is stored.
+    # A query must fail with its portion; another attempt of the task would send stored lines again.
     with running_context(master=master, sql=sql, one_attempt=sql) as context:
         yield SparkEngine(context)
 
 
 class SparkEngine:
-    """Spark that ships.
+    """An engine that ships portions with Spark.
 
-    :param context: what it runs in.
+    :param context: the context of Spark.
     """
 
     def __init__(self, context: SparkContext) -> None:
@@ -109,32 +109,32 @@ class SparkEngine:
 
     @property
     def session(self) -> SparkSession:
-        """The session, for what needs SQL."""
-        from pyspark.sql import SparkSession  # few need it
+        """The session, for SQL."""
+        from pyspark.sql import SparkSession  # only queries need it
 
         return SparkSession.builder.getOrCreate()
 
     @property
     def parallelism(self) -> int:
-        """Tasks that run at a time, as far as executors are known."""
+        """Number of concurrent tasks, of the executors known so far."""
         return int(self._context.defaultParallelism)
 
     def start(self, portions: Sequence[Portion], job: ShipJob) -> SparkRun:
-        """Begin to ship portions, a task each."""
+        """Start to ship portions, one per task."""
         return SparkRun(self._context, portions, job)
 
 
-# As many attempts of a task as anybody lets Spark make: what is asked of it has to have a bound.
+# Maximum attempts of a task: the query for tasks needs a limit.
 _MOST_ATTEMPTS = 100
-# Of the runs of this process, which their jobs are asked for: the attempts of an earlier one are not those of the next.
+# Numbers of the runs of this process, so that each run has its own job group.
 _NUMBERS = itertools.count()
 
 
 class SparkRun:
-    """A Spark job on a thread of its own, so that the main thread can watch it and be interrupted.
+    """A Spark job on its own thread, so that the main thread can watch it, and be interrupted.
 
-    :ivar failure: why it failed; None if it did not, or has not ended.
-    :ivar doubtful: numbers of portions of which an attempt ended without a word.
+    :ivar failure: the reason of a failure; None if the run has not failed.
+    :ivar doubtful: numbers of portions with an attempt that ended without a report.
     """
 
     def __init__(self, context: SparkContext, portions: Sequence[Portion], job: ShipJob) -> None:
@@ -150,29 +150,29 @@ class SparkRun:
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end, for a while; whether it has ended."""
+        """Wait up to ``seconds``. Return True if the run has ended."""
         self._thread.join(seconds)
-        if self._figures.value.failed and self._thread.is_alive():  # no other portion is begun
+        if self._figures.value.failed and self._thread.is_alive():  # A failure starts no other portion.
             self.cancel()
         return not self._thread.is_alive()
 
     def cancel(self) -> None:
-        """Cancel its tasks."""
+        """Cancel the tasks of this run."""
         self._context.cancelJobGroup(self._group)
 
     @property
     def figures(self) -> Figures:
-        """Of the portions that have ended."""
+        """The counters of the completed portions."""
         return self._figures.value
 
     @property
     def account(self) -> Account:
-        """What is known of the lines of those."""
+        """The outcomes of the lines of the completed portions."""
         return self._accounts.value
 
     @property
     def failed_attempts(self) -> int:
-        """How many attempts of its tasks have failed so far."""
+        """Number of failed attempts at portions so far."""
         return self._deaths + self.figures.failed_attempts
 
     @property
@@ -186,7 +186,7 @@ class SparkRun:
         return (stage for stage in stages if stage)
 
     def _doubt_failed_tasks(self) -> None:
-        """Note of which portions a task died, or was cancelled."""
+        """Note the portions of tasks that died, or were cancelled."""
         spark: Any = self._context._jsc.sc()
         spark.listenerBus().waitUntilEmpty()
         for stage in self._stages():

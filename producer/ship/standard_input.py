@@ -1,7 +1,8 @@
-"""Ships standard input as it comes: ``producer ship -``.
+"""Ships standard input as it arrives: ``producer ship -``.
 
-This process reads and sends. What has come is sent after the producer's linger at the latest, also if the input never
-ends. At its end, and on SIGINT or SIGTERM, what was read is sent and waited for.
+This process reads and sends. Lines are sent after the producer's linger time at the latest, even if the input never
+ends. At the end of the input, and on SIGINT or SIGTERM, all lines read so far are sent, and their acknowledgement is
+awaited.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from .lines.log_start import start_pattern
 from .report import Shipment, progress_bar
 from .sending import PortionSender
 
-#: What a person writes for standard input, and its path in tags and messages.
+#: The name of standard input on the command line, in tags and in messages.
 STANDARD_INPUT = "-"
 
 _POLL_SECONDS = 0.2
 
 
 def ship_standard_input(job: ShipJob, *, settle: float, console: Console, descriptor: int = 0) -> Shipment:
-    """Ship until the input ends, or SIGINT or SIGTERM, and wait until each line is acknowledged.
+    """Ship until the input ends, or SIGINT or SIGTERM arrives, and wait until each line is acknowledged.
 
-    :param job: where to, and how.
-    :param settle: a log of several lines to which nothing was added for this long is complete, seconds.
-    :param console: where progress is shown.
-    :param descriptor: of the input.
+    :param job: the target and the settings of the job.
+    :param settle: time without new input after which a multi-line log is complete, seconds.
+    :param console: the console that shows the progress.
+    :param descriptor: the file descriptor of the input.
     """
     began, figures = time.monotonic(), Figures()
     stop = threading.Event()
@@ -72,12 +73,12 @@ def ship_standard_input(job: ShipJob, *, settle: float, console: Console, descri
 
 
 class Pipe(io.BufferedIOBase):
-    """Reads a descriptor as bytes come, in UTF-8, until it ends or a stop is asked for.
+    """A reader of a descriptor that returns bytes in UTF-8 as they arrive, until the end or a stop.
 
-    :param descriptor: of what is read.
-    :param stop: set to end it.
-    :param idle: is called while nothing comes, several times a second, and after each read.
-    :param encoding: of what is read, if it is another than UTF-8; else empty.
+    :param descriptor: the file descriptor to read.
+    :param stop: the event that ends the input.
+    :param idle: a callback after each read, and several times a second without input.
+    :param encoding: the encoding of the input; empty for UTF-8.
     """
 
     def __init__(self, descriptor: int, stop: threading.Event, idle: Callable[[], None], encoding: str = "") -> None:
@@ -87,11 +88,11 @@ class Pipe(io.BufferedIOBase):
         self._converter = Converter(encoding) if encoding else None
 
     def read1(self, size: int = -1, /) -> bytes:
-        """The bytes that have come; none at the end."""
+        """Return the bytes that have arrived; nothing at the end."""
         return self.read_within(size, None) or b""
 
     def read_within(self, size: int, seconds: float | None) -> bytes | None:
-        """As :meth:`read1`; None if nothing came for a while."""
+        """Return the bytes that have arrived; nothing at the end; None if none arrived within ``seconds``."""
         waited = time.monotonic()
         while not self._stop.is_set():
             self._idle()
@@ -104,7 +105,7 @@ class Pipe(io.BufferedIOBase):
         return self._text(b"")
 
     def _text(self, data: bytes) -> bytes:
-        """Return bytes in UTF-8; at the end, when none come, what was kept of a character."""
+        """Return bytes in UTF-8; at the end, the kept bytes of an incomplete character."""
         return data if self._converter is None else self._converter.add(data, final=not data)
 
 
@@ -115,8 +116,8 @@ def _lines(pipe: Pipe, job: ShipJob, settle: float) -> Iterator[Block | Line]:
 
 
 def _logs(pipe: Pipe, job: ShipJob, settle: float) -> Iterator[Block | Line]:
-    """Logs of several lines; the last one waits for the next, for its time, or for the end."""
-    from .lines.logs import LogSplitter  # it needs NumPy, which takes long to import
+    """Yield multi-line logs; the last one is complete at the next log, after its settle time, or at the end."""
+    from .lines.logs import LogSplitter  # It needs NumPy, which takes long to import.
 
     splitter = LogSplitter(0, job.max_line_bytes, start_pattern(job.multiline_start or ""), in_log=True)
     while True:

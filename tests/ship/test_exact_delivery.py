@@ -15,7 +15,7 @@ from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
 from producer.ship.lines.chunks import chunks_of
 from producer.ship.lines.line import Line
-from producer.ship.outcome_ledger import FileFate
+from producer.ship.outcome_ledger import FileOutcome
 from producer.ship.portions import Portion
 from producer.ship.sending import PortionSender
 from producer.spark.executor import leased_producer
@@ -54,7 +54,7 @@ def test_lines_are_in_doubt_only_where_they_may_be_stored(
     job = make_job(parser="text", exactly_once=True, ack_timeout=1.0, producer={"retries": 0})
     with leased_producer(job.project, config=job.config) as producer:
         _, account = PortionSender(producer, job).ship(portion)
-    assert account.files([portion], ()) == [FileFate(str(tmp_path / "a.log"), **fate)]
+    assert account.files([portion], ()) == [FileOutcome(str(tmp_path / "a.log"), **fate)]
 
 
 def test_lines_that_are_too_large_for_a_request_go_in_halves(

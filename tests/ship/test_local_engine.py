@@ -26,7 +26,7 @@ from producer.ship.files.plan import Split, plan
 from producer.ship.job import ShipJob
 from producer.ship.local_engine import ATTEMPTS, LocalEngine, LocalRun, _can_fork, _Task
 from producer.ship.portions import Portion
-from producer.ship.report import ProgressBar, Shipment, fates
+from producer.ship.report import ProgressBar, Shipment, outcomes
 from producer.ship.shipment import ship_files, ship_search
 from tests.support.waiting import eventually
 
@@ -82,9 +82,9 @@ def test_files_are_shipped_before_all_are_found(
         def found_bytes(self) -> int:
             return search.found_bytes
 
-        def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
+        def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
             stored.append(server.count(PROJECT, LOGSTORE))
-            search.go_on(min(files, search.waiting + 64), seconds)
+            search.advance(min(files, search.waiting + 64), seconds)
 
         def take(self) -> Found:
             return search.take()
@@ -114,7 +114,7 @@ def test_search_beside_the_tasks_goes_so_far_and_no_further(
         def ended(self) -> bool:
             return len(asked) >= 3
 
-        def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
+        def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
             asked.append((files, seconds))
 
         def take(self) -> Found:
@@ -170,7 +170,7 @@ def test_bar_shows_a_percentage_while_files_are_still_looked_for(
             self._left = list(find_files([str(tmp_path)]).files)
             self.ended = False
 
-        def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
+        def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
             # It knows that it has ended when more than what was taken is asked for.
             self.ended = self.ended or (seconds == math.inf and len(self._left) < 2)
 
@@ -208,8 +208,8 @@ def test_failure_tells_of_all_parts(
     )
     assert done.failure is not None
     assert (done.complete_files, done.complete_lines) == (64, 64)
-    told = "\n".join(fates(done))
-    assert done.unsearched == ("files that had not been found by then were not sent" in told)
+    told = "\n".join(outcomes(done))
+    assert done.unsearched == ("files not yet found at the failure were not sent" in told)
     assert told.startswith("all files together: 64 lines stored")
     assert "64 files stored completely" in told
     # Of as many files as were found by then.
@@ -305,7 +305,7 @@ def test_worker_that_dies_each_time_fails_the_job(tmp_path: Path, server: LogHub
         assert run.wait(0)
     finally:
         run.cancel()
-    assert run.failure == "a worker process died (exit code -9) while it shipped a portion"
+    assert run.failure == "a worker process died with exit code -9 while it shipped a portion"
     assert run.doubtful == {0}  # nobody may call its lines not stored
 
 
@@ -348,8 +348,8 @@ def test_worker_ends_with_a_command_that_was_killed(start: Start, tmp_path: Path
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        (["--engine=local", "--master=local[2]"], "--master belongs to --engine spark, and the engine is local"),
-        (["--engine=spark", "--workers=2"], "--workers belongs to --engine local, and the engine is spark"),
+        (["--engine=local", "--master=local[2]"], "--master is an option of --engine spark, but the engine is local"),
+        (["--engine=spark", "--workers=2"], "--workers is an option of --engine local, but the engine is spark"),
     ],
 )
 def test_option_of_the_other_engine_is_refused(

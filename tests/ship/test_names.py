@@ -97,7 +97,7 @@ def test_truncated_file_with_such_a_name_is_named(tmp_path: Path, server: LogHub
     path = write(tmp_path, b"bad\xff.log", b"one\n")
     file = find_files([path]).files[0]
     os.truncate(path, 2)
-    with pytest.raises(FileChangedError, match=r"bad\\xff\.log: has 2 bytes and had 4"):
+    with pytest.raises(FileChangedError, match=r"bad\\xff\.log: has 2 bytes, but had 4"):
         ship_splits(plan([file])[0], make_job(parser="text"))
 
 

@@ -22,9 +22,9 @@ from producer.ship.files.plan import Split
 from producer.ship.job import ShipJob
 from producer.ship.lines.line import Block, Line
 from producer.ship.local_engine import LocalEngine
-from producer.ship.outcome_ledger import Account, FileFate, Stored
+from producer.ship.outcome_ledger import Account, FileOutcome, Stored
 from producer.ship.portions import Portion
-from producer.ship.report import Shipment, fates
+from producer.ship.report import Shipment, outcomes
 from producer.ship.shipment import Engine, ship_files
 from producer.ship.spark_engine import SparkEngine
 
@@ -259,7 +259,7 @@ def test_the_best_of_several_attempts_counts(attempts: list[Account], fate: tupl
 def test_after_an_attempt_that_ended_without_a_word_nothing_is_called_not_stored() -> None:
     """It may have stored what another one could not."""
     (file,) = _account(stored=1).files([Portion((Split(PLAIN, 0, 20),))], {0})
-    assert file == FileFate("a.log", stored=1, in_doubt=2, doubtful_bytes=6)
+    assert file == FileOutcome("a.log", stored=1, in_doubt=2, doubtful_bytes=6)
 
 
 def test_a_portion_that_is_stored_takes_a_number_a_range() -> None:
@@ -278,8 +278,8 @@ def test_a_portion_that_is_stored_takes_a_number_a_range() -> None:
     for attempt in (failed, stored, _account(doubt=3)):
         total += attempt
     *complete, last = total.files(portions, ())
-    assert complete == [FileFate(file.path, stored=4 * (number + 1)) for number, file in enumerate(files)]
-    assert last == FileFate("a.log", in_doubt=3, unsent_bytes=6)
+    assert complete == [FileOutcome(file.path, stored=4 * (number + 1)) for number, file in enumerate(files)]
+    assert last == FileOutcome("a.log", in_doubt=3, unsent_bytes=6)
 
 
 def test_a_long_line_is_stored_when_all_its_pieces_are() -> None:
@@ -312,7 +312,9 @@ def test_the_next_attempt_leaves_out_what_is_stored_and_nothing_else() -> None:
 
 def test_many_files_are_not_all_named() -> None:
     """Twenty of them, and how many more there are."""
-    lines = fates(Shipment(Figures(), 0.0, files=[FileFate(f"{number}.log", not_stored=1) for number in range(30)]))
+    lines = outcomes(
+        Shipment(Figures(), 0.0, files=[FileOutcome(f"{number}.log", not_stored=1) for number in range(30)])
+    )
     assert lines[0] == "all files together: 0 lines stored, 30 not stored, 0 in doubt"
     assert "  and 10 more files that are not stored completely" in lines
     assert len(lines) == 1 + 20 + 3

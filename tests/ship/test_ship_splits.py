@@ -234,7 +234,7 @@ def test_file_that_shrank_fails_with_both_sizes(tmp_path: Path, make_job: MakeJo
     file.write_text("one\ntwo\n")
     partitions = plan(find_files([str(file)]).files)
     file.write_text("one\n")
-    with pytest.raises(FileChangedError, match="has 4 bytes and had 8 when the job began"):
+    with pytest.raises(FileChangedError, match="has 4 bytes, but had 8 when the job began"):
         ship_splits(partitions[0], make_job(parser="text"))
 
 
@@ -252,7 +252,7 @@ def test_file_that_is_truncated_while_it_is_read_fails_with_both_sizes(
     os.truncate(file, 2_600_000)
     lines = [begun[0], *reads[0]]
     assert sum(block.count for block in lines if isinstance(block, Block)) == 500_000
-    with pytest.raises(FileChangedError, match="has 2600000 bytes and had 5000000 when the job began"):
+    with pytest.raises(FileChangedError, match="has 2600000 bytes, but had 5000000 when the job began"):
         list(reads[1])
 
 
@@ -343,6 +343,6 @@ def test_odd_files_are_told_once_and_holes_are_counted(
     for file in ("a.log", "b.log"):
         figures += ship_path(tmp_path / file, make_job(parser="text"))
     first, second = [record.getMessage() for record in caplog.records if record.name == "loghub.ship"]
-    assert "a.log looks like utf-16, and is read as UTF-8: use --encoding utf-16" in first
+    assert "a.log looks like utf-16, but is read as UTF-8: use --encoding utf-16" in first
     assert "b.log: 5000 NUL bytes before a line are skipped" in second
     assert figures.skipped_nuls == 10_000

@@ -198,7 +198,7 @@ def _unread(pipe: object) -> int:
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        (["/tmp"], "- is standard input, and is shipped by itself"),
+        (["/tmp"], "- (standard input) cannot be combined"),
         (["--follow", "--checkpoint=/tmp/x"], "--follow and --exactly-once are for files"),
         (["--engine=spark"], "leave out --engine spark"),
         (["--workers=2"], "leave out --engine spark and --workers"),

@@ -1,1 +1,1 @@
-"""Which files are shipped, which of them are compressed, and how their bytes are shared out among tasks."""
+"""Find the files to ship, detect compression, and divide the bytes among tasks."""

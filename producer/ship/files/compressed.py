@@ -1,4 +1,4 @@
-"""Compressed log files: told by their first bytes, not by their name, and read as a stream."""
+"""Reads compressed log files as streams; the first bytes, not the name, decide the format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import zstandard
 from ...text.extras import how_to_install
 from ..errors import InputError
 
-try:  # not for every kind of machine; it takes a third of the time
+try:  # isal takes a third of zlib's time, but is not available on every platform.
     from isal import igzip_lib, isal_zlib
 except ImportError:
     _decompressobj: Callable[[int], Any] = zlib.decompressobj
@@ -24,31 +24,32 @@ else:
     _decompressobj = isal_zlib.decompressobj
     _GZIP_DAMAGE = (zlib.error, cast("type[Exception]", igzip_lib.IsalError))
 
-# What is read of a gzip file at a time: about a megabyte of lines. It gives no more of them than are asked for.
+# Compressed bytes read at a time. The decompressor returns no more plain bytes than requested.
 _GZIP_BYTES = 1 << 17
-# As ``zlib.decompressobj`` has it: with gzip's header and checksum.
+# The ``wbits`` of ``zlib.decompressobj`` for data with gzip's header and checksum.
 _GZIP_WINDOW = 31
-# Of zstd a few bytes can stand for 128 KiB: so many at a time are 32 MiB at most.
+# A few bytes of zstd can expand to 128 KiB, so a read expands to 32 MiB at most.
 _ZSTD_BYTES = 1 << 10
 _SNAPPY_HEAD = b"\xff\x06\0\0sNaPpY"
 _HEADER_BYTES = 4
-# Types of snappy's chunks: those of data, and those that a reader may not pass over.
+# Types of snappy's chunks: data, and those that a reader must not skip.
 _SNAPPY_DATA = (0x00, 0x01)
 _SNAPPY_UNKNOWN = range(0x02, 0x80)
 
 
 class DamagedError(ValueError):
-    """Compressed data that are not what they should be."""
+    """Raised when compressed data is damaged."""
 
 
-#: What reading a damaged or cut-off compressed file raises.
+#: Raised by reading a damaged or truncated compressed file.
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError)
 
 
 def decompressing(file: io.BufferedIOBase, compression: str) -> io.BufferedIOBase:
-    """A reader of the plain bytes of ``file``; several members one after the other are read as one.
+    """Return a reader of the plain bytes of ``file``; several members are read as one.
 
-    Its ``read1`` gives as much as was asked for, unless the data ends, or is damaged: that is raised by the next call.
+    Its ``read1`` returns as many bytes as requested, unless the data ends or is damaged. Damage is raised by the next
+    call.
 
     :raises InputError: a package is missing.
     """
@@ -60,7 +61,7 @@ class _Reads(Protocol):
 
 
 class _Whole(io.BufferedIOBase):
-    """Puts together what a decompressor gives in small parts."""
+    """A reader that fills each request from the small parts of a decompressor."""
 
     def __init__(self, plain: _Reads) -> None:
         self._plain = plain
@@ -84,7 +85,7 @@ class _Whole(io.BufferedIOBase):
 
 
 class _Parts:
-    """Hands out in the size that is asked for what comes in parts of its own size."""
+    """A reader that cuts parts of any size to the requested size."""
 
     def __init__(self, parts: Callable[[], bytes | None]) -> None:
         self._parts = parts
@@ -101,17 +102,18 @@ class _Parts:
 
 
 class _Gzip:
-    """The members of a gzip file, and the zeros that may fill it up. The library's own reader keeps what it has read
-    of a file that was cut off.
+    """The members of a gzip file, without the zeros that may pad it.
+
+    It replaces the library's reader, which discards the bytes already read of a truncated file.
     """
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         self._file = file
-        self._member: Any = _decompressobj(_GZIP_WINDOW)  # None between two
+        self._member: Any = _decompressobj(_GZIP_WINDOW)  # None between two members.
         self._rest = b""
 
     def read1(self, size: int, /) -> bytes:
-        """What comes next, as much as was asked for at most; nothing at the end."""
+        """Return up to ``size`` bytes; nothing at the end."""
         while True:
             data = self._rest or self._file.read1(_GZIP_BYTES)
             plain = self._decompress(data, size)
@@ -140,14 +142,14 @@ class _Gzip:
 
 
 class _Zstd:
-    """The frames of a zstd file. The library's own reader takes a file that was cut off for one that ends."""
+    """The frames of a zstd file. It replaces the library's reader, which does not detect truncation."""
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         self._file = file
         self._frame: Any = None
 
     def part(self) -> bytes | None:
-        """What comes next; None at the end."""
+        """Return the next bytes; None at the end."""
         data = self._file.read1(_ZSTD_BYTES)
         if not data:
             if self._frame is not None:
@@ -163,10 +165,9 @@ class _Zstd:
 
 
 class _Lz4(lz4.frame.LZ4FrameFile):
-    """The frames of an lz4 file."""
+    """The frames of an lz4 file; damage is raised as :class:`DamagedError`."""
 
     def read1(self, size: int = -1, /) -> bytes:
-        """What comes next; nothing at the end."""
         try:
             return bytes(super().read1(size))
         except RuntimeError as error:
@@ -181,13 +182,13 @@ class _Snappy:
             from cramjam import snappy
         except ImportError as error:
             raise InputError(
-                f"snappy data need the package cramjam, which is not installed: {how_to_install('snappy')}"
+                f"reading snappy needs the package cramjam, which is not installed: {how_to_install('snappy')}"
             ) from error
         self._file = file
         self._decompress = snappy.decompress
 
     def part(self) -> bytes | None:
-        """What comes next; None at the end."""
+        """Return the next bytes; None at the end."""
         header = self._exactly(_HEADER_BYTES, start=True)
         if not header:
             return None
@@ -198,7 +199,7 @@ class _Snappy:
             return b""
         try:
             return bytes(self._decompress(_SNAPPY_HEAD + chunk))
-        # Its one error is not exported.
+        # cramjam does not export its exception class.
         except Exception as error:
             raise DamagedError(str(error)) from error
 
@@ -211,7 +212,6 @@ class _Snappy:
         return data
 
 
-# The caller closes what it gets.
 _READERS: dict[str, Callable[[io.BufferedIOBase], _Reads]] = {
     "gzip": _Gzip,
     "bz2": bz2.BZ2File,

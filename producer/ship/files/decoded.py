@@ -1,4 +1,4 @@
-"""Text of another encoding as UTF-8, from the first byte of a file or a stream on."""
+"""Converts text of another encoding to UTF-8, from the first byte of a file or a stream."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import io
 
 from ...wire.encodings import KEEP_BYTES, in_order
 
-#: Bytes of the longest mark of a byte order.
+#: Bytes of the longest byte order mark.
 _MARK_BYTES = 4
 
 
 class Converter:
-    """Converts bytes to UTF-8 as they come; what is not text in the encoding stays, as ``KEEP_BYTES`` says.
+    """Converts bytes to UTF-8 incrementally; ``KEEP_BYTES`` handles bytes that are invalid in the encoding.
 
-    :param encoding: of the bytes.
+    :param encoding: the encoding of the bytes.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -22,11 +22,11 @@ class Converter:
         self._decoder: codecs.IncrementalDecoder | None = None
 
     def add(self, data: bytes, *, final: bool) -> bytes:
-        """Return as much text as is complete, which may be none.
+        """Return the converted text of all complete characters, which may be empty.
 
-        :param final: True if nothing follows.
+        :param final: True if no bytes follow.
         """
-        if self._decoder is None:  # the first bytes tell the order of those that follow
+        if self._decoder is None:  # The first bytes determine the byte order.
             data = self._head = self._head + data
             if len(data) < _MARK_BYTES and not final:
                 return b""
@@ -35,11 +35,11 @@ class Converter:
 
 
 class Decoded(io.BufferedIOBase):
-    """The text of a file in UTF-8, as :class:`Converter` converts it.
+    """A reader of the text of a file in UTF-8, converted by :class:`Converter`.
 
     :param file: the file, at its first byte.
-    :param encoding: of the file.
-    :param size: bytes of the file that are read; None for all.
+    :param encoding: the encoding of the file.
+    :param size: number of bytes of the file to read; None for all.
     """
 
     def __init__(self, file: io.BufferedIOBase, encoding: str, size: int | None) -> None:
@@ -48,7 +48,7 @@ class Decoded(io.BufferedIOBase):
         self._ended = False
 
     def read1(self, size: int = io.DEFAULT_BUFFER_SIZE, /) -> bytes:
-        """The next bytes, some at least; none at the end."""
+        """Return the next bytes, at least one; nothing at the end."""
         while not self._rest and not self._ended:
             data = self._read(size)
             self._ended = not data

@@ -1,19 +1,18 @@
-"""From the paths that a person names to the files that will be shipped.
+"""Resolves the paths that the user names to the files to ship.
 
 ==========================  ===============================================================================
-a file                      shipped, whatever is in it
-a directory                 every file below it, without those that are binary, hidden or unreadable
+a file                      shipped, whatever its content
+a directory                 every file below it, except binary, hidden and unreadable ones
 a glob (``*``, ``?``, ``[``)  each match by the two rules above; ``**`` crosses directories
 ``file:///path``            the same as ``/path``
-``s3://…``, ``https://…``    elsewhere (:mod:`.remote`): a file, a directory that can be listed, or a glob of one
+``s3://…``, ``https://…``    remote (:mod:`.remote`): a file, a directory that can be listed, or a glob
 ==========================  ===============================================================================
 
-Files come sorted by path and once each, also when two arguments name the same one. A link that a walk or a glob finds
-is followed by the rules of :mod:`producer.runtime.link_targets`. What a directory walk leaves out is returned with
-its reason,
-never dropped without a word: what is no log by the rules above, and, apart from that, what cannot be read.
+Files are sorted by path and returned once each, even if two arguments name the same file. Links that a walk or a glob
+finds follow the rules of :mod:`producer.runtime.link_targets`. Each file that a directory walk leaves out is reported
+with its reason. Files that are not logs and files that cannot be read are reported separately.
 
-The file has more than 400 lines, so that the rules for all kinds of paths stand together.
+The file has more than 400 lines to keep the rules for all kinds of paths together.
 """
 
 from __future__ import annotations
@@ -40,33 +39,33 @@ from .remote.address import SCHEMES, scheme_of, shown
 from .remote.look import look_at, remote_addresses
 from .remote.seen import RemoteError
 
-#: Why a file is not among those found: a pattern of those to leave out.
+#: The reason for a path that matches a pattern of ``exclude``.
 EXCLUDED = "excluded"
-#: Why a directory walk left out a file whose name begins with a dot.
+#: The reason for a walked file whose name begins with a dot.
 HIDDEN = "hidden"
-#: The beginning of why a directory walk left out a file of another encoding.
+#: The start of the reason for a walked file of another encoding.
 LOOKS_LIKE = "binary, but looks like"
-#: Why a directory walk left out a link to a directory: it may lead in a circle.
+#: The reason for a link to a directory, which a walk does not enter because it may lead in a circle.
 LINK_TO_DIRECTORY = "a link to a directory, which is not entered: name it as well to ship what it holds"
 
-# A NUL byte this early means that the file is not text: the rule of grep and git.
+# A NUL within this many bytes means that the file is not text: the rule of grep and git.
 _SNIFF_BYTES = 8192
-# Files of a walk that are looked at before it is asked whether that is enough.
+# The number of walked files after which the limits of a search are checked.
 _LOOK = 64
 
 
-#: Paths, and why they are left out.
+#: (path, reason) of paths that are left out.
 Skipped = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search for files came to.
+    """The result of a search for files.
 
     :ivar files: the files to ship, sorted by path.
-    :ivar skipped: (path, reason) of what directories held besides, and is no log.
-    :ivar unread: (path, reason) of what was named or found and cannot be read.
-    :ivar absent: (path, reason) of what was named and is not there.
+    :ivar skipped: (path, reason) of other files in directories, which are not logs.
+    :ivar unread: (path, reason) of named or found paths that cannot be read.
+    :ivar absent: (path, reason) of named paths that do not exist.
     """
 
     files: tuple[LogFile, ...]
@@ -76,7 +75,7 @@ class Found:
 
     @property
     def size(self) -> int:
-        """The bytes of all files together, as they lie on disk."""
+        """Total size of the files, bytes on disk."""
         return sum(file.size for file in self.files)
 
 
@@ -84,7 +83,7 @@ class Found:
 class _Exclusion:
     patterns: tuple[str, ...]
     directory: str | None
-    #: Files of another encoding look like binary ones.
+    #: True to keep binary files: text of another encoding looks binary.
     binary_too: bool = False
 
     def matches_name(self, path: str) -> bool:
@@ -97,7 +96,7 @@ class _Exclusion:
 
 
 class _Left:
-    """What a search leaves out: reasons by path, as in :class:`Found`."""
+    """The paths that a search leaves out, with their reasons, as in :class:`Found`."""
 
     def __init__(self) -> None:
         self.skipped: dict[str, str] = {}
@@ -106,13 +105,13 @@ class _Left:
 
 
 def is_excluded(path: str, patterns: Iterable[str]) -> bool:
-    """Whether a path, or its last part, matches one of the glob patterns to leave out."""
+    """Return True if a path, or its last part, matches one of the glob patterns."""
     name = Path(path).name
     return any(fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(path, pattern) for pattern in patterns)
 
 
 def lies_in(path: str, directory: str) -> bool:
-    """Whether a path is a directory or lies below it, by whatever links it is named."""
+    """Return True if a path is a directory or lies below it, after links are resolved."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
 
 
@@ -127,15 +126,14 @@ def find_files(
 ) -> Found:
     """Resolve ``paths`` to the files to ship.
 
-    :param paths: files, directories, globs or ``file:`` URIs; addresses of remote ones.
+    :param paths: files, directories, globs, ``file:`` URIs, or addresses of remote files.
     :param exclude: glob patterns of file names or whole paths to leave out.
-    :param exclude_directory: a directory of which nothing is taken: a checkpoint.
-    :param allow_links_to: directories below which links may lead, besides those that are named.
-    :param lenient: True if it is no error that none of the paths can be shipped: they are in ``unread`` or ``absent``,
-        as is one that cannot be shipped beside others.
-    :param encoding: of the files, if it is another than UTF-8.
-    :raises InputError: no path can be shipped: it does not exist, a glob matches nothing, a named file cannot be read;
-        or nobody knows the scheme of one.
+    :param exclude_directory: a directory to leave out, such as the checkpoint.
+    :param allow_links_to: directories below which links may lead, in addition to the named ones.
+    :param lenient: True to report unshippable paths in ``unread`` or ``absent`` even if no path can be shipped.
+    :param encoding: the encoding of the files; empty for UTF-8.
+    :raises InputError: no path can be shipped: it does not exist, a glob matches nothing, a named file cannot be read,
+        or a scheme is unknown.
     """
     search = Search(
         paths,
@@ -145,18 +143,19 @@ def find_files(
         lenient=lenient,
         encoding=encoding,
     )
-    search.go_on()
+    search.advance()
     return search.take()
 
 
 class Search:
-    """A search that can be gone on with, so that the first files are shipped before the last is found.
+    """A search that runs in steps, so that the first files are shipped before the last is found.
 
-    What is named is looked at when it begins, so that an error is known before anything is shipped. What lies below
-    directories comes as it is gone on.
+    Named paths are checked when the search begins, so errors are raised before anything is shipped. Directories are
+    walked step by step.
 
-    :param paths: and the other parameters, and errors: as of :func:`find_files`.
-    :ivar ended: whether all is found.
+    The parameters and errors are those of :func:`find_files`.
+
+    :ivar ended: True if all files are found.
     """
 
     def __init__(
@@ -195,22 +194,22 @@ class Search:
                 self._take_match(match, walked, globbed=globbed)
         if self._faults and not (lenient or walked or self._files):
             raise self._faults[0]
-        # Of a million files that are walked by none is remembered: they come once each, and where they lie is known.
+        # Walked files are not remembered, as there may be millions. Disjoint walks yield each file once.
         self._directories = _apart(walked)
         self._walk = itertools.chain.from_iterable(
             _walk(directory, self._exclusion, self._left, self._links_to) for directory in self._directories
         )
-        # Whether a link leads to a file that is found anyway is known when all are.
+        # Only at the end is it known if a link leads to a file that is found anyway.
         self._links: dict[str, LogFile] = {}
         self._hold_links(list(self._files))
         self._named = frozenset(self._files)
         self._found_bytes = sum(file.size for file in self._files.values())
 
     def _take_match(self, path: str, walked: list[str], *, globbed: bool) -> None:
-        """Find what a path leads to.
+        """Add the file or directory of a path.
 
-        :param walked: gets it, if it is a directory.
-        :param globbed: False if the path was named as it is, so that a link is meant.
+        :param walked: the list that a directory is appended to.
+        :param globbed: False if the user named this path, so that it may be any link.
         """
         if globbed and _leads_out(path, self._links_to, self._left):
             return
@@ -224,7 +223,7 @@ class Search:
 
     @contextlib.contextmanager
     def _leniency(self, path: str) -> Iterator[None]:
-        """Note that a path that was named cannot be shipped."""
+        """Record an error of a named path instead of raising it."""
         try:
             yield
         except InputError as error:
@@ -234,11 +233,11 @@ class Search:
 
     @property
     def found_bytes(self) -> int:
-        """The bytes of all files that were found so far, as they lie on disk, also of those that are taken."""
+        """Total size of all files found so far, including taken ones, bytes on disk."""
         return self._found_bytes
 
-    def go_on(self, files: float = math.inf, seconds: float = math.inf) -> None:
-        """Look for more, until so many files wait to be taken, or for so long, or to the end."""
+    def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
+        """Search until ``files`` files wait to be taken, ``seconds`` have passed, or the end is reached."""
         until = time.monotonic() + seconds
         while not self.ended and len(self._files) < files and time.monotonic() < until:
             some = list(itertools.islice(self._walk, _LOOK))
@@ -252,26 +251,26 @@ class Search:
 
     @property
     def waiting(self) -> int:
-        """How many files wait to be taken."""
+        """The number of files that wait to be taken."""
         return len(self._files)
 
     @property
     def skipped(self) -> Skipped:
-        """(path, reason) of what was left out so far and is no log, sorted."""
+        """(path, reason) of the paths left out so far that are not logs, sorted."""
         return tuple(sorted((path, why) for path, why in self._left.skipped.items() if path not in self._named))
 
     @property
     def unread(self) -> Skipped:
-        """(path, reason) of what cannot be read, as far as is known, sorted."""
+        """(path, reason) of the paths found so far that cannot be read, sorted."""
         return tuple(sorted((path, why) for path, why in self._left.unread.items() if path not in self._named))
 
     @property
     def absent(self) -> Skipped:
-        """(path, reason) of what was named and is not there, sorted."""
+        """(path, reason) of named paths that do not exist, sorted."""
         return tuple(sorted(self._left.absent.items()))
 
     def take(self) -> Found:
-        """The files that were found since the last time, sorted; what was left out is told at the end."""
+        """Return the files found since the last call, sorted; at the end also the paths left out."""
         files, self._files = self._files, {}
         found = tuple(replace(files[path], encoding=self._encoding) for path in sorted(files))
         return Found(found, self.skipped, self.unread, self.absent) if self.ended else Found(found, ())
@@ -283,7 +282,7 @@ class Search:
                 self._links[path] = self._files.pop(path)
 
     def _end(self) -> None:
-        """All is found: links that lead to none of it are files like others."""
+        """End the search: ship the links whose target was not found otherwise."""
         self.ended = True
         for path, file in self._links.items():
             target = os.path.realpath(path)
@@ -295,7 +294,7 @@ class Search:
                 self._left.skipped.pop(path, None)
 
     def _is_found(self, path: str) -> bool:
-        """Whether a file is among those that were found."""
+        """Return True if a file is among the found ones."""
         if path in self._named or path in self._files:
             return True
         below: list[str] = []
@@ -307,13 +306,13 @@ class Search:
 
 
 def _apart(directories: Iterable[str]) -> dict[str, None]:
-    """Directories of which no walk enters another: a file of all their walks comes once."""
+    """Return the directories without those that the walk of another one enters."""
     named = dict.fromkeys(directories)
     return {directory: None for directory in named if not _is_entered(directory, named)}
 
 
 def _is_entered(directory: str, others: Collection[str]) -> bool:
-    """Whether the walk of another one comes to a directory."""
+    """Return True if the walk of another directory enters this one."""
     while not (os.path.basename(directory).startswith(".") or os.path.islink(directory)):
         parent = os.path.dirname(directory)
         if parent == directory or not os.access(parent, os.R_OK | os.X_OK):
@@ -325,9 +324,10 @@ def _is_entered(directory: str, others: Collection[str]) -> bool:
 
 
 def local_path(path: str) -> str:
-    """The path that a person means: a ``file:`` URI without its scheme, anything else as it is.
+    """Return the local path that the user means: a ``file:`` URI without its scheme, anything else unchanged.
 
-    :raises InputError: another scheme, or nothing: a shell's variable that is not set would mean this directory.
+    :raises InputError: the scheme is unknown, or the path is empty. An unset shell variable would otherwise mean the
+        current directory.
     """
     if not path:
         raise InputError("a PATH is empty: name a file, a directory or a glob; . is this directory")
@@ -337,7 +337,7 @@ def local_path(path: str) -> str:
     if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
         return unquote(parts.path)
     known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-    raise InputError(f"{path}: {parts.scheme}:// is not known here; known are {known}, file:// and paths")
+    raise InputError(f"{path}: the scheme {parts.scheme}:// is unknown; use a path, file:// or one of {known}")
 
 
 def _matches(path: str) -> list[str]:
@@ -350,9 +350,9 @@ def _matches(path: str) -> list[str]:
 
 
 def _check_listed(directory: str) -> None:
-    """A directory that is named is not left out in silence.
+    """Check that a named directory can be listed.
 
-    :raises InputError: it cannot be listed.
+    :raises InputError: it cannot.
     """
     try:
         os.scandir(directory).close()
@@ -377,7 +377,7 @@ def _walk(directory: str, exclude: _Exclusion, left: _Left, links_to: LinkTarget
 
 
 def _leave_link(path: str, exclude: _Exclusion, left: _Left, links_to: LinkTargets) -> None:
-    """Leave out a link to a directory: what it holds may be found anyway."""
+    """Leave out a link to a directory, whose files may be found anyway."""
     if exclude.matches(path):
         left.skipped[path] = EXCLUDED
     else:
@@ -400,7 +400,7 @@ def _collect_walked(
         file, head = _open(path)
     except InputError:
         left.skipped[path] = "not a regular file"
-    except FileNotFoundError as error:  # gone since it was listed, or a link to nothing
+    except FileNotFoundError as error:  # The file was deleted after it was listed, or the link is broken.
         left.skipped[path] = str(error.strerror)
     except OSError as error:
         left.unread[path] = f"cannot be read: {error.strerror}"
@@ -412,13 +412,13 @@ def _collect_walked(
 
 
 def _binary(head: bytes) -> str:
-    """Say that a file is left out for a NUL, and which encoding would have some."""
+    """Return the reason to leave out a file with NULs, with the encoding it may have."""
     encoding = looks_like(head)
     return "binary" if encoding is None else f"{LOOKS_LIKE} {encoding}: ship it with --encoding {encoding}"
 
 
 def _is_binary(head: bytes, path: str) -> bool:
-    """Whether the first bytes are no text, but for a hole before it, or NULs behind its last line."""
+    """Return True if the first bytes are not text. A hole at the start and NULs after the last line are allowed."""
     if head.startswith(HOLE):
         with contextlib.suppress(OSError), open(path, "rb") as file:
             begin = hole_end(file.fileno(), 0)
@@ -428,7 +428,7 @@ def _is_binary(head: bytes, path: str) -> bool:
 
 
 def _leads_out(path: str, links_to: LinkTargets, left: _Left) -> bool:
-    """Return True if a path leads by links to what must not be read, and note it."""
+    """Return True if a path leads by links outside the allowed directories, and record it."""
     target = os.path.realpath(path)
     out = os.path.exists(target) and not links_to.allow(target)
     if out:
@@ -437,7 +437,7 @@ def _leads_out(path: str, links_to: LinkTargets, left: _Left) -> bool:
 
 
 def _collect_remote(path: str, exclude: _Exclusion, files: dict[str, LogFile], left: _Left) -> None:
-    """Find remote files; many are looked at at a time."""
+    """Find remote files; many are queried concurrently."""
     found = remote_addresses(path)
     reasons = {address: _why_not(address, path, exclude, walked=walked) for address, walked in found.items()}
     left.skipped |= {shown(address): reason for address, reason in reasons.items() if reason}
@@ -456,7 +456,7 @@ def _collect_remote(path: str, exclude: _Exclusion, files: dict[str, LogFile], l
 
 
 def _why_not(address: str, path: str, exclude: _Exclusion, *, walked: bool) -> str | None:
-    """Why a remote file that was found is left out; None if it is not."""
+    """Return the reason to leave out a remote file that was found; None to ship it."""
     if exclude.matches_name(shown(address)):
         return EXCLUDED
     below = shown(address).removeprefix(shown(path))
@@ -471,8 +471,7 @@ def _named(path: str) -> LogFile:
 
 
 def _open(path: str) -> tuple[LogFile, bytes]:
-    """Look at a file: what it is, and its first bytes."""
-    # Looked at before it is opened: opening a named pipe would wait for its writer.
+    # Check before opening: opening a named pipe would wait for its writer.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise InputError(f"{path}: not a regular file")
     with open(path, "rb") as file:

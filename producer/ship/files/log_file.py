@@ -1,4 +1,4 @@
-"""A file to ship, as it was when it was found; it is opened again by what it was, also when it was renamed since."""
+"""The identity of a file to ship, by which it is opened again even if it was renamed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from .remote.seen import Seen
 class LogFile:
     """A file to ship, as it was when it was found.
 
-    :ivar path: its absolute path, as the driver and every worker sees it.
-    :ivar size: its size then, bytes; what is appended later is not part of this job.
-    :ivar compression: by its first bytes (:func:`~producer.wire.compressed_heads.compression_of`), None for plain text.
-    :ivar device: the number of the file system on the host that found it.
-    :ivar inode: its number there, which a rename keeps.
-    :ivar address: of a remote file: by which it is read. Its path is that without secrets.
-    :ivar version: of a remote file: what changes with it.
-    :ivar ranged: whether it can be read from anywhere.
-    :ivar encoding: of its text, if that is to be converted to UTF-8; else empty.
+    :ivar path: its absolute path, valid on the driver and on every worker; for a remote file the address without
+        secrets.
+    :ivar size: its size then, bytes; bytes appended later are not part of this job.
+    :ivar compression: the format by its first bytes (:func:`~producer.wire.compressed_heads.compression_of`); None for
+        plain text.
+    :ivar device: the device number on the host that found it.
+    :ivar inode: its inode number, which a rename keeps.
+    :ivar address: the address to read a remote file by; empty for a local file.
+    :ivar version: the version of a remote file, such as an ETag, which changes with its content.
+    :ivar ranged: True if it can be read from any offset.
+    :ivar encoding: the encoding of its text, to be converted to UTF-8; empty for UTF-8.
     """
 
     path: str
@@ -41,20 +43,20 @@ class LogFile:
 
     @property
     def whole(self) -> bool:
-        """Whether it can only be read from its beginning."""
+        """True if it can only be read from its beginning."""
         return self.compression is not None or not self.ranged or bool(self.encoding)
 
     @property
     def seen(self) -> Seen:
-        """It, as those see it who read remote files."""
+        """The metadata of the remote file."""
         return Seen(self.address, self.size, self.version, self.ranged)
 
 
 def open_file(file: LogFile) -> io.BufferedReader:
-    """Open the very file that was found, also when it was renamed since, as rotation does.
+    """Open the same file that was found, even if rotation has renamed it.
 
-    :raises FileNotFoundError: it is neither under its name nor under another one in its folder, or, for a link, in that
-        of the file.
+    :raises FileNotFoundError: the file is neither under its name nor under another name in its folder. For a link, this
+        is the folder of the target.
     """
     for path in itertools.chain([file.path], _renamed(file)):
         with contextlib.suppress(FileNotFoundError):
@@ -66,7 +68,7 @@ def open_file(file: LogFile) -> io.BufferedReader:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a path that may be a named pipe by now: that would wait for its writer."""
+    """Open a path without blocking: it may have become a named pipe, which waits for its writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -76,7 +78,7 @@ def _is_same(status: os.stat_result, file: LogFile) -> bool:
 
 
 def _renamed(file: LogFile) -> Iterator[str]:
-    """Other names of the file in its folder, looked up only when asked for."""
+    """Yield other names of the file in its folder; the folder is scanned only if needed."""
     folder = Path(os.path.realpath(file.path)).parent
     if folder.is_dir() and folder.stat().st_dev == file.device:
         with os.scandir(folder) as entries:

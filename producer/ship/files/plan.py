@@ -1,9 +1,8 @@
-"""Divides files into partitions: each a list of byte ranges that one task reads and ships.
+"""Divides files into partitions: each is a list of byte ranges that one task reads and ships.
 
-Large plain files are cut into ranges of ``partition_bytes``, small files share a partition up to that size, and a
-compressed file is one range, because it can only be read from its start, and so is one of a server that knows no
-ranges. A task is thus about equally long whatever the files are like, and what has to be sent again when it fails is
-bounded.
+Large plain files are cut into ranges of ``partition_bytes``. Small files share a partition up to that size. A
+compressed file is one range, because it can only be read from its start. So is a file of a server without range
+requests. This makes tasks about equally long, and limits the bytes that are sent again after a failure.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from dataclasses import dataclass
 
 from .log_file import LogFile
 
-#: What a partition holds if not told otherwise, bytes on disk.
+#: The default size of a partition, bytes on disk.
 PARTITION_BYTES = 64 << 20
 
-# Ranges of a task: each small file takes a request of its own, and a task of very many would be long.
+# Maximum ranges of a task: each small file takes a request, so a task of very many files would be long.
 _MOST_RANGES = 1_000
-# Less than this is not worth a task.
+# Minimum size of a partition, bytes: the overhead of a task exceeds the gain below it.
 _SMALLEST_PARTITION = 256 << 10
 
 
@@ -28,8 +27,8 @@ class Split:
 
     :ivar file: the file, as it was when the plan was made.
     :ivar start: the first byte of the range.
-    :ivar end: the byte after it.
-    :ivar begins_line: a line begins at ``start``, also if the byte before is no line end.
+    :ivar end: the byte after the range.
+    :ivar begins_line: True if a line begins at ``start`` even if the byte before is no line end.
     """
 
     file: LogFile
@@ -44,10 +43,10 @@ class Split:
 
 
 def plan(files: Iterable[LogFile], *, partition_bytes: int = PARTITION_BYTES) -> list[tuple[Split, ...]]:
-    """The partitions of ``files``, in their order; a file without a byte has no partition.
+    """Return the partitions of ``files``, in order; an empty file has none.
 
     :param files: the files to divide.
-    :param partition_bytes: what a partition holds, bytes on disk; a compressed file may be larger.
+    :param partition_bytes: the size of a partition, bytes on disk; a compressed file may be larger.
     """
     return pack(
         (split for file in files for split in cut(file, 0, file.size, partition_bytes=partition_bytes)),
@@ -56,17 +55,17 @@ def plan(files: Iterable[LogFile], *, partition_bytes: int = PARTITION_BYTES) ->
 
 
 def partition_size(total_bytes: int, parallelism: int, most: int = PARTITION_BYTES) -> int:
-    """How much a partition should hold, so that a small job too keeps every core busy.
+    """Return a partition size at which even a small job keeps every core busy.
 
-    :param total_bytes: what there is to ship, bytes on disk.
-    :param parallelism: tasks that run at a time.
-    :param most: the largest partition, bytes.
+    :param total_bytes: the bytes to ship, on disk.
+    :param parallelism: number of concurrent tasks.
+    :param most: maximum size of a partition, bytes.
     """
     return max(min(most, total_bytes // (2 * max(parallelism, 1))), min(most, _SMALLEST_PARTITION))
 
 
 def pack(splits: Iterable[Split], *, partition_bytes: int = PARTITION_BYTES) -> list[tuple[Split, ...]]:
-    """Put ranges together until a partition is full."""
+    """Group ranges into partitions of up to ``partition_bytes``."""
     partitions: list[tuple[Split, ...]] = []
     current: list[Split] = []
     current_bytes = 0
@@ -81,9 +80,9 @@ def pack(splits: Iterable[Split], *, partition_bytes: int = PARTITION_BYTES) -> 
 
 
 def cut(file: LogFile, start: int, end: int, *, partition_bytes: int = PARTITION_BYTES) -> Iterator[Split]:
-    """The ranges of ``file`` between two bytes, each of at most ``partition_bytes``; a line begins at ``start``."""
+    """Yield ranges of ``file`` from ``start`` to ``end``, of ``partition_bytes`` each; a line begins at ``start``."""
     if file.whole:
         partition_bytes = max(end - start, 1)
     for first in range(start, end, partition_bytes):
-        # All before `start` was shipped, perhaps up to the midst of a line that had settled.
+        # All bytes before `start` were shipped, possibly up to the middle of a line that was complete by its age.
         yield Split(file, first, min(first + partition_bytes, end), begins_line=first == start)

@@ -1,10 +1,10 @@
-"""Files that are written as a whole: after a crash there is the old one, or the new one.
+"""Writes files atomically: after a crash there is either the old file or the new one.
 
-Those of a checkpoint are JSON objects with a checksum, so that a damaged one is not believed::
+The files of a checkpoint are JSON objects with a checksum, so that damage is detected::
 
     {"taken": {}, "batch": 7, "checksum": 2596069104}
 
-The checksum is CRC-32 of the object without it, as ``json.dumps`` writes it with sorted keys.
+The checksum is the CRC-32 of the object without it, as ``json.dumps`` writes it with sorted keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..errors import InputError
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Write a file, and see to it that it is on the disk.
+    """Write a file atomically, and sync it to the disk.
 
     :raises InputError: it cannot be written.
     """
@@ -30,7 +30,7 @@ def write_whole(file: Path, text: str) -> None:
 
 
 def write_checked(file: Path, held: dict[str, Any]) -> None:
-    """Write a JSON object with its checksum, as :func:`write_whole`.
+    """Write a JSON object with its checksum atomically, and sync it to the disk.
 
     :raises InputError: it cannot be written.
     """
@@ -38,7 +38,7 @@ def write_checked(file: Path, held: dict[str, Any]) -> None:
 
 
 def read_checked(file: Path) -> Any:
-    """Read what :func:`write_checked` has written, or JSON that an earlier version wrote without a checksum.
+    """Read an object of :func:`write_checked`, or one of an earlier version without a checksum.
 
     :raises OSError: the file cannot be read.
     :raises ValueError: the file is not JSON, or its checksum is wrong.
@@ -46,7 +46,7 @@ def read_checked(file: Path) -> Any:
     held = json.loads(file.read_text(encoding="utf-8"))
     checksum = held.pop("checksum", None) if isinstance(held, dict) else None
     if checksum is not None and checksum != _checksum(held):
-        raise ValueError("its checksum is wrong, it is damaged: restore it, or begin anew with an empty directory")
+        raise ValueError("its checksum is wrong, so it is damaged: restore it, or start again with an empty directory")
     return held
 
 

@@ -1,1 +1,1 @@
-"""``--follow``: the same job as a streaming query, and what remembers how far each file was taken."""
+"""Follow files with ``--follow``: find new lines, ship them, and keep their offsets in a checkpoint."""

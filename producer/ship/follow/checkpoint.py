@@ -1,9 +1,9 @@
-"""Whose a checkpoint is: a checkpoint says how far files were shipped to one target, and is wrong for any other.
+"""Binds a checkpoint to its target, as the offsets in it are valid for one target only.
 
-Patterns to exclude may be added later, which leaves files out from then on. They cannot be taken away: how far those
-files were shipped is no longer known, and they would come again from their beginning.
+Patterns to exclude may be added later; files that match are left out from then on. They cannot be removed: the offsets
+of these files are lost, so they would be shipped again from their beginning.
 
-The target lies in the checkpoint directory beside what Spark keeps there, as ``loghub-producer-target.json``.
+The target is stored in the checkpoint directory as ``loghub-producer-target.json``, next to Spark's files.
 """
 
 from __future__ import annotations
@@ -24,31 +24,30 @@ _FILE = "loghub-producer-target.json"
 
 
 def checkpoint_directory(given: str, paths: Iterable[str]) -> str:
-    """The absolute path of the checkpoint directory.
+    """Return the absolute path of the checkpoint directory.
 
-    :param given: as a person named it.
-    :param paths: what is to be followed.
-    :raises InputError: it is not on a file system, or a followed path lies in it, of which nothing would be shipped.
+    :param given: the path that the user named.
+    :param paths: the paths to follow.
+    :raises InputError: it is not on a local file system, or a followed path is in it, which would never be shipped.
     """
     if scheme_of(given) is not None:
-        raise InputError(f"--checkpoint {given}: must be a directory on a disk that is mounted here, not elsewhere")
+        raise InputError(f"--checkpoint {given}: must be a local directory, not a remote address")
     directory = os.path.abspath(local_path(given))  # Path.absolute keeps ".."
     for path in paths:
         if scheme_of(path) is None and lies_in(path, directory):
             raise InputError(
-                f"{path} lies in the checkpoint directory {directory}, which is never shipped: use another --checkpoint"
+                f"{path} is in the checkpoint directory {directory}, which is never shipped: use another --checkpoint"
             )
     return directory
 
 
 def claim_checkpoint(job: ShipJob, options: FollowOptions, engine: str) -> str:
-    """Make sure that the checkpoint belongs to this target; one that has no target yet gets it.
+    """Check that the checkpoint belongs to this target; bind a new checkpoint to it.
 
-    Returns its name, which no other one has; empty unless each line is to be stored once.
-
-    :param job: where to.
-    :param options: what is followed, and the checkpoint.
-    :param engine: what ships; how far it came is kept in another form by each.
+    :param job: the target.
+    :param options: the followed paths and the checkpoint.
+    :param engine: the engine; each keeps offsets in its own form.
+    :return: the unique name of the checkpoint for exactly-once delivery; empty for at-least-once.
     :raises InputError: it belongs to another target, or cannot be read or written.
     """
     file = Path(options.checkpoint) / _FILE
@@ -78,7 +77,7 @@ def _target(job: ShipJob, options: FollowOptions) -> dict[str, object]:
 
 
 def _cuts(job: ShipJob, options: FollowOptions) -> dict[str, object]:
-    """What decides how lines are cut into requests, where these have to be the same each time."""
+    """Return the settings that decide how lines are divided into requests; exactly-once needs them unchanged."""
     if not job.exactly_once:
         return {"exactly_once": False}
     return {
@@ -96,10 +95,14 @@ def _cuts(job: ShipJob, options: FollowOptions) -> dict[str, object]:
 
 
 def _compare(file: Path, held: object, asked: dict[str, object]) -> dict[str, object]:
-    """What is held, if it is what is asked for."""
+    """Return the stored target if it equals the requested one."""
     if not isinstance(held, dict):
         raise ValueError(f"must be a JSON object, is {held!r}")
-    known = {"engine": "spark", "exactly_once": False, **held}  # as it was before there was a choice
+    known = {
+        "engine": "spark",
+        "exactly_once": False,
+        **held,
+    }  # Earlier versions did not store the engine and the guarantee.
     differing = [
         f"{name} {_shown(known.get(name))}, not {_shown(wanted)}"
         for name, wanted in asked.items()
@@ -108,8 +111,8 @@ def _compare(file: Path, held: object, asked: dict[str, object]) -> dict[str, ob
     if differing:
         raise InputError(
             f"the checkpoint {file.parent} belongs to {'; '.join(differing)}. "
-            "Each target and set of paths needs a --checkpoint DIR of its own; with a new one all is shipped from the "
-            "beginning"
+            "Each target and set of paths needs a --checkpoint DIR of its own; a new one ships all files from "
+            "the beginning"
         )
     return held
 
@@ -125,9 +128,10 @@ def _shown(value: object) -> str:
 
 
 def _write(file: Path, target: dict[str, object]) -> None:
-    """It names what was stored once, and must not be another name after a crash.
+    """Write the target and sync it: the name of exactly-once delivery must survive a crash.
 
-    :raises InputError: it cannot be written, as :class:`OSError` for the directory.
+    :raises InputError: the file cannot be written.
+    :raises OSError: the directory cannot be made.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     write_checked(file, target)

@@ -1,4 +1,4 @@
-"""One command at a time uses a checkpoint: two would each ship what the other has planned, under the same names."""
+"""Locks a checkpoint for one command: two would ship the same lines, under the same names."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ LOCK_FILE = "loghub-producer-lock"
 
 
 @contextmanager
-def only_user(checkpoint: str) -> Iterator[DirectoryLock]:
-    """Have a checkpoint to this process alone, for a block.
+def locked_checkpoint(checkpoint: str) -> Iterator[DirectoryLock]:
+    """Lock a checkpoint for this process while the block runs.
 
-    :param checkpoint: the directory; made where there is none.
-    :raises InputError: another process has it, or it cannot be written.
+    :param checkpoint: the directory; it is created if missing.
+    :raises InputError: another process holds the lock, or the directory cannot be written.
     """
     directory = Path(checkpoint)
     try:

@@ -1,8 +1,8 @@
-"""``--follow`` without Spark: looks at the paths, ships what is new as a batch of portions, and remembers how far.
+"""Follows files without Spark: scans the paths, ships new lines in batches, and stores their offsets.
 
-A batch is a set of file ranges. Where it ends is written to the checkpoint before it is shipped, and that it has ended
-after every record of it was acknowledged; a run that died in between ships the whole batch again when it is started
-with the same checkpoint.
+A batch is a set of file ranges. Its end is written to the checkpoint before it is shipped. Its completion is written
+after every record of it was acknowledged. A run that died within a batch ships the whole batch again when it is
+restarted with the same checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..local_engine import LocalEngine, LocalRun
 from ..report import ProgressBar, Shipment, progress_bar
 from .losses import Losses
 from .options import FollowOptions
-from .path_scan import Looks, unread_of
+from .path_scan import PathScanner, unread_of
 from .progress import Progress, read_progress, write_progress
 from .tracking import Offset, advance
 
@@ -34,11 +34,11 @@ def follow_locally(
 ) -> Shipment:
     """Follow until SIGTERM or SIGINT, until a batch fails, or, with ``once``, until all is shipped.
 
-    :param engine: ships.
-    :param job: where to, and how.
-    :param options: what to follow.
-    :param console: where progress is shown.
-    :param lock: the checkpoint's; None for none.
+    :param engine: the engine that ships the batches.
+    :param job: the target and the settings of the job.
+    :param options: the paths and the checkpoint.
+    :param console: the console that shows the progress.
+    :param lock: the lock of the checkpoint; None if it is not locked.
     :raises InputError: the checkpoint cannot be read.
     """
     stop = threading.Event()
@@ -48,7 +48,9 @@ def follow_locally(
         following = _Following(engine, job, options, stop, bar, lock)
         try:
             following.until_end()
-        except InputError as error:  # of the checkpoint or a file, and lines may have been sent
+        except (
+            InputError
+        ) as error:  # The checkpoint cannot be written, or a file cannot be read; lines may have been sent.
             unwritten = str(error)
         finally:
             following.run.cancel()
@@ -59,10 +61,10 @@ def follow_locally(
 
 
 class _Following:
-    """One run.
+    """One run that follows files.
 
-    :ivar run: ships its portions.
-    :ivar losses: what was gone before it could be shipped.
+    :ivar run: the run of the engine that ships the portions.
+    :ivar losses: the bytes that were gone before they could be shipped.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class _Following:
         self._lock = lock
         self._progress = read_progress(options.checkpoint)
         self._target: Offset | None = None
-        self._looks = Looks(
+        self._scanner = PathScanner(
             options.paths,
             options.exclude,
             checkpoint=options.checkpoint,
@@ -93,7 +95,7 @@ class _Following:
         )
 
     def until_end(self) -> None:
-        """Ship batch after batch."""
+        """Ship batches until stopped, failed or, with ``once``, complete."""
         while not self._stop.is_set():
             began = time.monotonic()
             if self._plan():
@@ -105,25 +107,25 @@ class _Following:
                 wait(self._stop, began + self._options.interval - time.monotonic())
 
     def _plan(self) -> bool:
-        """Whether there is a batch to ship: the one that a run before this has begun, or a new one."""
+        """Return True if there is a batch to ship: an unfinished one of an earlier run, or a new one."""
         taken = self._progress.taken
         if self._progress.planned is None:
-            target = self._target or self._looks.latest(taken)
+            target = self._target or self._scanner.latest(taken)
             if self._options.once:
                 self._target = target
             reached = advance(taken, target, self._options.batch_bytes)
             if reached == taken:
                 return False
-            self._remember(replace(self._progress, planned=reached, batch=self._progress.batch + 1))
+            self._store(replace(self._progress, planned=reached, batch=self._progress.batch + 1))
         return True
 
     def _ship(self) -> bool:
-        """Ship the batch; whether all of it is acknowledged."""
+        """Ship the batch. Return True if all of it is acknowledged."""
         taken, planned = self._progress.taken, self._progress.planned or {}
         options, once = self._options, self._options.exactly_once
         run = f"{once}:{self._progress.batch}" if once else ""
         size = options.partition_bytes
-        portions = self._looks.portions(taken, planned, partition_bytes=size, parallelism=self._parallelism, run=run)
+        portions = self._scanner.portions(taken, planned, partition_bytes=size, parallelism=self._parallelism, run=run)
         self.run.add(portions)
         deadline = None
         while not self.run.wait(_POLL_SECONDS):
@@ -135,21 +137,22 @@ class _Following:
         self._show()
         if self.run.failure is not None:
             return False
-        self._remember(Progress(planned, batch=self._progress.batch))
+        self._store(Progress(planned, batch=self._progress.batch))
         return True
 
     def _show(self) -> None:
         self._bar.show(self.run.figures, self.run.failed_attempts)
-        self.losses.tell(self.run.figures)
+        self.losses.log(self.run.figures)
 
-    def _remember(self, progress: Progress) -> None:
-        """
-        :raises InputError: it cannot be written, or another command may have the checkpoint.
+    def _store(self, progress: Progress) -> None:
+        """Write the progress to the checkpoint.
+
+        :raises InputError: it cannot be written, or another command may have taken the checkpoint.
         """
         lost = self._lock.lost() if self._lock is not None else None
         if lost is not None:
             raise InputError(
-                f"{lost} was removed or replaced: another command may use the checkpoint; end it, then start again"
+                f"{lost} was removed or replaced: another command may use the checkpoint; stop it, then start again"
             )
         write_progress(self._options.checkpoint, progress)
         self._progress = progress

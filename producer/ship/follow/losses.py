@@ -1,4 +1,4 @@
-"""What was lost while files were followed: told once, and the reason why the run has failed."""
+"""Logs each loss of followed files once; the last one is the reason why the run failed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Losses:
 
     def __init__(self) -> None:
         self.last: str | None = None
-        self._told = 0
+        self._logged = 0
 
-    def tell(self, figures: Figures) -> None:
-        """Log what is new.
+    def log(self, figures: Figures) -> None:
+        """Log the losses since the last call.
 
-        :param figures: of everything so far.
+        :param figures: the counters of the whole run.
         """
-        for loss in figures.lost[self._told :]:
+        for loss in figures.lost[self._logged :]:
             self.last = loss
             _log.error("%s", loss)
-        self._told = len(figures.lost)
+        self._logged = len(figures.lost)

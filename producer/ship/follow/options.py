@@ -1,4 +1,4 @@
-"""How files are followed."""
+"""The options of following files."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from dataclasses import dataclass
 
 from ..files.plan import PARTITION_BYTES
 
-#: How often to look for something new, seconds.
+#: Time between two scans, seconds.
 INTERVAL = 1.0
-#: A file that was not written to for this long is complete, seconds.
+#: Time without writes after which a file is complete, seconds.
 SETTLE = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowOptions:
-    """How to follow.
+    """The options of following files.
 
     :ivar paths: directories, files or globs.
     :ivar exclude: glob patterns of files to leave out.
-    :ivar allow_links_to: directories below which links may lead, besides those that are named.
-    :ivar allow_unread: True if it is no failure that a path cannot be read.
-    :ivar checkpoint: the directory that remembers how far each file was shipped; never followed itself.
-    :ivar exactly_once: names the checkpoint, so that each line is stored once; empty if the last batch may come twice.
-    :ivar once: ship what is there and end.
-    :ivar follow: whether what is added later is shipped, too.
-    :ivar interval: how often to look for something new, seconds.
-    :ivar settle: a file that was not written to for this long is complete, seconds.
-    :ivar batch_bytes: about how much one micro-batch takes, bytes on disk.
-    :ivar partition_bytes: what one task reads, bytes on disk.
-    :ivar stop_timeout: how long a stop waits for the micro-batch that is running, seconds.
+    :ivar allow_links_to: directories below which links may lead, in addition to the named ones.
+    :ivar allow_unread: True if unreadable paths are no failure.
+    :ivar checkpoint: the directory that stores the offset of each file; it is never followed itself.
+    :ivar exactly_once: the name of the checkpoint for exactly-once delivery; empty for at-least-once, where the last
+        batch may be sent twice.
+    :ivar once: True to ship the existing lines and end.
+    :ivar follow: True to ship lines that are added later, too.
+    :ivar interval: time between two scans, seconds.
+    :ivar settle: time without writes after which a file is complete, seconds.
+    :ivar batch_bytes: approximate size of a batch, bytes on disk.
+    :ivar partition_bytes: maximum size of a task, bytes on disk.
+    :ivar stop_timeout: maximum wait for the running batch at a stop, seconds.
     """
 
     paths: Sequence[str]

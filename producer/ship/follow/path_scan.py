@@ -1,4 +1,4 @@
-"""Looks at followed paths: how far they can be taken, and the portions between two offsets."""
+"""Scans followed paths for new lines, and divides the range between two offsets into portions."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .tracking import Offset, Range, ranges, scan
 _log = get_logger("loghub.ship.follow")
 
 
-class Looks:
-    """Looks at directories, files or globs.
+class PathScanner:
+    """A scanner of directories, files or globs.
 
-    :param paths: of what is followed.
+    :param paths: the paths to follow.
     :param exclude: glob patterns to leave out.
-    :param allow_links_to: directories below which links may lead, besides those that are named.
+    :param allow_links_to: directories below which links may lead, in addition to the named ones.
     :param checkpoint: a directory that is never followed.
-    :param settle: a file not written to for this long is complete, seconds.
-    :param logs: how logs of several lines begin; None if each line is one.
+    :param settle: time without writes after which a file is complete, seconds.
+    :param logs: the start pattern of multi-line logs; None if each line is a log.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Looks:
         self._settle = settle
         self._logs = logs
         self._allow_links_to = allow_links_to
-        self._told: frozenset[tuple[str, str]] = frozenset()
+        self._reported: frozenset[tuple[str, str]] = frozenset()
         self._unread: set[str] = set()
-        self._has_told = False
+        self._has_reported = False
 
     def latest(self, known: Offset) -> Offset:
-        """The offset after everything that can be taken now.
+        """Return the offset after all lines that are complete.
 
-        :param known: the offset so far.
+        :param known: the current offset.
         """
         return scan(
             self._paths,
@@ -61,34 +61,34 @@ class Looks:
             settle=self._settle,
             now=time.time(),
             checkpoint=self._checkpoint,
-            look=self._tell_unread,
+            report=self._log_unread,
             logs=self._logs,
             allow_links_to=self._allow_links_to,
         )
 
-    def _tell_unread(self, found: Found) -> None:
-        """Log each path once that is not shipped, and why; and when one that could not be read can.
+    def _log_unread(self, found: Found) -> None:
+        """Log once each path that is left out, with its reason, and each path that can be read again.
 
-        Hidden files that come later are not told: programs write temporary files under such names.
+        Hidden files that appear later are not logged: programs write temporary files under such names.
         """
         unread = frozenset([*found.unread, *found.absent])
         skipped = frozenset(each for each in found.skipped if each[1] != EXCLUDED)
-        for path, reason in sorted((unread | skipped) - self._told):
-            if not self._has_told or reason != HIDDEN:
+        for path, reason in sorted((unread | skipped) - self._reported):
+            if not self._has_reported or reason != HIDDEN:
                 _log.warning("skipped %s: %s", shown(path), reason)
         for path in sorted(self._unread - {path for path, _ in unread}):
             _log.warning("%s can be read again", shown(path))
-        self._told, self._unread, self._has_told = unread | skipped, {path for path, _ in unread}, True
+        self._reported, self._unread, self._has_reported = unread | skipped, {path for path, _ in unread}, True
 
     def portions(
         self, start: Offset, end: Offset, *, partition_bytes: int, parallelism: int, run: str = ""
     ) -> list[Portion]:
-        """The portions between two offsets.
+        """Return the portions between two offsets.
 
-        :param partition_bytes: the most that one has, bytes on disk.
-        :param parallelism: tasks that run at a time.
-        :param run: names the batch if each line is to be stored once. Portions then begin where they did before,
-            whatever runs at a time.
+        :param partition_bytes: maximum size of a portion, bytes on disk.
+        :param parallelism: number of concurrent tasks.
+        :param run: the name of the batch for exactly-once delivery; empty otherwise. Named portions have the same
+            bounds at each attempt, whatever the parallelism.
         """
         found = ranges(start, end, self._exclude)
         present = [each for each in found if not each.lost]
@@ -103,9 +103,9 @@ class Looks:
 
 
 def unread_of(options: FollowOptions) -> Skipped:
-    """Find what cannot be read at the end of a run, and so is not shipped.
+    """Return the paths that cannot be read at the end of a run, so that they were not shipped.
 
-    A path that is named and not there may come, and is waited for, unless the run ends by itself.
+    Named paths that do not exist count only if the run ends by itself: otherwise they may appear later.
     """
     found = find_files(
         options.paths,

@@ -1,10 +1,10 @@
-"""How far the engine ``local`` has come, in the checkpoint directory as ``loghub-producer-progress.json``::
+"""The progress of the local engine, in the checkpoint directory as ``loghub-producer-progress.json``::
 
     {"taken": {…}, "planned": {…}, "batch": 7, "checksum": 2596069104}
 
-``taken`` is the offset up to which everything is acknowledged, ``planned`` the one up to which the batch goes that was
-begun; null where there is none; ``batch`` counts the batches that were begun. Each is written before the next step, so
-that what died in a batch ships it again.
+``taken`` is the offset up to which everything is acknowledged. ``planned`` is the end of the running batch; null if
+there is none. ``batch`` counts the batches. The file is written before each step, so a run that died within a batch
+ships it again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ PROGRESS_FILE = "loghub-producer-progress.json"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come.
+    """The progress of a run.
 
-    :ivar taken: everything up to here is acknowledged.
-    :ivar planned: where the batch ends that was begun; None between two batches.
-    :ivar batch: batches that were begun.
+    :ivar taken: the offset up to which everything is acknowledged.
+    :ivar planned: the end of the running batch; None between two batches.
+    :ivar batch: number of batches begun.
     """
 
     taken: Offset
@@ -34,7 +34,7 @@ class Progress:
 
 
 def read_progress(checkpoint: str) -> Progress:
-    """What a checkpoint directory remembers; nothing taken where it is new.
+    """Read the progress of a checkpoint directory; a new one has an empty offset.
 
     :raises InputError: it cannot be read.
     """
@@ -48,7 +48,7 @@ def read_progress(checkpoint: str) -> Progress:
 
 
 def write_progress(checkpoint: str, progress: Progress) -> None:
-    """Remember, also if the machine dies.
+    """Write the progress, and sync it to the disk.
 
     :raises InputError: it cannot be written.
     """

@@ -1,8 +1,8 @@
-"""``--follow``: the same job as a Structured Streaming query over directories.
+"""Follows files with Spark: the same job as a Structured Streaming query.
 
-A micro-batch is a set of file ranges. Its offset is written to the checkpoint before it is shipped, and its end after
-every record of it was acknowledged; a query that died in between ships the whole batch again when it is started with
-the same checkpoint. So nothing is lost, and what may come twice is at most one batch.
+A micro-batch is a set of file ranges. Its end is written to the checkpoint before it is shipped. Its completion is
+written after every record of it was acknowledged. A query that died within a micro-batch ships all of it again when it
+is restarted with the same checkpoint. So no line is lost, and at most one micro-batch is sent twice.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, conso
     """Follow until SIGTERM or SIGINT, until the query fails, or, with ``once``, until all is shipped.
 
     :param session: the Spark session.
-    :param job: where to, and how.
-    :param options: what to follow.
-    :param console: where progress is shown.
+    :param job: the target and the settings of the job.
+    :param options: the paths and the checkpoint.
+    :param console: the console that shows the progress.
     :raises InputError: pandas is missing, or PySpark is too old.
     """
     _check_pandas()
@@ -60,7 +60,7 @@ def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, conso
 
 def _check_pandas() -> None:
     try:
-        import pandas  # noqa: F401  # mapInArrow imports it next
+        import pandas  # noqa: F401  # mapInArrow imports it later
     except ImportError as error:
         raise InputError(f"--follow on Spark needs pandas: {how_to_install('follow')}; or --engine local") from error
 
@@ -69,7 +69,7 @@ def _start(
     session: SparkSession, job: ShipJob, options: FollowOptions, figures: Accumulator[Figures]
 ) -> StreamingQuery:
     try:
-        from .source import FILES, FilesSource  # an older PySpark can still ship without it
+        from .source import FILES, FilesSource  # An older PySpark can still ship without --follow.
     except ImportError as error:
         raise InputError(f"--follow needs PySpark 4.2 or newer, this is {pyspark.__version__}") from error
     session.dataSource.register(FilesSource)
@@ -94,7 +94,7 @@ def _start(
     return (
         stream.load()
         .mapInArrow(ShipBatches(job, figures), NOTHING)
-        # The tasks have sent everything: there is nothing left to write.
+        # The tasks have sent everything, so there is nothing to write.
         .writeStream.format("noop")
         .option("checkpointLocation", options.checkpoint)
         .trigger(**trigger)
@@ -103,9 +103,9 @@ def _start(
 
 
 class _Watch:
-    """Keeps the bar moving, and tells of what was lost.
+    """Updates the progress bar, and logs losses.
 
-    :ivar losses: what was gone before it could be shipped.
+    :ivar losses: the bytes that were gone before they could be shipped.
     """
 
     def __init__(self, figures: Accumulator[Figures], bar: ProgressBar) -> None:
@@ -114,23 +114,23 @@ class _Watch:
         self._bar = bar
 
     def until_end(self, query: StreamingQuery, stop: threading.Event, stop_timeout: float) -> str | None:
-        """Wait for the end of the query; the reason if it failed."""
+        """Wait for the end of the query. Return the reason if it failed, else None."""
         while query.isActive and not stop.wait(_POLL_SECONDS):
-            self._look()
+            self._update()
         if stop.is_set():
             _stop(query, stop_timeout)
-        self._look()
+        self._update()
         error = query.exception()
         return None if error is None else describe(error)
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         figures = self._figures.value
         self._bar.show(figures)
-        self.losses.tell(figures)
+        self.losses.log(figures)
 
 
 def _stop(query: StreamingQuery, timeout: float) -> None:
-    """Stop between two micro-batches, so that none has to be shipped again; in the midst of one after ``timeout``."""
+    """Stop between two micro-batches, so that none is shipped again; after ``timeout`` seconds within one."""
     deadline = time.monotonic() + timeout
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)

@@ -1,9 +1,8 @@
-"""The streaming source behind ``--follow``: which bytes of which files are new.
+"""The streaming source of ``--follow``: yields the new byte ranges of files.
 
-It hands out portions, which are ranges of files, and not lines: what comes behind it reads them as a batch job would.
-So there is one way to read, parse and send, and Spark's checkpoint says how far each file was taken (``tracking``).
-
-The parts of the Data Source API that it uses exist since PySpark 4.2.
+Its rows are portions (ranges of files), not lines. The tasks read them as those of a batch job do, so there is one way
+to read, parse and send. Spark's checkpoint stores the offset of each file (:mod:`.tracking`). The source needs PySpark
+4.2 or newer for its parts of the Data Source API.
 """
 
 from __future__ import annotations
@@ -20,39 +19,44 @@ from pyspark.sql.types import StructType
 from ...wire.log_start import Logs
 from ..files.plan import PARTITION_BYTES
 from ..lines.log_start import logs_that_start
-from .path_scan import Looks
+from .path_scan import PathScanner
 from .tracking import Offset, advance
 
-#: The column of packed portions.
+#: The column of serialised portions.
 PORTION = "portion"
-#: The name by which the source is registered.
+#: The name that registers the source.
 FILES = "loghub_producer_files"
 
-# Counts batches, beside the files in an offset, where each line is stored once: no two batches have the same name, also
-# not where a file comes again as it was before.
+# The key in an offset of the number of batches, for exactly-once delivery. It makes the name of each batch unique, even
+# if a file returns with its earlier content.
 _BATCHES = "#"
 
 
 class FilesSource(DataSource):
     """Followed directories as a stream of portions.
 
-    Options: ``paths``, ``exclude`` and ``allowLinksTo`` (JSON lists), ``checkpoint`` (never followed), ``settle``
-    (seconds), ``maxBytes`` (of a micro-batch), ``partitionBytes`` (the most of a portion), ``parallelism`` (tasks that
-    run at a time); ``exactlyOnce`` (the name of the checkpoint);
-    ``logStart`` and ``maxLogBytes`` of logs of several lines.
+    Options:
+
+    * ``paths``, ``exclude`` and ``allowLinksTo``: JSON lists.
+    * ``checkpoint``: a directory that is never followed.
+    * ``settle``: time without writes after which a file is complete, seconds.
+    * ``maxBytes`` of a micro-batch, ``partitionBytes`` of a portion.
+    * ``parallelism``: number of concurrent tasks.
+    * ``exactlyOnce``: the name of the checkpoint.
+    * ``logStart`` and ``maxLogBytes``: of multi-line logs.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The name for ``readStream.format``."""
+        """Return the name for ``readStream.format``."""
         return FILES
 
     def schema(self) -> str:
-        """One row a portion, and one a partition."""
+        """Return the schema: each row is a portion, and each partition has one row."""
         return f"{PORTION} binary"
 
     def streamReader(self, schema: StructType) -> FilesReader:
-        """The reader, made in the driver."""
+        """Return the reader, which runs in the driver."""
         return FilesReader(
             json.loads(self.options["paths"]),
             json.loads(self.options["exclude"]),
@@ -68,7 +72,7 @@ class FilesSource(DataSource):
 
 
 def _parts(offset: dict[str, Any]) -> tuple[Offset, int]:
-    """How far each file was taken, and in how many batches."""
+    """Split an offset into the offset of the files and the number of batches."""
     taken = dict(offset)
     batches = taken.pop(_BATCHES, 0)
     return cast("Offset", taken), batches
@@ -80,7 +84,7 @@ class _Packed(InputPartition):
 
 
 class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Looks at the directories each time that Spark asks how far the stream has come."""
+    """Scans the directories each time that Spark asks for the latest offset."""
 
     def __init__(
         self,
@@ -96,7 +100,7 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         exactly_once: str = "",
         allow_links_to: Sequence[str] = (),
     ) -> None:
-        self._looks = Looks(
+        self._scanner = PathScanner(
             paths, exclude, checkpoint=checkpoint, settle=settle, logs=logs, allow_links_to=allow_links_to
         )
         self._exactly_once = exactly_once
@@ -107,23 +111,23 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offset | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Nothing taken of any file."""
+        """Return the offset before any file."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What one micro-batch takes, about."""
+        """Return the approximate size of a micro-batch."""
         return ReadMaxBytes(self._max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Ship what is there at the first look, in as many micro-batches as it takes, and no more."""
+        """Limit the query to the lines of the first scan, in as many micro-batches as needed."""
         self._once = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """How far the next micro-batch goes."""
+        """Return the offset at the end of the next micro-batch."""
         known, batches = _parts(start)
         target = self._target
         if target is None:
-            target = self._looks.latest(known)
+            target = self._scanner.latest(known)
         if self._once:
             self._target = target
         reached = advance(known, target, limit.max_bytes) if isinstance(limit, ReadMaxBytes) else target
@@ -132,9 +136,9 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**reached, _BATCHES: batches + (reached != known)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The portions between two offsets."""
+        """Return the portions between two offsets."""
         reached, batch = _parts(end)
-        portions = self._looks.portions(
+        portions = self._scanner.portions(
             _parts(start)[0],
             reached,
             partition_bytes=self._partition_bytes,
@@ -144,5 +148,5 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [_Packed(portion.packed()) for portion in portions]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
-        """The row of a partition."""
+        """Yield the row of a partition."""
         yield (cast("_Packed", partition).portion,)

@@ -1,29 +1,29 @@
-"""How far each file of a followed directory was shipped: the offset that Spark keeps in its checkpoint.
+"""Tracks the offset of each file of a followed directory; Spark keeps these offsets in its checkpoint.
 
-An offset maps a name to the file that it is of (:mod:`producer.runtime.file_identity`), and to the byte up to which
-that was
-taken. A name is made of the device and the inode when the file is found first, and never changes::
+An offset maps the name of each file to its identity (:mod:`producer.runtime.file_identity`) and the byte up to which it
+was shipped. The name consists of the device and the inode at the first scan, and never changes::
 
     {"2049.1234": {"path": "/var/log/app.log", "device": 2049, "inode": 1234, "end": 5120, "generation": 0,
                    "head": 3735928559, "tail": 2596069104}}
 
-* A file is known again by its inode, and by its device or its path: devices may get other numbers when the machine is
-  started again. And it has the bytes that were taken, as far as checksums of the first ones, and of some before the
-  end, say. Offsets of earlier versions have neither a device nor a tail, and the inode as their name.
-* A file that grows is taken from where the last batch ended, so that lines appended to it are shipped.
-* A file that was renamed (rotation) has the same inode: it continues under its new name. If the paths do not lead to
-  that name (one file was named, or ``*.log``), the directory is searched for the inode.
-* A file of several names (hard links), as a rotation by ``ln`` makes for a while, is one file.
-* A file that is shorter than what was taken (copytruncate), or holds other bytes (it was written anew, or is a new file
-  that was given the inode of a deleted one), begins anew at byte 0.
-* A file is taken up to its last line end. What follows is a line that somebody may still be writing; it is taken as it
-  is once the file has rested for ``settle`` seconds.
-* With logs of several lines it is taken up to its last start line: the log that this begins may go on. Where a log is
-  longer than the limit, up to the last line end.
-* A compressed file is taken whole, once it has rested. If members are added to it, they are taken once they have.
+* A file is recognised by its inode, and by its device or its path: devices may get other numbers at a reboot. Checksums
+  of its first bytes and of some bytes before the offset must match, too. Offsets of earlier versions have neither a
+  device nor a tail, and the inode is their name.
+* A file that grows is continued from its offset, so that appended lines are shipped.
+* A renamed file (rotation) keeps its inode, and is continued under its new name. If the paths do not include that name
+  (one file was named, or ``*.log``), its directory is searched for the inode.
+* A file with several names (hard links), as a rotation by ``ln`` briefly makes, is one file.
+* A file starts again at byte 0 if it is shorter than its offset (copytruncate), or has other content. Such a file was
+  rewritten, or is new and got the inode of a deleted file.
+* A file is read up to its last line end, as a program may still be writing the line after it. This line is shipped when
+  the file was not written to for ``settle`` seconds.
+* With multi-line logs, a file is read up to its last start line, as the log that begins there may go on. If that log is
+  longer than the limit, the file is read up to its last line end.
+* A compressed file is shipped as a whole, when it was not written to for ``settle`` seconds. Members that are added
+  later are shipped likewise.
 
-Everything here is a function of the file system and its arguments, so a batch that is planned again after a restart
-comes out the same.
+All functions depend only on the file system and their arguments, so a batch that is planned again after a restart is
+the same.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from ..errors import InputError
 from ..files.find import Found, find_files, is_excluded
 from ..files.log_file import LogFile, open_file
 
-# The first bytes tell whether two looks at an inode saw the same file; a log's first line nearly always has a time.
+# The first bytes identify the content of an inode: the first line of a log nearly always has a time.
 _HEAD_BYTES = 256
 _BLOCK_BYTES = 64 << 10
 
 
 class Taken(TypedDict):
-    """How far one file was taken.
+    """The offset of one file, with its identity.
 
-    :ivar path: where it was found last.
-    :ivar device: the number of its file system when it was found last.
-    :ivar inode: its number there.
-    :ivar end: the byte after the last one taken.
+    :ivar path: the path at the last scan.
+    :ivar device: the device number at the last scan.
+    :ivar inode: the inode number.
+    :ivar end: the byte after the last one that was read.
     :ivar head: CRC-32 of its first bytes, of at most 256 and at most ``end``.
     :ivar tail: a checksum of some windows before ``end``.
-    :ivar generation: grows each time that the inode turned out to hold another file than before.
+    :ivar generation: the number of times that the content of the inode was replaced.
     """
 
     path: str
@@ -70,17 +70,17 @@ class Taken(TypedDict):
     tail: NotRequired[int]
 
 
-#: By name: how far each file was taken.
+#: The offset of each file, by name.
 Offset = dict[str, Taken]
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a batch takes of a file.
+    """The range of a file that a batch ships.
 
-    :ivar file: the file, its size being the end of the range.
+    :ivar file: the file; its size is the end of the range.
     :ivar start: the first byte.
-    :ivar lost: the file is gone or shorter: these bytes cannot be read any more.
+    :ivar lost: True if the file is gone or shorter, so these bytes cannot be read any more.
     """
 
     file: LogFile
@@ -96,23 +96,24 @@ def scan(
     settle: float,
     now: float,
     checkpoint: str | None = None,
-    look: Callable[[Found], object] = lambda _found: None,
+    report: Callable[[Found], object] = lambda _found: None,
     logs: Logs | None = None,
     allow_links_to: Iterable[str] = (),
 ) -> Offset:
-    """The offset after everything that can be taken now. Files that are gone drop out of it; those that are only not
-    found, since a directory cannot be listed or a file not be opened at this moment, stay as they were. Files that
-    were renamed to names that the paths do not lead to are taken further.
+    """Return the offset after all lines that are complete.
 
-    :param paths: directories, files or globs to follow; one that does not exist yet is looked for again next time.
+    Deleted files are removed from it. Files that cannot be listed or opened temporarily stay unchanged. Files that were
+    renamed to names outside the paths are continued.
+
+    :param paths: directories, files or globs to follow; a missing one is searched for again at the next scan.
     :param exclude: glob patterns to leave out.
-    :param known: the offset so far.
-    :param settle: a file not written to for this long is complete, seconds.
-    :param now: the time, seconds since the epoch.
-    :param checkpoint: a directory that is never followed: each batch writes there, and so would make another.
-    :param logs: how logs of several lines begin; None if each line is one.
-    :param look: is shown what the paths came to, with what was left out.
-    :param allow_links_to: directories below which links may lead, besides those that are named.
+    :param known: the current offset.
+    :param settle: time without writes after which a file is complete, seconds.
+    :param now: the current time, seconds since the epoch.
+    :param checkpoint: a directory that is never followed: each batch writes there, and so would cause another batch.
+    :param logs: the start pattern of multi-line logs; None if each line is a log.
+    :param report: callback for the found files, with the paths left out.
+    :param allow_links_to: directories below which links may lead, in addition to the named ones.
     """
     latest: Offset = {}
     names = _Names(known)
@@ -120,11 +121,14 @@ def scan(
     found = find_files(
         paths, exclude=patterns, exclude_directory=checkpoint, allow_links_to=allow_links_to, lenient=True
     )
-    look(found)
+    report(found)
     paths_so_far = {taken["path"] for taken in known.values()}
     linked: set[tuple[int, int]] = set()
     for file in sorted(found.files, key=lambda each: each.path not in paths_so_far):
-        with contextlib.suppress(OSError), open_file(file) as opened:  # deleted, or unreadable, since it was listed
+        with (
+            contextlib.suppress(OSError),
+            open_file(file) as opened,
+        ):  # The file may be deleted or unreadable after it was listed.
             descriptor = opened.fileno()
             if os.fstat(descriptor).st_nlink > 1:
                 if (file.device, file.inode) in linked:
@@ -147,38 +151,37 @@ def scan(
 
 
 def _open_renamed(name: str, taken: Taken) -> tuple[LogFile, io.BufferedReader] | None:
-    """Open a file to which the paths do not lead any more, but which is still in its directory; None if it is not, or
-    is another file.
-    """
+    """Open a file that the paths no longer include, but that is still in its directory; None if it is not."""
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         opened = stack.enter_context(open_file(_as_it_was(name, taken)))
         status, path = os.fstat(opened.fileno()), str(opened.name)
         compression = compression_of(os.pread(opened.fileno(), _HEAD_BYTES, 0))
         file = LogFile(path, status.st_size, compression, status.st_dev, status.st_ino)
-        if _is_known_under(path, taken) and _continues(opened.fileno(), file, taken):
+        if _may_be_renamed_to(path, taken) and _continues(opened.fileno(), file, taken):
             stack.pop_all()
             return file, opened
     return None
 
 
-def _is_known_under(path: str, taken: Taken) -> bool:
-    """Return True if a file with the inode may be the one that was taken. If no byte of it was taken, the name decides:
-    the inode of a deleted file is given to the next one.
+def _may_be_renamed_to(path: str, taken: Taken) -> bool:
+    """Return True if a file with this inode may be the tracked one.
+
+    If no byte of it was read, its name decides, because a new file may get the inode of a deleted one.
     """
     return taken["end"] > 0 or os.path.basename(path).startswith(os.path.basename(taken["path"]))
 
 
 def _as_it_was(name: str, taken: Taken) -> LogFile:
-    """Make the file as which it is opened: its directory tells the device, which may have another number now.
+    """Return the file to open, with the current device number of its directory, which a reboot may change.
 
-    :raises OSError: the directory is not there.
+    :raises OSError: the directory does not exist.
     """
     device = os.stat(os.path.dirname(os.path.realpath(taken["path"]))).st_dev
     return LogFile(taken["path"], taken["end"], None, device, _inode(name, taken))
 
 
 class _Names:
-    """Finds the names of files among those of an offset."""
+    """The names of an offset, searched by file."""
 
     def __init__(self, known: Offset) -> None:
         self._known = known
@@ -187,9 +190,9 @@ class _Names:
             self._by_inode.setdefault(_inode(name, taken), []).append(name)
 
     def of(self, file: LogFile, descriptor: int, used: Offset) -> tuple[str, Taken | None]:
-        """Return the name of a file, and how far it was taken; None if it is new, or written anew.
+        """Return the name of a file, and its offset; None if it is new or rewritten.
 
-        :param used: names of files that were found already.
+        :param used: names of files that were already found.
         :raises OSError: the file cannot be read.
         """
         inode = (name for name in self._by_inode.get(file.inode, ()) if name not in used)
@@ -202,21 +205,21 @@ class _Names:
         if anew is not None:
             return anew, Taken(path=file.path, end=0, head=0, tail=0, generation=self._known[anew]["generation"] + 1)
         name = f"{file.device}.{file.inode}"
-        # The number that the device of another file had, or a hard link that an earlier version took for a file.
+        # Another file may have had this device number, or an earlier version counted a hard link as a file.
         return (f"{name}@{file.path}" if name in used or name in self._known else name), None
 
 
 def _may_be(file: LogFile, taken: Taken) -> bool:
-    """Return True if a file with the inode of one that was taken may be that one."""
+    """Return True if a file with the same inode may be the tracked one."""
     return taken.get("device", file.device) == file.device or taken["path"] == file.path
 
 
 def _is_gone(name: str, taken: Taken) -> bool:
-    """Whether a file that was taken and not found is there no more, rather than hidden from us for a while: one that is
-    forgotten comes again from its beginning.
+    """Return True if a tracked file was deleted. One that is only inaccessible must be kept, or it would be shipped
+    again from its beginning.
     """
     try:
-        return os.stat(taken["path"]).st_ino != _inode(name, taken)  # Path refuses no error
+        return os.stat(taken["path"]).st_ino != _inode(name, taken)  # Path.exists would hide errors.
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
@@ -224,11 +227,11 @@ def _is_gone(name: str, taken: Taken) -> bool:
 
 
 def advance(start: Offset, target: Offset, max_bytes: int) -> Offset:
-    """Go from ``start`` towards ``target``, by about ``max_bytes`` bytes: what one batch takes.
+    """Move from ``start`` towards ``target``, by the size of one batch.
 
-    :param start: the offset so far.
-    :param target: what :func:`scan` returned.
-    :param max_bytes: about how much to take, bytes; at least one file advances.
+    :param start: the current offset.
+    :param target: the offset from :func:`scan`.
+    :param max_bytes: approximate size, bytes; at least one file advances.
     """
     reached: Offset = {}
     left = max_bytes
@@ -245,11 +248,11 @@ def advance(start: Offset, target: Offset, max_bytes: int) -> Offset:
 
 
 def ranges(start: Offset, end: Offset, exclude: Iterable[str] = ()) -> list[Range]:
-    """What lies between two offsets, by path.
+    """Return the ranges between two offsets, sorted by path.
 
-    :param exclude: glob patterns to leave out: they may be newer than the offsets, and have to help against a file
+    :param exclude: glob patterns to leave out. They may be newer than the offsets, so that the user can exclude a file
         that fails its batch each time.
-    :raises InputError: a file is there, or may be, and cannot be read.
+    :raises InputError: a file may exist, but cannot be read.
     """
     patterns = tuple(exclude)
     found = [
@@ -265,7 +268,7 @@ def _taken(
 ) -> Taken:
     begin, generation = (0, 0) if known is None else (known["end"], known["generation"])
     if file.compression is not None and begin not in {0, file.size} and not _begins_member(descriptor, begin):
-        begin, generation = 0, generation + 1  # what was taken ended within a member, and all of it is read again
+        begin, generation = 0, generation + 1  # The offset is within a member, so the whole file is read again.
     if now - os.fstat(descriptor).st_mtime >= settle and not _ends_in_hole(descriptor, file):
         end = file.size
     elif file.compression is not None:
@@ -285,7 +288,7 @@ def _taken(
 
 
 def _ends_in_hole(descriptor: int, file: LogFile) -> bool:
-    """Whether NULs are at the end of a plain file, in place of what may still be written."""
+    """Return True if a plain file ends with NULs, in place of bytes that may still be written."""
     return file.compression is None and os.pread(descriptor, len(HOLE), max(0, file.size - len(HOLE))) == HOLE
 
 
@@ -303,13 +306,13 @@ def _holds(descriptor: int, known: Taken) -> bool:
 
 
 def _fingerprint(descriptor: int, end: int) -> tuple[int, int]:
-    """Checksums of the first bytes, and of windows before the end."""
+    """Return checksums of the first bytes, and of windows before the end."""
     marks = b"".join(mark.tail.to_bytes(4, "big") for mark in marks_at(descriptor, end))
     return head_of(descriptor, min(end, _HEAD_BYTES)), zlib.crc32(marks)
 
 
 def _last_end(descriptor: int, begin: int, size: int, logs: Logs | None) -> int:
-    """The byte after what is complete between two bytes."""
+    """Return the offset after the last complete log between two offsets."""
     if logs is not None:
         window = max(begin, size - logs.max_bytes)
         start = last_start(os.pread(descriptor, size - window, window), logs.start, at_line=window == begin)
@@ -321,7 +324,7 @@ def _last_end(descriptor: int, begin: int, size: int, logs: Logs | None) -> int:
 
 
 def _last_line_end(descriptor: int, begin: int, size: int) -> int:
-    """The byte after the last line end between two bytes; ``begin`` if there is none."""
+    """Return the offset after the last line end between two offsets; ``begin`` if there is none."""
     position = size
     while position > begin:
         block = max(begin, position - _BLOCK_BYTES)
@@ -333,13 +336,14 @@ def _last_line_end(descriptor: int, begin: int, size: int) -> int:
 
 
 def _begin(before: Taken | None, after: Taken) -> int:
-    """Where the range that ends at ``after`` begins."""
+    """Return the start of the range that ends at ``after``."""
     return before["end"] if before is not None and before["generation"] == after["generation"] else 0
 
 
 def _range(name: str, begin: int, taken: Taken) -> Range:
-    """
-    :raises InputError: nobody can say whether it is there.
+    """Return the range of a file, marked as lost if the file is gone.
+
+    :raises InputError: the file may exist, but cannot be read.
     """
     path, inode = taken["path"], _inode(name, taken)
     try:

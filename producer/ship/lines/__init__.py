@@ -1,1 +1,1 @@
-"""From the bytes of a file to the columns of records: lines, what parsers find in them, and records."""
+"""Convert the bytes of files to records: split lines, parse them, and build columns."""

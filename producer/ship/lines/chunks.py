@@ -1,6 +1,7 @@
-"""Lines in chunks that are the same however they are read: cut where a line begins behind a multiple of a size.
+"""Divides lines into chunks that do not depend on how they were read.
 
-What an earlier attempt has cut is cut there again, so that each chunk can have a number that follows its place.
+A chunk begins with the first line after a multiple of a size. Each attempt makes the same chunks, so that each can have
+a sequence number that follows its offset.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ from typing import NamedTuple
 
 from .line import Block, Line
 
-#: The distance of cuts, bytes; about as much is a request.
+#: The distance of chunk bounds, bytes; a request is about as large.
 CHUNK_BYTES = 1 << 20
 
 
 class Chunk(NamedTuple):
-    """What one request holds.
+    """The lines of one request.
 
     :ivar lines: a block, or a piece of a long line.
-    :ivar number: grows with the place in the file, from 1 on.
+    :ivar number: its sequence number, which grows with the offset in the file, from 1.
     """
 
     lines: Block | Line
     number: int
 
     def halves(self) -> tuple[Chunk, Chunk] | None:
-        """Cut in two between lines; None if there is but one. The numbers follow the places, as before."""
+        """Divide the chunk between two lines; None if it has one line. The numbers still follow the offsets."""
         halves = self.lines.halves() if isinstance(self.lines, Block) else None
         if halves is None:
             return None
@@ -33,22 +34,22 @@ class Chunk(NamedTuple):
 
 
 def chunks_of(read: Iterable[Block | Line], size: int | None = None) -> Iterator[Chunk]:
-    """Join what was read, and cut it again.
+    """Join blocks, and divide them into chunks.
 
-    :param read: blocks, and pieces of long lines, one behind the other.
-    :param size: the distance of cuts, bytes; :data:`CHUNK_BYTES` if left out.
+    :param read: blocks, and pieces of long lines, in the order of the file.
+    :param size: the distance of chunk bounds, bytes; None for :data:`CHUNK_BYTES`.
     """
     size = size or CHUNK_BYTES
     waiting: list[Block] = []
-    place = 0  # behind the last piece of a long line
+    number = 0  # The byte after the last piece of a long line.
     for lines in read:
         if isinstance(lines, Line):
             yield from _joined(waiting)
             waiting = []
-            begin = lines.offset if lines.part <= 1 else place
-            # A piece without a byte has a place of its own all the same: that of its line end.
-            place = begin + max(len(lines.data), 1)
-            yield Chunk(lines, place)
+            begin = lines.offset if lines.part <= 1 else number
+            # An empty piece gets the number of its line end.
+            number = begin + max(len(lines.data), 1)
+            yield Chunk(lines, number)
             continue
         rest: Block | None = lines
         while rest is not None:

@@ -1,8 +1,9 @@
-"""Blocks of lines as columns: what ``Stream.send_arrow`` takes, without a Python object for each line if that can be.
+"""Builds columns for ``Stream.send_arrow`` from blocks of lines, if possible without a Python object per line.
 
-The line and its offset are columns, and so is each field that a parser finds in most lines. What it finds in single
-lines of another kind are entries of the map ``fields``. A value that a line does not have is null, and is not sent.
-The file is long since each parser has a short class in it, beside what they share.
+The line and its offset are columns, as is each field that a parser finds in most lines. Fields of single lines of
+another kind are entries of the map ``fields``. A value that a line does not have is null, and is not sent.
+
+The file has more than 400 lines because it holds a short function for each parser.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from .parsers.apache import parse_error_log
 from .parsers.auto import parse_dated, parse_pairs
 from .parsers.json_object import json_text, parse_json
 
-#: The column of what is found in single lines: the option ``contents_column``.
+#: The column for fields of single lines: the option ``contents_column``.
 FOUND_FIELDS = "fields"
-#: The column of the times that the lines tell: the option ``time_column``. No field has this name.
+#: The column for times of the lines: the option ``time_column``. No field has this name.
 LINE_TIMES = "__time__"
 
-# Of the lines of a block, for columns to be worth it: single lines take far longer.
+# Minimum share of lines of a block that compiled code must parse; the others are far slower.
 _MOSTLY = 0.75
-# What logfmt begins with.
+# The beginning of a logfmt line.
 _KEYED = r"^[\t-\r ]*[A-Za-z_@][\w.@-]*="
-# Values that a line would need for each of its bytes, of all lines: n values need n - 1 delimiters.
+# Maximum number of values per byte of all lines, above which lines are too short: n values need n - 1 delimiters.
 _MOST_VALUES_A_BYTE = 4
 
 _line_column = either("producer.wire._arrow_text", "line_column", line_column)
@@ -54,11 +55,11 @@ _Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 @dataclass(slots=True)
 class Found:
-    """What a parser found in some lines.
+    """The fields that a parser found in some lines.
 
-    :ivar parsed: which of them it knew.
-    :ivar columns: fields that most of them have.
-    :ivar fields: those of single lines, by their place.
+    :ivar parsed: a mask of the lines that the parser recognised.
+    :ivar columns: the fields that most of them have.
+    :ivar fields: the fields of other lines, by row.
     """
 
     parsed: _Mask
@@ -66,20 +67,20 @@ class Found:
     fields: dict[int, dict[str, str]] = field(default_factory=dict)
 
 
-#: Compiled code for lines of keys and values.
+#: A compiled function that splits lines of keys and values.
 KeyedSplit: TypeAlias = Callable[[bytes | memoryview, bytes | memoryview], SplitLines]
-#: From the column of lines to what is in them.
+#: A function from the column of lines to their fields.
 ColumnParser: TypeAlias = Callable[[pa.StringArray], Found]
 
 
 class BlockColumns:
-    """Makes batches of columns of blocks.
+    """Builds record batches from blocks.
 
     :param parser: a name of :data:`~producer.ship.lines.parsers.PARSER_NAMES`.
-    :param pattern: of the parser ``regex``.
-    :param offset: whether each record tells where its line begins.
-    :param times: how lines tell their time, if a record is to have it.
-    :param values: how the parser ``delimited`` divides lines.
+    :param pattern: the pattern of the parser ``regex``.
+    :param offset: True to add the offset of its line to each record.
+    :param times: the form of the times in the lines; None to add no times.
+    :param values: the columns and the delimiter of the parser ``delimited``.
     """
 
     def __init__(
@@ -96,9 +97,9 @@ class BlockColumns:
         self._times = times
 
     def batch(self, block: Block, figures: Figures) -> pa.RecordBatch:
-        """The records of a block of UTF-8.
+        """Return the records of a block of UTF-8.
 
-        :param figures: grows by the lines that are not parsed.
+        :param figures: the counters to add the lines to that the parser did not recognise.
         """
         lines, starts = _logs(block) if isinstance(block, LogBlock) else _lines(block)
         found = self._parse(lines)
@@ -115,9 +116,9 @@ class BlockColumns:
 
 
 def _logs(block: LogBlock) -> tuple[pa.StringArray, np.ndarray[Any, np.dtype[np.int64]]]:
-    """The logs without the line ends behind them, and where each begins in the block."""
+    """Return the logs without their last line end, and the start of each in the block."""
     data = block.data
-    # Behind a log there is a line end of one byte or two, but for the last one of a file.
+    # A line end of one or two bytes follows each log, except for the last one of a file.
     kept, gaps = np.ones(len(data), bool), np.append(block.starts[1:], len(data)) - block.ends
     kept[block.ends[gaps > 0]] = False
     kept[block.ends[gaps > 1] + 1] = False
@@ -127,13 +128,13 @@ def _logs(block: LogBlock) -> tuple[pa.StringArray, np.ndarray[Any, np.dtype[np.
 
 
 def _lines(block: Block) -> tuple[pa.StringArray, np.ndarray[Any, np.dtype[np.int64]]]:
-    """The lines without their ends, and where each begins in the block."""
+    """Return the lines without line ends, and the start of each in the block."""
     starts, lines = _line_column(block.data, block.count)
     return _arrow(lines), np.frombuffer(starts, np.int64)
 
 
 def _map(fields: Mapping[int, Mapping[str, str]], rows: int) -> pa.MapArray:
-    """The fields of single lines as a column; empty for the others."""
+    """Return the fields of single lines as a map column; other rows are empty."""
     sizes = np.zeros(rows + 1, np.int32)
     names: list[str] = []
     values: list[str] = []
@@ -146,15 +147,15 @@ def _map(fields: Mapping[int, Mapping[str, str]], rows: int) -> pa.MapArray:
 
 
 def _line_times(found: Found, rows: int, how: LineTimes) -> pa.Array:
-    """The times that the lines tell, null where one tells none."""
+    """Return the times of the lines, null for lines without one."""
     kind = pa.timestamp("ns", "UTC")
     times, moment_of = pa.nulls(rows, kind), how.reader()
     for name in reversed(TIME_FIELDS):
         column = found.columns.get(name)
         if column is not None:
             texts = column.dictionary_encode()
-            told = pa.array([moment_of(text) for text in texts.dictionary.to_pylist()], kind).take(texts.indices)
-            times = pc.if_else(column.is_valid(), told, times)
+            parsed = pa.array([moment_of(text) for text in texts.dictionary.to_pylist()], kind).take(texts.indices)
+            times = pc.if_else(column.is_valid(), parsed, times)
     if found.fields:
         moments = times.cast(pa.int64()).to_pylist()
         for row, fields in found.fields.items():
@@ -180,14 +181,14 @@ def _column_parser(name: str, pattern: str | None, values: Values) -> ColumnPars
 
 
 def _line_by_line(lines: pa.StringArray, parse: Parser) -> Found:
-    """What a parser of single lines finds."""
+    """Parse all lines one by one."""
     found = Found(np.zeros(len(lines), bool))
     _add_single(found, range(len(lines)), lines.to_pylist(), parse)
     return found
 
 
 def _add_single(found: Found, rows: Sequence[int], texts: Sequence[str], parse: Parser) -> None:
-    """Add what a parser of single lines finds in some of them."""
+    """Parse some lines one by one, and add their fields."""
     for row, text in zip(rows, texts, strict=True):
         parsed = parse(text)
         fields = None if parsed is None else sendable_fields(parsed)
@@ -198,28 +199,28 @@ def _add_single(found: Found, rows: Sequence[int], texts: Sequence[str], parse: 
 
 
 def _access_logs(lines: pa.StringArray, others: bytes, parse: Parser) -> Found:
-    """Access logs as columns, other lines by a parser of single lines."""
+    """Split access logs into columns, and parse other lines one by one."""
     return _with_others(_access(lines, others), lines, parse)
 
 
 def _access(lines: pa.StringArray, others: bytes) -> Found:
-    """Access logs as columns, and nothing of lines that begin with one of these characters."""
+    """Split access logs into columns, without lines that begin with one of the characters in ``others``."""
     return _found(split_access(*_buffers(lines), others))
 
 
 def _any_format(lines: pa.StringArray) -> Found:
-    """Each line as ``parse_auto`` has it: what is no access log by the parser that its first character tells."""
+    """Parse each line as ``parse_auto`` does; its first character selects the parser if it is no access log."""
     found = _access(lines, b"{[<")
     rest = np.flatnonzero(~found.parsed)
     if not len(rest):
         return found
     _, offsets, data = lines.buffers()
     begins = np.frombuffer(offsets, np.int32)[: len(lines)][rest]
-    # An empty line at the end has no first character: then the one that is added stands for it.
+    # An empty line at the end has no first character; the padding stands in for it.
     characters = np.append(np.frombuffer(data, np.uint8), np.zeros(5, np.uint8))
     firsts = characters[begins]
     objects, errors = firsts == ord("{"), firsts == ord("[")
-    # Of another line, if this one is shorter: the parser of single lines finds out.
+    # In a shorter line this is a character of the next one, but the parser of single lines decides.
     dated = (characters[begins + 4] == ord("/")) & ~objects & ~errors & (firsts != ord("<"))
     for rows, parse in (
         (rest[objects], _json_objects),
@@ -243,7 +244,7 @@ def _some(lines: pa.StringArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -> p
 
 
 def _add_some(found: Found, rows: np.ndarray[Any, np.dtype[np.int64]], some: Found) -> None:
-    """Add what was found in some of the lines, of which nothing is known yet."""
+    """Add the fields of some lines that were not recognised before."""
     found.parsed[rows] = some.parsed
     found.fields |= {int(rows[row]): fields for row, fields in some.fields.items()}
     if len(rows) == len(found.parsed):
@@ -258,37 +259,37 @@ def _add_some(found: Found, rows: np.ndarray[Any, np.dtype[np.int64]], some: Fou
 
 
 def _buffers(lines: pa.StringArray) -> tuple[memoryview, memoryview]:
-    """Where each line begins, and the last one ends, and their bytes."""
+    """Return the offsets of the lines and their bytes."""
     _, offsets, data = lines.buffers()
     return memoryview(offsets), memoryview(data)
 
 
 def _found(split: SplitLines) -> Found:
-    """What compiled code found; only the columns that have a value."""
+    """Return the result of compiled code, without empty columns."""
     known = np.frombuffer(split.known, np.uint8).astype(bool)
     return Found(known, {name: _arrow(column) for name, column in split.columns.items() if not column.is_empty})
 
 
 def _syslog(lines: pa.StringArray, parse: Parser) -> Found:
-    """Syslog as columns, by compiled code where there is some."""
+    """Split syslog into columns, with compiled code if available."""
     if split_syslog is None:
         return _line_by_line(lines, parse)
     found = _found(split_syslog(*_buffers(lines)))
     if "priority" in found.columns:
         texts = found.columns["priority"].dictionary_encode()
-        told = [facility_and_severity(text) for text in texts.dictionary.to_pylist()]
-        for name, values in zip(("facility", "severity"), zip(*told, strict=True), strict=True):
+        named = [facility_and_severity(text) for text in texts.dictionary.to_pylist()]
+        for name, values in zip(("facility", "severity"), zip(*named, strict=True), strict=True):
             found.columns[name] = pa.array(values, pa.string()).take(texts.indices)
     return found
 
 
 def _logfmt(lines: pa.StringArray, parse: Parser) -> Found:
-    """Words of logfmt as columns, by compiled code where there is some."""
+    """Split logfmt into columns, with compiled code if available."""
     return _keyed(lines, parse, split_logfmt) or _line_by_line(lines, parse)
 
 
 def _delimited(lines: pa.StringArray, values: Values, parse: Parser) -> Found:
-    """Values as columns, by compiled code where there is some."""
+    """Split delimited values into columns, with compiled code if available."""
     offsets, data = _buffers(lines)
     # Lines that are too short for so many values would only take memory.
     if split_delimited is None or not values.names or len(lines) * len(values.names) > _MOST_VALUES_A_BYTE * len(data):
@@ -303,7 +304,7 @@ def _arrow(column: TextColumn) -> pa.StringArray:
 
 
 def _with_others(found: Found, lines: pa.StringArray, parse: Parser) -> Found:
-    """What was found, with what a parser of single lines finds in the other lines."""
+    """Parse the lines not recognised so far one by one, and add their fields."""
     if not found.parsed.all():
         rows = np.flatnonzero(~found.parsed)
         _add_single(found, rows.tolist(), lines.take(pa.array(rows)).to_pylist(), parse)
@@ -311,10 +312,10 @@ def _with_others(found: Found, lines: pa.StringArray, parse: Parser) -> Found:
 
 
 def _regex(expression: Pattern[str], parse: Parser) -> ColumnParser:
-    """The groups of an expression as columns."""
+    """Return a parser that makes a column of each group of a pattern."""
     names = sorted(expression.groupindex, key=lambda name: expression.groupindex[name])
     free = sendable_fields(dict.fromkeys(names, ""))
-    if free is None:  # a name that is too long: every line goes as text
+    if free is None:  # The name of a group is too long, so every line is sent as text.
         return lambda lines: _line_by_line(lines, parse)
     places = [expression.groupindex[name] for name in names]
     steps = steps_of(expression, places, whole=True)
@@ -335,9 +336,9 @@ def _regex(expression: Pattern[str], parse: Parser) -> ColumnParser:
 
 
 def _matched(lines: pa.StringArray, expression: Pattern[str], places: Mapping[str, int]) -> Found:
-    """What a search finds, line by line.
+    """Match all lines with the regular expression.
 
-    :param places: the fields, and the numbers of their groups.
+    :param places: the numbers of the groups by field name.
     """
     matches = expression.fullmatch_all(lines.to_pylist())
     parsed = np.fromiter((match is not None for match in matches), bool, len(matches))
@@ -349,7 +350,7 @@ def _matched(lines: pa.StringArray, expression: Pattern[str], places: Mapping[st
 
 
 def _captured(lines: pa.StringArray, steps: Steps, names: Sequence[str]) -> Found:
-    """What compiled code finds of an expression, and nothing of lines of which it does not know."""
+    """Match the lines with compiled code; lines that it cannot decide stay unrecognised."""
     _, offsets, data = lines.buffers()
     ends = np.frombuffer(offsets, np.int32)[1 : len(lines) + 1].astype(np.uint64)
     known, columns = steps.capture(len(lines), ends.tobytes(), data.to_pybytes())
@@ -357,28 +358,28 @@ def _captured(lines: pa.StringArray, steps: Steps, names: Sequence[str]) -> Foun
     return Found(np.frombuffer(known, np.uint8).astype(bool), fields)
 
 
-# What ``json.loads`` calls at last.
+# The function behind ``json.loads``, without its checks.
 _scan: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 
 
 def _json_objects(lines: pa.StringArray) -> Found:
-    """Objects as columns, by compiled code where there is some."""
+    """Split JSON objects into columns, with compiled code if available."""
     return _keyed(lines, parse_json, split_objects) or _loaded_objects(lines)
 
 
 def _keyed(lines: pa.StringArray, parse: Parser, split_lines: KeyedSplit | None) -> Found | None:
-    """What compiled code finds under keys; None if there is none, or single lines are to be parsed."""
+    """Split lines of keys and values with compiled code; None if there is none, or too few lines match."""
     if split_lines is None:
         return None
     found = _found(split_lines(*_buffers(lines)))
-    # Under which name a field is sent may depend on the others of its line.
+    # The name under which a field is sent may depend on the other fields of its line.
     if not all(map(is_plain, found.columns)) or np.count_nonzero(found.parsed) < _MOSTLY * len(lines):
         return None
     return _with_others(found, lines, parse)
 
 
 def _loaded_objects(lines: pa.StringArray) -> Found:
-    """The values of the keys that most of the objects have as columns, other objects one by one."""
+    """Make columns of the keys that most objects have, and add other objects one by one."""
     objects = [_object(text) for text in lines.to_pylist()]
     parsed = np.fromiter((each is not None for each in objects), bool, len(objects))
     rows: dict[tuple[str, ...], list[int]] = {}
@@ -399,7 +400,7 @@ def _loaded_objects(lines: pa.StringArray) -> Found:
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """The object that a line is; None if it is another value, or no JSON."""
+    """Return the JSON object of a line; None for another value, or invalid JSON."""
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -410,7 +411,7 @@ def _object(text: str) -> dict[str, Any] | None:
             if isinstance(inner, dict | list):
                 value[name] = json_text(inner)
         return value
-    # Too deep for the parser or, in integers, too long for Python: not a line to make fields of.
+    # The line nests too deeply for the parser, or has too long an integer for Python.
     except (ValueError, RecursionError, StopIteration):
         return None
 
@@ -418,7 +419,7 @@ def _object(text: str) -> dict[str, Any] | None:
 def _json_columns(
     names: Sequence[str], objects: Sequence[dict[str, Any] | None], rows: Sequence[int]
 ) -> dict[str, pa.Array]:
-    """The columns of objects that have the same keys; null where a line has others."""
+    """Return the columns of objects that have the same keys; other rows are null."""
     values = list(zip(*[(objects[row] or {}).values() for row in rows], strict=True))
     columns = {name: _text_column(column) for name, column in zip(names, values, strict=True)}
     if len(rows) < len(objects):

@@ -1,4 +1,4 @@
-"""The start pattern of logs of several lines (:mod:`.logs`), as the command line gives it."""
+"""The start pattern of multi-line logs (:mod:`.logs`), as given on the command line."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from ..errors import InputError
 
 
 def logs_that_start(start: str | None, max_bytes: int) -> Logs | None:
-    """Logs whose first lines match an expression; None without one, where each line is a log.
+    """Return the settings of multi-line logs; None without a pattern, where each line is a log.
 
-    :raises InputError: as :func:`start_pattern`.
+    :raises InputError: the pattern does not compile, or matches every line.
     """
     return None if start is None else Logs(start_pattern(start), max_bytes)
 
 
 def start_pattern(pattern: str) -> StartPattern:
-    """The expression that a start line matches; it is matched on bytes.
+    """Compile the pattern of start lines, which matches bytes.
 
     :raises InputError: it does not compile, or matches every line.
     """

@@ -1,13 +1,13 @@
-r"""Bytes to blocks of logs that have several lines each, such as one with a stack trace.
+r"""Splits bytes into blocks of multi-line logs, such as logs with a stack trace.
 
-* A log begins at each line that matches the start pattern, and goes to the next such line. The pattern is matched from
-  the first byte of a line on, and sees at most the first 4096 bytes of it, without the line end.
-* What stands before the first such line of a file is a log, too.
-* The line end of its last line is no part of a log; those within it are.
-* A log longer than the limit comes in pieces, as a long line does: they carry its offset and count from 1.
+* A log begins at each line that matches the start pattern, and ends before the next such line. The pattern is matched
+  from the first byte of a line, and sees at most its first 4096 bytes, without the line end.
+* The lines before the first start line of a file are a log, too.
+* The line end of its last line is not part of a log; those within it are.
+* A log longer than the limit is split into pieces, as a long line is. They have its offset, and are numbered from 1.
 
-A range of a file yields the logs that **begin** in it, so a range is read beyond its end, up to the next start line:
-adjacent ranges share each log out exactly once, wherever they are cut.
+A range of a file yields the logs that **begin** in it, so a range is read beyond its end, up to the next start line.
+Adjacent ranges yield each log exactly once.
 
 Example, with the pattern ``\d``::
 
@@ -28,20 +28,20 @@ import numpy as np
 from ...wire.log_start import SEEN_BYTES, StartPattern
 from .line import Block, Line, character_boundary, read_some, seek_to_line, skip_hole
 
-#: Places in bytes.
+#: Offsets in bytes.
 Places: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
-# A line end.
+# Bytes of the longest line end.
 _END_BYTES = 2
 _LINE_FEED, _CARRIAGE_RETURN = 10, 13
 
 
 @dataclass(frozen=True, eq=False)
 class LogBlock(Block):
-    """Whole logs, one behind the other; none is longer than the limit.
+    """Consecutive whole logs, none of which exceeds the limit.
 
-    :ivar starts: where each of them begins in the data.
-    :ivar ends: where each of them ends without its line end.
+    :ivar starts: the start of each log in the data.
+    :ivar ends: the end of each log in the data, without its last line end.
     """
 
     starts: Places
@@ -49,46 +49,44 @@ class LogBlock(Block):
 
     @property
     def count(self) -> int:
-        """How many they are."""
         return len(self.starts)
 
     @property
     def text_bytes(self) -> int:
-        """Their bytes without the line ends behind them."""
+        """Number of bytes without the line end after each log."""
         return int((self.ends - self.starts).sum())
 
     def has_longer(self, size: int) -> bool:
-        """Whether one of them has more bytes than so many, without the line end behind it."""
+        """Return True if a log has more than ``size`` bytes, without the line end after it."""
         return len(self.data) > size and bool((self.ends - self.starts).max() > size)
 
     def lines(self) -> Iterator[Line]:
-        """Each log of it."""
+        """Yield each log."""
         for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
             yield Line(self.offset + start, 0, self.data[start:end])
 
     def without_first(self, size: int) -> Block | None:
-        """All but the first bytes, which are of the first log; None if there is nothing else."""
+        """Return the block without its first ``size`` bytes, which belong to the first log; None if nothing remains."""
         if size == len(self.data):
             return None
         starts, ends = np.maximum(self.starts - size, 0), self.ends - size
         return LogBlock(self.offset + size, self.data[size:], starts, ends)
 
     def part(self, first: int, last: int) -> LogBlock:
-        """Some of the logs: from the place of one to the place behind another."""
+        """Return the logs ``first`` to ``last - 1``."""
         begin = int(self.starts[first])
         end = int(self.starts[last]) if last < len(self.starts) else len(self.data)
         starts, ends = self.starts[first:last] - begin, self.ends[first:last] - begin
         return LogBlock(self.offset + begin, self.data[begin:end], starts, ends)
 
     def cut_at(self, offset: int) -> tuple[Block | None, Block | None]:
-        """Cut in two where the first log begins at an offset of the file or behind it; None for no logs."""
+        """Divide at the first log that begins at or after an offset of the file; None for a part without logs."""
         place = int(np.searchsorted(self.starts, offset - self.offset))
         if place in {0, self.count}:
             return (self, None) if place else (None, self)
         return self.part(0, place), self.part(place, self.count)
 
     def joined(self, others: Sequence[Block]) -> Block:
-        """One block with those that come behind it."""
         blocks = [self, *(each for each in others if isinstance(each, LogBlock))]
         moves = [each.offset - self.offset for each in blocks]
         return LogBlock(
@@ -99,7 +97,7 @@ class LogBlock(Block):
         )
 
     def halves(self) -> tuple[Block, Block] | None:
-        """Cut in two between logs; None if there is but one."""
+        """Divide the block in half between two logs; None if it has one log."""
         middle = self.count // 2
         return (self.part(0, middle), self.part(middle, self.count)) if middle else None
 
@@ -114,20 +112,20 @@ def logs_of(
     pattern: StartPattern,
     begins_log: bool = False,
 ) -> Iterator[LogBlock | Line]:
-    """The logs that begin at ``start`` or later and before ``end``: in blocks, and long ones in pieces.
+    """Yield the logs that begin in a range: whole logs in blocks, long ones in pieces.
 
-    :param file: a binary file; it must be able to seek unless ``start`` is 0.
-    :param start: first byte of the range.
+    :param file: a binary file; it must be seekable unless ``start`` is 0.
+    :param start: the first byte of the range.
     :param end: the byte after the range; None for the end of the file.
-    :param limit: bytes from here on count as not there; None for no limit.
-    :param max_log_bytes: longer logs come in pieces of at most this many bytes.
-    :param pattern: of start lines.
-    :param begins_log: a log begins at ``start``, whatever is there.
+    :param limit: the offset at which the file ends for this job; None for no limit.
+    :param max_log_bytes: maximum size of a log or piece, bytes.
+    :param pattern: the pattern of start lines.
+    :param begins_log: True if a log begins at ``start``, whatever line is there.
     """
     position = file.seek(start) if begins_log and start else seek_to_line(file, start, limit)
     if position is not None:
         begin, chunk = skip_hole(file, position, limit)
-        # The log behind a hole begins for its range where the hole does.
+        # A log after a hole belongs to the range where the hole begins.
         if end is not None and position < end:
             end = max(end, begin + 1)
         splitter = LogSplitter(begin, max_log_bytes, pattern, end, in_log=begins_log or start == 0)
@@ -140,12 +138,12 @@ def logs_of(
 
 
 class LogSplitter:
-    """Cuts what is read into logs, holding at most one chunk and the unfinished log, or piece of one, before it.
+    """Splits chunks into logs; it holds at most one chunk and the unfinished log or piece before it.
 
-    :param position: of the first byte that is read, with which a line begins.
-    :param end: the first log that begins here or behind it ends everything.
-    :param in_log: a log begins with the first byte; else all before the first start line is left out.
-    :ivar ended: nothing more needs to be read.
+    :param position: the offset of the first byte, at which a line begins.
+    :param end: the offset at or after which the first log ends the range.
+    :param in_log: True if a log begins with the first byte; False to skip the lines before the first start line.
+    :ivar ended: True if no more bytes are needed.
     """
 
     def __init__(
@@ -156,40 +154,40 @@ class LogSplitter:
         self._pattern = pattern
         self._first_bytes = np.frombuffer(pattern.first_bytes, np.bool_)
         self._end = end
-        self._data = b""  # from the log or piece on that is not complete
-        self._base = position  # of the data
-        self._line = 0  # in the data: the first line of which it is not known whether it is a start line
-        self._known = False  # its start was seen, but not its end
+        self._data = b""  # Bytes from the start of the unfinished log or piece.
+        self._base = position  # The offset of the data in the file.
+        self._line = 0  # The start in the data of the first line that is not yet matched.
+        self._known = False  # True if the start of the current line is matched, but its end is not read yet.
         self._in_log = in_log
-        self._fresh = in_log  # the first line begins a log whatever it is
+        self._fresh = in_log  # True if the first line begins a log even if it does not match.
         self._log_start = position
         self._parts = 0
 
     @property
     def read_to(self) -> int:
-        """Where in the file what is added next comes from."""
+        """The offset in the file of the next chunk."""
         return self._base + len(self._data)
 
     @property
     def pending(self) -> bool:
-        """Whether a log is not complete."""
+        """True if a log is unfinished."""
         return self._in_log and bool(self._data or self._parts)
 
     def add(self, chunk: bytes) -> Iterator[LogBlock | Line]:
-        """Yield what is complete."""
+        """Add a chunk, and yield the complete logs."""
         self._data += chunk
         yield from self._logs(self._starts(final=False))
         if not self._in_log:
             self._drop(self._line if not self._known else len(self._data))
             self.ended = self._end is not None and self._base >= self._end
         elif not self.ended:
-            # The line that is being read may begin the next log.
+            # The unfinished line may begin the next log.
             sure = self._data if self._known else self._data[: self._line]
             rest = yield from self._cut(sure, self._max + _END_BYTES)
             self._drop(len(sure) - len(rest))
 
     def finish(self) -> Iterator[LogBlock | Line]:
-        """Yield what is left at the end."""
+        """Yield the remaining log at the end."""
         if not self.ended:
             starts = self._starts(final=True)
             yield from self._logs(np.append(starts, len(self._data)) if self._data or self._parts else starts)
@@ -198,12 +196,12 @@ class LogSplitter:
         self._log_start, self._line, self._known = self._base, 0, False
 
     def _starts(self, *, final: bool) -> Places:
-        """Where in the data lines begin that are start lines, and were not looked at before."""
+        """Return the starts in the data of new start lines."""
         data, begin = self._data, self._line
         codes = np.frombuffer(data, np.uint8)
         feeds = np.flatnonzero(codes[begin:] == _LINE_FEED) + begin
         firsts, ends = np.append(begin, feeds + 1), np.append(feeds, len(data))
-        # The last one has no line end yet, and may be none at all.
+        # The last line has no line end yet, and may be empty.
         rest = len(data) - int(firsts[-1])
         known = (final and rest > 0) or rest >= SEEN_BYTES or (self._known and not len(feeds))
         self._line = len(data) if known else int(firsts[-1])
@@ -216,9 +214,7 @@ class LogSplitter:
         return found
 
     def _matched(self, firsts: Places, ends: Places) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which lines are start lines, of those between these places; of all those the pattern is asked for that begin
-        as what it matches.
-        """
+        """Return a mask of the start lines. The pattern is tried only on lines with a possible first byte."""
         codes = np.frombuffer(self._data, np.uint8)
         matched = self._first_bytes[codes[np.minimum(firsts, len(codes) - 1)]] if len(codes) else np.zeros(0, np.bool_)
         asked = np.flatnonzero(matched)
@@ -229,7 +225,7 @@ class LogSplitter:
         return matched
 
     def _logs(self, starts: Places) -> Iterator[LogBlock | Line]:
-        """The logs before the last of these starts, which begins the next one."""
+        """Yield the logs before the last of these starts, which begins the next log."""
         if self._end is not None:
             behind = np.flatnonzero(starts >= self._end - self._base)
             self.ended = len(behind) > 0
@@ -244,7 +240,7 @@ class LogSplitter:
         self._drop(begin)
 
     def _whole_and_long(self, block: LogBlock) -> Iterator[LogBlock | Line]:
-        """Logs as blocks, and the long ones among them in pieces."""
+        """Yield logs as blocks, and long ones in pieces."""
         long = block.ends - block.starts > self._max
         if self._parts:
             long[0] = True
@@ -261,13 +257,13 @@ class LogSplitter:
             yield block.part(done, block.count) if done else block
 
     def _pieces(self, text: bytes) -> Iterator[Line]:
-        """The log is complete: the pieces of it that remain."""
+        """Yield the remaining pieces of a complete log."""
         text = yield from self._cut(text, self._max)
         yield Line(self._log_start, self._parts + 1, text)
         self._parts = 0
 
     def _cut(self, data: bytes, allowed: int) -> Generator[Line, None, bytes]:
-        """Yield pieces until at most ``allowed`` bytes remain, and return those."""
+        """Yield pieces until at most ``allowed`` bytes remain, and return these."""
         while len(data) > allowed:
             size = character_boundary(data, self._max)
             self._parts += 1
@@ -282,15 +278,15 @@ class LogSplitter:
 
 
 def _block(base: int, data: bytes, edges: Places) -> LogBlock:
-    """The logs between edges.
+    """Return the logs between edges.
 
-    :param base: where the data begin in the file.
+    :param base: the offset of the data in the file.
     """
     first, last = int(edges[0]), int(edges[-1])
     codes = np.frombuffer(data, np.uint8)
     starts, ends = edges[:-1], edges[1:].copy()
     if len(codes):
-        # An empty log is but a line end, or nothing at the end of a long one.
+        # An empty log is only a line end, or nothing at the end of a long one.
         ends -= (codes[ends - 1] == _LINE_FEED) & (ends > starts)
         ends -= (codes[ends - 1] == _CARRIAGE_RETURN) & (ends > starts) & (ends < edges[1:])
     return LogBlock(base + first, data[first:last], starts - first, ends - first)

@@ -1,7 +1,7 @@
-"""Names of parsed fields: which can be sent, and under what other name the others are.
+"""Names of parsed fields, changed where records or LogHub reserve them.
 
-A parsed field whose name records claim gets an underscore after it, those that LogHub claims one as
-:mod:`...wire.reserved` says; one without a name is called ``_``.
+A parsed field gets an underscore after its name if records use the name. Names that LogHub reserves get one as in
+:mod:`...wire.reserved`. A field without a name is called ``_``.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from functools import lru_cache
 
 from ...wire.reserved import RESERVED_NAMES, TAG_PREFIX
 
-#: The names that records give, and those that LogHub claims for itself.
+#: The names that records use, and those that LogHub reserves.
 RESERVED_FIELDS = frozenset(
     {"content", "content_base64", "__file_offset__", "line_part"}
     | RESERVED_NAMES
     | {"__partition_time__"}
     | {"_extract_others_", "__extract_others__"}
 )
-#: LogHub's longest field name, bytes. A line with a longer one is shipped as text.
+#: LogHub's maximum length of a field name, bytes. A line with a longer one is shipped as text.
 MAX_NAME_BYTES = 128
 
 
 def sendable_fields(found: dict[str, str]) -> dict[str, str] | None:
-    """What the parser found under names that are free; None if a name is longer than LogHub takes."""
-    # Nearly every line of a file has the same names, and ASCII text in all fields.
+    """Return the fields under names that can be sent; None if a name is longer than LogHub accepts."""
+    # Nearly every line of a file has the same names, and only ASCII text.
     if all(map(is_plain, found)) and "".join(found.values()).isascii():
         return found
     named: dict[str, str] = {}
@@ -37,12 +37,12 @@ def sendable_fields(found: dict[str, str]) -> dict[str, str] | None:
 
 @lru_cache(maxsize=4096)
 def is_plain(name: str) -> bool:
-    """Whether a name can be sent as it is."""
+    """Return True if a name can be sent unchanged."""
     return name.isascii() and len(name) <= MAX_NAME_BYTES and free_name(name, {}) == name
 
 
 def free_name(name: str, taken: dict[str, str]) -> str:
-    """The name under which a field can be sent beside those that are taken."""
+    """Return the name to send a field under, next to the names in ``taken``."""
     if name.startswith(TAG_PREFIX):
         name = f"_{name}"
     while not name or name in RESERVED_FIELDS or name in taken:
@@ -51,6 +51,6 @@ def free_name(name: str, taken: dict[str, str]) -> str:
 
 
 def sendable(text: str) -> str:
-    """Text that UTF-8 can carry."""
-    # JSON can spell half of a surrogate pair ("\ud800"), which no UTF-8 can carry.
+    """Return text that UTF-8 can encode."""
+    # JSON may contain half of a surrogate pair ("\ud800"), which UTF-8 cannot encode.
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()

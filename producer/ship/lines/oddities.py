@@ -1,4 +1,4 @@
-"""What is said once of a file that is not what it should be: of another encoding, or with holes of NULs."""
+"""Logs once per file that it has another encoding, or holes of NULs."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from ..files.plan import Split
 from .line import Block, Line
 
 _log = get_logger("loghub.ship")
-#: Files that are remembered; then all are forgotten, and may be told of again.
+#: Maximum number of remembered files; then all are forgotten, and may be logged again.
 _MOST = 10_000
 
 
 class Oddities:
-    """Logs them, and counts NULs that were skipped."""
+    """Logs oddities of files, and counts skipped NULs."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str, int, int]] = set()
+        self._logged: set[tuple[str, int, int]] = set()
 
     def watch(self, read: Iterable[Block | Line], split: Split, figures: Figures) -> Iterator[Block | Line]:
-        """Yield what is read of a range."""
+        """Yield the lines of a range, and check them."""
         whole = split.start == 0
         end = split.start if whole or (split.begins_line and split.file.compression is None) else None
         for number, lines in enumerate(read):
             if whole and number == 0 and not split.file.encoding:
-                self._look_at_first(lines.data, split)
+                self._check_encoding(lines.data, split)
             if end is not None and lines.offset - end >= len(HOLE):
                 self._skipped(lines.offset - end, split, figures)
             end = lines.offset + len(lines.data) if isinstance(lines, Block) else None
             yield lines
 
-    def _look_at_first(self, data: bytes, split: Split) -> None:
+    def _check_encoding(self, data: bytes, split: Split) -> None:
         found = looks_like(data)
         if found is not None and self._is_new(split):
             path = shown(split.file.path)
-            _log.warning("%s looks like %s, and is read as UTF-8: use --encoding %s for it", path, found, found)
+            _log.warning("%s looks like %s, but is read as UTF-8: use --encoding %s", path, found, found)
 
     def _skipped(self, nuls: int, split: Split, figures: Figures) -> None:
         figures.skipped_nuls += nuls
@@ -50,9 +50,9 @@ class Oddities:
             )
 
     def _is_new(self, split: Split) -> bool:
-        if len(self._told) >= _MOST:
-            self._told.clear()
+        if len(self._logged) >= _MOST:
+            self._logged.clear()
         key = split.file.path, split.file.device, split.file.inode
-        new = key not in self._told
-        self._told.add(key)
+        new = key not in self._logged
+        self._logged.add(key)
         return new

@@ -1,16 +1,15 @@
-r"""A line becomes the fields of one LogHub record.
+r"""Makes the fields of one LogHub record from a line.
 
 ===================  ==================================================================================================
 ``content``          the line as text; bytes that are not UTF-8 appear as ``\xNN``
 ``content_base64``   only if the line is not valid UTF-8: its exact bytes, base64
-``__file_offset__``  where asked for, and on pieces of a long line: where the line begins in the file, bytes; in a
-                     compressed file, of the decompressed bytes
+``__file_offset__``  with ``--file-offset``, and on pieces of a long line: the offset of the line in the file, bytes; in
+                     a compressed file, of the decompressed bytes
 ``line_part``        only on pieces of a line longer than the limit: 1, 2, …; joined in order they are the line
-(parsed fields)      what the parser found
+(parsed fields)      the fields that the parser found
 ===================  ==================================================================================================
 
-The file that it came from is in the tags of its batch (:mod:`producer.ship.sending`); :mod:`.names` says which names
-parsed fields may have.
+The tags of its batch name the file (:mod:`producer.ship.sending`). The names of parsed fields follow :mod:`.names`.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class Record(NamedTuple):
-    """What is sent for a line, besides its place.
+    """The fields of a line, without its offset.
 
     :ivar content: the line as text.
-    :ivar exact: the line's exact bytes in base64, if the text does not tell them.
-    :ivar found: the parser's fields, in order, under names that are free.
-    :ivar parsed: the parser knew the line.
+    :ivar exact: the exact bytes of the line in base64; None if the text has all of them.
+    :ivar found: the fields of the parser, in order, under names that can be sent.
+    :ivar parsed: True if the parser recognised the line.
     """
 
     content: str
@@ -41,15 +40,15 @@ class Record(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes as UTF-8."""
+        """Size of names and values in UTF-8, bytes."""
         texts = (self.content, self.exact or "", *self.found, *self.found.values())
         return sum(len(text.encode()) for text in texts)
 
     def fields(self, line: Line, *, offset: bool) -> dict[str, str]:
-        """All fields of the record.
+        """Return all fields of the record.
 
-        :param line: what it was made of.
-        :param offset: whether the line's place was asked for.
+        :param line: the line of this record.
+        :param offset: True to add the offset of the line.
         """
         fields = {"content": self.content}
         if self.exact is not None:
@@ -61,14 +60,14 @@ class Record(NamedTuple):
         return fields | self.found
 
     def as_text(self) -> Record:
-        """The record without what a parser found."""
+        """Return the record without the fields of the parser."""
         return Record(self.content, self.exact, {}, parsed=False)
 
 
 def to_record(line: Line, parser: Parser) -> Record:
-    """The record for ``line``; one that the parser does not know has no fields of a parser."""
+    """Return the record of ``line``; it has only text if the parser does not recognise the line."""
     content, exact = _decode(line.data)
-    # A piece of a line is not a line: parsing it would find fields that are not there.
+    # A piece of a line is not parsed, as it would yield wrong fields.
     found = None if line.part else parser(content)
     if not found:
         return Record(content, exact, {}, found is not None)
@@ -77,7 +76,7 @@ def to_record(line: Line, parser: Parser) -> Record:
 
 
 def content_bytes(fields: dict[str, str]) -> bytes:
-    """The exact bytes of the line (or piece) that a record was made of."""
+    """Return the exact bytes of the line (or piece) of a record."""
     exact = fields.get("content_base64")
     return fields["content"].encode() if exact is None else base64.b64decode(exact)
 

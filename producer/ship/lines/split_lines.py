@@ -1,4 +1,4 @@
-"""Reads a range of a file, whatever became of the file since the job was planned."""
+"""Reads a range of a file, and detects changes of the file after the job was planned."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _HEAD_BYTES = 64 << 10
 
 
 def read_split(split: Split, max_line_bytes: int, log_start: StartPattern | None = None) -> Iterator[Block | Line]:
-    """The lines that begin in a range of a file: in blocks, and long ones in pieces.
+    """Yield the lines that begin in a range of a file: in blocks, and long ones in pieces.
 
-    :param log_start: with it logs of several lines are read, which begin with lines that match it.
-    :raises FileChangedError: the file is shorter than planned, gone, or damaged; a remote one is another.
-    :raises FileUnreadableError: the file cannot be read at this moment.
+    :param log_start: the pattern of the first line of multi-line logs; None if each line is a log.
+    :raises FileChangedError: the file is shorter than planned, gone, replaced, or damaged.
+    :raises FileUnreadableError: the file cannot be read.
     :raises RemoteError: a remote file cannot be read.
     """
     try:
@@ -42,11 +42,11 @@ def read_split(split: Split, max_line_bytes: int, log_start: StartPattern | None
                 file.check_unchanged()
     except OSError as error:
         kind = FileChangedError if isinstance(error, FileNotFoundError) else FileUnreadableError
-        raise kind(f"{split.file.path}: cannot be read (any more): {error.strerror or error}") from error
+        raise kind(f"{split.file.path}: cannot be read: {error.strerror or error}") from error
 
 
 def _opened(split: Split) -> io.BufferedIOBase:
-    """The file, wherever it is, and still what it was."""
+    """Open a local or remote file, and check that it is the planned one."""
     if split.file.address:
         return RemoteFile(split.file.seen, split.start, split.end)
     opened = open_file(split.file)
@@ -59,7 +59,7 @@ def _opened(split: Split) -> io.BufferedIOBase:
 
 
 def first_line(file: LogFile, most: int) -> bytes | None:
-    """The first line of a file, without its end; None if it is longer than ``most`` bytes, or cannot be read."""
+    """Return the first line of a file, without its end; None if it is longer than ``most`` bytes, or unreadable."""
     try:
         with _opened(Split(file, 0, 0)) as opened:
             plain = opened if file.compression is None else decompressing(opened, file.compression)
@@ -69,13 +69,13 @@ def first_line(file: LogFile, most: int) -> bytes | None:
             while b"\n" not in head and len(head) <= most and (more := plain.read1(_HEAD_BYTES)):
                 head += more
     except (*DAMAGE, SparkJobError):
-        return None  # which is told when the file is read
+        return None  # The error is reported when the file is read.
     line = head.partition(b"\n")[0].removesuffix(b"\r").removeprefix(MARK)
     return line if len(line) <= most else None
 
 
 def _blocks(file: io.BufferedIOBase, split: Split, most: int, log_start: StartPattern | None) -> Iterator[Block | Line]:
-    """What begins in the range, plain; of a compressed file, or one of another encoding, that is all."""
+    """Yield the plain lines of the range; a compressed or converted file is read as a whole."""
     packed = split.file.compression is not None
     if split.file.encoding:
         file, packed = Decoded(file, split.file.encoding, None if packed else split.file.size), True
@@ -83,24 +83,23 @@ def _blocks(file: io.BufferedIOBase, split: Split, most: int, log_start: StartPa
     begins = split.begins_line
     if log_start is None:
         return blocks_of(file, start, end, limit=limit, max_line_bytes=most, begins_line=begins)
-    from .logs import logs_of  # it needs NumPy, which takes long to import
+    from .logs import logs_of  # It needs NumPy, which takes long to import.
 
     return logs_of(file, start, end, limit=limit, max_log_bytes=most, pattern=log_start, begins_log=begins)
 
 
 class _AsPlanned(io.BufferedIOBase):
-    """A plain file of which as much is read as was planned: where it ends sooner, it was truncated meanwhile."""
+    """A plain file that raises :class:`FileChangedError` if it was truncated below its planned size."""
 
     def __init__(self, file: io.BufferedReader, split: Split) -> None:
         self._file = file
         self._split = split
 
     def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go on from another byte."""
         return self._file.seek(position, whence)
 
     def read1(self, size: int = -1, /) -> bytes:
-        """The next bytes, some at least.
+        """Return the next bytes, at least one.
 
         :raises FileChangedError: there are none.
         """
@@ -118,23 +117,23 @@ def _check_length(descriptor: int, split: Split) -> None:
 
 def _truncated(split: Split, size: int) -> FileChangedError:
     return FileChangedError(
-        f"{split.file.path}: has {counted(size, 'byte')} and had {split.file.size} when the job began: it "
-        "was truncated, and lines were lost before they could be read. Rotate by renaming, or ship only files that "
-        "are complete"
+        f"{split.file.path}: has {counted(size, 'byte')}, but had {split.file.size} when the job began: it "
+        "was truncated, and lines were lost before they were read. Rotate by renaming, or ship only complete "
+        "files"
     )
 
 
 class _UpTo(io.BufferedIOBase):
-    """A file that ends at a byte: what was added to it later is none of its job."""
+    """A file that ends at the planned byte; later bytes belong to another job."""
 
     def __init__(self, file: io.BufferedIOBase, end: int) -> None:
         self._file = file
         self._left = end - file.tell()
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Return the next bytes; none at the end.
+        """Return the next bytes; nothing at the end.
 
-        :raises EOFError: the file ends sooner.
+        :raises EOFError: the file ends too early.
         """
         wanted = min(size, self._left) if size >= 0 else self._left
         data = self._file.read1(wanted)
@@ -153,11 +152,11 @@ class _UpTo(io.BufferedIOBase):
 def _decompressed_blocks(
     file: io.BufferedIOBase, split: Split, most: int, log_start: StartPattern | None
 ) -> Iterator[Block | Line]:
-    """The lines of a compressed file; the error for a damaged one says how far it could be read."""
+    """Yield the lines of a compressed file; the error for damage names the last readable line."""
     compression = str(split.file.compression)
     last = None
     try:
-        # The members before the range were shipped, and only tell the offset of the lines behind them.
+        # The members before the range are already shipped; only their size is needed, for the offsets.
         before = _plain_size(decompressing(_UpTo(file, split.start), compression)) if split.start else 0
         if split.start:
             file.seek(split.start)
@@ -175,7 +174,7 @@ def _decompressed_blocks(
 
 def _plain_size(plain: io.BufferedIOBase) -> int:
     size = 0
-    with contextlib.suppress(*DAMAGE):  # that was reported when they were shipped
+    with contextlib.suppress(*DAMAGE):  # Damage was reported when these members were shipped.
         while data := plain.read1(_HEAD_BYTES):
             size += len(data)
     return size
@@ -190,5 +189,5 @@ def _shifted(lines: Block | Line, by: int) -> Block | Line:
 
 
 def _last_line(read: Block | Line) -> int:
-    """Where the last line of what was read begins."""
+    """Return the offset of the last line of a block or piece."""
     return read.offset + (read.data.rfind(b"\n", 0, -1) + 1 if isinstance(read, Block) else 0)

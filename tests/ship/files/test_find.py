@@ -197,7 +197,7 @@ def test_search_can_be_gone_on_with(tmp_path: Path) -> None:
     search = Search([str(tmp_path / "299"), str(tmp_path)], allow_links_to=[str(tmp_path.parent)])
     parts = []
     while not search.ended:
-        search.go_on(files=100)
+        search.advance(files=100)
         assert not parts or search.ended or search.waiting >= 100
         parts.append(search.take())
     paths = [file.path.rpartition("/")[2] for part in parts for file in part.files]
@@ -226,8 +226,8 @@ def test_compression_is_told_by_content_not_by_name(tmp_path: Path) -> None:
     [
         ("/no/such/file", "cannot be read: No such file or directory"),
         ("/no/such/*.log", "no file matches this pattern"),
-        ("ftp://host/logs", "ftp:// is not known here; known are http://, https://, s3://"),
-        ("file://other/logs", "file:// is not known here"),
+        ("ftp://host/logs", "the scheme ftp:// is unknown; use a path, file:// or one of http://, https://, s3://"),
+        ("file://other/logs", "the scheme file:// is unknown"),
     ],
 )
 def test_path_that_cannot_be_shipped_is_an_error(path: str, said: str) -> None:
@@ -330,7 +330,7 @@ def test_search_remembers_nothing_of_a_file_that_was_taken(tmp_path: Path) -> No
     search = Search([str(tmp_path)])
     taken = 0
     while not search.ended:
-        search.go_on(files=50)
+        search.advance(files=50)
         taken += len(search.take().files)
     assert taken == 300
     assert sum(_paths_in(value, str(tmp_path)) for value in vars(search).values()) < 10
@@ -356,7 +356,7 @@ def test_overlapping_directories_are_walked_once(tmp_path: Path) -> None:
     search = Search(map(str, (inner, tmp_path, hidden, tmp_path, link)))
     files: list[str] = []
     while not search.ended:
-        search.go_on(files=1)
+        search.advance(files=1)
         files += (file.path for file in search.take().files)
     assert sorted(files) == expected
     assert search.found_bytes == 3 * len("line\n")

@@ -132,7 +132,7 @@ def test_command_refuses_the_checkpoint_of_another_target_before_spark_is_starte
 @pytest.mark.parametrize("path", ["", "/app", "/*.log"])
 def test_followed_path_in_the_checkpoint_directory_is_refused(tmp_path: Path, path: str) -> None:
     """As nothing of a checkpoint is shipped, following it would ship nothing without a word."""
-    with pytest.raises(InputError, match="lies in the checkpoint directory"):
+    with pytest.raises(InputError, match="is in the checkpoint directory"):
         checkpoint_directory(str(tmp_path), [f"{tmp_path}{path}"])
 
 

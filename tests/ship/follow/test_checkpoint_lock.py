@@ -10,7 +10,7 @@ from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import Action, ApiRequest, delay
 from producer.ship.errors import InputError
-from producer.ship.follow.checkpoint_lock import LOCK_FILE, only_user
+from producer.ship.follow.checkpoint_lock import LOCK_FILE, locked_checkpoint
 from tests.support.waiting import eventually
 
 from ..conftest import PATIENCE, contents, parse_ship, ship_arguments
@@ -55,7 +55,7 @@ def test_full_disk_of_a_checkpoint_is_said_of_the_checkpoint(tmp_path: Path, mon
     monkeypatch.setattr(os, "pwrite", full)
     with (
         pytest.raises(InputError, match=r"the checkpoint cannot be written: .*: No space left"),
-        only_user(str(tmp_path)),
+        locked_checkpoint(str(tmp_path)),
     ):
         pass
 
@@ -70,7 +70,7 @@ def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_the_command(
 
     def delete(_request: ApiRequest) -> Action | None:
         (checkpoint / LOCK_FILE).unlink(missing_ok=True)
-        with pytest.raises(InputError, match="in use by another command"), only_user(str(checkpoint)):
+        with pytest.raises(InputError, match="in use by another command"), locked_checkpoint(str(checkpoint)):
             pass
         return None
 

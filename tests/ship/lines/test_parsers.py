@@ -280,7 +280,7 @@ def test_regex_groups_become_fields() -> None:
     ("name", "pattern", "said"),
     [
         ("regex", None, "--parser regex needs --pattern REGEX"),
-        ("json", "(?P<a>.)", "--pattern belongs to --parser regex"),
+        ("json", "(?P<a>.)", "--pattern is an option of --parser regex"),
         ("regex", "(?P<a>", "is not a regular expression"),
         ("regex", "no groups", "has no named group"),
         ("csv", None, "unknown parser 'csv': use one of auto, text, json, regex, apache, syslog, logfmt, delimited"),
@@ -378,7 +378,7 @@ def test_header_names_columns_such_as_records_can_have() -> None:
 @pytest.mark.parametrize("given", ["", ",,", '"', "\n", "é"])
 def test_bad_delimiter_is_refused(given: str) -> None:
     """The message says what one is."""
-    with pytest.raises(InputError, match="--delimiter must be one ASCII character"):
+    with pytest.raises(InputError, match="must be one ASCII character"):
         checked_delimiter(given)
 
 

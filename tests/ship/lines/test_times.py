@@ -157,11 +157,11 @@ def test_nine_digits_after_the_second_are_kept(text: str, form: str | None) -> N
     ("zone", "form", "said"),
     [
         ("Mars/Olympus", None, "use a name such as Asia/Shanghai"),
-        ("../etc", None, "is not known here"),
-        ("+25:00", None, "is not known here"),
-        (None, "%Y-%m-%d %H:%M", "name it with --line-time-zone"),
-        ("UTC", "%Y-%q", "holds no time"),
-        ("UTC", "noon", "holds no time"),
+        ("../etc", None, "is unknown"),
+        ("+25:00", None, "is unknown"),
+        (None, "%Y-%m-%d %H:%M", "add it, or use --line-time-zone"),
+        ("UTC", "%Y-%q", "is not a format of times"),
+        ("UTC", "noon", "is not a format of times"),
     ],
 )
 def test_zone_or_format_that_is_none_is_refused(zone: str | None, form: str | None, said: str) -> None:

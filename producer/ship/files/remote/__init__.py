@@ -1,10 +1,10 @@
-"""Files that are elsewhere: in an object store, in Hadoop's file system, on a web server.
+"""Remote files: in an object store, in Hadoop's file system, on a web server.
 
 ========================  =========================================================================
-``http://``, ``https://``  by ``requests``, which the producer stands on anyway (:mod:`.web`)
-all others                by fsspec, and the package that it needs for each (:mod:`.store`)
+``http://``, ``https://``  by ``requests``, a dependency of the producer (:mod:`.web`)
+all others                by fsspec and the package that it needs for each scheme (:mod:`.store`)
 ========================  =========================================================================
 
-A remote file is what its address says and what it was when the job was planned: its size, and whatever its file system
-tells that changes with it (an ETag, a time). Whoever reads a range compares that before and after.
+A remote file is identified by its address, its size, and a version of its file system, such as an ETag or a time. The
+reader of a range compares these before and after reading.
 """

@@ -1,20 +1,20 @@
-"""What adlfs does not let its callers say to Azure's own client, on which it stands."""
+"""Settings of Azure's client that adlfs does not expose."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: To connect; the client waits for 20, and tries again three times after 15 each, before it says that nobody is there.
+#: Connect timeout, seconds. The client's default is 20 seconds and three retries of 15 seconds.
 _CONNECT_TIMEOUT = 5
-#: Before the first of three further attempts where the service is busy; seconds. Each takes longer than the last.
+#: Wait before the first of three retries if the service is busy, seconds; later ones take longer.
 _FIRST_BACKOFF = 1
 
 
 def prepare(files: Any) -> None:
-    """Have a file system of adlfs say within seconds that nobody is there, and hand out bytes as they are stored.
+    """Configure adlfs to fail within seconds if the host is unreachable, and to return the stored bytes.
 
-    Without this a blob with ``Content-Encoding: gzip`` comes decompressed where its beginning is asked for, and
-    cannot be read elsewhere. The client has no public way to either once it is made.
+    Otherwise a blob with ``Content-Encoding: gzip`` is decompressed if it is read from its beginning, and cannot be
+    read from any other offset. The client has no public way to either setting after it is made.
     """
     client = getattr(files, "service_client", None)
     if client is None:
@@ -27,10 +27,10 @@ def prepare(files: Any) -> None:
 
 
 class Blob:
-    """An open blob. Not that of adlfs, which passes on nothing of what :func:`prepare` says.
+    """An open blob. It replaces the one of adlfs, which ignores the settings of :func:`prepare`.
 
     :param files: the file system.
-    :param path: of the blob there.
+    :param path: the path of the blob.
     """
 
     def __init__(self, files: Any, path: str) -> None:
@@ -39,12 +39,11 @@ class Blob:
         self._position = 0
 
     def seek(self, position: int) -> None:
-        """Go on from another byte."""
         self._position = position
 
     def read(self, size: int) -> bytes:
-        """The bytes from there on."""
+        """Read up to ``size`` bytes from the current position."""
         return bytes(self._files.cat_file(self._path, start=self._position, end=self._position + size))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: a blob holds no resources."""

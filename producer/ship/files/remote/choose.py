@@ -1,4 +1,4 @@
-"""Which file system an address belongs to."""
+"""Chooses the file system of an address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .web import WebFiles
 
 
 def files_of(address: str) -> RemoteFiles:
-    """What reads an address.
+    """Return the file system that reads an address.
 
     :raises InputError: a package is missing.
     """

@@ -1,4 +1,4 @@
-"""Looks for remote files: what an address stands for, and what each of the files is."""
+"""Finds remote files: resolves addresses, and queries the metadata of each file."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .address import WEB, scheme_of, shown
 from .choose import files_of
 from .seen import RemoteError, RemoteFiles, Seen
 
-# Files that are looked at at a time: each look is a request or two, and waits.
+# Concurrent queries: each takes a request or two.
 _AT_A_TIME = 16
 
 
 def remote_addresses(path: str) -> dict[str, bool]:
-    """The addresses of the files that a path stands for, and whether each was found by a walk through a directory.
+    """Return the addresses of the files that a path matches; the value is True if a directory walk found the file.
 
-    :raises InputError: there are none, or they cannot be listed; says why.
+    :raises InputError: there are none, or they cannot be listed.
     """
     try:
         files = files_of(path)
@@ -35,9 +35,9 @@ def remote_addresses(path: str) -> dict[str, bool]:
 
 
 def look_at(addresses: Iterable[str], head: int) -> Iterator[tuple[str, Seen | RemoteError]]:
-    """Look at files.
+    """Query the metadata of files concurrently; an error is yielded instead of raised.
 
-    :param head: how many first bytes of each are wanted.
+    :param head: number of first bytes to read of each.
     """
 
     def look(address: str) -> tuple[str, Seen | RemoteError]:
@@ -51,7 +51,7 @@ def look_at(addresses: Iterable[str], head: int) -> Iterator[tuple[str, Seen | R
 
 
 def _is_there(files: RemoteFiles, path: str) -> bool:
-    """Whether a path with wildcards is the very name of a file, as it may be on a disk, too."""
+    """Return True if a path with wildcards is the exact name of a file."""
     if scheme_of(path) in WEB:
         return False
     try:
@@ -62,7 +62,7 @@ def _is_there(files: RemoteFiles, path: str) -> bool:
 
 
 def _is_glob(path: str) -> bool:
-    """Whether it has wildcards. In an address of the web ``?`` begins a query, and brackets are of numbers of hosts."""
+    """Return True if a path has wildcards. In a URL, ``?`` begins a query, and brackets enclose an IPv6 host."""
     if scheme_of(path) in WEB:
         return "*" in path.partition("?")[0]
     return re.search(r"[*?[]", path) is not None

@@ -1,4 +1,4 @@
-"""Reads a range of a remote file, and says if it is no longer the file that was seen."""
+"""Reads a range of a remote file, and detects changes of the file."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .seen import NotThereError, Seen, is_same
 
 
 class RemoteFile(io.BufferedIOBase):
-    """A remote file as bytes; closed when it is left.
+    """An open remote file.
 
-    :param seen: as it was when the job was planned.
-    :param start: the first byte that is read.
-    :param end: up to which byte most likely all is read.
-    :raises FileChangedError: it is no longer that file.
-    :raises RemoteError: it cannot be read.
+    :param seen: the metadata of the file when the job was planned.
+    :param start: the first byte to read.
+    :param end: the byte at which reading probably ends; the next block is fetched ahead up to it.
+    :raises FileChangedError: the file has changed.
+    :raises RemoteError: the file cannot be read.
     """
 
     def __init__(self, seen: Seen, start: int, end: int) -> None:
@@ -27,12 +27,12 @@ class RemoteFile(io.BufferedIOBase):
         self.check_unchanged()
         self._source = self._files.open(seen, start, end)
         self._position = start
-        self._waiting = b""  # was read, and not handed out
+        self._waiting = b""  # Bytes read and not yet returned.
 
     def check_unchanged(self) -> None:
-        """Look whether it is still what was seen.
+        """Check that the file is the one that was planned.
 
-        :raises FileChangedError: it is not.
+        :raises FileChangedError: the file was changed or deleted.
         """
         name = shown(self._seen.address)
         try:
@@ -42,22 +42,23 @@ class RemoteFile(io.BufferedIOBase):
         if now.size == self._seen.size and is_same(self._seen.version, now.version):
             return
         raise FileChangedError(
-            f"{name}: was changed since the job was planned (then {_told(self._seen)}; now {_told(now)}): what was "
-            "sent of it may be of either. Ship only files that are complete"
+            f"{name}: was changed since the job was planned "
+            f"(then {_description(self._seen)}; now {_description(now)}), so the "
+            "lines already sent may be from either version. Ship only files that are complete"
         )
 
     def seekable(self) -> bool:
-        """Yes; where a server sends files only from their beginning, what comes before is skipped."""
+        """Return True; if a server sends files only from their beginning, the bytes before are skipped."""
         return True
 
     def tell(self) -> int:
-        """The place of the next byte."""
+        """Return the offset of the next byte."""
         return self._position
 
     def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go on from another byte.
+        """Continue reading at another byte.
 
-        :param whence: only the beginning.
+        :param whence: must be ``io.SEEK_SET``.
         """
         if whence != io.SEEK_SET:
             raise io.UnsupportedOperation("only from the beginning")
@@ -69,7 +70,7 @@ class RemoteFile(io.BufferedIOBase):
         return position
 
     def read1(self, size: int = -1, /) -> bytes:
-        """The next bytes, some at least; none at the end."""
+        """Return the next bytes, at least one; nothing at the end."""
         if not self._waiting:
             self._waiting = self._source.read(size if size > 0 else io.DEFAULT_BUFFER_SIZE)
         data, self._waiting = (self._waiting, b"") if size < 0 else (self._waiting[:size], self._waiting[size:])
@@ -77,7 +78,7 @@ class RemoteFile(io.BufferedIOBase):
         return data
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next bytes, all of them unless it ends."""
+        """Return ``size`` bytes, fewer only at the end."""
         parts: list[bytes] = []
         left = -1 if size is None else size
         while left and (part := self.read1(left)):
@@ -86,11 +87,11 @@ class RemoteFile(io.BufferedIOBase):
         return b"".join(parts)
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Close the connection or file of the server."""
         if not self.closed:
             self._source.close()
         super().close()
 
 
-def _told(seen: Seen) -> str:
+def _description(seen: Seen) -> str:
     return ", ".join([counted(seen.size, "byte"), *seen.version.splitlines()])

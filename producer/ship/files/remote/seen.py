@@ -1,4 +1,4 @@
-"""What is seen of a remote file, and what those who look must be able to do."""
+"""The metadata and the interface of remote files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ....spark.errors import SparkJobError
 
-# What changes with a file, under the names that file systems and web servers give it.
+# Attributes that change with a file, as file systems and web servers name them.
 _VERSIONS = (
     "etag",
     "md5hash",
@@ -26,25 +26,25 @@ _VERSIONS = (
 
 
 class RemoteError(SparkJobError):
-    """A file system elsewhere did not do what it was asked for; says why, and no secret."""
+    """Raised when a remote file system fails; the message holds no secret."""
 
 
 class AccessRefusedError(RemoteError):
-    """It wants other credentials."""
+    """Raised when a remote file system rejects the credentials."""
 
 
 class NotThereError(RemoteError):
-    """It has no such file."""
+    """Raised when a remote file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A remote file, as it was when somebody looked.
+    """The metadata of a remote file at the time of a query.
 
-    :ivar address: by which it is read.
-    :ivar size: bytes.
-    :ivar version: what changes with it, ``name=value`` a line; empty if nothing is told.
-    :ivar ranged: whether it can be read from anywhere, not only from its beginning.
+    :ivar address: the address to read it by.
+    :ivar size: its size, bytes.
+    :ivar version: the attributes that change with it, a ``name=value`` per line; empty if the server sends none.
+    :ivar ranged: True if it can be read from any offset.
     :ivar head: its first bytes.
     """
 
@@ -56,51 +56,51 @@ class Seen:
 
 
 class Source(Protocol):
-    """An open remote file, read one way."""
+    """An open remote file, read forwards."""
 
     def seek(self, position: int, /) -> object:
-        """Go on from another byte."""
+        """Continue reading at another byte."""
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes, some at least; none at the end.
+        """Return the next bytes, at least one; nothing at the end.
 
         :raises RemoteError: they cannot be read.
         """
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release the connection or file."""
 
 
 class RemoteFiles(Protocol):
-    """A file system elsewhere; each method raises :class:`RemoteError`."""
+    """A remote file system; each method raises :class:`RemoteError`."""
 
     def look(self, address: str, head: int) -> Seen:
-        """Look at a file.
+        """Query the metadata of a file.
 
-        :param head: how many of its first bytes are wanted.
+        :param head: number of first bytes to read.
         """
 
     def below(self, address: str) -> list[str] | None:
-        """The addresses of all files below a directory; None if it is none."""
+        """Return the addresses of all files below a directory; None if the address is not a directory."""
 
     def matches(self, pattern: str) -> list[str]:
-        """The addresses that match a glob; those of directories end with ``/``."""
+        """Return the addresses that match a glob; those of directories end with ``/``."""
 
     def open(self, seen: Seen, start: int, end: int) -> Source:
-        """Open a file that was seen.
+        """Open a file.
 
-        :param start: the byte that is read first.
-        :param end: up to which byte most likely all is read.
+        :param start: the first byte to read.
+        :param end: the byte at which reading probably ends.
         """
 
 
-def version_of(told: Mapping[str, object]) -> str:
-    """What changes with a file, of all that is told about it."""
-    known = ((name, told[name]) for name in told if name.lower() in _VERSIONS and told[name])
+def version_of(attributes: Mapping[str, object]) -> str:
+    """Return the version of a file from its attributes."""
+    known = ((name, value) for name, value in attributes.items() if name.lower() in _VERSIONS and value)
     return "\n".join(sorted(f"{name.lower()}={' '.join(str(value).split())}" for name, value in known))
 
 
 def is_same(version: str, other: str) -> bool:
-    """Whether two looks may have seen the same file: nothing that both were told differs."""
+    """Return True if two versions may be of the same file: no attribute that both have differs."""
     first, second = (dict(line.split("=", 1) for line in each.splitlines()) for each in (version, other))
     return all(second.get(name, value) == value for name, value in first.items())

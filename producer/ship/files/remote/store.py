@@ -1,7 +1,7 @@
-"""Files of object stores and of Hadoop's file system, by fsspec.
+"""Reads object stores and Hadoop's file system, with fsspec.
 
-Credentials come by the usual means of each: its environment variables, its files, its instance roles, and what fsspec
-is configured with (``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec``).
+Each service takes its credentials from its usual environment variables, files or instance roles, and from the
+configuration of fsspec (``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec``).
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from . import azure
 from .address import HOSTED, STORES, shown, without_secrets
 from .seen import AccessRefusedError, NotThereError, RemoteError, Seen, version_of
 
-# What is asked for at a time, bytes: the next part is on its way while one is read.
+# Bytes per request; the next block is fetched while one is read.
 _BLOCK_BYTES = 8 << 20
-# Behind the end that is expected, where most likely a line ends soon.
+# Bytes per request after the expected end, where the last line probably ends soon.
 _REST_BYTES = 256 << 10
-# Nobody is to wait for minutes to hear that an address is wrong; seconds.
+# Timeout of a request, seconds, so that a wrong address fails soon.
 _TIMEOUT = 5
-# Whose package works only with its cache of listings, which would hide that a file was changed: each question is put to
-# a file system of its own.
+# Schemes whose packages cannot disable their cache of listings, which hides changes of a file. Each query uses a new
+# file system.
 _CACHING = ("oss",)
-# An option of a file system that tries again by itself, and how often.
+# The number of attempts of a file system that retries by itself.
 _RETRIES = 3
-# What `?` means in a glob, without that sign and without the slash at which fsspec would part it.
+# An equivalent of `?` in a glob, without that character, and without the slash at which fsspec splits a pattern.
 _ONE_SIGN = "[\x01-.0-\U0010ffff]"
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class StoreFiles:
-    """The files of one scheme, and of one host or account where addresses name it.
+    """The files of one scheme, and of one host or account if the addresses name it.
 
     :param scheme: one of :data:`~.address.STORES`.
-    :param authority: what :func:`~.address.authority_of` finds in addresses; empty is what fsspec is configured with.
-    :raises InputError: the package that it needs is not installed, or it needs a host.
+    :param authority: the result of :func:`~.address.authority_of`; empty to use the configuration of fsspec.
+    :raises InputError: a package is not installed, or the host is missing.
     """
 
     def __init__(self, scheme: str, authority: str = "") -> None:
@@ -54,7 +54,7 @@ class StoreFiles:
         self._connect()
 
     def _connect(self) -> Any:
-        """The file system; a process that was forked needs one of its own."""
+        """Return the file system; a forked process needs its own."""
         files = self._files
         if self._process != os.getpid() or self._scheme in _CACHING:
             files = self._files = _file_system(self._scheme, self._authority)
@@ -62,20 +62,18 @@ class StoreFiles:
         return files
 
     def look(self, address: str, head: int) -> Seen:
-        """Look at a file."""
         files = self._connect()
         with _translated_errors(address):
             path = self._path(address)
-            told = files.info(path, **_refreshed(self._scheme))
-            if told["type"] != "file":
+            details = files.info(path, **_refreshed(self._scheme))
+            if details["type"] != "file":
                 raise NotThereError(f"{address}: not found as a file")
-            size = int(told["size"] or 0)
+            size = int(details["size"] or 0)
             wanted = min(head, size)
             first = _whole(bytes(files.cat_file(path, start=0, end=wanted)), address, 0, wanted) if wanted else b""
-        return Seen(address, size, version_of(told), head=first)
+        return Seen(address, size, version_of(details), head=first)
 
     def below(self, address: str) -> list[str] | None:
-        """All files below a directory."""
         files = self._connect()
         with _translated_errors(address):
             if not address.endswith("/") and files.isfile(self._path(address)):
@@ -86,7 +84,6 @@ class StoreFiles:
         return found
 
     def matches(self, pattern: str) -> list[str]:
-        """What matches."""
         files = self._connect()
         with _translated_errors(pattern):
             found = files.glob(self._path(_without_question_marks(pattern)), detail=True)
@@ -94,27 +91,26 @@ class StoreFiles:
         return [self._address(path) + ends.get(found[path]["type"], "") for path in sorted(found)]
 
     def _path(self, address: str) -> str:
-        """What the file system is asked for."""
-        path = f"/{_behind_host(address)}" if self._scheme in HOSTED else address
-        last = _behind_host(address).rstrip("/").rpartition("/")[2]
-        # Some take what follows a `?` or `#` in a name for no part of it, and would read another file.
+        """Return the path that the file system expects."""
+        path = f"/{_after_host(address)}" if self._scheme in HOSTED else address
+        last = _after_host(address).rstrip("/").rpartition("/")[2]
+        # Some packages drop the text after `?` or `#` in a name, and would read another file.
         if not self._files._strip_protocol(path).rstrip("/").endswith(last):
             raise RemoteError(f"{address}: the package for {self._scheme}:// cannot read a name with `?`, `#` or `;`")
         return path
 
     def _address(self, path: str) -> str:
-        """Of a path as the file system has it."""
+        """Return the address of a path of the file system."""
         if self._scheme in HOSTED:
-            plain = _behind_host(path) if _is_address(path) else path.lstrip("/")
+            plain = _after_host(path) if _is_address(path) else path.lstrip("/")
             return f"{self._scheme}://{self._authority}/{plain}"
-        # Not `unstrip_protocol`: it writes the first of a file system's schemes, whichever was asked for.
+        # `unstrip_protocol` would return the first scheme of the file system, whichever was requested.
         plain = (self._files._strip_protocol(path) if _is_address(path) else path).lstrip("/")
-        if self._authority:  # the path begins with the container, and has no account
+        if self._authority:  # The path begins with the container, and lacks the account.
             plain = f"{self._authority}/{plain.partition('/')[2]}"
         return f"{self._scheme}://{plain}"
 
     def open(self, seen: Seen, start: int, end: int) -> _Blocks:
-        """Open a file."""
         files = self._connect()
         with _translated_errors(seen.address):
             path = self._path(seen.address)
@@ -123,7 +119,7 @@ class StoreFiles:
 
 
 class _Blocks:
-    """An open file, of which a block is fetched ahead."""
+    """An open file, of which the next block is fetched ahead."""
 
     def __init__(self, file: Any, seen: Seen, start: int, end: int) -> None:
         self._file = file
@@ -134,15 +130,13 @@ class _Blocks:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="loghub-ship-read")
 
     def seek(self, position: int) -> None:
-        """Go on from another byte."""
         self._position = position
 
     def read(self, size: int) -> bytes:
-        """The next block."""
         if self._position >= self._seen.size:
             return b""
         with _translated_errors(self._seen.address):
-            data = self._taken().result()
+            data = self._block().result()
         if not data:
             raise RemoteError(f"{shown(self._seen.address)}: ended at byte {self._position} of {self._seen.size}")
         self._position += len(data)
@@ -151,12 +145,11 @@ class _Blocks:
         return data
 
     def close(self) -> None:
-        """Close the file."""
         self._threads.shutdown(cancel_futures=True)
         self._file.close()
 
-    def _taken(self) -> Future[bytes]:
-        """The block at the position."""
+    def _block(self) -> Future[bytes]:
+        """Return the block at the current position."""
         ahead, self._ahead = self._ahead, None
         return ahead[1] if ahead is not None and ahead[0] == self._position else self._fetch(self._position)
 
@@ -171,13 +164,13 @@ class _Blocks:
         return self._threads.submit(fetch)
 
 
-def _behind_host(address: str) -> str:
-    """The path of an address."""
+def _after_host(address: str) -> str:
+    """Return the part of an address after the host."""
     return address.partition("://")[2].partition("/")[2]
 
 
 def _is_address(path: str) -> bool:
-    """Whether it begins with a scheme."""
+    """Return True if the path begins with a scheme."""
     return "/" not in path.partition("://")[0] and "://" in path
 
 
@@ -186,19 +179,21 @@ def _is_azure(scheme: str) -> bool:
 
 
 def _without_question_marks(pattern: str) -> str:
-    """The same glob; some packages take what follows a ``?`` for a query, and drop it."""
+    """Return an equivalent glob without ``?``, as some packages drop the text after it as a query."""
     return re.sub(r"(\[[^]]*])|\?", lambda found: found[1] or _ONE_SIGN, pattern)
 
 
 def _whole(data: bytes, address: str, position: int, size: int) -> bytes:
-    """What was read, if it is as long as what was asked for: of some servers an error comes in place of the bytes.
+    """Check that the data has the requested length: some servers send an error in place of the bytes.
 
-    :raises RemoteError: it is not; nothing at all is for the reader to judge.
+    :raises RemoteError: it has not. Empty data is returned, as it may mark the end.
     """
-    if len(data) == size + 1:  # ossfs takes the end of a range for its last byte
+    if len(data) == size + 1:  # ossfs treats the end of a range as inclusive.
         return data[:size]
     if data and len(data) != size:
-        raise RemoteError(f"{shown(address)}: {counted(len(data), 'byte')} came at byte {position}, and not {size}")
+        raise RemoteError(
+            f"{shown(address)}: the server sent {counted(len(data), 'byte')} at byte {position} instead of {size}"
+        )
     return data
 
 
@@ -212,7 +207,7 @@ def _file_system(scheme: str, host: str) -> Any:
 
     configured = fsspec.config.conf.get(scheme, {})
     options = {name: value for name, value in _options(scheme).items() if name not in configured}
-    if scheme not in (*HOSTED, *_CACHING):  # Hadoop's keep no listings, and hdfs-native takes no such option
+    if scheme not in (*HOSTED, *_CACHING):  # Hadoop's file systems keep no listings, and hdfs-native lacks this option.
         options["use_listings_cache"] = False
     if scheme == "webhdfs" and not host and "host" not in configured:
         raise InputError("webhdfs:// needs the host of the name node: webhdfs://HOST:9870/path")
@@ -227,7 +222,7 @@ def _file_system(scheme: str, host: str) -> Any:
 
 @contextmanager
 def _hadoops_own_libraries(scheme: str) -> Iterator[None]:
-    """Tell what is missing where pyarrow looks for Hadoop's libraries, and there are none."""
+    """Raise :class:`InputError` with the packages to install if Hadoop's libraries are missing."""
     try:
         yield
     except OSError as error:
@@ -251,7 +246,7 @@ def _refreshed(scheme: str) -> dict[str, Any]:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether other credentials are wanted, in whatever words a package has for it."""
+    """Return True if an error means that the credentials were rejected; each package has its own errors."""
     named = re.search("Credential|Authentication", type(error).__name__) is not None
     return isinstance(error, PermissionError) or named or getattr(error, "status_code", 0) in _REFUSED
 
@@ -264,12 +259,12 @@ def _translated_errors(address: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise NotThereError(f"{shown(address)}: not found") from error
-    # Each of these packages has errors of its own, and of those that it stands on.
+    # Each package raises its own errors, and those of its dependencies.
     except Exception as error:
-        said = without_secrets(f"{type(error).__name__}: {error}", address)
+        reason = without_secrets(f"{type(error).__name__}: {error}", address)
         if _is_refusal(error):
             raise AccessRefusedError(
-                f"{shown(address)}: access refused: {said}; credentials come from the environment and the files of "
+                f"{shown(address)}: access refused: {reason}; credentials come from the environment and the files of "
                 "that service, on every machine that reads"
             ) from error
-        raise RemoteError(f"{shown(address)}: {said}") from error
+        raise RemoteError(f"{shown(address)}: {reason}") from error

@@ -1,7 +1,8 @@
-"""Files of web servers. A look is a ``GET`` of the first bytes: addresses that are signed often allow nothing else.
+"""Reads files of web servers.
 
-A server that answers a range with the whole file can only be read from the beginning. A directory is a page whose links
-lead below it, as those pages do that servers make themselves.
+Metadata is queried by a ``GET`` of the first bytes, because signed URLs often allow no ``HEAD``. If a server answers a
+range request with the whole file, the file can only be read from the beginning. A directory is a page with links to
+addresses below it, such as the index pages of servers.
 """
 
 from __future__ import annotations
@@ -20,33 +21,31 @@ from ....wire.patterns import Pattern
 from .address import shown, without_secrets
 from .seen import AccessRefusedError, NotThereError, RemoteError, Seen, is_same, version_of
 
-# To connect, and for the next bytes; seconds.
+# Timeouts to connect and for the next bytes, seconds.
 _TIMEOUT = (5.0, 30.0)
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-_PROXY_ASKS = "the proxy of the environment (HTTP_PROXY, HTTPS_PROXY) takes no request without a user and password"
+_PROXY_ASKS = "the proxy of the environment (HTTP_PROXY, HTTPS_PROXY) requires a user and password"
 _MISSING = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
-# Of a page of links.
+# Maximum size of a page of links, bytes.
 _MOST_PAGE_BYTES = 32 << 20
 _MOST_DEPTH = 32
 _CONTENT_RANGE = re.compile(r"bytes (?:\*|(?P<first>\d+)-\d+)/(?P<size>\d+)")
 
 
 class WebFiles:
-    """Files of web servers."""
+    """The files of web servers."""
 
     def look(self, address: str, head: int) -> Seen:
-        """Look at a file."""
         with _asked(address, f"bytes=0-{max(head - 1, 0)}") as answer:
             return _seen(address, answer, head)
 
     def below(self, address: str) -> list[str] | None:
-        """The files to which the pages lead that are below an address which ends with ``/``."""
+        """Return the files below an address that ends with ``/``, found by the links of its pages."""
         if not _path(address).endswith("/"):
             return None
         return sorted(_walk(address, _MOST_DEPTH))
 
     def matches(self, pattern: str) -> list[str]:
-        """What of the pages below matches."""
         base = pattern[: pattern.index("*")].rpartition("/")[0] + "/"
         rest = pattern[len(base) :]
         depth = _MOST_DEPTH if "**" in rest else rest.count("/") + 1
@@ -54,12 +53,11 @@ class WebFiles:
         return sorted(found for found in _walk(base, depth) if expression.fullmatch(found[len(base) :]))
 
     def open(self, seen: Seen, start: int, end: int) -> _Download:
-        """Open a file."""
         return _Download(seen, start)
 
 
 class _Download:
-    """A file from some byte on, as it comes."""
+    """A download of a file from an offset."""
 
     def __init__(self, seen: Seen, start: int) -> None:
         self._seen = seen
@@ -67,13 +65,12 @@ class _Download:
         self._answer: requests.Response | None = None
 
     def seek(self, position: int) -> None:
-        """Go on from another byte."""
         if position != self._position:
             self.close()
             self._position = position
 
     def read(self, size: int) -> bytes:
-        """What has come, some at least."""
+        """Return the bytes that have arrived, at least one."""
         if self._position >= self._seen.size:
             return b""
         with _translated_errors(self._seen.address):
@@ -86,7 +83,6 @@ class _Download:
         return data
 
     def close(self) -> None:
-        """Close the connection."""
         if self._answer is not None:
             self._answer.close()
             self._answer = None
@@ -116,7 +112,7 @@ def _skip(answer: requests.Response, size: int) -> None:
 def _ask(address: str, wanted: str | None) -> requests.Response:
     headers = {"Accept-Encoding": "identity"} | ({} if wanted is None else {"Range": wanted})
     with _translated_errors(address):
-        # Credentials come with the address, or from ~/.netrc, and the proxy from the environment.
+        # requests takes credentials from the address or ~/.netrc, and the proxy from the environment.
         return requests.get(address, headers=headers, timeout=_TIMEOUT, stream=True)
 
 
@@ -146,11 +142,11 @@ def _reason(error: Exception, address: str) -> str:
     if isinstance(error, requests.exceptions.SSLError):
         return f"no secure connection: {without_secrets(str(error), address)}"
     if isinstance(error, requests.exceptions.ProxyError):
-        # Of whatever the proxy says to CONNECT there is only http.client's sentence.
-        unknown = f"Tunnel connection failed: {HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:d}" in str(error)
-        return _PROXY_ASKS if unknown else "no way through the proxy of the environment (HTTP_PROXY, HTTPS_PROXY)"
+        # The response of the proxy to CONNECT is available only as the message of http.client.
+        unauthenticated = f"Tunnel connection failed: {HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:d}" in str(error)
+        return _PROXY_ASKS if unauthenticated else "the proxy of the environment (HTTP_PROXY, HTTPS_PROXY) failed"
     if isinstance(error, requests.ConnectionError):
-        return "no connection to the server: its name, its port, or the way to it may be wrong"
+        return "no connection to the server: check its name, its port and the network"
     if isinstance(error, urllib3.exceptions.ProtocolError):
         return "the connection ended before the file did"
     return without_secrets(f"{type(error).__name__}: {error}", address)
@@ -158,28 +154,28 @@ def _reason(error: Exception, address: str) -> str:
 
 def _check_status(address: str, answer: requests.Response) -> None:
     status, name = answer.status_code, shown(address)
-    said = f"the server answered {status} {without_secrets(answer.reason or '', address)}".rstrip()
+    reason = f"the server answered {status} {without_secrets(answer.reason or '', address)}".rstrip()
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-        raise AccessRefusedError(f"{name}: {said}: {_PROXY_ASKS}")
+        raise AccessRefusedError(f"{name}: {reason}: {_PROXY_ASKS}")
     if status in _REFUSED:
         raise AccessRefusedError(
-            f"{name}: access refused, {said}; credentials come from the address or ~/.netrc, and a signed address may "
-            "have expired"
+            f"{name}: access refused, {reason}; credentials come from the address or ~/.netrc, and a signed address "
+            "may have expired"
         )
     if status in _MISSING:
-        raise NotThereError(f"{name}: not found, {said}")
+        raise NotThereError(f"{name}: not found, {reason}")
     if status not in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT}:
-        raise RemoteError(f"{name}: {said}")
+        raise RemoteError(f"{name}: {reason}")
 
 
 def _seen(address: str, answer: requests.Response, head: int) -> Seen:
-    told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    content_range = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
     version = version_of(answer.headers)
     if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-        return Seen(address, 0, version)  # it has no first byte
+        return Seen(address, 0, version)  # An empty file satisfies no range.
     data = _first(answer, head)
-    if answer.status_code == HTTPStatus.PARTIAL_CONTENT and told is not None:
-        return Seen(address, int(told["size"]), version, head=data)
+    if answer.status_code == HTTPStatus.PARTIAL_CONTENT and content_range is not None:
+        return Seen(address, int(content_range["size"]), version, head=data)
     length = answer.headers.get("Content-Length", "")
     if not length.isdecimal():
         raise RemoteError(f"{shown(address)}: the server sends no length; ship it as: curl -sf URL | producer ship -")
@@ -203,7 +199,7 @@ class _Links(HTMLParser):
 
 
 def _walk(address: str, depth: int) -> Iterator[str]:
-    """The files below a page, at most so many pages deep."""
+    """Yield the files below a page, at most ``depth`` pages deep."""
     for link in _links(address):
         if not link.endswith("/"):
             yield link
@@ -212,10 +208,12 @@ def _walk(address: str, depth: int) -> Iterator[str]:
 
 
 def _links(address: str) -> list[str]:
-    """What a page leads to that lies right below it."""
+    """Return the links of a page that lead directly below it."""
     with _asked(address, None) as answer:
         if answer.headers.get("Content-Type", "").partition(";")[0] != "text/html":
-            raise RemoteError(f"{shown(address)}: ends with / and is no page of links: the server lists no directory")
+            raise RemoteError(
+                f"{shown(address)}: ends with /, but the server returned no page of links: it does not list directories"
+            )
         page = _Links()
         page.feed(_first(answer, _MOST_PAGE_BYTES).decode(errors="replace"))
     base = _path(address)
@@ -228,6 +226,6 @@ def _path(address: str) -> str:
 
 
 def _translated(pattern: str) -> str:
-    """A glob as an expression: ``*`` is of one folder, ``**`` crosses them."""
+    """Return a glob as a regular expression: ``*`` stays in one folder, ``**`` crosses folders."""
     parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
     return "".join(parts.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*)", pattern))

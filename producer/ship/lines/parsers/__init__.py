@@ -1,8 +1,8 @@
-"""Parsers: one log line to named fields.
+"""Parse one log line to named fields.
 
-A parser is a function from the text of a line (without its end) to its fields, or to None when the line is not of its
-format. It never raises for a line, whatever is in it: a line that one record cannot be made of would fail its task for
-ever. Fields are text; a field whose value is missing in the line (``-`` in an access log) is left out.
+A parser is a function from the text of a line (without its end) to its fields, or None if the line has another format.
+It never raises, whatever the line contains: an error would fail the task at each attempt. Fields are text. A field
+without a value (``-`` in an access log) is left out.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .regex import compiled_pattern, regex_parser
 
 __all__ = ["PARSER_NAMES", "Parser", "Values", "compiled_pattern", "make_parser"]
 
-#: From a line's text to its fields; None if it is not of the parser's format.
+#: A function from a line's text to its fields; None if the line has another format.
 Parser = Callable[[str], dict[str, str] | None]
 
-#: The names that :func:`make_parser` knows.
+#: The names of the parsers of :func:`make_parser`.
 PARSER_NAMES = ("auto", "text", "json", "regex", "apache", "syslog", "logfmt", "delimited")
 
 _PARSERS: dict[str, Parser] = {
@@ -37,17 +37,17 @@ _PARSERS: dict[str, Parser] = {
 
 
 def make_parser(name: str, pattern: str | None = None, values: Values | None = None) -> Parser:
-    """The parser of that name.
+    """Return the parser with the given name.
 
     :param name: one of :data:`PARSER_NAMES`.
-    :param pattern: a regular expression with named groups: required by ``regex``, refused by the others.
-    :param values: how ``delimited`` divides lines.
-    :raises InputError: an unknown name, a pattern that is missing, not wanted, does not compile, or names no group.
+    :param pattern: a regular expression with named groups; required by ``regex``, refused by the others.
+    :param values: the columns and the delimiter of ``delimited``.
+    :raises InputError: the name is unknown, or the pattern is missing, unexpected, invalid, or without a named group.
     """
     if name == "regex" and pattern is None:
         raise InputError("--parser regex needs --pattern REGEX, with named groups such as (?P<message>.*)")
     if name != "regex" and pattern is not None:
-        raise InputError(f"--pattern belongs to --parser regex, and the parser is {name}")
+        raise InputError(f"--pattern is an option of --parser regex, but the parser is {name}")
     if pattern is not None:
         return regex_parser(pattern)
     if name == "delimited":

@@ -1,14 +1,13 @@
-"""The parser ``auto``: decides line by line, by trying.
+"""The parser ``auto``: detects the format of each line.
 
-Files mix formats (an application prints a stack trace between JSON lines, syslog carries anything), so nothing is
-decided for a whole file. The first character rules out most parsers; of those that remain the first that matches
-wins::
+Files mix formats: an application prints a stack trace between JSON lines, and syslog carries anything. So the format is
+detected line by line. The first character selects the parsers to try; the first that matches is used::
 
     {     json
     [     apache (error log)
     <     syslog
-    else  apache (access log), then nginx (error log, where its date has a slash), then syslog, then logfmt
-          (where all words are name=value, and they are two or more)
+    else  apache (access log), then nginx (error log, if its date has a slash), then syslog, then logfmt
+          (if all words are name=value, and there are two or more)
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ _BY_FIRST_CHARACTER: dict[str, Callable[[str], dict[str, str] | None]] = {
 
 
 def parse_auto(line: str) -> dict[str, str] | None:
-    """The fields by the first parser that knows the line; None if none does."""
+    """Return the fields from the first parser that recognises the line; None if none does."""
     only = _BY_FIRST_CHARACTER.get(line[:1])
     if only is not None:
         return only(line)
-    # The access log's pattern needs a quote; asking for it spares the other lines the attempt.
+    # An access log contains a quote; this check is faster than the pattern.
     return (parse_access_line(line) if '"' in line else None) or parse_dated(line) or parse_pairs(line)
 
 
 def parse_dated(line: str) -> dict[str, str] | None:
-    """The fields of a line of nginx's error log, or of syslog."""
+    """Return the fields of a line of nginx's error log, or of syslog."""
     return (parse_nginx_error(line) if may_be_error(line) else None) or parse_syslog(line)
 
 
 def parse_pairs(line: str) -> dict[str, str] | None:
-    """The fields of a line that is surely logfmt."""
+    """Return the fields of a line that is certainly logfmt."""
     return parse_logfmt(line) if is_surely_logfmt(line) else None

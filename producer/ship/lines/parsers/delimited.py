@@ -1,7 +1,7 @@
 """The parser ``delimited``: CSV, TSV and the like (:mod:`producer.wire.delimited`).
 
-The columns have the names that the user gives, or those in the first line of each file, which then is no record. Two
-columns of one name are told apart by underscores, and one without a name is called ``_``.
+The user names the columns, or the first line of each file does; that line is then not a record. Underscores distinguish
+columns of the same name, and a column without a name is called ``_``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ....wire.delimited import fields_parser, values_parser
 from ...errors import InputError
 from ..names import MAX_NAME_BYTES, free_name, sendable
 
-#: What a person may write for a tab.
+#: The names of a tab on the command line.
 TABS = ("tab", "\\t")
 _MARK = '"'
 _BYTE_ORDER_MARK = "\ufeff"
@@ -21,10 +21,10 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """How lines are divided.
+    """The columns and the delimiter of lines.
 
     :ivar delimiter: one ASCII character.
-    :ivar names: of the columns, such as records can have; none if they are not known, so that no line is parsed.
+    :ivar names: the sendable names of the columns; empty if they are unknown, so that no line is parsed.
     """
 
     delimiter: str = ","
@@ -32,25 +32,25 @@ class Values:
 
 
 def delimited_parser(values: Values) -> Callable[[str], dict[str, str] | None]:
-    """A parser for lines that have a value for each column."""
+    """Return a parser of lines that have a value for each column."""
     return fields_parser(values.delimiter, values.names)
 
 
 def checked_delimiter(given: str) -> str:
-    """The delimiter that a person means.
+    """Return the delimiter that the user means.
 
-    :raises InputError: it is not one ASCII character, or one that divides or quotes lines.
+    :raises InputError: it is not one ASCII character, or it is a quote or a line end.
     """
     delimiter = "\t" if given in TABS else given
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in f"{_MARK}\r\n":
         raise InputError(
-            f"--delimiter must be one ASCII character such as ; or tab, no quote or line end, got {given!r}"
+            f"--delimiter {given!r} must be one ASCII character, such as ; or tab, but no quote or line end"
         )
     return delimiter
 
 
 def column_names(given: Iterable[str | None]) -> tuple[str, ...] | None:
-    """Names that a record can have, one for each column; None if one is longer than LogHub takes."""
+    """Return sendable names of the columns; None if one is longer than LogHub accepts."""
     taken: dict[str, str] = {}
     for name in given:
         free = free_name(sendable(name or ""), taken)
@@ -61,7 +61,7 @@ def column_names(given: Iterable[str | None]) -> tuple[str, ...] | None:
 
 
 def header_names(line: bytes, delimiter: str) -> tuple[str, ...]:
-    """The names of the columns that a first line tells; none if it tells none."""
+    """Return the names of the columns in a first line; empty if they cannot be read."""
     text = line.decode(errors="backslashreplace").removeprefix(_BYTE_ORDER_MARK)
     values = values_parser(delimiter, None)(text)
     return () if values is None else column_names(values) or ()

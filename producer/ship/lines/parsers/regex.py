@@ -1,4 +1,4 @@
-"""The parser ``regex``: the user's own pattern; its named groups become fields."""
+"""The parser ``regex``: the named groups of the user's pattern become fields."""
 
 from __future__ import annotations
 
@@ -10,29 +10,26 @@ from ...errors import InputError
 
 
 def compiled_pattern(pattern: str) -> Pattern[str]:
-    """The user's expression.
+    """Compile the user's pattern.
 
-    :param pattern: a Python regular expression with at least one named group, such as ``(?P<level>\\w+)
-        (?P<message>.*)``.
-    :raises InputError: it does not compile or has no named group.
+    :param pattern: a Python regular expression with a named group, such as ``(?P<level>\\w+) (?P<message>.*)``.
+    :raises InputError: it does not compile, or has no named group.
     """
     try:
-        expression = Pattern(pattern, re.DOTALL, option="--pattern", outcome="the line goes as text, without fields")
+        expression = Pattern(pattern, re.DOTALL, option="--pattern", outcome="the line is sent as text, without fields")
     except ValueError as error:
         raise InputError(f"--pattern {error}") from error
     if not expression.groupindex:
-        raise InputError(
-            f"--pattern {pattern!r} has no named group, such as (?P<message>.*): nothing would become a field"
-        )
+        raise InputError(f"--pattern {pattern!r} has no named group: add one for each field, such as (?P<message>.*)")
     return expression
 
 
 def regex_parser(pattern: str) -> Callable[[str], dict[str, str] | None]:
-    """A parser for lines that ``pattern`` matches from their first to their last character.
+    """Return a parser of lines that ``pattern`` matches as a whole.
 
-    A group that took no part in the match is left out.
+    A group without a match is left out.
 
-    :raises InputError: as :func:`compiled_pattern`.
+    :raises InputError: the pattern does not compile, or has no named group.
     """
     expression = compiled_pattern(pattern)
 

@@ -184,7 +184,7 @@ def test_credentials_of_a_web_server_come_from_netrc(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize(
     ("status", "said"),
-    [(407, "takes no request without a user and password"), (502, "")],
+    [(407, "requires a user and password"), (502, "")],
     ids=["who is there", "no way"],
 )
 def test_a_proxy_that_refuses_is_told_as_the_proxy(
