@@ -7,7 +7,7 @@ import traceback
 from types import TracebackType
 from typing import Any
 
-from .values import said
+from .values import message_of
 
 #: As ``sys.exc_info()`` returns it.
 ExcInfo = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
@@ -24,7 +24,7 @@ def exception_fields(given: object, stacktrace: str | None = None) -> dict[str, 
         return {}
     return {
         "exception.type": type_name(kind),
-        "exception.message": said(error),
+        "exception.message": message_of(error),
         "exception.stacktrace": stacktrace or "".join(traceback.format_exception(kind, error, trace)).rstrip("\n"),
     }
 

@@ -32,7 +32,7 @@ from ..runtime.loggers import get_logger
 from ..text.migration_hints import FOREIGN_OF_PROJECT
 from ..text.plural import counted
 from .figures import check_producer
-from .values import said, sendable
+from .values import message_of, sendable
 
 _log = get_logger("loghub.integrations")
 
@@ -208,7 +208,7 @@ class Outlet:
         :param error: the reason; one that is not a producer's is a bug, of this package or of a value in the log.
         """
         if not isinstance(error, ProducerError):
-            error = ProducerError(f"{type(error).__name__}: {said(error)}")
+            error = ProducerError(f"{type(error).__name__}: {message_of(error)}")
         self.producer._note_dropped(error.drop_reason)
         with self._counting:
             self._dropped += 1

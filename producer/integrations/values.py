@@ -10,9 +10,9 @@ from typing import Any
 
 from ..text.printable import repr_of
 from ..wire.text import lenient_items
-from ..wire.values import said
+from ..wire.values import message_of
 
-__all__ = ["repr_of", "said", "sendable", "text_or_repr"]
+__all__ = ["message_of", "repr_of", "sendable", "text_or_repr"]
 
 
 def sendable(fields: Mapping[Any, Any]) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""Bytes mean something: LogGroup, compression, signatures; no I/O, no clock, no threads.
+"""Encode and decode wire formats: log groups, compression, signatures; without I/O, clock or threads.
 
-Encoders are in twins, Python and Cython; ``twins`` picks one.
+Encoders exist as Python and Cython implementations; :mod:`.speed` selects one.
 """

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of ``access_log.py``, which says what it does."""
+"""The native implementation of ``access_log.py``."""
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memchr, memset
@@ -13,20 +13,19 @@ from .text_column import SplitLines, TextColumn
 
 
 cdef enum:
-    # The places of the fields in a line's spans.
+    # The positions of the fields in a line's spans.
     VHOST, REMOTE_ADDR, IDENT, REMOTE_USER, TIME, REQUEST, STATUS, BYTES, REFERER, USER_AGENT, EXTRA
     METHOD, URI, PROTOCOL
     FIELDS
 
 
 def split_access(offsets, data, bytes others not None):
-    """See the pure twin."""
     cdef Text skipped = text_of(others)
     return SplitLines(*split_fields(TextColumn, offsets, data, NAMES, take_line, &skipped, False))
 
 
 cdef bint take_line(Cursor* line, Span* spans, const void* how) noexcept nogil:
-    """Take a line that does not begin with one of some bytes."""
+    """Parse a line that begins with none of the bytes to skip."""
     cdef const Text* others = <const Text*> how
     if line.at < line.end and memchr(others.data, line.data[line.at], others.size) != NULL:
         return False
@@ -40,7 +39,7 @@ cdef bint take_line(Cursor* line, Span* spans, const void* how) noexcept nogil:
 
 
 cdef inline bint digits(Cursor* line, Span* span) noexcept nogil:
-    """Take digits; whether there are some."""
+    """Read digits. Return True if there are any."""
     span.start = line.at
     while line.at < line.end and is_digit(line.data[line.at]):
         line.at += 1
@@ -49,7 +48,7 @@ cdef inline bint digits(Cursor* line, Span* span) noexcept nogil:
 
 
 cdef inline bint quoted(Cursor* line, Span* span) noexcept nogil:
-    """Take what is between quotes, and these."""
+    """Read a quoted text with its quotes."""
     if not skip(line, 34):
         return False
     span.start = line.at
@@ -58,13 +57,13 @@ cdef inline bint quoted(Cursor* line, Span* span) noexcept nogil:
             span.size = line.at - span.start
             line.at += 1
             return True
-        # What is behind a backslash is no quote; of a longer character the first byte.
+        # The byte after a backslash is not a quote; it may be the first one of a longer character.
         line.at += 2 if line.data[line.at] == 92 else 1
     return False
 
 
 cdef bint with_host(Cursor line, Span* spans) noexcept nogil:
-    """A line that begins with a virtual host and a port."""
+    """Parse a line that begins with a virtual host and a port."""
     cdef Span port
     cdef uint8_t byte
     cdef Span* host = &spans[VHOST]
@@ -81,7 +80,7 @@ cdef bint with_host(Cursor line, Span* spans) noexcept nogil:
 
 
 cdef bint from_address(Cursor line, Span* spans) noexcept nogil:
-    """A line from the client's address on."""
+    """Parse a line from the client's address on."""
     if not (word(&line, &spans[REMOTE_ADDR]) and skip(&line, 32)):
         return False
     if not (word(&line, &spans[IDENT]) and skip(&line, 32)):
@@ -92,7 +91,7 @@ cdef bint from_address(Cursor line, Span* spans) noexcept nogil:
 
 
 cdef bint time_of(Cursor* line, Span* span) noexcept nogil:
-    """Take what is between brackets, and these."""
+    """Read a text in brackets with its brackets."""
     if not skip(line, 91):
         return False
     span.start = line.at
@@ -131,7 +130,7 @@ cdef bint status(Cursor* line, Span* span) noexcept nogil:
 
 
 cdef bint agents(Cursor line, Span* spans) noexcept nogil:
-    """The referer, the user agent, and what is behind them."""
+    """Read the referer, the user agent, and the text after them."""
     if not (skip(&line, 32) and quoted(&line, &spans[REFERER])):
         return False
     if not (skip(&line, 32) and quoted(&line, &spans[USER_AGENT])):
@@ -140,7 +139,7 @@ cdef bint agents(Cursor line, Span* spans) noexcept nogil:
 
 
 cdef bint extra(Cursor line, Span* spans) noexcept nogil:
-    """All that is left, behind a space."""
+    """Read the rest of the line after a space."""
     if not skip(&line, 32) or line.at == line.end:
         return False
     spans[EXTRA].start, spans[EXTRA].size = line.at, line.end - line.at
@@ -166,7 +165,7 @@ cdef void split_request(const uint8_t* data, Span* spans) noexcept nogil:
 
 
 cdef bint version(Cursor* request, Span* span) noexcept nogil:
-    """``HTTP/`` and digits with points."""
+    """Read ``HTTP/`` and digits with points."""
     cdef const char* name = "HTTP/"
     cdef int place
     span.start = request.at

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of ``arrow_text.py``, which says what it does."""
+"""The native implementation of ``arrow_text.py``."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -9,7 +9,6 @@ from .text_column import TextColumn
 
 
 def line_column(bytes block not None, Py_ssize_t rows):
-    """See the pure twin."""
     cdef bytes starts = PyBytes_FromStringAndSize(NULL, rows * 8)
     cdef bytes sizes = PyBytes_FromStringAndSize(NULL, rows * 4)
     cdef int64_t* begins = <int64_t*> PyBytes_AS_STRING(starts)
@@ -32,7 +31,7 @@ def line_column(bytes block not None, Py_ssize_t rows):
 cdef Py_ssize_t divide(
     const char* data, Py_ssize_t size, Py_ssize_t rows, int64_t* begins, uint32_t* sizes
 ) noexcept nogil:
-    """The size of all lines together."""
+    """Return the total size of all lines."""
     cdef Py_ssize_t row, begin = 0, end, total = 0
     cdef const char* found
     for row in range(rows):
@@ -42,13 +41,12 @@ cdef Py_ssize_t divide(
         if found != NULL and end > begin and data[end - 1] == 13:
             sizes[row] -= 1
         total += sizes[row]
-        # Behind the last line, for rows that are not there.
+        # After the last line, for missing rows.
         begin = end + 1 if found != NULL else size
     return total
 
 
 def arrow_buffers(column):
-    """See the pure twin."""
     cdef bytes sizes = column.sizes
     cdef Py_ssize_t rows = len(sizes) // 4
     cdef bytes validity = PyBytes_FromStringAndSize(NULL, (rows + 7) // 8)
@@ -65,7 +63,7 @@ def arrow_buffers(column):
 
 
 cdef bint lay_out(const int32_t* sizes, Py_ssize_t rows, int32_t* bounds) noexcept nogil:
-    """Whether every row has a value. As a number with a sign, ABSENT is -1."""
+    """Return True if every row has a value. ABSENT is -1 as a signed number."""
     cdef Py_ssize_t row
     cdef int32_t total = 0, signs = 0
     bounds[0] = 0

@@ -1,6 +1,5 @@
 # cython: language_level=3
-"""What the compiled encoders share: the parts of a record, written into memory that is large enough, and bytes that are
-written before anybody sees them."""
+"""Helpers of the native encoders: write the parts of a record into sufficient memory, or into new bytes objects."""
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
@@ -15,7 +14,7 @@ cdef extern from "Python.h":
 
 
 cdef struct Text:
-    # Some bytes that somebody else keeps.
+    # Borrowed bytes.
     const uint8_t* data
     size_t size
 
@@ -27,15 +26,16 @@ cdef inline Text text_of(bytes data) noexcept:
 
 
 cdef inline object owned(PyObject* new):
-    """What was made, and belongs to nobody yet."""
+    """Return a new object, whose only reference passes to the result."""
     cdef object known = <object> new
     Py_DECREF(known)
     return known
 
 
 cdef inline int reserved(const uint8_t* name, size_t size) noexcept nogil:
-    """0 for a name that is free, 1 for one that gets an underscore behind it, 2 for one that gets it before it; see
-    `reserved.py`."""
+    """Return 0 for a free name, 1 for one that gets an underscore at its end, 2 for one that gets it in front
+    (`reserved.py`).
+    """
     if size < 8 or name[0] != 95 or name[1] != 95:
         return 0
     if memcmp(name, b"__tag__:", 8) == 0:
@@ -50,7 +50,7 @@ cdef inline int reserved(const uint8_t* name, size_t size) noexcept nogil:
 
 
 cdef inline size_t width(size_t number) noexcept nogil:
-    """Bytes of a varint."""
+    """Return the bytes of a varint."""
     cdef size_t size = 1
     if number < 1 << 14:
         return 1 + (number >= 1 << 7)
@@ -61,12 +61,12 @@ cdef inline size_t width(size_t number) noexcept nogil:
 
 
 cdef inline size_t delimited(size_t size) noexcept nogil:
-    """Bytes of a field of so many: tag, length, and they."""
+    """Return the bytes of a field with a payload of ``size`` bytes: tag, length and payload."""
     return 1 + width(size) + size
 
 
 cdef inline uint8_t* put_head(uint8_t* at, uint8_t tag, size_t size) noexcept nogil:
-    """Write a field's tag and length; what is behind it."""
+    """Write a field's tag and length. Return the position after them."""
     at[0] = tag
     return put_varint(at + 1, size)
 
@@ -81,7 +81,7 @@ cdef inline uint8_t* put_varint(uint8_t* at, size_t number) noexcept nogil:
 
 
 cdef inline uint8_t* put_text(uint8_t* at, Text text) noexcept nogil:
-    """Copy some bytes. Few of them are copied here: a call would take longer."""
+    """Copy bytes. Short texts are copied in a loop, as a call would take longer."""
     cdef size_t size = text.size
     if size > 32:
         memcpy(at, text.data, size)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Looks into many bodies at once for what ``wire/captures.py`` says."""
+"""Matches the steps of ``captures.py`` against many bodies at once."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -27,12 +27,12 @@ cdef struct Body:
     size_t size
 
 cdef struct Span:
-    # Of a group: where it begins in all the data, and its size; ABSENT if it took no part.
+    # The start of a group in the data, and its size; ABSENT if it did not match.
     size_t start
     uint32_t size
 
 cdef struct Run:
-    # One that may take another number of characters: its step and one, and where it begins and ends.
+    # A run that may take another number of characters: the number of its step plus one, its start and its end.
     size_t number, begin, at
 
 cdef struct Trail:
@@ -42,7 +42,6 @@ cdef struct Trail:
 
 def capture(bytes steps not None, size_t slots, bytes first not None, bint anchored, size_t rows, bytes ends not None,
             bytes data not None):
-    """See ``wire/captures.py``."""
     cdef Program program
     cdef bytes found = PyBytes_FromStringAndSize(NULL, rows)
     cdef bytes room = PyBytes_FromStringAndSize(NULL, rows * slots * sizeof(Span))
@@ -95,7 +94,7 @@ cdef bint is_ascii(Body body) noexcept nogil:
 
 
 cdef bint search(const Program* program, Body body, Span* spans) noexcept nogil:
-    """Whether it was found at the first place where it can be."""
+    """Return True if the pattern was found, at the first position where it can match."""
     cdef size_t start = 0
     if not program.anchored:
         while start < body.size and not program.first[body.data[start]]:
@@ -107,7 +106,7 @@ cdef bint search(const Program* program, Body body, Span* spans) noexcept nogil:
 
 cdef bint matches(const Program* program, Body body, size_t at, Span* spans) noexcept nogil:
     cdef Trail trail
-    # Characters that runs may take in all: what takes back and again more of them is left to a search with a limit.
+    # The total number of characters that runs may take; a search with more backtracking is left to Pattern.
     cdef size_t patience = 1024 + 64 * body.size
     cdef size_t number = 0, slot, begin
     cdef const Step* step
@@ -142,7 +141,7 @@ cdef bint matches(const Program* program, Body body, size_t at, Span* spans) noe
             if at >= body.size or not step.ones[body.data[at]]:
                 number = step.target
             else:
-                trail.depth = 0  # before it goes back further, re would try the other alternative
+                trail.depth = 0  # Before it backtracks further, re would try the other alternative.
                 forget_groups(program, step.target, spans)
         elif step.kind == JUMP:
             number = step.target
@@ -156,7 +155,7 @@ cdef bint matches(const Program* program, Body body, size_t at, Span* spans) noe
 
 
 cdef void forget_groups(const Program* program, size_t other, Span* spans) noexcept nogil:
-    """The other alternatives, the first of which begins there, take no part, as one did before a run took less."""
+    """Clear the groups of the other alternatives, which may be set from before a run took fewer characters."""
     cdef const Step* step
     for other in range(other, program.steps[other - 1].target):
         step = program.steps + other
@@ -165,7 +164,7 @@ cdef void forget_groups(const Program* program, size_t other, Span* spans) noexc
 
 
 cdef inline bint note(Trail* trail, size_t number, size_t begin, size_t at) noexcept nogil:
-    """A run may take another number of characters."""
+    """Remember a run that may take another number of characters."""
     if trail.depth == DEEPEST:
         return False
     trail.runs[trail.depth].number, trail.runs[trail.depth].begin, trail.runs[trail.depth].at = number, begin, at
@@ -175,8 +174,11 @@ cdef inline bint note(Trail* trail, size_t number, size_t begin, size_t at) noex
 
 cdef bint go_back(const Program* program, Body body, Trail* trail, size_t* number, size_t* at,
                   size_t* patience) noexcept nogil:
-    """Let the last run take one less, or a lazy one more; False if none can. Behind it no alternative was taken but
-    last ones: so all groups behind it are set anew, unless another alternative is taken now."""
+    """Let the last run take one character less, or a lazy one more; return False if none can.
+
+    After this run, only last alternatives were taken. So all groups after it are set again, unless another alternative
+    is taken now.
+    """
     cdef Run* run
     cdef const Step* step
     while trail.depth:
@@ -199,7 +201,7 @@ cdef bint go_back(const Program* program, Body body, Trail* trail, size_t* numbe
 
 
 cdef size_t many(const Step* step, Body body, size_t at) noexcept nogil:
-    """Behind as many as there are."""
+    """Return the position after as many characters as possible."""
     cdef size_t end = body.size
     if end - at > step.most:
         end = at + step.most
@@ -209,7 +211,7 @@ cdef size_t many(const Step* step, Body body, size_t at) noexcept nogil:
 
 
 cdef bint few(const Step* step, Body body, size_t begin, size_t* at, size_t* patience) noexcept nogil:
-    """Behind as few more as let the next step do; none of ``until`` says that this is the end."""
+    """Set ``at`` to the first position where the next step can match; an empty ``until`` means the end."""
     cdef size_t end = body.size, now = at[0]
     if end - begin > step.most:
         end = begin + step.most
@@ -223,7 +225,7 @@ cdef bint few(const Step* step, Body body, size_t begin, size_t* at, size_t* pat
 
 
 cdef tuple column(const uint8_t* block, const Span* spans, size_t rows, size_t apart):
-    """The sizes of a group's values, and they."""
+    """Return the sizes of a group's values, and the values."""
     cdef bytes sizes = PyBytes_FromStringAndSize(NULL, rows * 4), values
     cdef uint32_t* each = <uint32_t*> PyBytes_AS_STRING(sizes)
     cdef size_t row, total = 0

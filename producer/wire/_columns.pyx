@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of the columns' encoder: records straight from Arrow's buffers, without the interpreter lock.
+"""The native encoder of columns: encodes records directly from Arrow's buffers, without the GIL.
 
-The buffers come through Arrow's C data interface. What Arrow's ``validate`` looks at is believed: that buffers are as
-long as they must be, and where the last text ends. Every other position is checked when the sizes are measured.
-Sizes come first (``measure``), then the records of any rows, in any order, into memory of exactly that size
-(``write``). The file is long because each of Arrow's layouts is measured and written here.
+The buffers are passed through Arrow's C data interface. The checks of Arrow's ``validate`` are relied on: buffers are
+long enough, and the end of the last text is valid. Every other position is checked when the sizes are measured.
+
+``measure`` computes the sizes. Then ``write`` writes the records of any rows, in any order, into memory of exactly that
+size. The file has more than 400 lines because it measures and writes each of Arrow's layouts.
 
 Source: arrow.apache.org, The Arrow C data interface, and the layouts of the columnar format.
 """
@@ -28,7 +29,7 @@ cdef extern from *:
         const void **buffers;
     };
     """
-    # Of both structs only the beginning is looked at.
+    # Only the first members of both structs are declared.
     cdef struct producer_schema:
         const char* format
     cdef struct producer_array:
@@ -46,17 +47,17 @@ cdef enum Layout:
 
 
 cdef struct Texts:
-    # An array of strings, whatever its layout.
+    # An array of strings of any layout.
     Layout layout
     int64_t length
     int64_t offset
     const uint8_t* validity
     const void** buffers
-    int64_t last  # where the last text ends; or how many buffers the views have
+    int64_t last  # The end of the last text, or the number of buffers of views.
 
 
 cdef struct Field:
-    # A column; `name` is what stands between the length of a content and that of the text.
+    # A column; `name` is the bytes between the length of a content and the length of its text.
     Text name
     Texts texts
     const int64_t* index
@@ -79,7 +80,7 @@ cdef inline bint is_null(const Texts* texts, int64_t place) noexcept nogil:
 
 
 cdef inline bint find(const Texts* texts, int64_t place, Text* text) noexcept nogil:
-    """Whether there is a text, and which."""
+    """Return True if there is a text, and set ``text`` to it."""
     cdef const int32_t* narrow
     cdef const int64_t* wide
     if is_null(texts, place):
@@ -96,7 +97,7 @@ cdef inline bint find(const Texts* texts, int64_t place, Text* text) noexcept no
     else:
         narrow = <const int32_t*> texts.buffers[1] + 4 * place
         text.size = narrow[0]
-        # Short ones stand in the view itself.
+        # Short texts are stored in the view itself.
         text.data = <const uint8_t*> (narrow + 1)
         if narrow[0] > 12:
             text.data = <const uint8_t*> texts.buffers[2 + narrow[2]] + narrow[3]
@@ -104,7 +105,7 @@ cdef inline bint find(const Texts* texts, int64_t place, Text* text) noexcept no
 
 
 cdef inline bint lies_inside(const Texts* texts, int64_t place) noexcept nogil:
-    """Whether a text that is not null lies within the array's data."""
+    """Return True if a text that is not null is within the array's data."""
     cdef const int32_t* narrow
     cdef const int64_t* wide
     place += texts.offset
@@ -123,7 +124,7 @@ cdef inline bint lies_inside(const Texts* texts, int64_t place) noexcept nogil:
 
 
 cdef inline bint find_inside(const Texts* texts, int64_t place, Text* text, bint* inside) noexcept nogil:
-    """As ``find``, of what may lie anywhere: if it does, ``inside`` becomes false."""
+    """Like ``find``, but clear ``inside`` if the text is not within the array's data."""
     if is_null(texts, place):
         return False
     if not lies_inside(texts, place):
@@ -148,14 +149,14 @@ cdef inline size_t entry_size(size_t key, size_t item) noexcept nogil:
 
 
 cdef bint add_sizes(const Field* field, size_t* sizes, int64_t count) noexcept nogil:
-    """Add to each row what its field takes; whether all texts lie where they can."""
+    """Add the size of a field to each row. Return True if all texts are within their data."""
     cdef const Texts* texts = &field.texts
     cdef const int32_t* ends
     cdef int64_t row, place
     cdef size_t name = field.name.size
     cdef bint inside = True
     cdef Text text
-    if count and field.index == NULL and texts.layout == NARROW and texts.validity == NULL:  # by far the commonest
+    if count and field.index == NULL and texts.layout == NARROW and texts.validity == NULL:  # By far the most common case.
         ends = <const int32_t*> texts.buffers[1] + texts.offset
         for row in range(count):
             inside &= ends[row] <= ends[row + 1]
@@ -171,9 +172,9 @@ cdef bint add_sizes(const Field* field, size_t* sizes, int64_t count) noexcept n
 cdef class Columns:
     """The columns of a batch, as texts.
 
-    :param count: of rows.
-    :param seconds: since the epoch, int64; one for all rows, or one for each.
-    :param nanos: likewise, below a second; None if there are none.
+    :param count: the number of rows.
+    :param seconds: seconds since the epoch, int64; one for all rows, or one per row.
+    :param nanos: nanoseconds within the second, one per row; None if all are 0.
     """
 
     cdef int64_t _count
@@ -184,8 +185,8 @@ cdef class Columns:
     cdef Py_ssize_t _field_count
     cdef Entries _entries
     cdef bint _has_entries
-    cdef size_t* _sizes  # of the rows' logs, without what precedes them
-    cdef list _kept  # what the pointers point into
+    cdef size_t* _sizes  # The size of the log of each row, without its tag and length.
+    cdef list _kept  # Keeps the objects alive that the pointers refer to.
 
     def __cinit__(self, Py_ssize_t count, seconds, nanos):
         self._kept = []
@@ -199,7 +200,7 @@ cdef class Columns:
         free(self._sizes)
 
     cdef void* _numbers(self, array, Py_ssize_t least) except? NULL:
-        """The memory of an array, for as long as this lives."""
+        """Return the memory of an array, and keep it as long as this object."""
         cdef Py_buffer view
         PyObject_GetBuffer(array, &view, PyBUF_SIMPLE)
         try:
@@ -227,7 +228,7 @@ cdef class Columns:
         texts.length, texts.offset, texts.buffers = data.length, data.offset, data.buffers
         texts.validity = NULL if data.null_count == 0 else <const uint8_t*> data.buffers[0]
         if texts.layout == VIEW:
-            texts.last = data.n_buffers - 3  # the last one says how long these are
+            texts.last = data.n_buffers - 3  # The last buffer has the lengths of the others.
         elif texts.length == 0:
             texts.last = 0
         elif texts.layout == NARROW:
@@ -238,7 +239,7 @@ cdef class Columns:
         return texts
 
     def add_field(self, bytes key not None, texts, index):
-        """A field of each row: its name, its texts, and which of them each row has, int64, or None."""
+        """Add a field of each row: its name, its texts, and the index of the text of each row, int64, or None."""
         cdef bytes name = delimited_bytes(0x0A, key) + b"\x12"
         cdef Field field
         cdef Field* fields
@@ -263,8 +264,10 @@ cdef class Columns:
                 raise IndexError(f"row {row}: position {index[row]} in a dictionary of {most}")
 
     def add_entries(self, places, valid, keys, items):
-        """Fields of each row that are entries of a map, behind the others: where each row begins among them, int64;
-        which rows have some, bytes of 0 and 1, or None; names and texts.
+        """Add fields that are entries of a map, after the other fields.
+
+        The arguments are the start of each row in the entries, int64; a mask of the rows with a map, or None; names and
+        texts.
         """
         self._entries.places = <const int64_t*> self._numbers(places, 8 * (self._count + 1))
         self._entries.valid = NULL if valid is None else <const uint8_t*> self._numbers(valid, self._count)
@@ -274,8 +277,9 @@ cdef class Columns:
         self._has_entries = True
 
     def measure(self, ends):
-        """Write where the record of each row ends, int64, into an array; called once, before ``write``. False, and
-        nothing can be written, if a text lies outside of its array's data.
+        """Write the end of each row's record, int64, into an array; call it once, before ``write``.
+
+        Return False if a text is outside of its array's data; then nothing can be written.
         """
         cdef Py_buffer view
         cdef bint inside

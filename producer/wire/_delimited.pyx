@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Takes lines of values between delimiters apart; ``delimited.py`` says how."""
+"""Parses lines of delimited values by the rules of ``delimited.py``."""
 
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memchr
@@ -16,12 +16,12 @@ cdef struct Form:
 
 
 def split_delimited(offsets, data, int delimiter, names not None):
-    """Take lines apart.
+    """Parse lines.
 
-    :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
+    :param offsets: the start of each line in ``data``, and the end of the last one, 32-bit integers.
     :param data: the lines without their ends, UTF-8.
-    :param delimiter: the number of an ASCII character.
-    :param names: the names of a line's values, all different.
+    :param delimiter: the code of an ASCII character.
+    :param names: the unique names of a line's values.
     """
     cdef Form form
     form.delimiter, form.count = delimiter, len(names)
@@ -29,7 +29,7 @@ def split_delimited(offsets, data, int delimiter, names not None):
 
 
 cdef bint take_values(Cursor* line, Span* spans, const void* how) noexcept nogil:
-    """Whether a line has as many values as it should."""
+    """Return True if a line has the required number of values."""
     cdef const Form* form = <const Form*> how
     cdef Py_ssize_t place
     for place in range(form.count):
@@ -56,7 +56,7 @@ cdef inline void bare(Cursor* line, Span* span, uint8_t delimiter) noexcept nogi
 
 
 cdef bint quoted(Cursor* line, Span* span) noexcept nogil:
-    """Take what is between quotes, and these; two of them are one."""
+    """Read a quoted text with its quotes; two quotes in it are one."""
     cdef int32_t put
     line.at += 1
     span.start = put = line.at

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What the compiled encoders of bodies share: bytes as text, in which each that is not UTF-8 appears as ``\\xNN``."""
+"""Helpers of the native encoders of bodies: bytes as text, with ``\\xNN`` for each byte that is not UTF-8."""
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
@@ -16,7 +16,7 @@ cdef inline bint is_ascii(Text line) noexcept nogil:
 
 
 cdef inline size_t character_size(const uint8_t* at, size_t left) noexcept nogil:
-    """Bytes of the UTF-8 character that begins here; 0 if none does."""
+    """Return the bytes of the UTF-8 character at a position; 0 if there is none."""
     cdef uint8_t first = at[0]
     cdef uint8_t lowest = 0x80, highest = 0xBF
     cdef size_t length, place
@@ -27,7 +27,7 @@ cdef inline size_t character_size(const uint8_t* at, size_t left) noexcept nogil
     length = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
     if left < length:
         return 0
-    # Neither a longer form than needed, nor half of a surrogate pair, nor beyond the last code point.
+    # Reject overlong forms, halves of surrogate pairs, and values beyond the last code point.
     if first == 0xE0:
         lowest = 0xA0
     elif first == 0xED:
@@ -45,7 +45,7 @@ cdef inline size_t character_size(const uint8_t* at, size_t left) noexcept nogil
 
 
 cdef inline size_t escaped_size(Text line) noexcept nogil:
-    """The size with each byte that is not UTF-8 as four."""
+    """Return the size with four bytes for each byte that is not UTF-8."""
     cdef size_t at = 0, size = line.size, character
     while at < line.size:
         character = character_size(line.data + at, line.size - at)
@@ -57,8 +57,9 @@ cdef inline size_t escaped_size(Text line) noexcept nogil:
 
 
 cdef inline uint8_t* put_escaped(uint8_t* out, uint8_t* end, Text line) noexcept nogil:
-    """Copy a line with each byte that is not UTF-8 as four; to the end and no further, also if somebody changes the line
-    meanwhile, as nobody should.
+    """Copy a line, with four bytes for each byte that is not UTF-8.
+
+    It never writes past the end, even if another thread changes the line meanwhile, which it must not.
     """
     cdef const char* digits = "0123456789abcdef"
     cdef size_t at = 0, character

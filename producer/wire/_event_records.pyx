@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of ``event_records.py``, which says what it does.
+"""The native implementation of ``event_records.py``.
 
-All records are measured first; then each piece is written into memory of just its size. Whatever the pointers point
-into is ``bytes``, which nobody changes in between.
+All records are measured first; then each piece is written into memory of exactly its size. All pointers refer to
+``bytes``, which cannot change in between.
 """
 
 from cpython.object cimport PyObject
@@ -23,7 +23,7 @@ cdef enum:
 
 
 cdef struct Field:
-    # What stands before the length of its values, their sizes, and the next value. `stride` is 0 if there is one for all.
+    # The bytes before the length of a value, the sizes, and the next value. `stride` is 0 if all events have one value.
     Text name
     const uint32_t* sizes
     const uint8_t* values
@@ -31,13 +31,13 @@ cdef struct Field:
 
 
 cdef struct Row:
-    # What was measured of an event: the log's size, and that of its body as text.
+    # The measured size of an event's log, and that of its body as text.
     size_t log
     size_t text
 
 
 cdef struct Events:
-    # All of a call. `at` is where in the block the next body begins.
+    # All events of a call. `at` is the start of the next body in the block.
     Text block
     const uint64_t* ends
     size_t count
@@ -63,7 +63,6 @@ def encode_events(
     size_t most_bytes,
     size_t most_logs,
 ):
-    """See the pure twin."""
     cdef Events events
     cdef bytes body = delimited_bytes(0x0A, key) + b"\x12"
     cdef list names = [delimited_bytes(0x0A, name) + b"\x12" for name, _ in fields]
@@ -91,7 +90,7 @@ cdef inline char* data_of(bytes data) noexcept:
 
 
 cdef size_t stride(size_t size, size_t each, size_t count) except? 2:
-    """How far it is from one event's number to the next one's; 0 if there is one for all."""
+    """Return the distance between the numbers of two events; 0 if all events have one number."""
     if size == each:
         return 0
     if size != each * count:
@@ -116,7 +115,7 @@ cdef set_fields(Events* events, fields, list names):
 
 
 cdef bint next_body(Events* events, size_t row, Text* body) noexcept nogil:
-    """The body of the next event; whether there is one."""
+    """Find the body of the next event. Return True if there is one."""
     cdef size_t end, at = events.at
     cdef const uint8_t* newline
     body.data = events.block.data + at
@@ -141,7 +140,7 @@ cdef inline size_t content_size(Text name, size_t text) noexcept nogil:
 
 
 cdef bint measure(Events* events) noexcept nogil:
-    """Measure all records; False if the bodies are not where they should be."""
+    """Measure all records. Return False if a body is outside of the block."""
     cdef size_t row, place, size
     cdef const Field* field
     cdef Text body

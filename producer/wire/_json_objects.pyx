@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Takes lines apart that are JSON objects: the top-level keys are columns.
+"""Parses lines that are JSON objects: the top-level keys are columns.
 
-Only the plain objects are taken: no key twice in an object, numbers as Python writes them, no escapes in keys, only
-those that Python would write in values that are objects or lists, and no surrogate pairs. Strings come without their
-escapes, objects and lists without white space. Every other line is left to a parser of single lines, which finds what
-this one would, and is the pure twin.
+Only plain objects are parsed: without a repeated key, with numbers as Python formats them, without escapes in keys.
+Values that are objects or lists have only escapes that Python would write, and no surrogate pairs. Strings are returned
+without escapes, objects and lists without white space. Every other line is left to the parser of single lines, which is
+the pure implementation, and has the same results.
 
 Example: the line ``{"a": "x", "b": 1.5, "c": null, "d": [1, 2]}`` is ``a`` ``x``, ``b`` ``1.5`` and ``d`` ``[1,2]``;
 ``{"b": 1.50}`` is left alone.
@@ -21,25 +21,25 @@ from .text_column import SplitLines, TextColumn
 
 
 cdef enum:
-    # Keys of an object in a value, and how deep these may be.
+    # Limits on keys of an inner object, and on nesting.
     MOST_INNER = 16
     DEEPEST = 32
-    # Digits that a number may have to be sure to be written by Python as it was.
+    # Maximum digits of a number that Python certainly formats unchanged.
     MOST_DIGITS = 15
     MOST_INTEGER = 4000
 
 
 def split_objects(offsets, data):
-    """Take lines apart.
+    """Parse lines.
 
-    :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
+    :param offsets: the start of each line in ``data``, and the end of the last one, 32-bit integers.
     :param data: the lines without their ends, UTF-8.
     """
     return SplitLines(*split_keyed(TextColumn, offsets, data, take_object, b""))
 
 
 cdef bint take_object(Cursor* line, Table* table, Py_ssize_t row) noexcept nogil:
-    """Whether a line is a plain object; its values are in the table then."""
+    """Return True if a line is a plain object, and put its values into the table."""
     cdef Span key, value
     cdef int column = -1
     skip_space(line)
@@ -58,7 +58,7 @@ cdef bint take_object(Cursor* line, Table* table, Py_ssize_t row) noexcept nogil
                 return False
             # Nearly every line has the same keys in the same order.
             column = column_of(line.data, table, key, column + 1)
-            # -2: there, and null.
+            # -2 marks a null value.
             if column < 0 or table.values[column][row].size != -1:
                 return False
             table.values[column][row] = value
@@ -78,7 +78,7 @@ cdef inline void skip_space(Cursor* line) noexcept nogil:
 
 
 cdef inline bint key_text(Cursor* line, Span* span) noexcept nogil:
-    """Take a string without escapes, and its quotes."""
+    """Read a string without escapes, with its quotes."""
     cdef uint8_t byte
     if not skip(line, 34):
         return False
@@ -96,7 +96,7 @@ cdef inline bint key_text(Cursor* line, Span* span) noexcept nogil:
 
 
 cdef bint take_value(Cursor* line, Span* span) noexcept nogil:
-    """Take the value of a field: a string without its quotes, anything else as Python would write it."""
+    """Read the value of a field: a string without its quotes, any other value as Python would format it."""
     cdef uint8_t byte
     if line.at >= line.end:
         return False
@@ -114,7 +114,7 @@ cdef bint take_value(Cursor* line, Span* span) noexcept nogil:
 
 
 cdef bint field_text(Cursor* line, Span* span) noexcept nogil:
-    """Take a string, without its quotes and escapes."""
+    """Read a string without its quotes and escapes."""
     cdef uint8_t byte
     line.at += 1
     span.start = line.put = line.at
@@ -137,13 +137,13 @@ cdef bint field_text(Cursor* line, Span* span) noexcept nogil:
 
 
 cdef bint unescape(Cursor* line) noexcept nogil:
-    """Take an escape, and write what it stands for."""
+    """Read an escape, and write its character."""
     cdef int32_t code
     cdef uint8_t letter = line.data[line.at + 1] if line.end - line.at > 1 else 0
     if letter == 117:
         code = hexadecimal(line, line.at + 2)
         line.at += 6
-        # Half of a surrogate pair is left to Python, and so is a whole one.
+        # Surrogates are left to Python.
         return code >= 0 and not 0xD800 <= code <= 0xDFFF and put_character(line, code)
     line.at += 2
     line.data[line.put] = escaped(letter)
@@ -152,7 +152,7 @@ cdef bint unescape(Cursor* line) noexcept nogil:
 
 
 cdef int32_t hexadecimal(Cursor* line, int32_t at) noexcept nogil:
-    """The number of four digits; -1 if they are none."""
+    """Return the value of four hexadecimal digits; -1 if they are none."""
     cdef int32_t number = 0
     cdef int place
     cdef uint8_t digit
@@ -186,14 +186,14 @@ cdef bint put_character(Cursor* line, int32_t code) noexcept nogil:
 
 
 cdef inline void keep(Cursor* line, int32_t begin) noexcept nogil:
-    """Write what was taken since ``begin``."""
+    """Write the bytes read since ``begin``."""
     if line.put != begin:
         memmove(line.data + line.put, line.data + begin, line.at - begin)
     line.put += line.at - begin
 
 
 cdef inline bint mark(Cursor* line, uint8_t byte) noexcept nogil:
-    """Whether the next byte but for white space is this one; it is taken and written then."""
+    """Read and write a byte after white space. Return True if it was there."""
     skip_space(line)
     if not skip(line, byte):
         return False
@@ -203,7 +203,7 @@ cdef inline bint mark(Cursor* line, uint8_t byte) noexcept nogil:
 
 
 cdef bint inner_value(Cursor* line, int depth) noexcept nogil:
-    """Take a value, and write it without white space."""
+    """Read a value, and write it without white space."""
     cdef int32_t begin
     cdef uint8_t byte
     skip_space(line)
@@ -234,7 +234,7 @@ cdef bint inner_value(Cursor* line, int depth) noexcept nogil:
 
 
 cdef bint inner_text(Cursor* line) noexcept nogil:
-    """Take a string whose escapes are those that Python would write."""
+    """Read a string whose escapes are those that Python would write."""
     cdef uint8_t byte
     line.at += 1
     while line.at < line.end:
@@ -260,7 +260,7 @@ cdef inline bint word(Cursor* line, const char* letters, int size) noexcept nogi
 
 
 cdef bint number(Cursor* line) noexcept nogil:
-    """Take a number that Python would write as it stands there."""
+    """Read a number that Python would format unchanged."""
     cdef bint negative = skip(line, 45)
     cdef int32_t begin = line.at, whole, fraction, zeros = 0
     while line.at < line.end and 48 <= line.data[line.at] <= 57:
@@ -282,7 +282,7 @@ cdef bint number(Cursor* line) noexcept nogil:
         return False
     if line.data[line.at - 1] == 48 and fraction > 1:
         return False
-    if begin < 0:  # it begins with "0."; Python writes 0.00001 as 1e-05
+    if begin < 0:  # It begins with "0."; Python formats 0.00001 as 1e-05.
         return zeros <= 3 and fraction - zeros <= MOST_DIGITS
     return whole + fraction <= MOST_DIGITS
 

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Shared by the compiled parsers of keys with values: the values of a block, a column a key."""
+"""Helpers of the native parsers of keys with values: a table of the values of a block, with a column per key."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
@@ -12,31 +12,31 @@ from ._text_columns cimport Span, text_column
 
 
 cdef enum:
-    # Keys of a block. More of them is nothing to make columns of.
+    # Maximum keys of a block; columns are not worth it for more.
     MOST_KEYS = 64
 
 
 cdef struct Table:
-    # The keys of a block, and under each the spans of its values, a row each.
+    # The keys of a block, and for each key the spans of its values, one per row.
     Span keys[MOST_KEYS]
     Span* values[MOST_KEYS]
     int count
     Py_ssize_t rows
-    # A value of the parser's own, which is behind the lines.
+    # A constant value of the parser, stored after the lines.
     Span constant
 
 
-# Finds the values of a line, which it puts into a row of the table; true if the line is of the format.
+# Puts the values of a line into a row of the table; returns True if the line has the format.
 ctypedef bint (*TakeKeys)(Cursor* line, Table* table, Py_ssize_t row) noexcept nogil
 
 
 cdef inline tuple split_keyed(kind, offsets, data, TakeKeys take, bytes constant):
-    """Take lines apart whose fields have their names beside them.
+    """Parse lines whose fields have their names next to them.
 
     :param kind: the class ``TextColumn``.
-    :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
+    :param offsets: the start of each line in ``data``, and the end of the last one, 32-bit integers.
     :param data: the lines without their ends, UTF-8; the parser writes into a copy.
-    :return: a byte a line, 1 if it is of the format, and the columns by their names, in the order of these.
+    :return: a byte per line, 1 if it has the format, and the columns by name, in the order of first appearance.
     """
     cdef Lines lines
     cdef Table table
@@ -72,9 +72,9 @@ cdef inline void take_rows(Lines* lines, uint8_t* text, Table* table, TakeKeys t
 
 
 cdef inline int column_of(const uint8_t* data, Table* table, Span key, int likely) noexcept nogil:
-    """The place of a key; -1 if there is no room for it.
+    """Return the column of a key; -1 if the table is full.
 
-    :param likely: where it is looked for first, a place or the one behind the last.
+    :param likely: the column to try first; it may be one after the last.
     """
     cdef int place
     if likely < table.count and same(data, table.keys[likely], key):
@@ -87,7 +87,7 @@ cdef inline int column_of(const uint8_t* data, Table* table, Span key, int likel
     table.values[table.count] = <Span*> malloc(table.rows * sizeof(Span))
     if table.values[table.count] == NULL:
         return -1
-    # -1 in every byte is -1.
+    # 0xFF in every byte is -1.
     memset(table.values[table.count], 0xFF, table.rows * sizeof(Span))
     table.keys[table.count] = key
     table.count += 1
@@ -95,7 +95,7 @@ cdef inline int column_of(const uint8_t* data, Table* table, Span key, int likel
 
 
 cdef inline void leave_out(Table* table, Py_ssize_t row) noexcept nogil:
-    """Let a row have no values."""
+    """Remove the values of a row."""
     cdef int key
     for key in range(table.count):
         table.values[key][row].size = -1

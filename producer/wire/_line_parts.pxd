@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Shared by the compiled parsers of lines: the lines, a place in one of them, and the loop over them."""
+"""Helpers of the native parsers of lines: the lines, a position in one of them, and the loop over them."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -11,7 +11,7 @@ from ._text_columns cimport Span, text_column
 
 
 cdef struct Lines:
-    # Lines without their ends one behind the other, and where each begins, and the last one ends; borrowed.
+    # Borrowed lines without their ends, with the start of each, and the end of the last one.
     Py_buffer view_of_bounds
     Py_buffer view_of_text
     const int32_t* bounds
@@ -20,7 +20,7 @@ cdef struct Lines:
 
 
 cdef inline int borrow(Lines* lines, offsets, data) except -1:
-    """Look into the memory of two objects; to be followed by :func:`give_back`."""
+    """Borrow the memory of two objects; release it with :func:`give_back`."""
     PyObject_GetBuffer(offsets, &lines.view_of_bounds, PyBUF_SIMPLE)
     try:
         PyObject_GetBuffer(data, &lines.view_of_text, PyBUF_SIMPLE)
@@ -38,7 +38,7 @@ cdef inline void give_back(Lines* lines):
 
 
 cdef inline uint8_t* copied(const uint8_t* text, size_t size, size_t more) except NULL:
-    """The lines in memory that may be written, and so many bytes behind them; to be freed."""
+    """Copy the lines into writable memory with ``more`` bytes after them; the caller frees it."""
     cdef uint8_t* data = <uint8_t*> malloc(size + more + 1)
     if data == NULL:
         raise MemoryError()
@@ -47,27 +47,27 @@ cdef inline uint8_t* copied(const uint8_t* text, size_t size, size_t more) excep
 
 
 cdef struct Cursor:
-    # The rest of a line. Where lines are a copy, what becomes another text, or a shorter one, is written where it began.
+    # The rest of a line. If lines are a copy, a changed or shorter text is written over the original.
     uint8_t* data
     int32_t at
     int32_t end
     int32_t put
 
 
-# Finds the fields of a line; true if the line is of the format. Its spans are null before.
+# Finds the fields of a line; returns True if the line has the format. All spans are null before.
 ctypedef bint (*TakeFields)(Cursor* line, Span* spans, const void* how) noexcept nogil
 
 
 cdef inline tuple split_fields(kind, offsets, data, names, TakeFields take, const void* how, bint written):
-    """Take lines apart that have the same fields.
+    """Parse lines that have the same fields.
 
     :param kind: the class ``TextColumn``.
-    :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
+    :param offsets: the start of each line in ``data``, and the end of the last one, 32-bit integers.
     :param data: the lines without their ends, UTF-8.
-    :param names: the fields.
+    :param names: the field names.
     :param how: passed to ``take``.
-    :param written: whether ``take`` writes into the lines, which are then a copy.
-    :return: a byte a line, 1 if it is of the format, and the columns by their names.
+    :param written: True if ``take`` writes into the lines, which are then copied.
+    :return: a byte per line, 1 if it has the format, and the columns by name.
     """
     cdef Lines lines
     cdef Py_ssize_t place, count = len(names)
@@ -102,7 +102,7 @@ cdef inline void take_all(
     cdef Cursor line
     for row in range(lines.rows):
         line.data, line.at, line.end = text, lines.bounds[row], lines.bounds[row + 1]
-        # -1 in every byte is -1.
+        # 0xFF in every byte is -1.
         memset(spans, 0xFF, count * sizeof(Span))
         known[row] = take(&line, spans, how)
         if not known[row]:
@@ -119,7 +119,7 @@ cdef inline bint is_digit(uint8_t byte) noexcept nogil:
 
 
 cdef inline bint skip(Cursor* line, uint8_t byte) noexcept nogil:
-    """Whether the next byte is this one; it is taken then."""
+    """Read a byte if it is the next one. Return True if it was."""
     if line.at < line.end and line.data[line.at] == byte:
         line.at += 1
         return True
@@ -127,7 +127,7 @@ cdef inline bint skip(Cursor* line, uint8_t byte) noexcept nogil:
 
 
 cdef inline bint word(Cursor* line, Span* span) noexcept nogil:
-    """Take bytes that are no white space; whether there are some."""
+    """Read bytes up to white space. Return True if there are any."""
     span.start = line.at
     while line.at < line.end and not is_space(line.data[line.at]):
         line.at += 1
@@ -136,7 +136,7 @@ cdef inline bint word(Cursor* line, Span* span) noexcept nogil:
 
 
 cdef inline uint8_t escaped(uint8_t letter) noexcept nogil:
-    """What a letter behind a backslash stands for; 0 for itself, with the backslash."""
+    """Return the character of an escape; 0 for an unknown one, which keeps its backslash."""
     if letter == 34 or letter == 92 or letter == 47:
         return letter
     if letter == 110:

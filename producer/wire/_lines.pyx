@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of ``lines.py``, which says what it does."""
+"""The native implementation of ``lines.py``."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
@@ -24,19 +24,19 @@ cdef extern from "Python.h":
 
 
 cdef enum:
-    # More memory than the lines take, bytes.
+    # Minimum memory in addition to that of the lines, bytes.
     LEAST = 4096
 
 
 cdef struct Around:
-    # What is around the text in every record of a call: Time, the name and the tag of the value, Time_ns.
+    # The bytes around the text in every record of a call: Time, name and tag of the value, Time_ns.
     Text time
     Text name
     Text nanos
 
 
 cdef struct Out:
-    # Memory for records, how much of it they take, and how many they are.
+    # Memory for records, with its used bytes and the number of records.
     uint8_t* data
     size_t capacity
     size_t size
@@ -53,7 +53,6 @@ def encode_lines(
     Py_ssize_t most_lines,
     bint final,
 ):
-    """See the pure twin."""
     cdef bytes time = b"\x08" + varint(seconds), name = delimited_bytes(0x0A, key) + b"\x12"
     cdef bytes time_ns = b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
     cdef Around around
@@ -63,7 +62,7 @@ def encode_lines(
     PyObject_GetBuffer(block, &view, PyBUF_SIMPLE)
     try:
         left = max(0, view.len - start)
-        # A record is no larger than that of an empty line, two lengths of five bytes, and each byte as four.
+        # The largest record is an empty one, plus two lengths of five bytes, plus four bytes per byte of the line.
         most = left * (<Py_ssize_t> record_size(0, &around) + 16) if left < most_bytes else most_bytes
         return encode_piece(&view, start, &around, max(0, min(most_bytes, most)), most_lines, final)
     finally:
@@ -73,8 +72,9 @@ def encode_lines(
 cdef object encode_piece(
     const Py_buffer* view, Py_ssize_t start, const Around* around, Py_ssize_t most, Py_ssize_t most_lines, bint final
 ):
-    """The records that fit into so many bytes; if not even one does, that one. They get a little more memory than their
-    lines, and more where these are short.
+    """Encode records up to a size; a larger record is a piece of its own.
+
+    The records get slightly more memory than their lines, and more if the lines are short.
     """
     cdef Text block
     cdef Out out
@@ -90,13 +90,13 @@ cdef object encode_piece(
             end = encode(block, end, around, most_lines, final, &out, &missing)
         if not missing or (capacity >= most and out.lines):
             break
-        if not out.lines:  # a record that is larger than a piece is one by itself
+        if not out.lines:  # A record that is larger than a piece is a piece of its own.
             most = max(most, <Py_ssize_t> missing)
         capacity = min(most, max(2 * capacity, capacity + <Py_ssize_t> missing))
         _PyBytes_Resize(&records, capacity)
     if <Py_ssize_t> out.size >= capacity - capacity // 3:
-        # What is behind the end stays, untouched. To give it back would have the system take all of it back later, and
-        # make new pages for the next piece, whose first touch costs half as much as the encoding.
+        # The rest of the memory stays, untouched. If it were returned, the system would later take all of it back, and
+        # make new pages for the next piece. The first access to these takes half as long as the encoding.
         PyBytes_AS_STRING(records)[out.size] = 0
         Py_SET_SIZE(<PyVarObject*> records, out.size)
     else:
@@ -107,7 +107,7 @@ cdef object encode_piece(
 cdef Py_ssize_t encode(
     Text block, size_t start, const Around* around, Py_ssize_t most_lines, bint final, Out* out, size_t* missing
 ) noexcept nogil:
-    """Where the next line begins.
+    """Encode lines. Return the start of the next line.
 
     :param missing: set to the size of the record that did not fit.
     """
@@ -148,7 +148,7 @@ cdef inline size_t content_size(size_t text, const Around* around) noexcept nogi
 
 
 cdef inline size_t put_line(Text line, const Around* around, Out* out) noexcept nogil:
-    """Append the record of a line; its size if it does not fit, else 0."""
+    """Append the record of a line. Return its size if it does not fit, else 0."""
     cdef size_t text = line.size if is_ascii(line) else escaped_size(line)
     cdef size_t record = record_size(text, around)
     cdef uint8_t* at = out.data + out.size

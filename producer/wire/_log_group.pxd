@@ -2,14 +2,14 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
 
-# Of more fields none is encoded here; no number has more characters.
+# Logs with more fields are not encoded natively. No number has more characters.
 cdef enum:
     MOST_FIELDS = 256
     LONGEST_NUMBER = 26
 
 
 cdef struct Part:
-    # A name or a value. `text` is a str that has to be encoded; NULL if `data` is what travels.
+    # A name or a value. `text` is a str to encode; NULL if `data` has the encoded bytes.
     const uint8_t* data
     size_t size
     PyObject* text
@@ -22,7 +22,7 @@ cdef struct Pair:
 
 
 cdef struct Log:
-    # The fields of a log, borrowed from a dict that nobody changes meanwhile, and their size, bytes.
+    # The fields of a log, borrowed from a dict that does not change meanwhile, and their size in bytes.
     Pair pairs[MOST_FIELDS]
     Py_ssize_t count
     size_t size
@@ -32,7 +32,7 @@ cdef struct Log:
 
 cdef bint scan(PyObject* log, Log* out) noexcept
 cdef struct Moment:
-    # When a log was made: seconds since the epoch, and nanoseconds within that second, 0 for a log without them.
+    # The time of a log: seconds since the epoch, and nanoseconds within that second, 0 for none.
     size_t seconds
     size_t nanos
 

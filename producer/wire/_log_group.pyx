@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of ``encode_log``: a dict of plain values becomes a record without a call into Python.
+"""The native implementation of ``encode_log``: encodes a dict of plain values without Python code.
 
-First everything is looked at, and what is found is borrowed; then all of it is written. In between nothing may run that
-could change the dict: no Python, no garbage collection. Where a value needs Python (see ``text.py``), it is converted
-before that, in a copy of the dict; where more than that is unusual, or wrong, the pure twin does it all.
+A first pass examines all items, and borrows them; a second one writes them. In between, nothing may run that could
+change the dict: no Python code, no garbage collection. A value that needs Python (``text.py``) is converted before
+that, in a copy of the dict. For other unusual or invalid logs, the pure implementation is called.
 """
 
 from cpython.object cimport PyObject
@@ -44,7 +44,6 @@ cdef extern from "Python.h":
 
 
 def encode_log(log, now, nanos=0, fallback=None):
-    """See the pure twin."""
     cdef Log fields
     cdef Moment time
     contents = log.contents if type(log) is LogItem else log
@@ -63,7 +62,7 @@ def encode_log(log, now, nanos=0, fallback=None):
 
 
 cdef Moment moment_of(item, Moment now) except *:
-    """The time of a ``LogItem``; see ``time_of``, which is asked where it is not two plain numbers."""
+    """Return the time of a ``LogItem``; ``time_of`` is called if it is not two plain numbers."""
     cdef Moment time
     seconds, nanos = item.time, item.time_ns
     if type(seconds) is not int or type(nanos) is not int or not (
@@ -81,9 +80,9 @@ cdef object record_of(const Log* fields, Moment time):
 
 
 cdef object simplified(dict log, fallback):
-    """The log of this moment with all values plain; None if more than a value is unusual, or the fallback decides.
+    """Return a copy of the log with plain values; None if only the pure implementation can encode it.
 
-    :raises InvalidArgumentError: a value that cannot become text.
+    :raises InvalidArgumentError: a value cannot become text.
     """
     cdef Log scratch
     cdef Part part
@@ -112,7 +111,7 @@ cdef object simplified(dict log, fallback):
 
 
 cdef bint scan(PyObject* log, Log* out) noexcept:
-    """Look at a dict; False if it is not plain."""
+    """Examine a dict. Return False if it is not plain."""
     cdef Py_ssize_t place = 0
     cdef PyObject* name
     cdef PyObject* value
@@ -131,7 +130,7 @@ cdef bint scan(PyObject* log, Log* out) noexcept:
 
 
 cdef inline bint scan_name(PyObject* text, Part* part) noexcept:
-    """Look at a name; False also for one that is reserved, which the pure twin gives another name."""
+    """Examine a name. Return False also for a reserved one, which the pure implementation renames."""
     if not scan_text(text, part):
         return False
     if part.text == NULL:
@@ -140,7 +139,7 @@ cdef inline bint scan_name(PyObject* text, Part* part) noexcept:
 
 
 cdef bint begins_as_tag(PyObject* text) noexcept:
-    """Whether a name that is not ASCII begins as that of a tag."""
+    """Return True if a name that is not ASCII begins like that of a tag."""
     cdef const char* prefix = b"__tag__:"
     cdef const uint8_t* narrow = <const uint8_t*> PyUnicode_DATA(text)
     cdef const uint16_t* wide = <const uint16_t*> narrow
@@ -220,7 +219,7 @@ cdef bint scan_float(PyObject* value, Part* part, Log* log) noexcept:
 
 
 cdef bint utf_8_size(PyObject* text, size_t* size) noexcept:
-    """The size of a text as UTF-8; False if it has half of a surrogate pair, which no UTF-8 can carry."""
+    """Measure a text as UTF-8. Return False if it has a lone surrogate, which UTF-8 cannot encode."""
     cdef Py_ssize_t length = PyUnicode_GET_LENGTH(text), place
     cdef const uint8_t* narrow = <const uint8_t*> PyUnicode_DATA(text)
     cdef const uint16_t* wide = <const uint16_t*> narrow
@@ -262,7 +261,7 @@ cdef uint8_t* put_utf_8(uint8_t* at, PyObject* text) noexcept:
 
 
 cdef size_t log_size(const Log* log, Moment time) noexcept nogil:
-    """The size of a log without what precedes it."""
+    """Return the size of a log without its tag and length."""
     return 1 + width(time.seconds) + log.size + (5 if time.nanos else 0)
 
 
@@ -276,7 +275,7 @@ cdef inline uint8_t* put_part(uint8_t* at, uint8_t tag, const Part* part) noexce
 
 
 cdef uint8_t* put_record(uint8_t* at, const Log* log, Moment time) noexcept:
-    """Write a log into memory that is large enough; what is behind it."""
+    """Write a log into sufficient memory. Return the position after it."""
     cdef Py_ssize_t place
     cdef const Pair* pair
     at = put_head(at, 0x0A, log_size(log, time))

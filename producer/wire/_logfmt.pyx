@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Takes lines of logfmt apart; ``logfmt.py`` says how. Those with ``\\u`` in them are left alone."""
+"""Parses lines of logfmt by the rules of ``logfmt.py``, except for those with ``\\u``."""
 
 from libc.stdint cimport int32_t, uint8_t
 
@@ -11,16 +11,16 @@ from .text_column import SplitLines, TextColumn
 
 
 def split_logfmt(offsets, data):
-    """Take lines apart.
+    """Parse lines.
 
-    :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
+    :param offsets: the start of each line in ``data``, and the end of the last one, 32-bit integers.
     :param data: the lines without their ends, UTF-8.
     """
     return SplitLines(*split_keyed(TextColumn, offsets, data, take_words, b"true"))
 
 
 cdef bint take_words(Cursor* line, Table* table, Py_ssize_t row) noexcept nogil:
-    """Whether a line is of the format; its values are in the table then."""
+    """Return True if a line is logfmt, and put its values into the table."""
     cdef Span key, value
     cdef int column = -1
     cdef bint first = True
@@ -28,7 +28,7 @@ cdef bint take_words(Cursor* line, Table* table, Py_ssize_t row) noexcept nogil:
     while line.at < line.end:
         if not take_key(line, &key):
             return False
-        value = table.constant  # of a flag
+        value = table.constant  # The value of a flag.
         if line.at < line.end and line.data[line.at] == 61:
             line.at += 1
             if not take_value(line, &value):
@@ -75,7 +75,7 @@ cdef inline bint take_value(Cursor* line, Span* span) noexcept nogil:
 
 
 cdef bint quoted(Cursor* line, Span* span) noexcept nogil:
-    """Take what is between quotes, and these, without escapes."""
+    """Read a quoted text with its quotes, and replace its escapes."""
     cdef int32_t put
     cdef uint8_t byte
     line.at += 1
@@ -90,7 +90,7 @@ cdef bint quoted(Cursor* line, Span* span) noexcept nogil:
             if line.at == line.end or line.data[line.at] == 117:
                 return False
             byte = escaped(line.data[line.at])
-            if byte == 0:  # none: the backslash is itself, and so is the first byte of what is behind it
+            if byte == 0:  # An unknown escape: the backslash and the byte after it are ordinary characters.
                 line.data[put] = 92
                 put += 1
                 byte = line.data[line.at]

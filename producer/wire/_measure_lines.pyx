@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of ``measure_lines.py``, which says what it does."""
+"""The native implementation of ``measure_lines.py``."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint8_t
@@ -7,13 +7,12 @@ from libc.string cimport memchr
 
 from .measure_lines import LineFigures
 
-# So many bytes are counted in eight bits, which lets the compiler count many at a time.
+# The number of bytes whose count fits into eight bits, so that the compiler can vectorise the loop.
 cdef enum:
     RUN = 255
 
 
 def measure_lines(bytes block not None):
-    """See the pure twin."""
     cdef const uint8_t* data = <const uint8_t*> PyBytes_AS_STRING(block)
     cdef size_t size = len(block), ends, long_ends = 0
     cdef uint8_t seen = 0

@@ -1,9 +1,8 @@
 # cython: language_level=3
-"""The compiled twin of ``packing.pure_pack_lz4``: both steps without the interpreter, by the very functions that the
-package ``lz4`` and ``hashlib`` call.
+"""The native implementation of ``packing.pure_pack_lz4``: compresses and digests without the GIL.
 
-Those are looked up in the modules of the two, which are loaded already. Where one is not to be found, as where Python
-was built with hash functions of its own, importing this fails, and the pure twin works.
+It calls the same functions as the package ``lz4`` and ``hashlib``, which it looks up in their loaded modules. If one is
+missing, as in a Python with its own hash functions, the import fails, and the pure implementation is used.
 """
 
 import os
@@ -34,15 +33,15 @@ ctypedef int (*digest_of)(const void*, size_t, unsigned char*, unsigned int*, co
 
 
 cdef enum:
-    # Less is done sooner than another thread gives the interpreter back, bytes.
+    # Below this size in bytes, the work takes less time than getting the GIL back.
     LEAST_WITHOUT = 16 * 1024
-    MOST = 0x7E000000  # what a block of lz4 may have
+    MOST = 0x7E000000  # Maximum size of an lz4 block.
     MD5_SIZE = 16
 
 
 cdef void* symbol(module, bytes name) except NULL:
-    """A function of a module that is loaded, or of what it is linked with."""
-    path = os.fsencode(getattr(module, "__file__", "") or "")  # what stands in the interpreter itself has none
+    """Return a function of a loaded module, or of a library that it is linked with."""
+    path = os.fsencode(getattr(module, "__file__", "") or "")  # A module within the interpreter has no file.
     cdef void* loaded = dlopen(path, RTLD_NOW) if path else NULL
     cdef void* found = NULL if loaded == NULL else dlsym(loaded, name)
     if found == NULL:
@@ -51,13 +50,15 @@ cdef void* symbol(module, bytes name) except NULL:
 
 
 cdef const void* find_md5() except NULL:
-    """MD5, found once: OpenSSL 3 finds the one of ``EVP_md5`` anew for each digest, under a lock. A fork at that moment
-    would leave the lock taken in the child, for ever, since nothing here keeps other threads from forking.
+    """Return MD5, looked up once.
+
+    OpenSSL 3 looks up ``EVP_md5`` for each digest, under a lock. A fork at that moment would leave the lock taken in
+    the child permanently.
     """
     cdef const void* found
     try:
-        found = (<fetch_kind> symbol(_hashlib, b"EVP_MD_fetch"))(NULL, b"MD5", b"-fips")  # as hashlib, for no security
-    except ImportError:  # before OpenSSL 3 it is there without being looked for
+        found = (<fetch_kind> symbol(_hashlib, b"EVP_MD_fetch"))(NULL, b"MD5", b"-fips")  # Like hashlib with usedforsecurity=False.
+    except ImportError:  # Before OpenSSL 3, no lookup is needed.
         found = (<hash_kind> symbol(_hashlib, b"EVP_md5"))()
     if found == NULL:
         raise ImportError("OpenSSL has no MD5 here")
@@ -74,7 +75,6 @@ cdef digest_of digest = <digest_of> symbol(_hashlib, b"EVP_Digest")
 
 
 def pack_lz4(data):
-    """See the pure twin."""
     cdef Py_buffer raw
     PyObject_GetBuffer(data, &raw, PyBUF_SIMPLE)
     try:
@@ -85,7 +85,7 @@ def pack_lz4(data):
 
 
 cdef tuple pack(const char* raw, int size):
-    """The body and its digest; None if there is no memory, or something failed."""
+    """Return the body and its digest; None if memory is missing, or a step failed."""
     cdef unsigned char[MD5_SIZE] md5
     cdef int room = lz4_bound(size), packed
     cdef char* body = <char*> malloc(room)
@@ -107,7 +107,7 @@ cdef tuple pack(const char* raw, int size):
 
 
 cdef int pack_into(char* body, int room, const char* raw, int size, unsigned char* md5) noexcept nogil:
-    """The size of the body; 0 if something failed."""
+    """Return the size of the body; 0 if a step failed."""
     cdef void* stream = lz4_begin()
     cdef unsigned int length = 0
     if stream == NULL:

@@ -1,10 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of ``PureGroups`` in ``read_columns.py``: an answer's bytes become the buffers of Arrow's columns.
+"""The native implementation of ``PureGroups`` in ``read_columns.py``: converts a response to buffers of Arrow columns.
 
-An answer is looked through once, when it comes: whatever is not written as encoders write it (another order inside a
-field, a field that is not known, a length that leads nowhere) makes it ``UnusualError``, and the protobuf library's.
-So all that comes behind that look goes by lengths that have been checked. The file is long because the look and what
-relies on it stand together.
+A response is checked once, when it arrives. Data that encoders do not write (another order within a field, an unknown
+field, an invalid length) raises ``UnusualError``, and the protobuf library reads it. All later steps rely on the
+checked lengths. The file has more than 400 lines to keep the check next to the code that relies on it.
 
 Source: LogHub protocol, Protobuf; the layouts of Arrow's columnar format.
 """
@@ -17,36 +16,36 @@ from libc.string cimport memcmp, memmove, memset
 from ._bytes cimport PyBytes_FromStringAndSize, Text, owned, put_text, text_of
 
 cdef enum:
-    # Of a log with more fields, those of one name are the library's to find.
+    # In a log with more fields, the protobuf library finds repeated names.
     MOST_FIELDS = 256
 
 
 class UnusualError(Exception):
-    """Only the protobuf library knows what these bytes say."""
+    """Raised when only the protobuf library can read a response."""
 
 
 cdef struct Log:
     const uint8_t* at
     const uint8_t* end
-    int64_t time  # microseconds
-    uint32_t fields, key_bytes, value_bytes  # how many fields, and how long they are together
+    int64_t time  # Microseconds since the epoch.
+    uint32_t fields, key_bytes, value_bytes  # The number of fields, and their total sizes in bytes.
 
 
 cdef struct Group:
-    # What is no log lies between these places.
+    # The bounds of all fields of a group that are not logs.
     const uint8_t* at
     const uint8_t* end
     int64_t first
 
 
 cdef struct Column:
-    # A binary array that is written one value after the other: where each begins and the last one ends, and the values.
+    # A binary array that is written value by value: its offsets and its data.
     int32_t* ends
     uint8_t* data
 
 
 cdef inline const uint8_t* varint(const uint8_t* at, const uint8_t* end, uint64_t* number) noexcept nogil:
-    """Read a number of up to 35 bits; what is behind it, or NULL."""
+    """Read a number of up to 35 bits. Return the position after it, or NULL."""
     cdef int shift = 0
     number[0] = 0
     while at < end and shift < 35:
@@ -59,7 +58,7 @@ cdef inline const uint8_t* varint(const uint8_t* at, const uint8_t* end, uint64_
 
 
 cdef inline const uint8_t* sized(const uint8_t* at, const uint8_t* end, Text* text) noexcept nogil:
-    """Read a length and so many bytes; what is behind them, or NULL."""
+    """Read a length and as many bytes. Return the position after them, or NULL."""
     cdef uint64_t size
     text.data, text.size = at, 0
     at = varint(at, end, &size)
@@ -70,7 +69,7 @@ cdef inline const uint8_t* sized(const uint8_t* at, const uint8_t* end, Text* te
 
 
 cdef inline const uint8_t* pair(const uint8_t* at, const uint8_t* end, Text* key, Text* value) noexcept nogil:
-    """Read a field or a tag that is a key, and then a value, and nothing else; what is behind it, or NULL."""
+    """Read a field or tag of exactly a key and a value. Return the position after it, or NULL."""
     key.data, key.size, value.data, value.size = at, 0, at, 0
     if at == end or at[0] != 0x0A:
         return NULL
@@ -81,8 +80,8 @@ cdef inline const uint8_t* pair(const uint8_t* at, const uint8_t* end, Text* key
     return at if at == end else NULL
 
 
-cdef bint look_at_log(Log* log) noexcept nogil:
-    """Whether a log is written as usual; its time, and how much its fields are."""
+cdef bint check_log(Log* log) noexcept nogil:
+    """Return True if a log has the usual form, and set its time and the sizes of its fields."""
     cdef const uint8_t* at = log.at
     cdef uint64_t number, seconds = 0
     cdef uint32_t nanos = 0
@@ -110,7 +109,7 @@ cdef bint look_at_log(Log* log) noexcept nogil:
 
 
 cdef inline const uint8_t* next_field(const uint8_t* at, const uint8_t* end, Text* key, Text* value) noexcept nogil:
-    """The next field of a log that was looked at, and what is behind it; NULL where there is none."""
+    """Read the next field of a checked log. Return the position after it; NULL if there is none."""
     cdef uint64_t number
     cdef Text part
     while at < end:
@@ -127,9 +126,9 @@ cdef inline bint same(const Text* one, const Text* other) noexcept nogil:
 
 
 cdef class Groups:
-    """The LogGroups of an answer; see the pure twin.
+    """The LogGroups of a response.
 
-    :raises UnusualError: see the module.
+    :raises UnusualError: the response does not have the usual form.
     """
 
     cdef bytes body
@@ -139,10 +138,10 @@ cdef class Groups:
 
     def __cinit__(self, bytes body not None):
         self.body = body
-        if len(body) >= 1 << 31:  # columns have offsets of 32 bits
+        if len(body) >= 1 << 31:  # Columns have offsets of 32 bits.
             raise UnusualError
         cdef const uint8_t* at = <const uint8_t*> PyBytes_AS_STRING(body)
-        if not self.look_at_all(at, at + len(body)):
+        if not self.check_all(at, at + len(body)):
             raise UnusualError
 
     def __dealloc__(self):
@@ -153,13 +152,13 @@ cdef class Groups:
         return self.group_count
 
     def sizes(self):
-        """How many logs each LogGroup has."""
+        """Return the number of logs in each LogGroup."""
         cdef int64_t index
         firsts = [self.groups[index].first for index in range(self.group_count)] + [self.log_count]
         return [after - first for first, after in zip(firsts, firsts[1:])]
 
     def head(self, int64_t index):
-        """Topic, source and tags of a LogGroup, as bytes."""
+        """Return topic, source and tags of a LogGroup, as bytes."""
         if not 0 <= index < self.group_count:
             raise IndexError(index)
         cdef const uint8_t* at = self.groups[index].at
@@ -180,7 +179,7 @@ cdef class Groups:
         return topic, source, tags
 
     def times(self, int64_t first, int64_t stop):
-        """The times of some logs as int64 in bytes, microseconds since the epoch."""
+        """Return the times of some logs as int64 in bytes, microseconds since the epoch."""
         self.check(first, stop)
         made = owned(PyBytes_FromStringAndSize(NULL, 8 * (stop - first)))
         cdef int64_t* times = <int64_t*> PyBytes_AS_STRING(made)
@@ -190,7 +189,7 @@ cdef class Groups:
         return made
 
     def named(self, int64_t first, int64_t stop, list names not None):
-        """The fields of some logs that have these names: for each name the buffers of a binary array, and its nulls."""
+        """Return for each name the buffers of a binary array of its values, and the number of nulls."""
         self.check(first, stop)
         cdef int64_t rows = stop - first, count = len(names), column
         cdef Text* wanted = <Text*> taken(count * sizeof(Text))
@@ -217,7 +216,7 @@ cdef class Groups:
                 at = next_field(at, self.logs[row].end, &key, &value)
                 if at == NULL:
                     break
-                place = likely  # fields come in the same order, most often
+                place = likely  # Fields mostly have the same order.
                 for tried in range(count):
                     if same(&key, wanted + place):
                         found[place * rows + row - first] = value
@@ -226,8 +225,10 @@ cdef class Groups:
                     place = place + 1 if place + 1 < count else 0
 
     def contents(self, int64_t first, int64_t stop):
-        """All fields of some logs, of several with one name the last: where each log's begin, int32 in bytes, and the
-        buffers of their keys and values, as of ``named``; None where that is the library's to find.
+        """Return all fields of some logs; of a repeated field, the last value is used.
+
+        The result is the start of each log's fields, int32 in bytes, and the buffers of their keys and values, as in
+        ``named``. It is None if the protobuf library has to find repeated names.
         """
         self.check(first, stop)
         cdef int64_t row, fields = 0, key_bytes = 0, value_bytes = 0
@@ -248,7 +249,7 @@ cdef class Groups:
         return made, key_array, value_array
 
     cdef int64_t gather(self, int64_t first, int64_t stop, Column* keys, Column* values, int32_t* starts) noexcept nogil:
-        """Put the fields that no later one of the same log hides one behind the other; how many they are."""
+        """Write the fields that no later one of the same log replaces. Return their number."""
         cdef int64_t row, end = 0, start, before = 0
         cdef const uint8_t* at
         cdef Text key, value
@@ -261,7 +262,7 @@ cdef class Groups:
                 at = next_field(at, self.logs[row].end, &key, &value)
                 if at == NULL:
                     break
-                # Names that are those of the log before, one by one, are each there once.
+                # A log with the same names in the same order as the one before has no repeated names.
                 alike = alike and before < start and is_at(keys, before, &key)
                 if alike:
                     before += 1
@@ -279,8 +280,8 @@ cdef class Groups:
             raise IndexError(f"{first}:{stop} of {self.log_count} logs")
         return 0
 
-    cdef bint look_at_all(self, const uint8_t* at, const uint8_t* end) except -1:
-        """Whether the answer is written as usual; where its LogGroups and logs lie."""
+    cdef bint check_all(self, const uint8_t* at, const uint8_t* end) except -1:
+        """Return True if the response has the usual form, and note the positions of its LogGroups and logs."""
         cdef Text part
         while at < end:
             if at[0] != 0x0A:
@@ -293,11 +294,11 @@ cdef class Groups:
                 self.groups = <Group*> grown(self.groups, self.group_room * sizeof(Group))
             self.groups[self.group_count] = Group(part.data + part.size, part.data + part.size, self.log_count)
             self.group_count += 1
-            if not self.look_at_group(part.data, part.data + part.size, self.groups + self.group_count - 1):
+            if not self.check_group(part.data, part.data + part.size, self.groups + self.group_count - 1):
                 return False
         return True
 
-    cdef bint look_at_group(self, const uint8_t* at, const uint8_t* end, Group* group) except -1:
+    cdef bint check_group(self, const uint8_t* at, const uint8_t* end, Group* group) except -1:
         cdef const uint8_t* start
         cdef Text part, key, value
         cdef uint8_t tag
@@ -312,7 +313,7 @@ cdef class Groups:
                     self.log_room = 2 * self.log_room + 1024
                     self.logs = <Log*> grown(self.logs, self.log_room * sizeof(Log))
                 self.logs[self.log_count] = Log(part.data, part.data + part.size, 0, 0, 0, 0)
-                if not look_at_log(self.logs + self.log_count):
+                if not check_log(self.logs + self.log_count):
                     return False
                 self.log_count += 1
                 continue
@@ -335,7 +336,7 @@ cdef inline void put(Column* column, int64_t place, Text text) noexcept nogil:
 
 
 cdef bint forget(Column* keys, Column* values, int64_t start, int64_t end, const Text* key) noexcept nogil:
-    """Take out the field of that name from those between; whether there was one."""
+    """Remove an earlier field with the same name. Return True if there was one."""
     cdef int64_t place
     for place in range(start, end):
         if is_at(keys, place, key):
@@ -346,7 +347,7 @@ cdef bint forget(Column* keys, Column* values, int64_t start, int64_t end, const
 
 
 cdef void take_out(Column* column, int64_t place, int64_t end) noexcept nogil:
-    """Take one out; what is behind it, up to the last, comes nearer."""
+    """Remove a value, and move those after it."""
     cdef int32_t at = column.ends[place], behind = column.ends[place + 1]
     memmove(column.data + at, column.data + behind, column.ends[end] - behind)
     for place in range(place + 1, end):
@@ -354,7 +355,7 @@ cdef void take_out(Column* column, int64_t place, int64_t end) noexcept nogil:
 
 
 cdef tuple array_for(int64_t count, int64_t size):
-    """The buffers of a binary array of so many values and bytes, as ``array_of`` has them, yet to be written."""
+    """Return empty buffers of a binary array for a number of values and bytes, as in ``array_of``."""
     offsets = owned(PyBytes_FromStringAndSize(NULL, 4 * (count + 1)))
     return None, offsets, owned(PyBytes_FromStringAndSize(NULL, size)), 0
 
@@ -379,8 +380,10 @@ cdef void* grown(void* memory, size_t size) except NULL:
 
 
 cdef tuple array_of(const Text* texts, int64_t count):
-    """Texts as the buffers of a binary array: validity (None where nothing is null), offsets, data; and how many are
-    null, which is what has no place.
+    """Return texts as the buffers of a binary array: validity (None without nulls), offsets, data; and the number of
+    nulls.
+
+    A text without a pointer is null.
     """
     cdef int64_t row, nulls = 0
     cdef size_t size = 0

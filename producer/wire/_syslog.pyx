@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Takes lines of syslog apart; ``syslog.py`` says how."""
+"""Parses lines of syslog by the rules of ``syslog.py``."""
 
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memset
@@ -13,7 +13,7 @@ from .text_column import SplitLines, TextColumn
 
 
 cdef enum:
-    # The places of the fields in a line's spans; in a header what follows the host is in the place of PROGRAM.
+    # The positions of the fields in a line's spans; in a header, PROGRAM is the text after the host.
     PRIORITY, VERSION, TIME, HOST, PROGRAM, PID, MSGID, STRUCTURED_DATA, MESSAGE
     FIELDS
 
@@ -21,37 +21,37 @@ cdef enum:
 cdef enum:
     REST = 4
     HIGHEST_PRIORITY = 191
-    # Digits of a fraction of a second.
+    # Maximum digits of a fraction of a second.
     MOST_DIGITS = 9
 
 
 def split_syslog(offsets, data):
-    """Take lines apart.
+    """Parse lines.
 
-    :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
+    :param offsets: the start of each line in ``data``, and the end of the last one, 32-bit integers.
     :param data: the lines without their ends, UTF-8.
     """
     return SplitLines(*split_fields(TextColumn, offsets, data, NAMES, take_line, NULL, False))
 
 
 def split_headers(offsets, data):
-    """Take messages apart up to the host: priority, version, time, host, and the rest as the last column.
+    """Parse messages up to the host: priority, version, time, host, and the rest as the last column.
 
-    The rest of a message without a priority is all of it.
+    A message without a priority is all rest.
 
-    :param offsets: as of :func:`split_syslog`.
+    :param offsets: the start of each message in ``data``, and the end of the last one, 32-bit integers.
     :param data: the messages, of any bytes.
     """
     return SplitLines(*split_fields(TextColumn, offsets, data, HEADER_NAMES, take_header, NULL, False))
 
 
 cdef inline uint8_t peek(Cursor* line) noexcept nogil:
-    """The next byte; at the end 0, which is no byte that is asked for."""
+    """Return the next byte; 0 at the end, which matches no expected byte."""
     return line.data[line.at] if line.at < line.end else 0
 
 
 cdef inline bint field(Cursor* line, Span* span) noexcept nogil:
-    """Take a word, and the space behind it; whether there are both."""
+    """Read a word and the space after it. Return True if both are there."""
     return word(line, span) and skip(line, 32)
 
 
@@ -60,7 +60,7 @@ cdef inline void rest(Cursor* line, Span* span) noexcept nogil:
 
 
 cdef bint take_header(Cursor* line, Span* spans, const void* how) noexcept nogil:
-    """Take a message up to its host; all of it is the rest if it has no priority."""
+    """Parse a message up to its host; without a priority all of it is the rest."""
     cdef int32_t begin = line.at
     if peek(line) != 60 or not header(line, spans):
         line.at = begin
@@ -84,7 +84,7 @@ cdef bint take_line(Cursor* line, Span* spans, const void* how) noexcept nogil:
 
 
 cdef bint header(Cursor* line, Span* spans) noexcept nogil:
-    """Take priority, version, time and host; whether there is a priority, or a time."""
+    """Read priority, version, time and host. Return True if there is a priority or a time."""
     cdef bint prior = peek(line) == 60
     if prior:
         if not priority(line, &spans[PRIORITY]):
@@ -98,7 +98,7 @@ cdef bint header(Cursor* line, Span* spans) noexcept nogil:
 
 
 cdef bint priority(Cursor* line, Span* span) noexcept nogil:
-    """Take a priority between angle brackets; its span is without leading zeros."""
+    """Read a priority in angle brackets; its span has no leading zeros."""
     cdef int number = 0, count = 0
     line.at += 1
     span.start = line.at
@@ -114,7 +114,7 @@ cdef bint priority(Cursor* line, Span* span) noexcept nogil:
 
 
 cdef void version(Cursor* line, Span* span) noexcept nogil:
-    """Take a version and the space behind it, or nothing: behind it is a date, or a dash."""
+    """Read a version and the space after it, if a date or a dash follows."""
     cdef int32_t begin = line.at
     span.start = begin
     line.at += 1
@@ -126,7 +126,7 @@ cdef void version(Cursor* line, Span* span) noexcept nogil:
 
 
 cdef bint structured_rest(Cursor* line, Span* spans) noexcept nogil:
-    """Take what RFC 5424 has behind the host."""
+    """Read the part of RFC 5424 after the host."""
     if not (field(line, &spans[PROGRAM]) and field(line, &spans[PID])):
         return False
     if not (field(line, &spans[MSGID]) and structured(line, &spans[STRUCTURED_DATA])):
@@ -143,7 +143,7 @@ cdef bint structured_rest(Cursor* line, Span* spans) noexcept nogil:
 
 
 cdef void tagged_rest(Cursor* line, Span* spans) noexcept nogil:
-    """Take what RFC 3164 has behind the host."""
+    """Read the part of RFC 3164 after the host."""
     cdef Span program, pid
     cdef int32_t begin = line.at
     pid.start, pid.size = 0, -1
@@ -156,7 +156,7 @@ cdef void tagged_rest(Cursor* line, Span* spans) noexcept nogil:
 
 
 cdef bint structured(Cursor* line, Span* span) noexcept nogil:
-    """Take a dash, or elements between brackets."""
+    """Read a dash, or elements in brackets."""
     span.start, span.size = line.at, 1
     if skip(line, 45):
         return True
@@ -180,7 +180,7 @@ cdef bint element(Cursor* line) noexcept nogil:
 
 
 cdef inline bint name(Cursor* line) noexcept nogil:
-    """Take the name of an element or a parameter; whether there is one."""
+    """Read the name of an element or a parameter. Return True if there is one."""
     cdef uint8_t byte
     cdef int32_t begin = line.at
     while line.at < line.end:
@@ -197,7 +197,7 @@ cdef inline bint quoted(Cursor* line) noexcept nogil:
         return False
     while line.at < line.end:
         byte = line.data[line.at]
-        # What is behind a backslash is no quote; of a longer character the first byte.
+        # The byte after a backslash is not a quote; it may be the first one of a longer character.
         line.at += 2 if byte == 92 else 1
         if byte == 34:
             return True
@@ -205,7 +205,8 @@ cdef inline bint quoted(Cursor* line) noexcept nogil:
 
 
 cdef inline bint is_next(Cursor* line, const char* wanted, int size) noexcept nogil:
-    """Whether bytes of these kinds come: ``9`` a digit, ``A`` a capital, ``a`` a small letter; others are themselves."""
+    """Return True if the next bytes match: ``9`` is a digit, ``A`` a capital, ``a`` a small letter, others themselves.
+    """
     cdef int place
     cdef uint8_t byte, kind
     if line.end - line.at < size:
@@ -227,7 +228,7 @@ cdef inline bint is_next(Cursor* line, const char* wanted, int size) noexcept no
 
 
 cdef inline bint pattern(Cursor* line, const char* wanted, int size) noexcept nogil:
-    """Take bytes of these kinds, as of :func:`is_next`."""
+    """Read bytes that match a pattern of :func:`is_next`."""
     if not is_next(line, wanted, size):
         return False
     line.at += size
@@ -235,10 +236,10 @@ cdef inline bint pattern(Cursor* line, const char* wanted, int size) noexcept no
 
 
 cdef bint time(Cursor* line, Span* span, bint prior, bint versioned) noexcept nogil:
-    """Take a time, and what is behind it up to the host, or nothing; whether there is one.
+    """Read a time, and the separator before the host. Return True if there is one.
 
-    :param prior: there is a priority.
-    :param versioned: and a version.
+    :param prior: True if there is a priority.
+    :param versioned: True if there is a version, too.
     """
     cdef int32_t begin = line.at
     if prior and not versioned:
@@ -254,7 +255,7 @@ cdef bint time(Cursor* line, Span* span, bint prior, bint versioned) noexcept no
 
 
 cdef inline bint ends(Cursor* line, int32_t at) noexcept nogil:
-    """Whether a time may end here: before the end, a space, or a colon with either behind it."""
+    """Return True if a time may end here: before the end, a space, or a colon followed by either."""
     if at < line.end and line.data[at] == 58:
         at += 1
     return at == line.end or line.data[at] == 32
@@ -269,7 +270,7 @@ cdef bint known_time(Cursor* line, bint prior, bint versioned) noexcept nogil:
 
 
 cdef bint iso_time(Cursor* line, bint prior) noexcept nogil:
-    """Take a time as ISO 8601 has it; behind a priority also with a space in it."""
+    """Read a time of ISO 8601; after a priority it may have a space in it."""
     if not pattern(line, "9999-99-99", 10):
         return False
     if not (skip(line, 84) or (prior and skip(line, 32))):
@@ -278,7 +279,7 @@ cdef bint iso_time(Cursor* line, bint prior) noexcept nogil:
 
 
 cdef bint classic_time(Cursor* line) noexcept nogil:
-    """Take a time as RFC 3164 has it, with or without a year."""
+    """Read a time of RFC 3164, with or without a year."""
     cdef bint dated = pattern(line, "9999 ", 5)
     if not pattern(line, "Aaa ", 4):
         return False
@@ -296,12 +297,12 @@ cdef bint classic_time(Cursor* line) noexcept nogil:
 
 
 cdef inline bint digits(Cursor* line) noexcept nogil:
-    """Take one digit or two."""
+    """Read one digit or two."""
     return pattern(line, "9", 1) and (pattern(line, "9", 1) or True)
 
 
 cdef bint past_hour(Cursor* line) noexcept nogil:
-    """Take minutes, seconds, their fraction and a zone."""
+    """Read minutes, seconds, their fraction and a zone."""
     cdef int count = 0
     if not pattern(line, ":99:99", 6):
         return False
@@ -316,7 +317,7 @@ cdef bint past_hour(Cursor* line) noexcept nogil:
 
 
 cdef void zone(Cursor* line) noexcept nogil:
-    """Take a zone, or nothing."""
+    """Read a zone, if there is one."""
     cdef int32_t begin = line.at
     skip(line, 32)
     if not (skip(line, 90) or pattern(line, "UTC", 3) or pattern(line, "GMT", 3) or offset(line)):
@@ -330,7 +331,7 @@ cdef bint offset(Cursor* line) noexcept nogil:
 
 
 cdef void host(Cursor* line, Span* span, bint versioned) noexcept nogil:
-    """Take a host, and the space behind it, or nothing."""
+    """Read a host and the space after it, if there is one."""
     span.start = line.at
     if versioned:
         word(line, span)
@@ -345,7 +346,7 @@ cdef void host(Cursor* line, Span* span, bint versioned) noexcept nogil:
 
 
 cdef inline bint is_of_host(uint8_t byte) noexcept nogil:
-    """Whether it may be in a host: neither white space nor one of ``[](){}"'<>=,;|``."""
+    """Return True if a host may contain it: neither white space nor one of ``[](){}"'<>=,;|``."""
     if byte <= 32:
         return not is_space(byte)
     if byte == 34 or 39 <= byte <= 41 or byte == 44 or 59 <= byte <= 62:
@@ -354,7 +355,7 @@ cdef inline bint is_of_host(uint8_t byte) noexcept nogil:
 
 
 cdef bint tag(Cursor* line, Span* program, Span* pid) noexcept nogil:
-    """Take a program, what is between brackets behind it, and a colon."""
+    """Read a program, the text in brackets after it, and a colon."""
     cdef uint8_t byte
     program.start = line.at
     while line.at < line.end:

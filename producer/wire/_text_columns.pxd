@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Shared by the compiled parsers: fields found in lines become columns of text."""
+"""Helpers of the native parsers: make columns of text from the fields found in lines."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 
 
 cdef struct Span:
-    # Where a field begins in the data, and its size; -1 if it is null.
+    # The start of a field in the data, and its size; -1 if it is null.
     int32_t start
     int32_t size
 
@@ -15,8 +15,8 @@ cdef struct Span:
 cdef inline object text_column(kind, const uint8_t* data, const Span* spans, Py_ssize_t rows, Py_ssize_t apart):
     """Make a column.
 
-    :param kind: the class ``TextColumn``, in which -1 as 32 bits without a sign is ``ABSENT``.
-    :param apart: the number of spans from one row's to the next row's.
+    :param kind: the class ``TextColumn``; -1 as an unsigned 32-bit number is ``ABSENT``.
+    :param apart: the distance between the spans of two rows.
     """
     cdef bytes sizes = PyBytes_FromStringAndSize(NULL, rows * 4)
     cdef int32_t* each = <int32_t*> PyBytes_AS_STRING(sizes)

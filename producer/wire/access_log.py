@@ -1,18 +1,18 @@
-r"""The lines of access logs, taken apart: the common and the combined format, with or without a virtual host in front.
+r"""Parses lines of access logs: the common and the combined format, with or without a virtual host in front.
 
     [vhost:port ]remote_addr ident remote_user [time] "request" status bytes[ "referer" "user_agent"][ extra]
 
-A field between quotes may hold escapes (``\"``). Where the request is ``method uri[ protocol]``, these are fields as
-well. A field that is not there, or ``-``, is null. White space is ASCII's.
+A quoted field may contain escapes (``\"``). If the request is ``method uri[ protocol]``, these are fields as well. A
+missing field, or ``-``, is null. White space is ASCII only.
 
-Many lines are given as 32-bit offsets and bytes, as in an Arrow string column, and returned as columns.
+Many lines are passed as 32-bit offsets and bytes, as in an Arrow string column, and returned as columns.
 
-Example: the line ``a - - [t] "GET / HTTP/1.1" 200 -`` is ``remote_addr`` ``a``, ``time`` ``t``, ``request``
-``GET / HTTP/1.1``, ``status`` ``200``, ``method`` ``GET``, ``uri`` ``/`` and ``protocol`` ``HTTP/1.1``.
+Example: the line ``a - - [t] "GET / HTTP/1.1" 200 -`` is ``remote_addr`` ``a``, ``time`` ``t``, ``request`` ``GET /
+HTTP/1.1``, ``status`` ``200``, ``method`` ``GET``, ``uri`` ``/`` and ``protocol`` ``HTTP/1.1``.
 
-``_access_log.pyx`` is the compiled twin, which runs without the interpreter lock; :mod:`.speed` picks one of them.
+``_access_log.pyx`` is the native implementation, which runs without the GIL; :mod:`.speed` selects one.
 
-Source: Apache HTTP Server documentation, "Log Files" and mod_log_config; nginx writes the combined format too.
+Source: Apache HTTP Server documentation, "Log Files" and mod_log_config; nginx writes the combined format, too.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import re
 
 from .text_column import SplitLines, TextColumn
 
-#: The fields, in their order.
+#: The fields, in order.
 FIELDS = (
     *("vhost", "remote_addr", "ident", "remote_user", "time", "request", "status", "bytes", "referer", "user_agent"),
     *("extra", "method", "uri", "protocol"),
 )
 
-# Possessive quantifiers (++) keep the match linear in the length of the line: nobody's log line may cost seconds.
+# Possessive quantifiers (++) keep the match linear in the length of the line.
 _QUOTED = r'"(?P<{name}>(?:[^"\\]|\\.)*+)"'
 _ACCESS = re.compile(
     r"(?:(?P<vhost>[^\s:\"]++:\d++) )?"
@@ -45,7 +45,7 @@ _REQUEST = re.compile(r"(?P<method>[A-Z_]++) (?P<uri>\S++)(?: (?P<protocol>HTTP/
 
 
 def parse_access_line(line: str) -> dict[str, str] | None:
-    """The fields of one line; None if it is of another format."""
+    """Return the fields of one line; None if it has another format."""
     match = _ACCESS.fullmatch(line)
     if match is None:
         return None
@@ -55,11 +55,11 @@ def parse_access_line(line: str) -> dict[str, str] | None:
 
 
 def split_access(offsets: bytes | memoryview, data: bytes | memoryview, others: bytes) -> SplitLines:
-    """Take lines apart.
+    """Parse lines.
 
-    :param offsets: where each line begins in ``data``, and the last one ends, 32-bit numbers.
+    :param offsets: the start of each line in ``data``, and the end of the last one, 32-bit integers.
     :param data: the lines without their ends, UTF-8.
-    :param others: a line that begins with one of these bytes is left alone, as one of another format.
+    :param others: first bytes of lines to skip, as they have another format.
     """
     bounds = memoryview(offsets).cast("B").cast("i")
     text = bytes(data)

@@ -1,6 +1,6 @@
-"""From a block of lines to a column of text, and from there to the buffers of an Arrow string column.
+"""Converts a block of lines to a column of text, and a column of text to the buffers of an Arrow string column.
 
-``_arrow_text.pyx`` is the compiled twin.
+``_arrow_text.pyx`` is the native implementation.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from .text_column import ABSENT, TextColumn
 
 
 def line_column(block: bytes, rows: int) -> tuple[bytes, TextColumn]:
-    r"""Divide a block of whole lines; the last one may be without an end, and then keeps its ``\r``.
+    r"""Split a block of whole lines; the last one may lack a line end, and then keeps its ``\r``.
 
     :param rows: the number of lines.
-    :return: where each line begins in the block, 64-bit numbers in the machine's order, and the lines.
+    :return: the start of each line in the block, 64-bit integers in native byte order, and the lines.
     """
     codes = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(codes == ord("\n"))
@@ -31,8 +31,10 @@ def line_column(block: bytes, rows: int) -> tuple[bytes, TextColumn]:
 
 
 def arrow_buffers(column: TextColumn) -> tuple[bytes | None, bytes]:
-    """Return a bit a row, from the lowest, that is 1 where there is a value, or None if all are; and the offsets: where
-    each value begins, and the last one ends, 32-bit numbers in the machine's order.
+    """Return the validity bitmap and the offsets of an Arrow string column.
+
+    The bitmap has a bit per row, from the lowest; it is None if all rows have a value. The offsets are the start of
+    each value and the end of the last one, 32-bit integers in native byte order.
     """
     sizes = np.frombuffer(column.sizes, np.uint32)
     has = sizes != ABSENT

@@ -1,11 +1,12 @@
-"""Simple patterns as steps that compiled code runs over many bodies at once.
+"""Compiles simple patterns to steps that native code runs over many bodies at once.
 
-A search of ``regex`` takes 2 to 3 microseconds for a line of an access log. Most patterns for such lines are a row of
-characters, runs of characters of one kind, and groups: ``^(\\S+) \\[([^]]+)\\] "(.*?)" (\\d+|-)``. Their steps try what
-a search would try, in its order: of a run as much as there is, then less; of a lazy run as little as lets the next
-character match, then more. Of alternatives, and of what may be left out, only the first one is tried that may begin
-here. So what the steps find is what a search finds. Where they find nothing, take too long, or a body has other
-characters than ASCII's, nothing is known, and :class:`.patterns.Pattern` searches; so each answer is that of a search.
+A search by ``regex`` takes 2 to 3 microseconds for a line of an access log. Most patterns for such lines are a sequence
+of characters, runs of one kind of character, and groups: ``^(\\S+) \\[([^]]+)\\] "(.*?)" (\\d+|-)``.
+
+The steps try what a search would try, in its order. Of a run, they try as much as there is, then less. Of a lazy run,
+they try as little as lets the next character match, then more. Of alternatives and optional parts, they try only the
+first that may begin at the position. So the steps find what a search finds. If they find nothing, take too long, or a
+body is not ASCII, the result is unknown, and :class:`.patterns.Pattern` searches. So each result is that of a search.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..runtime.compiled import compiled
 from .patterns import Pattern
 
 _ONE, _GREEDY, _POSSESSIVE, _LAZY, _OPEN, _SHUT, _CHOICE, _JUMP, _END = range(9)
-#: Kind, least, most, where to or which group, which characters, and which ones end a lazy run.
+#: Kind, least, most, target or group, accepted characters, and characters that end a lazy run.
 _STEP = struct.Struct("=4I128s128s")
 _NONE, _ALL = bytes(128), b"\1" * 128
 _MOST = 2**32 - 1
@@ -27,7 +28,7 @@ _MOST_STEPS = 1000
 _ASCII = [chr(code) for code in range(128)]
 _BYTES = [bytes((code,)) for code in range(256)]
 _RUNS = {"": _GREEDY, "+": _POSSESSIVE, "?": _LAZY}
-#: Flags for all of a pattern.
+#: Flags at the start of a pattern.
 _FLAGS = re.compile(r"(?:\(\?[ais]+\))*")
 _TOKEN = re.compile(
     r"(?P<run>([*+?]|\{(?:\d+(?:,\d*)?|,\d*)\})([+?]?))"
@@ -43,10 +44,11 @@ _capture: Callable[..., tuple[bytes, list[tuple[bytes, bytes]]]] | None = getatt
 
 
 class Captured(NamedTuple):
-    """What was found in many bodies.
+    """The result of steps over many bodies.
 
-    :ivar found: a byte each: 1 where the pattern was found, 0 where a search has to be made.
-    :ivar columns: of each group the sizes of its texts (32-bit numbers of the machine, 0xFFFFFFFF for none), and they.
+    :ivar found: a byte per body: 1 if the steps matched, 0 if a search is needed.
+    :ivar columns: for each group the sizes of its texts (32-bit integers in native byte order, 0xFFFFFFFF for none),
+        and the texts.
     """
 
     found: bytes
@@ -54,17 +56,17 @@ class Captured(NamedTuple):
 
 
 class _UnknownItemError(Exception):
-    """The pattern has an item that has no steps."""
+    """Raised when a pattern has an item that steps cannot express."""
 
 
 class _Item(NamedTuple):
     """An item of a pattern.
 
-    :ivar kind: ``_ONE`` character, a run (``_GREEDY``, ``_POSSESSIVE``, ``_LAZY``), a group (``_OPEN``), a group that
-        may be left out (``_CHOICE``), or an anchor (``_END``).
-    :ivar ones: a byte for each character of the alphabet, 1 for those that it takes.
-    :ivar number: of a group that captures.
-    :ivar text: of an anchor.
+    :ivar kind: a character (``_ONE``), a run (``_GREEDY``, ``_POSSESSIVE``, ``_LAZY``), a group (``_OPEN``), an
+        optional group (``_CHOICE``), or an anchor (``_END``).
+    :ivar ones: a byte per character of the alphabet, 1 for those that it accepts.
+    :ivar number: the number of a capturing group.
+    :ivar text: the text of an anchor.
     """
 
     kind: int
@@ -80,9 +82,9 @@ _Items = Sequence[_Item]
 
 
 class _Parser:
-    """Reads a pattern of the usual items.
+    """Parses a pattern of common items.
 
-    :param alphabet: all characters there are.
+    :param alphabet: all characters.
     """
 
     def __init__(self, pattern: Pattern[Any], alphabet: Sequence[Any]) -> None:
@@ -94,7 +96,7 @@ class _Parser:
         self._at, self._groups = len(self._prefix), 0
 
     def items(self) -> list[_Item]:
-        """Return all of them.
+        """Return all items.
 
         :raises _UnknownItemError: there is another item.
         """
@@ -135,22 +137,22 @@ class _Parser:
     def _single(self, token: re.Match[str]) -> _Item:
         if token["anchor"]:
             return _Item(_END, text=token[0])
-        ones, run = self._taken_by(token[0]), self._take("run")
+        ones, run = self._accepted_by(token[0]), self._take("run")
         if run is None:
             return _Item(_ONE, ones)
         least, most = _bounds(run[2])
         return _Item(_RUNS[run[3]], ones, least, most)
 
-    def _taken_by(self, one: str) -> bytes:
-        """Which characters a single item may be: each is asked for."""
+    def _accepted_by(self, one: str) -> bytes:
+        """Return a mask of the characters that a single item accepts, by matching each of them."""
         if one not in self._known:
-            asked = Pattern(self._encode(self._prefix + one), self._flags, option="")
-            self._known[one] = bytes(match is not None for match in asked.fullmatch_all(self._alphabet))
+            single = Pattern(self._encode(self._prefix + one), self._flags, option="")
+            self._known[one] = bytes(match is not None for match in single.fullmatch_all(self._alphabet))
         return self._known[one]
 
 
 def _bounds(run: str) -> tuple[int, int]:
-    """How many characters a run has, at least and at most."""
+    """Return the minimum and maximum length of a run."""
     if run in ("*", "+", "?"):
         return int(run == "+"), 1 if run == "?" else _MOST
     least, comma, most = run[1:-1].partition(",")
@@ -158,16 +160,16 @@ def _bounds(run: str) -> tuple[int, int]:
 
 
 def _first_of(items: _Items) -> bytes | None:
-    """Which characters can be the first; None if there may be none.
+    """Return a mask of possible first characters; None if the items may be empty.
 
-    :raises _UnknownItemError: it is not known.
+    :raises _UnknownItemError: the first character is unknown.
     """
     found, needed = _firsts(items)
     return found if needed else None
 
 
 def _firsts(items: _Items) -> tuple[bytes, bool]:
-    """Which characters can be the first of some items, and whether they have one at least."""
+    """Return a mask of possible first characters, and True if the items have at least one character."""
     found = b""
     for item in items:
         ones, needed = _firsts_of_one(item)
@@ -196,10 +198,10 @@ def _either(some: bytes, others: bytes) -> bytes:
 class Steps:
     """The steps of a pattern.
 
-    :param slots: by the number of a group that is wanted: which column gets it.
-    :param whole: they match a body from its first to its last character, as ``fullmatch``.
-    :param anchored: they match a body from its first character on, as ``match``.
-    :raises _UnknownItemError: it has an item without steps.
+    :param slots: the column of each requested group, by its number.
+    :param whole: True to match a whole body, as ``fullmatch`` does.
+    :param anchored: True to match from the start of a body, as ``match`` does.
+    :raises _UnknownItemError: an item cannot be expressed as steps.
     """
 
     def __init__(self, items: _Items, slots: Mapping[int, int], *, whole: bool, anchored: bool) -> None:
@@ -210,7 +212,7 @@ class Steps:
         self._anchored = begins or whole or anchored
         end = rest.pop().text if rest and rest[-1].text in ("$", r"\Z") else ""
         self._ended = bool(end) or whole
-        self._before_newline = end == "$" and not whole  # it is also before a newline that is the last one
+        self._before_newline = end == "$" and not whole  # It also matches before a trailing newline.
         first = _first_of(rest)
         self._begin = _ALL if first is None else first
         self._add_all(rest, None)
@@ -219,16 +221,17 @@ class Steps:
         self._program = b"".join(self._steps)
 
     def capture(self, count: int, ends: bytes, data: bytes) -> Captured:
-        """Look into many bodies.
+        """Run the steps over many bodies.
 
-        :param ends: where each ends, 64-bit numbers of the machine; empty for lines.
+        :param ends: the end of each body, 64-bit integers in native byte order; empty for lines.
         """
-        assert _capture is not None  # noqa: S101  # there are no steps without it
+        assert _capture is not None  # noqa: S101  # steps are only made if native code is available
         return Captured(*_capture(self._program, len(self._slots), self._begin, self._anchored, count, ends, data))
 
     def _add_all(self, items: _Items, following: _Items | None) -> None:
-        """
-        :param following: what comes behind them; None for the end of the pattern.
+        """Append steps.
+
+        :param following: the items after these; None at the end of the pattern.
         """
         for number, item in enumerate(items):
             rest = [*items[number + 1 :], *(following or ())]
@@ -238,7 +241,7 @@ class Steps:
                 self._add(item.kind, item.least, item.most, ones=item.ones)
             elif item.kind == _LAZY:
                 if not rest and self._before_newline and item.ones[ord("\n")]:
-                    raise _UnknownItemError  # it ends before the last newline, or behind it
+                    raise _UnknownItemError  # It may end before the last newline, or after it.
                 self._add(_LAZY, item.least, item.most, ones=item.ones, until=self._next(rest))
             elif item.kind == _OPEN:
                 self._add_group(item, rest)
@@ -256,7 +259,7 @@ class Steps:
             self._add(_SHUT, target=slot)
 
     def _add_branches(self, branches: Iterable[_Items], last: _Items, rest: _Items) -> None:
-        """One whose first character is not there cannot be; one that has it is tried, and no other one."""
+        """Append steps for alternatives: the first whose first character matches is tried, and no other."""
         jumps = []
         for branch in branches:
             first = _first_of(branch)
@@ -279,7 +282,7 @@ class Steps:
         return len(self._steps) - 1
 
     def _next(self, rest: _Items) -> bytes:
-        """What ends a lazy run: the character behind it; the end where the pattern ends so, and else anything."""
+        """Return a mask of the characters that end a lazy run: those after it, none at an anchored end, or any."""
         if not rest:
             return _NONE if self._ended else _ALL
         if rest[0].kind == _ONE:
@@ -292,11 +295,11 @@ class Steps:
 def steps_of(
     pattern: Pattern[Any], groups: Sequence[int], *, whole: bool = False, anchored: bool = False
 ) -> Steps | None:
-    """The steps of a pattern; None if it cannot be written so, or nothing compiled is there to run them.
+    """Return the steps of a pattern; None if it cannot be expressed, or native code is missing.
 
-    :param groups: the numbers of those that are wanted, in order.
-    :param whole: as ``fullmatch``.
-    :param anchored: as ``match``; else as ``search``.
+    :param groups: the numbers of the requested groups, in order.
+    :param whole: True to match as ``fullmatch`` does.
+    :param anchored: True to match as ``match`` does; else as ``search`` does.
     """
     slots = {number: slot for slot, number in enumerate(groups)}
     if _capture is None or len(slots) < len(groups):
@@ -309,7 +312,7 @@ def steps_of(
 
 
 def first_bytes(pattern: Pattern[bytes]) -> bytes:
-    """With which bytes what it matches at the beginning may begin: 256 bytes, 1 for those and 0 for others."""
+    """Return a mask of 256 bytes: 1 for bytes that a match at the start of a text may begin with."""
     try:
         items = _Parser(pattern, _BYTES).items()
         while items and items[0].text in ("^", r"\A"):

@@ -1,4 +1,4 @@
-"""Compressed files are told by their first bytes, not by their name."""
+"""Detects compressed files by their first bytes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _MAGIC = {
 }
 
 
-# Frames of zstd that a reader passes over, such as pzstd writes before each of its own: what follows their first byte,
-# and the bytes before their data.
+# Frames of zstd that a reader skips, such as pzstd writes before each data frame: the bytes after the first one, and
+# the bytes before the data.
 _SKIPPABLE, _SKIPPABLE_HEAD = b"\x2a\x4d\x18", 8
 
 
 def compression_of(head: bytes) -> str | None:
-    """The compression that ``head``, a file's first bytes, announces; None for plain bytes."""
+    """Return the compression of a file with the first bytes ``head``; None for plain bytes."""
     while head[1:4] == _SKIPPABLE and head[0] & 0xF0 == 0x50:
         head = head[_SKIPPABLE_HEAD + int.from_bytes(head[4:_SKIPPABLE_HEAD], "little") :]
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)

@@ -1,9 +1,8 @@
-"""Compression of request and response bodies, as LogHub names it in ``x-log-compresstype``.
+"""Compression of request and response bodies, by its name in ``x-log-compresstype``.
 
-``lz4`` is one raw block (no frame, no size in front of it), ``zstd`` a normal frame, ``deflate`` the zlib format of
-RFC 1950, ``none`` the bytes as they are. Each compressed body travels with its raw size in ``x-log-bodyrawsize``,
-which is also the bound that decompression here enforces: a body that would grow past it is refused before the memory
-is used.
+``lz4`` is one raw block (without a frame or a size), ``zstd`` a normal frame, ``deflate`` the zlib format of RFC 1950,
+``none`` the plain bytes. ``x-log-bodyrawsize`` has the raw size of each compressed body. It limits decompression, so a
+larger body is rejected before memory is used.
 
 Source: LogHub protocol, PutLogs.
 """
@@ -23,18 +22,18 @@ from ..text.plural import counted
 
 T = TypeVar("T")
 
-#: The names that ``x-log-compresstype`` and ``ProducerConfig.compression`` know.
+#: The names in ``x-log-compresstype`` and ``ProducerConfig.compression``.
 COMPRESSIONS = ("lz4", "zstd", "deflate", "none")
 
-# zstd contexts are not thread-safe and cost more to build than to use: one a thread.
+# zstd contexts are not thread-safe, and take longer to make than to use, so each thread has one.
 _local = threading.local()
-# A thread that compresses keeps memory for bodies of so many bytes. Smaller ones, and more parts, are quicker joined.
+# Sizes of the buffer of a thread, bytes. For smaller bodies, and for many parts, a plain join is faster.
 _LEAST_KEPT, _MAX_KEPT = 16 * 1024, 4 * 1024 * 1024
 _MAX_PARTS = 256
 
 
 def compress(data: bytes | memoryview, compression: str) -> bytes:
-    """Compress ``data`` by the named method.
+    """Compress ``data``.
 
     :param data: the raw body, bytes.
     :param compression: one of :data:`COMPRESSIONS`.
@@ -44,16 +43,16 @@ def compress(data: bytes | memoryview, compression: str) -> bytes:
 
 
 def compress_joined(parts: Sequence[bytes | memoryview], compression: str) -> bytes:
-    """As :func:`compress`, of some parts one behind the other.
+    """Compress concatenated parts.
 
-    They are put together in memory that the thread keeps: what is allocated for each body anew comes from the system,
-    and the first touch of its pages costs more than the copying.
+    They are joined in a buffer of the thread: memory for each body would come from the system, and the first access to
+    its pages takes longer than the copying.
     """
     return on_joined(parts, _method(_COMPRESSORS, compression))
 
 
 def on_joined(parts: Sequence[bytes | memoryview], work: Callable[[bytes | memoryview], T]) -> T:
-    """What ``work`` makes of the parts one behind the other, which it must not keep; see :func:`compress_joined`."""
+    """Call ``work`` with the concatenated parts, and return its result; ``work`` must not keep them."""
     joined = _joined_in_place(parts)
     if joined is not None:
         return work(joined)
@@ -69,9 +68,7 @@ def on_joined(parts: Sequence[bytes | memoryview], work: Callable[[bytes | memor
 
 
 def _joined_in_place(parts: Sequence[bytes | memoryview]) -> memoryview | None:
-    """The parts as one without a copy: where they are all the memory of a batch whose logs were added natively, which
-    has room behind them, and a tail.
-    """
+    """Return the parts as one without a copy, if they are a whole native batch and a tail that fits into its memory."""
     if len(parts) != 2 or not isinstance(parts[0], memoryview) or not isinstance(parts[1], bytes):
         return None
     memory: Any = parts[0].obj
@@ -82,7 +79,7 @@ def _joined_in_place(parts: Sequence[bytes | memoryview]) -> memoryview | None:
 
 
 def _kept(size: int) -> bytearray:
-    """At least ``size`` bytes that are this thread's."""
+    """Return the buffer of this thread, of at least ``size`` bytes."""
     kept: bytearray = getattr(_local, "kept", bytearray())
     if len(kept) < size:
         kept = _local.kept = bytearray(size + size // 4)
@@ -90,12 +87,12 @@ def _kept(size: int) -> bytearray:
 
 
 def decompress(data: bytes, compression: str, raw_size: int) -> bytes:
-    """Undo :func:`compress`; the result has exactly ``raw_size`` bytes.
+    """Decompress ``data`` to exactly ``raw_size`` bytes.
 
     :param data: the compressed body, bytes.
     :param compression: one of :data:`COMPRESSIONS`.
-    :param raw_size: the size that the sender declared, bytes; no more than this is ever allocated for the result.
-    :raises CompressionError: unknown name, bytes that do not decompress, or another size than declared.
+    :param raw_size: the size that the sender declared, bytes; the result never takes more memory.
+    :raises CompressionError: the name is unknown, the bytes are damaged, or the size differs from the declared one.
     """
     method = _method(_DECOMPRESSORS, compression)
     try:
@@ -114,7 +111,7 @@ def decompress(data: bytes, compression: str, raw_size: int) -> bytes:
         ) from error
     if len(raw) != raw_size:
         raise CompressionError(
-            f"a {compression} body decompressed to {counted(len(raw), 'byte')}, its header declared {raw_size}"
+            f"a {compression} body decompressed to {counted(len(raw), 'byte')}, but its header declared {raw_size}"
         )
     return raw
 
@@ -124,7 +121,7 @@ def _lz4_compress(data: bytes | memoryview) -> bytes:
 
 
 def _lz4_decompress(data: bytes, raw_size: int) -> bytes:
-    if raw_size == 0:  # the library cannot tell an empty block from a damaged one
+    if raw_size == 0:  # The library cannot distinguish an empty block from a damaged one.
         if data not in {b"", b"\0"}:
             raise ValueError("an empty block is one zero byte")
         return b""
@@ -138,7 +135,7 @@ def _zstd_compress(data: bytes | memoryview) -> bytes:
 
 
 def _zstd_decompress(data: bytes, raw_size: int) -> bytes:
-    # decompress() trusts the size inside the frame, which the sender wrote; a bounded read trusts only the bound.
+    # decompress() trusts the size in the frame, which the sender wrote; a bounded read enforces the limit.
     with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
         return reader.read(raw_size + 1)
 

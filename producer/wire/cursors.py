@@ -1,6 +1,6 @@
-"""Cursors are decimal digits in base64, and grow from LogGroup to LogGroup: ``MTIz`` is 123.
+"""Cursors: decimal numbers in base64, which grow from LogGroup to LogGroup (``MTIz`` is 123).
 
-Source: LogHub protocol, Reading back; the official SDK for what cursors are.
+Source: LogHub protocol, Reading back; the official SDK for the form of cursors.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import base64
 import binascii
 
-#: LogGroups in one answer, at most. Source: LogHub protocol, PullLogs.
+#: Maximum LogGroups of a response. Source: LogHub protocol, PullLogs.
 MAX_PULL_COUNT = 1000
 _MOST_DIGITS = 31
 
 
 def position_of(cursor: str) -> int | None:
-    """The number that a cursor is; None for any other cursor, without which whoever asks has to do."""
+    """Return the number of a cursor; None for a cursor of another form."""
     try:
         digits = base64.b64decode(cursor, validate=True).decode("ascii")
     except (binascii.Error, ValueError):
@@ -23,5 +23,5 @@ def position_of(cursor: str) -> int | None:
 
 
 def cursor_at(number: int) -> str:
-    """The cursor that is a number."""
+    """Return the cursor of a number."""
     return base64.b64encode(b"%d" % number).decode()

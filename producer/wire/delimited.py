@@ -1,13 +1,13 @@
-r"""Lines of values between delimiters, taken apart: CSV as RFC 4180 has it, TSV, and the like.
+r"""Parses lines of delimited values: CSV as in RFC 4180, TSV, and the like.
 
-* The delimiter is one ASCII character. A line has a number of values that is known beforehand; any other is none.
-* A value that begins with ``"`` ends with the ``"`` before the next delimiter or the end of the line; in it ``""`` is a
-  ``"``, and a delimiter is itself. In a value that begins otherwise, ``"`` is an ordinary character.
-* A value without a character is null; ``""`` is an empty one. Spaces are part of values.
+* The delimiter is one ASCII character. The number of values is given, and a line with another number is invalid.
+* A value that begins with ``"`` ends with the ``"`` before the next delimiter or the end of the line. In it, ``""`` is
+  a ``"``, and a delimiter is an ordinary character. In any other value, ``"`` is an ordinary character.
+* An empty value is null; ``""`` is an empty text. Spaces are part of values.
 
-Example: of the line ``a,"b,""c",`` the values are ``a``, ``b,"c`` and null.
+Example: the values of the line ``a,"b,""c",`` are ``a``, ``b,"c`` and null.
 
-``_delimited.pyx`` takes a block of lines apart; without it, lines are parsed one by one.
+``_delimited.pyx`` parses blocks of lines; without it, lines are parsed one by one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 
 
 def values_parser(delimiter: str, count: int | None) -> Callable[[str], list[str | None] | None]:
-    """A function from a line to its values; to None if it has more or fewer, or a quote that does not end.
+    """Return a function from a line to its values; None for another number of values, or an unclosed quote.
 
     :param delimiter: one ASCII character, neither ``"`` nor a line end.
-    :param count: how many values there are; None for any number.
+    :param count: the number of values; None for any number.
     """
     mark = re.escape(delimiter)
     # Possessive quantifiers keep the match linear in the length of the line.
@@ -43,10 +43,10 @@ def values_parser(delimiter: str, count: int | None) -> Callable[[str], list[str
 
 
 def fields_parser(delimiter: str, names: Sequence[str]) -> Callable[[str], dict[str, str] | None]:
-    """A parser of lines.
+    """Return a function from a line to its fields; None for an invalid line.
 
-    :param delimiter: as of :func:`values_parser`.
-    :param names: of the values, in their order, all different.
+    :param delimiter: one ASCII character, neither ``"`` nor a line end.
+    :param names: the unique names of the values, in order.
     """
     parse = values_parser(delimiter, len(names))
 

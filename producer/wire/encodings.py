@@ -1,8 +1,8 @@
-r"""What the first bytes of a file say of its encoding, and what a hole of NULs is.
+r"""Detects the encoding of a file by its first bytes, and holes of NULs.
 
-A **mark** (byte order mark) at the beginning of a file is no part of its first line. A **hole** is a run of four NULs
-or more at the beginning of a line: a program that does not append goes on at its old place after its file was cut
-(``copytruncate``), and leaves one before its next line.
+A **mark** (byte order mark) at the beginning of a file is not part of its first line. A **hole** is a run of four NULs
+or more at the beginning of a line. It results when a program does not append: after its file was truncated
+(``copytruncate``), it continues to write at its old offset.
 
 Example: a file that begins with ``b"\xff\xfea\0"`` looks like ``utf-16``.
 """
@@ -17,23 +17,23 @@ MARK = codecs.BOM_UTF8
 #: Fewer NULs may be a character of UTF-32.
 HOLE = b"\0" * 4
 
-# That of UTF-32 first: it begins with that of UTF-16.
+# The mark of UTF-32 is first, as it begins with that of UTF-16.
 _MARKS = (
     *((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32")),
     *((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")),
 )
-#: Bytes that are looked at, and how many of them at least.
+#: Maximum and minimum bytes to examine.
 SEEN_BYTES, _LEAST = 1024, 8
 _PIECE_BYTES = 1 << 20
-#: The error handler of codecs that keeps bytes that are not text in an encoding when lines become UTF-8: as they are,
-#: so that the line is not UTF-8, but those below 0x80, which would look like text, as ``\\xNN``.
+#: The error handler of codecs for lines that become UTF-8. It keeps bytes that are invalid in an encoding, so that the
+#: line is not UTF-8; those below 0x80 would look like text, and become ``\\xNN``.
 KEEP_BYTES = "producer.keep-bytes"
-_ESCAPED, _LEAST_BYTE = 0xDC00, 0x80  # as ``surrogateescape`` has it
+_ESCAPED, _LEAST_BYTE = 0xDC00, 0x80  # The code points of ``surrogateescape``.
 _ORDERED = {"utf-16": codecs.BOM_UTF16_BE, "utf-32": codecs.BOM_UTF32_BE}
 
 
 def looks_like(head: bytes) -> str | None:
-    """The encoding that the first bytes of a file look like, if it is another than UTF-8 that is seen for sure."""
+    """Return the encoding of a file with these first bytes; None for UTF-8, or if it is uncertain."""
     for mark, name in _MARKS:
         if head.startswith(mark):
             return name
@@ -45,7 +45,7 @@ def looks_like(head: bytes) -> str | None:
 
 
 def _keep_bytes(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Return a surrogate for each byte that cannot be decoded, and for the surrogate, when it is encoded, the byte."""
+    """Decode each invalid byte to a surrogate, and encode each surrogate to its byte."""
     if isinstance(error, UnicodeDecodeError):
         bad = error.object[error.start : error.end]
         return "".join(chr(_ESCAPED + byte) if byte >= _LEAST_BYTE else f"\\x{byte:02x}" for byte in bad), error.end
@@ -64,9 +64,9 @@ codecs.register_error(KEEP_BYTES, _keep_bytes)
 
 @functools.cache
 def is_utf8(encoding: str) -> bool:
-    """Whether the bytes of lines stay as they are.
+    """Return True if the bytes of lines can stay unchanged.
 
-    :raises LookupError: there is no such encoding of text, or it is one of names, which replaces nothing (``idna``).
+    :raises LookupError: there is no such text encoding, or it encodes names and supports no error handler (``idna``).
     """
     try:
         "".encode(encoding)
@@ -77,7 +77,7 @@ def is_utf8(encoding: str) -> bool:
 
 
 def in_order(encoding: str, head: bytes) -> str:
-    """The encoding with its byte order, if a mark at the beginning of the file tells it."""
+    """Return the encoding with its byte order, from the mark at the beginning of the file if it has one."""
     name = codecs.lookup(encoding).name
     if name not in _ORDERED:
         return name
@@ -85,23 +85,23 @@ def in_order(encoding: str, head: bytes) -> str:
 
 
 def line_end_of(encoding: str) -> bytes:
-    """The bytes of a line end, in an encoding with its byte order."""
+    """Return the bytes of a line end, in an encoding with its byte order."""
     return "\n".encode(encoding)
 
 
 def to_utf8(data: bytes, encoding: str, *, first: bool) -> bytes:
-    """Whole lines in UTF-8; what is no text in the encoding becomes U+FFFD.
+    """Convert whole lines to UTF-8; invalid bytes become U+FFFD.
 
-    :param first: the data begin the file, and may have a mark.
+    :param first: True if the data begins the file, and may have a mark.
     """
     text = data.decode(encoding, errors="replace")
     return (text.removeprefix("\ufeff") if first else text).encode(errors="replace")
 
 
 def last_line_end(data: bytes, start: int, line_end: bytes) -> int:
-    """The byte after the last line end; 0 if there is none.
+    """Return the offset after the last line end; 0 if there is none.
 
-    :param start: of the first character in the data.
+    :param start: the offset of the first character in the data.
     """
     at = data.rfind(line_end, start)
     while at >= 0 and (at - start) % len(line_end):
@@ -110,7 +110,7 @@ def last_line_end(data: bytes, start: int, line_end: bytes) -> int:
 
 
 def hole_end(descriptor: int, start: int) -> int | None:
-    """The first byte behind a hole of a file; None if there is none yet: what is behind it may still be written.
+    """Return the offset after a hole of a file; None if nothing is written after it yet.
 
     :raises OSError: the file cannot be read.
     """
@@ -118,7 +118,7 @@ def hole_end(descriptor: int, start: int) -> int | None:
         try:
             start = os.lseek(descriptor, start, os.SEEK_DATA)
         except OSError:
-            return None  # no data up to the end of the file
+            return None  # There is no data up to the end of the file.
         data = os.pread(descriptor, _PIECE_BYTES, start)
         if not data:
             return None

@@ -1,13 +1,11 @@
-r"""Events become records: of each its body as one field, and a field for each column that has a value; the rules, and
-the twin that shows them.
+r"""Encodes events as records: the body as one field, and a field for each column with a value.
 
-* A body is cut out by the ends, or is a line of the block, as :mod:`.lines` tells them. What in it is not UTF-8 appears
-  as ``\xNN``.
-* The body's field comes first, then those of the columns, in their order. A value that is absent is no field; an empty
-  one is.
-* Records go together until they are a piece; one that is larger than a piece is one.
+* Offsets delimit the bodies, or each is a line of the block (:mod:`.lines`). Bytes that are not UTF-8 appear as
+  ``\xNN``.
+* The field of the body is first, then those of the columns, in order. An absent value is no field; an empty one is.
+* Records are grouped into pieces of limited size; a larger record is a piece of its own.
 
-``_event_records.pyx`` is the compiled twin, which runs without the interpreter lock; :mod:`.speed` picks one of them.
+``_event_records.pyx`` is the native implementation, which runs without the GIL; :mod:`.speed` selects one.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from .protobuf import delimited, varint
 from .text_column import ABSENT, TextColumn
 
 
-def encode_events(  # noqa: PLR0917  # as the compiled twin, which is called by position
+def encode_events(  # noqa: PLR0917  # the native implementation takes positional arguments
     block: bytes,
     ends: bytes,
     count: int,
@@ -32,17 +30,17 @@ def encode_events(  # noqa: PLR0917  # as the compiled twin, which is called by 
     most_bytes: int,
     most_logs: int,
 ) -> list[tuple[bytes, int]]:
-    """The records of all events, a piece at a time, and how many each has.
+    """Return pieces of concatenated records, with the number of records in each.
 
-    :param ends: where each body ends in the block, 64-bit numbers; empty for lines.
-    :param count: events.
-    :param key: the name of the bodies' field, UTF-8.
-    :param fields: the names of further fields, UTF-8, and their values; a single value is that of all events.
-    :param seconds: the logs' times since the epoch, 64-bit numbers; a single one is that of all.
-    :param nanos: likewise the parts of a second below it, 32-bit numbers.
-    :param most_bytes: of a piece.
-    :param most_logs: of a piece.
-    :raises ValueError: the parts do not fit together.
+    :param ends: the end of each body in the block, 64-bit integers; empty for lines.
+    :param count: the number of events.
+    :param key: the name of the field of the bodies, UTF-8.
+    :param fields: the names of further fields, UTF-8, and their values; a single value applies to all events.
+    :param seconds: the times of the logs, seconds since the epoch, 64-bit integers; a single one applies to all.
+    :param nanos: nanoseconds within the second, 32-bit integers; a single one applies to all.
+    :param most_bytes: maximum size of a piece, bytes.
+    :param most_logs: maximum number of logs in a piece.
+    :raises ValueError: the arguments contradict each other.
     """
     columns = [_contents(name, column, count) for name, column in fields]
     times = zip(_each("Q", seconds, count), _each("I", nanos, count), strict=True)
@@ -86,7 +84,7 @@ def _bodies(block: bytes, ends: bytes, count: int) -> list[bytes]:
 
 
 def _contents(name: bytes, column: TextColumn, count: int) -> list[bytes]:
-    """Of each event what its field is in a record; nothing where the value is absent."""
+    """Return the encoded field of each event; empty if its value is absent."""
     values, size = column.values(), sum(size for size in array("I", column.sizes) if size != ABSENT)
     if size != len(column.data):
         raise ValueError(f"values of {size} bytes are not {len(column.data)} bytes")

@@ -1,13 +1,14 @@
-r"""The server's side of HTTP/1.1: h11, without the requests that two readers could end at different bytes.
+r"""The server side of HTTP/1.1: h11, without requests whose end is ambiguous.
 
-A proxy and the server behind it must agree where a request ends. h11 accepts what RFC 9112 allows a server to accept,
-and a proxy may have read some of that in another way. So a request is refused here that
+A proxy and the server behind it must agree on the end of a request. h11 accepts all that RFC 9112 allows a server to
+accept, and a proxy may read some of it differently. So this module rejects a request that
 
-* has both ``Content-Length`` and ``Transfer-Encoding``, or is of HTTP/1.0 and chunked;
+* has both ``Content-Length`` and ``Transfer-Encoding``, or is chunked in HTTP/1.0;
 * continues a header in the next line (``obs-fold``), or ends a line of its head with a bare ``\n``;
-* is of another version than HTTP/1.0 and HTTP/1.1.
+* has another version than HTTP/1.0 and HTTP/1.1.
 
-Example: ``POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n`` is answered with 400.
+Example: the response to ``POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n`` is
+400.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _BAD_LINE = re.compile(rb"\n[ \t]|(?<!\r)\n")
 
 
 class ServerConnection(h11.Connection):
-    """One client's connection, without its socket.
+    """The connection of one client, without its socket.
 
-    :param max_head_bytes: of a request with its headers.
+    :param max_head_bytes: maximum size of a request line with its headers, bytes.
     """
 
     def __init__(self, max_head_bytes: int) -> None:
@@ -33,9 +34,10 @@ class ServerConnection(h11.Connection):
         self._max_head_bytes = max_head_bytes
 
     def next_event(self) -> Any:
-        """Return what came next, as h11 does.
+        """Return the next event, as h11 does.
 
-        :raises h11.RemoteProtocolError: it is not HTTP/1.1, or ambiguous; ``error_status_hint`` is the answer's status.
+        :raises h11.RemoteProtocolError: it is not HTTP/1.1, or ambiguous; ``error_status_hint`` is the status of the
+            response.
         """
         if self.their_state is not h11.IDLE:
             return super().next_event()
@@ -44,15 +46,16 @@ class ServerConnection(h11.Connection):
         if isinstance(event, h11.Request):
             after, _ = self.trailing_data
             head = before[: len(before) - len(after)]
-            if len(head) > self._max_head_bytes:  # h11 measures one that is not whole yet
+            if len(head) > self._max_head_bytes:  # h11 checks the size only of an incomplete head.
                 raise h11.RemoteProtocolError("headers that are too large", error_status_hint=431)
             _check(event, head)
         return event
 
 
 def _check(request: h11.Request, head: bytes) -> None:
-    """
-    :raises h11.RemoteProtocolError: the request is ambiguous.
+    """Check that the end of a request is unambiguous.
+
+    :raises h11.RemoteProtocolError: it is ambiguous.
     """
     if request.http_version not in (b"1.0", b"1.1"):
         raise h11.RemoteProtocolError("only HTTP/1.0 and HTTP/1.1 are served", error_status_hint=505)
@@ -66,9 +69,9 @@ def _check(request: h11.Request, head: bytes) -> None:
 def answer(
     connection: ServerConnection, status: int, headers: Iterable[tuple[str, str]], body: bytes, *, head: bool = False
 ) -> bytes:
-    """Build the bytes of a whole answer.
+    """Return the bytes of a whole response.
 
-    :param head: True if the request was ``HEAD``; the body is left out then.
+    :param head: True if the request was ``HEAD``, so that the body is left out.
     """
     response = h11.Response(
         status_code=status,

@@ -1,12 +1,12 @@
-"""The LogGroup as JSON, for ``log_format="json"``: what the Aliyun Java producer offers as ``logFormat=JSON``.
+"""The LogGroup as JSON, for ``log_format="json"`` (``logFormat=JSON`` of the Aliyun Java producer).
 
 ::
 
     {"__topic__": "t", "__source__": "s", "__tags__": {"k": "v"}, "__logs__": [{"__time__": 1, "field": "value"}]}
 
-Records are encoded once, as protobuf, whatever the format: memory and batches are counted in those bytes, and a batch
-is turned into JSON when it is sent. A name that a log repeats is repeated in its object. Bytes that are not UTF-8
-appear with backslashes.
+Records are always encoded as protobuf first: memory and batch sizes are counted in these bytes. A batch is converted to
+JSON when it is sent. A name that a log repeats is repeated in its object. Bytes that are not UTF-8 appear with
+backslashes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _TIME, _TIME_NS = "__time__", "__time_ns_part__"
 
 
 def encode_json(records: Sequence[bytes], topic: str, source: str, tags: Sequence[tuple[str, str]]) -> bytes:
-    """The body of a batch.
+    """Return the body of a batch.
 
-    :param records: what :func:`~producer.wire.log_group.encode_log` made; each may join several logs.
+    :param records: results of :func:`~producer.wire.log_group.encode_log`; each may hold several logs.
     """
     logs = ",".join(object_of(members_of(log)) for joined in records for log in frames_of(joined))
     head = {"__topic__": topic, "__source__": source, "__tags__": dict(tags)}
@@ -31,13 +31,13 @@ def encode_json(records: Sequence[bytes], topic: str, source: str, tags: Sequenc
 
 
 def decode_json(body: bytes) -> list[bytes]:
-    """The records of a body, one log each; the inverse of :func:`encode_json`."""
-    document = dict(json.loads(body, object_pairs_hook=list))  # pairs: the names of a log may repeat
+    """Return the records of a body, one log each; the inverse of :func:`encode_json`."""
+    document = dict(json.loads(body, object_pairs_hook=list))  # As pairs, because a log may repeat a name.
     return [_record(log) for log in document["__logs__"]]
 
 
 def _record(log: list[tuple[str, Any]]) -> bytes:
-    # Ours are numbers, the time first; fields of the caller's with the same names are text.
+    # The time fields are numbers; fields of the caller with the same names are text.
     (_, seconds), *fields = log
     parts = [b"\x08", varint(seconds)]
     end = b""
@@ -51,7 +51,7 @@ def _record(log: list[tuple[str, Any]]) -> bytes:
 
 
 def members_of(log: bytes) -> list[tuple[str, str]]:
-    """The members of the object of one ``Log`` message, the time first: names, and values in JSON."""
+    """Return names and JSON values of one ``Log`` message, the time first."""
     members: list[tuple[str, str]] = []
     time = "0"
     position = 0
@@ -73,12 +73,12 @@ def members_of(log: bytes) -> list[tuple[str, str]]:
 
 
 def object_of(members: Iterable[tuple[str, str]]) -> str:
-    """The object of these members."""
+    """Return the JSON object of these members."""
     return "{" + ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {value}" for name, value in members) + "}"
 
 
 def frames_of(data: bytes) -> Iterator[bytes]:
-    """The payloads of consecutive length-delimited fields."""
+    """Yield the payloads of consecutive length-delimited fields."""
     position = 0
     while position < len(data):
         payload, position = _payload(data, position + 1)

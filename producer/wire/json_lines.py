@@ -1,11 +1,11 @@
-"""Logs as lines of JSON, for people and for tools that know no LogHub.
+"""Writes logs as lines of JSON, for people, and for tools without LogHub support.
 
-One object a line: what belongs to the stream first (what is empty is left out), then the fields of the log::
+Each line is an object: first the non-empty values of the stream, then the fields of the log::
 
     {"__time__": 1700000000, "__project__": "p", "__logstore__": "l", "__topic__": "t", "__source__": "10.0.0.1",
      "__tag__:env": "test", "level": "INFO"}
 
-(on a single line). A name that a log repeats is repeated in its object; bytes that are not UTF-8 appear with
+(on a single line). A name that a log repeats is repeated in its object. Bytes that are not UTF-8 appear with
 backslashes.
 """
 
@@ -19,9 +19,9 @@ from .json_group import frames_of, members_of, object_of
 
 
 def json_lines(key: StreamKey, records: Sequence[bytes]) -> bytes:
-    """The lines of these records.
+    """Return the lines of these records.
 
-    :param records: what :func:`~producer.wire.log_group.encode_log` made; each may join several logs.
+    :param records: results of :func:`~producer.wire.log_group.encode_log`; each may hold several logs.
     """
     names = {"__project__": key.project, "__logstore__": key.logstore, "__topic__": key.topic, "__source__": key.source}
     names |= {f"__tag__:{name}": value for name, value in key.tags}

@@ -1,17 +1,17 @@
-r"""The lines of a block of bytes become records, one field each; the rules, and the twin that shows them.
+r"""Encodes the lines of a block of bytes as records with one field each.
 
 * A line ends at ``\n`` or ``\r\n``; neither is part of it. A lone ``\r`` is an ordinary byte.
 * A last line without an end is a line if the block is ``final``; else it is left for the next block. The empty rest
-  behind a final ``\n`` is no line.
+  after a final ``\n`` is not a line.
 * An empty line is a line.
-* What is not UTF-8 appears as ``\xNN``, a byte at a time, as in the JSON of a structure: LogHub's fields are text.
+* Bytes that are not UTF-8 appear as ``\xNN``, as in the JSON of a structure, because LogHub's fields are text.
 
-Example: the block ``a\r\n\xff`` with the field ``k`` at second 1 is two records, of the texts ``a`` and ``\xff``::
+Example: the block ``a\r\n\xff`` with the field ``k`` at second 1 is two records, with the texts ``a`` and ``\xff``::
 
     0A 0A  08 01  12 06  0A 01 6B  12 01 61
     0A 0D  08 01  12 09  0A 01 6B  12 04 5C 78 66 66
 
-``_lines.pyx`` is the compiled twin, which runs without the interpreter lock; :mod:`.speed` picks one of them.
+``_lines.pyx`` is the native implementation, which runs without the GIL; :mod:`.speed` selects one.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _END = re.compile(rb"\n")
 class EncodedLines(NamedTuple):
     """The records of some lines.
 
-    :ivar records: one behind the other.
-    :ivar lines: how many they are.
-    :ivar end: where in the block the next line begins.
+    :ivar records: the concatenated records.
+    :ivar lines: the number of lines.
+    :ivar end: the offset of the next line in the block.
     """
 
     records: Record
@@ -42,7 +42,7 @@ class EncodedLines(NamedTuple):
     end: int
 
 
-def encode_lines(  # noqa: PLR0917  # as the compiled twin, which is called by position
+def encode_lines(  # noqa: PLR0917  # the native implementation takes positional arguments
     block: bytes | bytearray | memoryview,
     start: int,
     key: bytes,
@@ -52,16 +52,16 @@ def encode_lines(  # noqa: PLR0917  # as the compiled twin, which is called by p
     most_lines: int,
     final: bool,
 ) -> EncodedLines:
-    """The records of the lines from ``start`` on, until they are a piece; of a line that is larger, that one.
+    """Encode lines from ``start`` on, up to the limits of a piece; a larger line is a piece of its own.
 
-    :param block: of contiguous bytes, which nobody may change meanwhile.
-    :param start: where a line begins.
+    :param block: contiguous bytes, which no other thread may change meanwhile.
+    :param start: the offset of a line.
     :param key: the name of the field, UTF-8.
-    :param seconds: the logs' time since the epoch.
-    :param nanos: the part of a second below it.
-    :param most_bytes: of a piece.
-    :param most_lines: of a piece.
-    :param final: whether the rest behind the last line end is a line.
+    :param seconds: the time of the logs, seconds since the epoch.
+    :param nanos: nanoseconds within the second.
+    :param most_bytes: maximum size of a piece, bytes.
+    :param most_lines: maximum number of lines in a piece.
+    :param final: True if the rest after the last line end is a line.
     """
     end = b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
     heads = _Heads(b"\x08" + varint(seconds), delimited(0x0A, key) + b"\x12", len(end))
@@ -79,11 +79,11 @@ def encode_lines(  # noqa: PLR0917  # as the compiled twin, which is called by p
 
 
 class _Heads(dict[int, bytes]):
-    """What precedes a text in a record, by the text's length.
+    """The bytes before a text in a record, by the length of the text.
 
     :param time: the Time field.
     :param name: the name, and the tag of the value.
-    :param end_size: of what follows the text.
+    :param end_size: the size of the bytes after the text.
     """
 
     def __init__(self, time: bytes, name: bytes, end_size: int) -> None:
@@ -99,7 +99,7 @@ class _Heads(dict[int, bytes]):
 
 
 def _lines(block: memoryview, start: int, final: bool) -> Iterator[tuple[bytes, int]]:
-    """The texts of the lines, and where each one's successor begins."""
+    """Yield the text of each line, and the offset of the next one."""
     for found in _END.finditer(block, start):
         yield _text(bytes(block[start : found.start()]).removesuffix(b"\r")), found.end()
         start = found.end()

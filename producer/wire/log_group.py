@@ -1,8 +1,8 @@
-"""The LogGroup message, encoded by hand.
+"""Encodes the LogGroup message, without the protobuf library.
 
-A LogGroup is a sequence of protobuf fields, and fields concatenate: a batch's body is the join of its records, each
-the bytes of one ``Logs`` field, and a tail with topic, source and tags. A record is therefore encoded once, when it
-is sent, and its size is then exact::
+A LogGroup is a sequence of protobuf fields, and fields can be concatenated. So the body of a batch is the concatenation
+of its records, each the bytes of one ``Logs`` field, and a tail with topic, source and tags. A record is therefore
+encoded once, when it is sent, and its size is exact::
 
     LogGroup   0A <len> <Log>            Logs = 1, repeated        ┐ a record
     Log        08 <varint>               Time = 1, seconds         │
@@ -14,11 +14,11 @@ is sent, and its size is then exact::
                32 <len> <LogTag>         LogTags = 6, repeated     ┘
     LogTag     0A <len> <key>  12 <len> <value>
 
-Example: the log ``{"k": "v"}`` at second 1 is ``0A 0A  08 01  12 06  0A 01 6B  12 01 76``.
+Example: the log ``{"k": "v"}`` at second 1 is ``0A 0A 08 01 12 06 0A 01 6B 12 01 76``.
 
-Most logs have names, and values of lengths, that were sent before: what precedes a value is looked up by both.
+Most logs repeat names, and lengths of values, so the bytes before a value are cached by both.
 
-Source: LogHub protocol, Protobuf; held to vectors made by the official SDK.
+Source: LogHub protocol, Protobuf; tested with vectors of the official SDK.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from ..text.printable import repr_of
 from .protobuf import delimited, delimited_size, read_varint, varint
 from .reserved import free_key
 from .text import Default, Fallback, data_of, lenient_items, time_of
-from .values import said
+from .values import message_of
 
-#: What is kept of names and lengths, bytes; of longer names and values nothing is.
+#: Maximum size of the cache of names and lengths, bytes. Longer names and values are not cached.
 MAX_KEPT_BYTES = 4 * 1024 * 1024
-# Lengths below it take one byte.
+# Lengths below this value take one byte.
 _ONE_BYTE = 0x80
 _MAX_NAME, _MAX_LENGTH = 256, 16_384
-# What a name occupies, and a length of it, besides their texts. Measured on CPython 3.11.
+# Memory of a name and of a length without their texts, bytes, measured on CPython 3.11.
 _NAME_BYTES, _LENGTH_BYTES = 320, 160
 
 
 def encode_tail(topic: str, source: str, tags: Iterable[tuple[str, str]]) -> bytes:
-    """The end of a LogGroup: topic and source (present even if empty, as the official SDK writes them) and tags."""
+    """Return the tail of a LogGroup: topic and source (even if empty, as in the official SDK) and tags."""
     parts = [delimited(0x1A, topic.encode()), delimited(0x22, source.encode())]
     parts += [encode_tag(name, value) for name, value in tags]
     return b"".join(parts)
 
 
 def tail_size(topic: str, source: str, tags: Iterable[tuple[str, str]]) -> int:
-    """How long :func:`encode_tail` is, which need not be made for it."""
+    """Return the size of the result of :func:`encode_tail`, without making it."""
     size = delimited_size(len(topic.encode())) + delimited_size(len(source.encode()))
     for name, value in tags:
         size += delimited_size(delimited_size(len(name.encode())) + delimited_size(len(value.encode())))
@@ -59,16 +59,16 @@ def tail_size(topic: str, source: str, tags: Iterable[tuple[str, str]]) -> int:
 
 
 def encode_tag(name: str, value: str) -> bytes:
-    """One tag more, to stand behind a tail."""
+    """Return one more tag, to append to a tail."""
     key, text = name.encode(), value.encode()
     size = len(key) + len(text) + 4
-    if size < _ONE_BYTE:  # as those of pack ids, one a batch
+    if size < _ONE_BYTE:  # The common case: the pack id, once per batch.
         return b"\x32%c\x0a%c%b\x12%c%b" % (size, len(key), key, len(text), text)
     return delimited(0x32, _pair(key, text))
 
 
 def split_records(body: bytes) -> Iterator[bytes]:
-    """The records of a joined body, one ``Logs`` field each, in order; the inverse of joining them."""
+    """Yield the records of a body, one ``Logs`` field each, in order; the inverse of joining them."""
     position, end = 0, len(body)
     while position < end and body[position] == 0x0A:
         length, start = read_varint(body, position + 1)
@@ -81,20 +81,20 @@ def _pair(key: bytes, value: bytes) -> bytes:
 
 
 class _Heads:
-    """What precedes the values of fields, by their names and the lengths of the values.
+    """The bytes before the values of fields, by field name and length of the value.
 
-    Threads that fill in the same entry fill in the same bytes. Once it is full it begins anew: names that are in use
-    are soon there again.
+    Two threads that fill the same entry write the same bytes. A full table is cleared: names in use are soon added
+    again.
 
     :ivar known: the bytes, by name, then by length.
     """
 
     def __init__(self) -> None:
         self.known: dict[str, dict[int, bytes]] = {}
-        self._kept = 0  # bytes; threads may overshoot by a few
+        self._kept = 0  # In bytes; threads may exceed the limit slightly.
 
     def of(self, name: object, length: int) -> bytes:
-        """What precedes a value of ``length`` bytes.
+        """Return the bytes before a value of ``length`` bytes.
 
         :raises InvalidArgumentError: the name is not text, or not valid Unicode.
         """
@@ -121,7 +121,7 @@ class _Heads:
 
 
 class _Sizes(dict[int, bytes]):
-    """What precedes a log, by its size."""
+    """The bytes before a log, by its size."""
 
     def __missing__(self, size: int) -> bytes:
         head = b"\x0a" + varint(size)
@@ -131,7 +131,7 @@ class _Sizes(dict[int, bytes]):
 
 
 class _Time:
-    """The Time field of logs that get the time of their sending: the same for all of a second.
+    """The Time field of logs without their own time, which is the same within a second.
 
     :ivar last: a second since the epoch, and its field.
     """
@@ -140,7 +140,7 @@ class _Time:
         self.last = 0, b"\x08\x00"
 
     def field(self, now: int) -> bytes:
-        """The field for that second."""
+        """Return the field of a second since the epoch."""
         second, field = self.last
         if second != now:
             self.last = _, field = now, b"\x08" + varint(now)
@@ -153,17 +153,17 @@ _time = _Time()
 
 
 def encode_log(log: Mapping[str, Any] | LogItem, now: int, nanos: int = 0, fallback: Fallback | None = None) -> bytes:
-    """The record of one log. Any number of threads may call it.
+    """Encode one log as a record; thread-safe.
 
-    :param log: a mapping of names to values (see :func:`~producer.wire.text.text_of`; None is left out), or a
-        :class:`~producer.model.records.LogItem`.
-    :param now: seconds since the epoch, for a log without a time of its own.
-    :param nanos: within that second; 0 for none.
-    :param fallback: what is done with values that the table does not know.
-    :raises InvalidArgumentError: not a log, a name that is not text, a value that cannot become text.
+    :param log: a :class:`~producer.model.records.LogItem`, or a mapping of names to values. The values are converted by
+        :func:`~producer.wire.text.text_of`; None is left out.
+    :param now: the time of a log without its own time, seconds since the epoch.
+    :param nanos: nanoseconds within that second; 0 for none.
+    :param fallback: the handling of values without a rule.
+    :raises InvalidArgumentError: it is not a log, a name is not text, or a value cannot become text.
     """
     if type(log) is dict:
-        # A copy at once, whatever other threads do with it: names and values of one moment.
+        # Copy at once, so that names and values are consistent even if other threads change the log.
         second, start = _time.last
         if second != now:
             start = _time.field(now)
@@ -183,7 +183,7 @@ def _join(pairs: Iterable[tuple[Any, Any]], start: bytes, end: bytes, default: D
     parts, known = [start], _heads.known
     add = parts.append
     for name, value in pairs:
-        if type(value) is str is type(name):  # the common case, and nothing of it a function of ours
+        if type(value) is str is type(name):  # The common case, without a call of Python code.
             try:
                 data: Any = value.encode()
                 add(known[name][len(data)])
@@ -204,25 +204,25 @@ def _join(pairs: Iterable[tuple[Any, Any]], start: bytes, end: bytes, default: D
 
 
 def _parts_of(log: object, now: int, nanos: int) -> tuple[Iterable[tuple[str, Any]], bytes, bytes]:
-    """The fields of a log that is no ``dict``, what precedes them and what follows them."""
+    """Return the fields of a log that is not a ``dict``, and the bytes before and after them."""
     if isinstance(log, LogItem):
         seconds, nanos = time_of(log, now, nanos)
         start, pairs = b"\x08" + varint(seconds), _pairs_of(log.contents)
     elif isinstance(log, Mapping):
         start, pairs = _time.field(now), _items_of(log)
     else:
-        example = "; such as {'message': ...}" if isinstance(log, str) else ""
+        example = "; use a mapping such as {'message': ...}" if isinstance(log, str) else ""
         raise InvalidArgumentError(f"a log must be a mapping or a LogItem, got {type(log).__qualname__}{example}")
     return pairs, start, b"\x25" + nanos.to_bytes(4, "little") if nanos else b""
 
 
 def _items_of(log: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """A copy at once: they are asked for twice where one of them cannot be sent."""
+    """Copy the items at once, as they are read twice if one of them cannot be sent."""
     try:
         return [(name, value) for name, value in log.items()]
     except Exception as error:
         raise InvalidArgumentError(
-            f"a log of type {type(log).__qualname__} cannot be read: {type(error).__name__}: {said(error)}"
+            f"a log of type {type(log).__qualname__} cannot be read: {type(error).__name__}: {message_of(error)}"
         ) from error
 
 
@@ -238,15 +238,15 @@ def _pairs_of(contents: Any) -> Iterable[tuple[str, Any]]:
 
 
 def encode_key(name: object) -> bytes:
-    """A field's name as it travels: one that is reserved gets another.
+    """Encode a field name; a reserved name is changed.
 
     :raises InvalidArgumentError: it is not text, or not valid Unicode.
     """
-    if not issubclass(type(name), str):  # which asks nothing of a proxy
+    if not issubclass(type(name), str):  # runs no code of a proxy
         raise InvalidArgumentError(
             f"a field's name must be text, got {repr_of(name)} of type {type(name).__qualname__}"
         )
     try:
-        return free_key(str.encode(name))  # type: ignore[arg-type]  # the true characters of subclasses
+        return free_key(str.encode(name))  # type: ignore[arg-type]  # ignores overrides of subclasses
     except UnicodeEncodeError as error:
         raise InvalidArgumentError(f"field name {name!r} is not valid Unicode: {error}") from error

@@ -1,4 +1,4 @@
-"""Where logs of several lines begin: with a line that matches their start pattern."""
+"""Finds the start lines of multi-line logs: lines that match a pattern."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .captures import first_bytes, steps_of
 from .encodings import last_line_end, line_end_of, to_utf8
 from .patterns import Pattern
 
-#: How many bytes of a line its start pattern sees.
+#: Maximum bytes of a line that its start pattern sees.
 SEEN_BYTES = 4096
 
 
 class StartPattern:
-    """The expression that the first lines of logs match; it is matched on bytes.
+    """The pattern of start lines, which matches bytes.
 
-    :ivar first_bytes: a byte for each that a start line may begin with: 1, and 0 for others.
-    :raises ValueError: it does not compile, or matches every line; says which.
+    :ivar first_bytes: a mask of 256 bytes: 1 for bytes that a start line may begin with.
+    :raises ValueError: the pattern does not compile, or matches every line; the message has the pattern.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -30,11 +30,11 @@ class StartPattern:
         self.first_bytes = first_bytes(self._pattern)
 
     def match(self, line: bytes) -> bool:
-        """Return True if it is a start line."""
+        """Return True if the line is a start line."""
         return bool(line) and self.first_bytes[line[0]] == 1 and self._pattern.match(line) is not None
 
     def match_all(self, lines: Sequence[bytes]) -> list[bool]:
-        """Return what :meth:`match` does, of each line."""
+        """Return a list of the results of :meth:`match` for each line."""
         if self._steps is None:
             return [found is not None for found in self._pattern.match_all(lines)]
         ends = array("Q", accumulate(map(len, lines))).tobytes()
@@ -44,10 +44,10 @@ class StartPattern:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """How logs of several lines are told apart.
+    """The settings of multi-line logs.
 
-    :ivar start: a log begins with a line that matches it.
-    :ivar max_bytes: of a log; more of them are taken without waiting for its end.
+    :ivar start: the pattern of the first line of a log.
+    :ivar max_bytes: maximum size of a log before its first bytes are shipped without waiting for its end.
     """
 
     start: StartPattern
@@ -55,11 +55,11 @@ class Logs:
 
 
 def last_start(data: bytes, pattern: StartPattern, *, at_line: bool) -> int:
-    """Where the last start line in ``data`` begins; 0 if there is none behind its first byte.
+    """Return the offset of the last start line in ``data``; 0 if there is none after its first byte.
 
-    A line at the end that has no line end may still change, and counts if enough of it is there.
+    A last line without a line end may still change; it is a start line only if it is long enough to decide.
 
-    :param at_line: a line begins with the first byte.
+    :param at_line: True if a line begins with the first byte.
     """
     first = 0 if at_line else data.find(b"\n") + 1 or len(data)
     line_end = len(data)
@@ -74,23 +74,24 @@ def last_start(data: bytes, pattern: StartPattern, *, at_line: bool) -> int:
 
 
 def last_start_in(data: bytes, pattern: StartPattern, encoding: str, *, first: bool) -> int:
-    """Where the last start line in ``data`` of another encoding begins; 0 as of :func:`last_start`.
+    """Return the offset of the last start line in ``data`` of another encoding; 0 if there is none after its first
+    byte.
 
-    :param encoding: with its byte order.
-    :param first: the data begin the file, and may have a mark.
+    :param encoding: the encoding with its byte order.
+    :param first: True if the data begins the file, and may have a mark.
     """
     line_end = line_end_of(encoding)
     text = to_utf8(data[: last_line_end(data, 0, line_end)], encoding, first=first)
     at = 0
     for _ in range(text.count(b"\n", 0, last_start(text, pattern, at_line=True))):
-        at = _past(data, at, line_end)
-        if at < 0:  # UTF-7 can say a line end otherwise
+        at = _after_line_end(data, at, line_end)
+        if at < 0:  # UTF-7 has more than one form of a line end.
             return 0
     return at
 
 
-def _past(data: bytes, at: int, line_end: bytes) -> int:
-    """The byte after the next line end, which begins where a character does; -1 if there is none."""
+def _after_line_end(data: bytes, at: int, line_end: bytes) -> int:
+    """Return the offset after the next line end, aligned to characters; -1 if there is none."""
     found = data.find(line_end, at)
     while found % len(line_end) and found >= 0:
         found = data.find(line_end, found + 1)

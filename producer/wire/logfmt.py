@@ -1,16 +1,17 @@
-r"""The lines of logfmt, taken apart: words of the form ``key=value``, divided by white space.
+r"""Parses lines of logfmt: words of the form ``key=value``, separated by white space.
 
-* A key has neither white space nor ``=`` nor ``"`` in it. The first word has a value; a later one without ``=`` is a
-  flag, and its value ``true``.
-* A value goes to the next white space. One that begins with ``"`` goes to the next ``"`` that has no backslash before
-  it; behind that comes white space, or the end. In it ``\"``, ``\\``, ``\/``, ``\n``, ``\r``, ``\t``, ``\b``, ``\f``
-  and ``\uXXXX`` are as in JSON; any other backslash is itself.
-* Of a key that comes twice the last value counts. White space is ASCII's.
+* A key contains neither white space nor ``=`` nor ``"``. The first word has a value; a later one without ``=`` is a
+  flag with the value ``true``.
+* A value ends at the next white space. One that begins with ``"`` ends at the next ``"`` without a backslash before it,
+  which white space or the end follows. In it, ``\"``, ``\\``, ``\/``, ``\n``, ``\r``, ``\t``, ``\b``, ``\f`` and
+  ``\uXXXX`` are as in JSON; any other backslash is an ordinary character.
+* Of a repeated key, the last value is used. White space is ASCII only.
 
 Example: the line ``level=info msg="a \"b\"" url=/x?y=z cached`` is ``level`` ``info``, ``msg`` ``a "b"``, ``url``
 ``/x?y=z`` and ``cached`` ``true``.
 
-``_logfmt.pyx`` takes a block of lines apart, and leaves single ones to :func:`parse_logfmt`, as all are without it.
+``_logfmt.pyx`` parses blocks of lines, and calls :func:`parse_logfmt` for single ones; without it, all lines are parsed
+so.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _WORD = re.compile(
     re.DOTALL | re.ASCII,
 )
 _REST = re.compile(r"\s*+\Z", re.ASCII)
-# Text may have a word with ``=`` in it: of that a line is told by its keys, which are names, and by having no flags.
+# Text may contain a word with ``=``. In logfmt, all keys are names, and this pattern allows no flags.
 _PAIRS = re.compile(
     r'(?:\s*+[A-Za-z_@][\w.@-]*+=(?:"(?:[^"\\]|\\.)*+"|(?!")\S*+)(?=\s|\Z)){2,}+\s*+', re.DOTALL | re.ASCII
 )
@@ -32,7 +33,7 @@ _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "n": "\n", "r": "\r", "t": "\t", "b"
 
 
 def parse_logfmt(line: str) -> dict[str, str] | None:
-    """The fields of one line; None if it is of another format."""
+    """Return the fields of one line; None if it has another format."""
     fields: dict[str, str] = {}
     at = 0
     while not _REST.match(line, at):
@@ -45,7 +46,7 @@ def parse_logfmt(line: str) -> dict[str, str] | None:
 
 
 def is_surely_logfmt(line: str) -> bool:
-    """Whether a line of an unknown format is logfmt: two words or more, and all of them are ``name=value``."""
+    """Return True if a line of an unknown format is logfmt: two words or more, all of the form ``name=value``."""
     return _PAIRS.fullmatch(line) is not None
 
 

@@ -1,6 +1,6 @@
-"""How many lines a block has, and of what bytes: what must be known of each block, in one look at it.
+"""Counts the lines of a block, and checks its bytes, in one pass.
 
-``_measure_lines.pyx`` is the compiled twin; :mod:`.speed` picks one of them.
+``_measure_lines.pyx`` is the native implementation; :mod:`.speed` selects one.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 
 class LineFigures(NamedTuple):
-    r"""What a block of lines is like.
+    r"""The properties of a block of lines.
 
-    :ivar ends: ``\n`` in it.
-    :ivar long_ends: those of them that are ``\r\n``.
-    :ivar ascii: whether all bytes are ASCII.
+    :ivar ends: number of ``\n``.
+    :ivar long_ends: number of ``\r\n``.
+    :ivar ascii: True if all bytes are ASCII.
     """
 
     ends: int
@@ -22,5 +22,5 @@ class LineFigures(NamedTuple):
 
 
 def measure_lines(block: bytes) -> LineFigures:
-    """Look at a block."""
+    """Return the properties of a block."""
     return LineFigures(block.count(b"\n"), block.count(b"\r\n") if b"\r" in block else 0, block.isascii())

@@ -1,6 +1,6 @@
-"""Bodies that are compressed and digested together.
+"""Compresses and digests bodies in one step.
 
-Both steps let go of the interpreter, which beside ten busy threads comes back only after 50 ms: compiled, they are one.
+Both steps release the GIL, and with ten busy threads it takes 50 ms to get it back. Native code releases it once.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from .compression import compress, compress_joined, on_joined
 
 
 def pack_joined(parts: Sequence[bytes | memoryview], compression: str) -> tuple[bytes, bytes]:
-    """As :func:`~.compression.compress_joined`, and the MD5 of what comes of it, which signatures hold: 16 bytes."""
+    """Compress concatenated parts, and return the result with its MD5 digest of 16 bytes, which signatures need."""
     if compression == "lz4":
         return on_joined(parts, pack_lz4)
     return digested(compress_joined(parts, compression))
 
 
 def digested(body: bytes) -> tuple[bytes, bytes]:
-    """With its MD5."""
+    """Return a body with its MD5 digest."""
     return body, md5(body, usedforsecurity=False).digest()
 
 
 def pure_pack_lz4(data: bytes | memoryview) -> tuple[bytes, bytes]:
-    """Compress by lz4, and digest what comes of it."""
+    """Compress with lz4, and return the result with its MD5 digest."""
     return digested(compress(data, "lz4"))
 
 

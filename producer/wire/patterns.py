@@ -1,8 +1,8 @@
-"""Regular expressions that users write: Python's, and each search ends at a limit.
+"""Regular expressions of users, in Python's syntax, with a time limit for each search.
 
-Python's ``re`` can neither be limited nor interrupted: with ``(a|aa)+$`` a line of fifty letters takes it hours, in
-which no other thread runs. The package ``regex`` has a limit of time. It understands all that ``re`` does, and more:
-what it would understand otherwise is escaped, and what ``re`` refuses is refused here, so that patterns stay Python's.
+Python's ``re`` can neither be limited nor interrupted: with ``(a|aa)+$``, a line of fifty letters takes hours, during
+which no other thread runs. The package ``regex`` has a time limit. It supports all of ``re``, and more. So that
+patterns stay Python's, syntax that it would read differently is escaped, and patterns that ``re`` rejects are rejected.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ..text.printable import described
 
 _log = get_logger("loghub.patterns")
 
-#: Processor time of the process that one search may take. A sound pattern needs less than that for 8 MiB.
+#: Time limit of one search: processor time of the process, seconds. A sound pattern needs less for 8 MiB.
 SECONDS = 1.0
-# Of it, how long the first search may take. It keeps the interpreter's lock; a second one gives it to other threads.
+# Time limit of the first attempt, which holds the GIL; the second one releases it.
 _FIRST_SECONDS = 0.02
 
 # An escape, a class, or a brace that begins no repetition: ``regex`` would read {e} as "one error is allowed".
 _TOKEN = re.compile(
     r"\\N\{[^}]*\}|\\.|(?P<class>\[\^?\]?(?:\\.|[^\]\\])*+\])|(?P<brace>\{)(?!(?:\d+(?:,\d*)?|,\d*)\})", re.DOTALL
 )
-# In a class: ``regex`` would read [:alpha:] as the letters.
+# A bracket in a class: ``regex`` would read [:alpha:] as the letters.
 _IN_CLASS = re.compile(r"\\.|(?P<bracket>(?<!\A)\[)", re.DOTALL)
 
 T = TypeVar("T")
@@ -38,12 +38,12 @@ T = TypeVar("T")
 class Pattern(Generic[AnyStr]):
     """A user's regular expression.
 
-    A method returns ``at_limit`` for a text at which the limit ended its search, and a line is logged.
+    If a search exceeds the limit, a method returns ``at_limit`` for its text, and a warning is logged.
 
-    :param option: the option that has the pattern, for the log.
-    :param outcome: the fate of a text at which the limit ended a search, for the log.
+    :param option: the name of the option with the pattern, for the log.
+    :param outcome: the outcome for a text whose search exceeded the limit, for the log.
     :param flags: ``re.ASCII`` and ``re.DOTALL``.
-    :raises ValueError: it is no regular expression of Python.
+    :raises ValueError: it is not a regular expression of Python.
     """
 
     def __init__(self, pattern: AnyStr, flags: int = 0, *, option: str, outcome: str = "it does not match") -> None:
@@ -74,21 +74,21 @@ class Pattern(Generic[AnyStr]):
         return next(self._each(self._regex.search, (text,), at_limit))
 
     def match_all(self, texts: Iterable[AnyStr], at_limit: Any = None) -> list[Any]:
-        """Return what :meth:`match` does, of each text."""
+        """Return a list of the results of :meth:`match` for each text."""
         return list(self._each(self._regex.match, texts, at_limit))
 
     def fullmatch_all(self, texts: Iterable[AnyStr], at_limit: Any = None) -> list[Any]:
-        """Return what :meth:`fullmatch` does, of each text."""
+        """Return a list of the results of :meth:`fullmatch` for each text."""
         return list(self._each(self._regex.fullmatch, texts, at_limit))
 
     def search_all(self, texts: Iterable[AnyStr], at_limit: Any = None) -> list[Any]:
-        """Return what :meth:`search` does, of each text."""
+        """Return a list of the results of :meth:`search` for each text."""
         return list(self._each(self._regex.search, texts, at_limit))
 
     def subn(
         self, replacement: AnyStr | Callable[[Any], AnyStr], text: AnyStr, at_limit: tuple[AnyStr, int]
     ) -> tuple[AnyStr, int]:
-        """Return a text with the replacement in place of each match, and how many these are."""
+        """Return the text with all matches replaced, and the number of matches."""
 
         def replace(text: AnyStr, **limits: Any) -> tuple[AnyStr, int]:
             replaced: tuple[AnyStr, int] = self._regex.subn(replacement, text, **limits)
@@ -97,15 +97,15 @@ class Pattern(Generic[AnyStr]):
         return next(self._each(replace, (text,), at_limit))
 
     def check_replacement(self, replacement: AnyStr) -> None:
-        """Check that it is one as Python has it.
+        """Check that the replacement is valid in Python.
 
-        :raises re.error: it is none.
+        :raises re.error: it is invalid.
         :raises IndexError: the pattern has no such group.
         """
         re.compile(self.pattern, self.flags).sub(replacement, self.pattern[:0])
 
     def split(self, text: AnyStr) -> list[AnyStr]:
-        """Return the parts between matches; a text as a whole at the limit."""
+        """Return the parts between matches; the whole text at the limit."""
         return next(self._each(self._regex.split, (text,), [text]))
 
     def _each(self, look: Callable[..., T], texts: Iterable[AnyStr], at_limit: T) -> Iterator[T]:
@@ -119,10 +119,10 @@ class Pattern(Generic[AnyStr]):
         try:
             return look(text, concurrent=True, timeout=SECONDS)
         except (TimeoutError, MemoryError):
-            self._tell(text)
+            self._log_limit(text)
             return at_limit
 
-    def _tell(self, text: AnyStr) -> None:
+    def _log_limit(self, text: AnyStr) -> None:
         silent = self._lines.due(None, 1)
         if silent is not None:
             more = f" ({counted(silent, 'time')} more since the last line about it)" if silent else ""
@@ -147,7 +147,7 @@ def _unit(text: str | bytes) -> str:
 
 
 def _escaped(pattern: str | bytes) -> str | bytes:
-    """Return the pattern with what ``re`` takes as it is, and ``regex`` would not, escaped."""
+    """Escape the characters that ``regex`` would read differently from ``re``."""
     if isinstance(pattern, bytes):
         return _TOKEN.sub(_escape, pattern.decode("latin-1")).encode("latin-1")
     return _TOKEN.sub(_escape, pattern)

@@ -1,8 +1,8 @@
-"""Requests that differ only in their body and their time, prepared once and signed again and again.
+"""Prepares requests that differ only in body and time, so that signing them is fast.
 
-What :func:`~.signing.sign_v1` does for each request is nearly the same for all requests to a logstore: here the text to
-sign and the head are cut where the body's digest, its raw size and the date stand, and put together around new ones.
-Version 4 signs the body's digest among the sorted headers; it is signed as any other request.
+:func:`~.signing.sign_v1` builds nearly the same text for all requests to a logstore. A prepared request has this text,
+    and the head, split where the digest of the body, its raw size and the date belong. Version 4 signs the digest among
+    the sorted headers, so it signs each request as a whole.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from urllib.parse import unquote, urlencode
 
 from .signing import SigningKey, UnsignedRequest, http_date, sign_v4, string_to_sign_v1, unsigned_v1
 
-#: Makes the lines of a request's headers, without the last line's end; refuses what cannot be sent.
+#: Returns the header lines of a request, without the last line end; rejects invalid headers.
 HeadOf = Callable[[Mapping[str, str]], bytes]
 
 _RAW_SIZE = "x-log-bodyrawsize"
-# Where something is put in; a header that holds it is refused.
+# A placeholder; a header that contains it is rejected.
 _CUT = "\0"
 
 
 def request_target(path: str, params: Mapping[str, str]) -> str:
-    """What the request line asks for.
+    """Return the target of the request line.
 
-    :param path: percent-encoded.
-    :param params: not yet.
+    :param path: the percent-encoded path.
+    :param params: the query parameters, not yet encoded.
     """
     return f"{path}?{urlencode(params)}" if params else path
 
@@ -38,25 +38,25 @@ def request_target(path: str, params: Mapping[str, str]) -> str:
 class Prepared(Protocol):
     """A request without its body.
 
-    :ivar target: what the request line asks for.
+    :ivar target: the target of the request line.
     """
 
     target: str
 
     def head(self, body: bytes, raw_size: int, now: float, md5: bytes = b"") -> bytes:
-        """The lines of the headers, signed; without the last line's end.
+        """Return the signed header lines, without the last line end.
 
-        :param body: as it travels.
-        :param raw_size: of the body before compression, bytes.
-        :param now: seconds since the epoch.
-        :param md5: the digest of the body, if it is known.
+        :param body: the body as it is sent.
+        :param raw_size: the size of the body before compression, bytes.
+        :param now: the current time, seconds since the epoch.
+        :param md5: the digest of the body; empty to compute it.
         """
 
 
 class PreparedV1:
-    """Signed by version 1.
+    """A request that is signed by version 1.
 
-    :param request: without a body; its path is percent-encoded.
+    :param request: the request without a body; its path is percent-encoded.
     """
 
     def __init__(self, request: UnsignedRequest, key: SigningKey, head_of: HeadOf) -> None:
@@ -67,15 +67,14 @@ class PreparedV1:
         text = string_to_sign_v1(
             replace(request, path=unquote(request.path)), {**headers, "Content-MD5": _CUT, "Date": _CUT}
         )
-        # What stands before the digest, the date and the size, and behind them.
+        # The parts of the text around the digest, the date and the size.
         self._method, self._type, self._names, self._end = text.split(_CUT, 3)
-        # Begun once, and continued in a copy: `hmac.digest` would let go of the interpreter for a few hundred bytes,
-        # which a thread that sends waits for while others are busy.
+        # Copying this state is faster: `hmac.digest` would release the GIL for a few hundred bytes, and a sending
+        # thread would wait to get it back.
         self._begun = hmac.new(key.access_key_secret.encode(), digestmod="sha1")
         self._date = -1, ""
 
     def head(self, body: bytes, raw_size: int, now: float, md5: bytes = b"") -> bytes:
-        """See :class:`Prepared`."""
         date = self._date_of(int(now))
         shown = (md5 or hashlib.md5(body, usedforsecurity=False).digest()).hex().upper() if body else ""
         text = f"{self._method}{shown}{self._type}{date}{self._names}{raw_size}{self._end}"
@@ -83,7 +82,7 @@ class PreparedV1:
         mac.update(text.encode())
         signature = binascii.b2a_base64(mac.digest(), newline=False).decode()
         digest = f"Content-MD5: {shown}\r\n" if body else ""
-        # Proxies may drop Date. This copy overrides it on the server, and is not part of what was signed.
+        # Proxies may drop Date. The server prefers this copy, which is not signed.
         end = f"{signature}\r\n{digest}Date: {date}\r\nx-log-date: {date}\r\n{_RAW_SIZE}: {raw_size}"
         return self._head + end.encode()
 
@@ -96,15 +95,17 @@ class PreparedV1:
 
 
 class PreparedV4:
-    """Signed by version 4; otherwise as :class:`PreparedV1`."""
+    """A request that is signed by version 4.
+
+    :param request: the request without a body; its path is percent-encoded.
+    """
 
     def __init__(self, request: UnsignedRequest, key: SigningKey, head_of: HeadOf) -> None:
         self.target = request_target(request.path, request.params)
         self._request = replace(request, path=unquote(request.path))
         self._key, self._head_of = key, head_of
 
-    def head(self, body: bytes, raw_size: int, now: float, md5: bytes = b"") -> bytes:  # noqa: ARG002  # it signs SHA-256
-        """See :class:`Prepared`."""
+    def head(self, body: bytes, raw_size: int, now: float, md5: bytes = b"") -> bytes:  # noqa: ARG002  # version 4 signs SHA-256
         headers = {**self._request.headers, _RAW_SIZE: str(raw_size)}
         request = replace(self._request, headers=headers, body=body)
         return self._head_of(sign_v4(request, self._key, datetime.fromtimestamp(now, UTC)))

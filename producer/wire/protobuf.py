@@ -1,4 +1,4 @@
-"""The primitives of the Protocol Buffers wire format that a LogGroup needs: varints, and fields of a known length.
+"""The primitives of the protobuf wire format that a LogGroup needs: varints and length-delimited fields.
 
 Source: protobuf.dev, Encoding.
 """
@@ -9,7 +9,7 @@ _MOST_BITS = 63
 
 
 def varint(number: int) -> bytes:
-    """``number`` (not negative) as a protobuf varint: seven bits a byte, lowest first."""
+    """Return ``number`` (not negative) as a varint: seven bits per byte, lowest first."""
     if number < 0x80:
         return bytes((number,))
     if number < 0x4000:
@@ -23,10 +23,10 @@ def varint(number: int) -> bytes:
 
 
 def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """The varint at ``position`` and the position behind it.
+    """Return the varint at ``position``, and the position after it.
 
-    :raises IndexError: the data ends inside it.
-    :raises ValueError: it has more than 70 bits: to read on would take a time that grows with their square.
+    :raises IndexError: the data ends within it.
+    :raises ValueError: it has more than 70 bits; longer ones would take quadratic time.
     """
     number = shift = 0
     while True:
@@ -37,14 +37,14 @@ def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
             return number, position
         shift += 7
         if shift > _MOST_BITS:
-            raise ValueError("a number of more than 70 bits")
+            raise ValueError("a varint has more than 70 bits")
 
 
 def delimited(tag: int, payload: bytes) -> bytes:
-    """A length-delimited field: the tag byte, the length, the payload."""
+    """Return a length-delimited field: the tag byte, the length, the payload."""
     return bytes((tag,)) + varint(len(payload)) + payload
 
 
 def delimited_size(length: int) -> int:
-    """How long :func:`delimited` is with a payload of ``length`` bytes."""
+    """Return the size of the result of :func:`delimited` for a payload of ``length`` bytes."""
     return length + (2 if length < 0x80 else 1 + len(varint(length)))

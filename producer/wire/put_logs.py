@@ -1,6 +1,6 @@
 """The PutLogs request: path, query, headers, body.
 
-Source: LogHub protocol, PutLogs, and the Aliyun Java producer for the adjustment of shard hashes.
+Source: LogHub protocol, PutLogs; the Aliyun Java producer for the adjustment of shard hashes.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ CONTENT_TYPES = {"protobuf": "application/x-protobuf", "json": "application/json
 
 
 def put_logs_path(key: StreamKey, sequence: SequenceId | None = None) -> str:
-    """The path of the request, percent-encoded where a logstore's name needs it."""
+    """Return the path of the request, with the name of the logstore percent-encoded."""
     action = "route" if sequence is not None or key.shard_hash is not None else "lb"
     return f"/logstores/{quote(key.logstore, safe='')}/shards/{action}"
 
 
 def put_logs_params(key: StreamKey, processor: str | None, sequence: SequenceId | None = None) -> dict[str, str]:
-    """The query parameters: the shard's key where one is chosen, and the ingest processor.
+    """Return the query parameters: the key of the selected shard, if any, and the ingest processor.
 
-    :param sequence: of an idempotent batch: its hash key stands in place of the stream's, as it is.
+    :param sequence: the hash key and number of an idempotent batch; its key replaces that of the stream.
     """
     params = {} if key.shard_hash is None else {"key": key.shard_hash}
     if sequence is not None:
@@ -41,10 +41,10 @@ def put_logs_params(key: StreamKey, processor: str | None, sequence: SequenceId 
 def put_logs_headers(
     host: str, raw_size: int, compression: str, user_agent: str, log_format: str = "protobuf"
 ) -> dict[str, str]:
-    """The headers before the signature.
+    """Return the headers, without the signature.
 
-    :param host: the ``Host`` header, project included.
-    :param raw_size: of the body before compression, bytes.
+    :param host: the ``Host`` header, with the project.
+    :param raw_size: the size of the body before compression, bytes.
     :param compression: one of :data:`~producer.wire.compression.COMPRESSIONS`.
     :param log_format: one of :data:`CONTENT_TYPES`.
     """
@@ -61,9 +61,9 @@ def put_logs_headers(
 
 
 def new_hash_key(shard_hash: str | None, buckets: int) -> str:
-    """A hash key that nobody else has: random, but for the bits by which ``shard_hash`` chooses the shard.
+    """Return a unique hash key: random, except for the bits of ``shard_hash`` that select the shard.
 
-    :param shard_hash: as :func:`adjust_shard_hash` made it; None chooses the shard at random too.
+    :param shard_hash: the result of :func:`adjust_shard_hash`; None to select the shard at random, too.
     :param buckets: a power of two, 1 to 512.
     :returns: 32 lower-case hexadecimal digits.
     """
@@ -75,7 +75,7 @@ def new_hash_key(shard_hash: str | None, buckets: int) -> str:
 def adjust_shard_hash(shard_hash: str, buckets: int) -> str:
     """Round a shard hash down to the start of one of ``buckets`` ranges of the hash space.
 
-    The MD5 digest of the text keeps its first ``log2(buckets)`` bits; the rest becomes zero.
+    The first ``log2(buckets)`` bits of the text's MD5 digest are kept; the others become zero.
 
     :param shard_hash: any text.
     :param buckets: a power of two, 1 to 512.

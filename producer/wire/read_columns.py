@@ -1,8 +1,8 @@
-"""The LogGroups of an answer of PullLogs as Arrow's columns: two twins, as :mod:`producer.runtime.compiled` says.
+"""Converts the LogGroups of a PullLogs response to Arrow columns, natively or purely.
 
-The pure one stands on the protobuf library, and is also asked where an answer is not written as encoders write it. The
-compiled one (``_read_columns.pyx``) goes from the answer's bytes to the columns' buffers, with no Python object for a
-log or a field.
+The pure implementation uses the protobuf library. It also reads responses that are valid but unusual in form. The
+native one (``_read_columns.pyx``) converts the bytes of the response to the buffers of the columns, without a Python
+object per log or field.
 
 Source: LogHub protocol, Protobuf, PullLogs.
 """
@@ -28,11 +28,11 @@ _native = compiled(f"{__package__}._read_columns")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the logs of a LogGroup share, as bytes.
+    """The values that the logs of a LogGroup share, as bytes.
 
-    :ivar topic: the topic; empty if there is none, likewise the source.
-    :ivar source: the source.
-    :ivar tags: keys and values.
+    :ivar topic: the topic; empty if there is none.
+    :ivar source: the source; empty if there is none.
+    :ivar tags: pairs of key and value.
     """
 
     topic: bytes
@@ -41,35 +41,36 @@ class Head:
 
 
 class ReadGroups(Protocol):
-    """LogGroups. Logs are numbered through all of them, from 0."""
+    """The LogGroups of a response; logs are numbered across all of them, from 0."""
 
     @property
     def sizes(self) -> Sequence[int]:
-        """How many logs each LogGroup has."""
+        """The number of logs in each LogGroup."""
 
     def head(self, index: int) -> Head:
-        """What the logs of a LogGroup share."""
+        """Return the values that the logs of a LogGroup share."""
 
     def times(self, first: int, stop: int) -> pa.Array:
-        """The times of some logs, int64, microseconds since the epoch."""
+        """Return the times of some logs, int64, microseconds since the epoch."""
 
     def named(self, first: int, stop: int, names: Sequence[str]) -> list[pa.Array]:
-        """For each name the value of that field in each of some logs, as bytes; null where there is none; the last
-        where there are several.
+        """Return an array for each name with the field's value in each of some logs, as bytes.
+
+        A missing field is null. Of a repeated field, the last value is used.
         """
 
     def contents(self, first: int, stop: int, kind: pa.MapType) -> pa.MapArray:
-        """All fields of each of some logs; of several with one name the last.
+        """Return all fields of each of some logs; of a repeated field, the last value is used.
 
         :param kind: the Arrow type, a map of text to text.
         """
 
 
 def read_groups(body: bytes) -> ReadGroups:
-    """The LogGroups of an answer.
+    """Read the LogGroups of a response.
 
-    :param body: the answer, decompressed.
-    :raises ValueError: it is no list of LogGroups.
+    :param body: the decompressed response.
+    :raises ValueError: it is not a list of LogGroups.
     """
     if _native is None:
         return PureGroups(body)
@@ -80,35 +81,31 @@ def read_groups(body: bytes) -> ReadGroups:
 
 
 class PureGroups:
-    """See :class:`ReadGroups`; by the protobuf library.
+    """LogGroups that the protobuf library has read.
 
-    :raises ValueError: it is no list of LogGroups.
+    :raises ValueError: the response is not a list of LogGroups.
     """
 
     def __init__(self, body: bytes) -> None:
         try:
             self._groups = FramedLogGroupList.FromString(body).LogGroups
         except DecodeError as error:
-            raise ValueError(f"no list of LogGroups: {error}") from error
+            raise ValueError(f"not a list of LogGroups: {error}") from error
         self._logs = [log for group in self._groups for log in group.Logs]
         self.sizes: Sequence[int] = [len(group.Logs) for group in self._groups]
 
     def head(self, index: int) -> Head:
-        """See :class:`ReadGroups`, and so the others."""
         group = self._groups[index]
         return Head(group.Topic, group.Source, [(tag.Key, tag.Value) for tag in group.LogTags])
 
     def times(self, first: int, stop: int) -> pa.Array:
-        """In microseconds."""
         return pa.array([log.Time * 1_000_000 + log.Time_ns // 1000 for log in self._logs[first:stop]], pa.int64())
 
     def named(self, first: int, stop: int, names: Sequence[str]) -> list[pa.Array]:
-        """By their names as text."""
         fields = self._fields(first, stop)
         return [fields.named(name) for name in names]
 
     def contents(self, first: int, stop: int, kind: pa.MapType) -> pa.MapArray:
-        """As maps."""
         return self._fields(first, stop).as_map(kind)
 
     def _fields(self, first: int, stop: int) -> Fields:
@@ -117,10 +114,10 @@ class PureGroups:
 
 
 class NativeGroups:
-    """See :class:`ReadGroups`; by compiled code.
+    """LogGroups that native code has read.
 
-    :param body: the answer.
-    :param groups: what was found in it.
+    :param body: the decompressed response.
+    :param groups: the native result.
     """
 
     def __init__(self, body: bytes, groups: Groups) -> None:
@@ -128,29 +125,27 @@ class NativeGroups:
         self.sizes: Sequence[int] = groups.sizes()
 
     def head(self, index: int) -> Head:
-        """See :class:`ReadGroups`, and so the others."""
         return Head(*self._groups.head(index))
 
     def times(self, first: int, stop: int) -> pa.Array:
-        """In microseconds."""
         return pa.Array.from_buffers(pa.int64(), stop - first, [None, pa.py_buffer(self._groups.times(first, stop))])
 
     def named(self, first: int, stop: int, names: Sequence[str]) -> list[pa.Array]:
-        """By the bytes of their names."""
-        if any("\\" in name for name in names):  # a name that is no text is shown with such, and asked for by them
+        if any(
+            "\\" in name for name in names
+        ):  # Bytes that are not UTF-8 are shown with backslashes, and such a name may be one of them.
             return PureGroups(self._body).named(first, stop, names)
         found = self._groups.named(first, stop, [name.encode(errors="surrogatepass") for name in names])
         return [_binary(stop - first, buffers) for buffers in found]
 
     def contents(self, first: int, stop: int, kind: pa.MapType) -> pa.MapArray:
-        """As maps."""
         found = self._groups.contents(first, stop)
         if found is not None:
             starts, keys, values = found
             places = pa.Array.from_buffers(pa.int32(), stop - first + 1, [None, pa.py_buffer(starts)])
             count = places[-1].as_py()
             names = text_or_none(_binary(count, keys))
-            if names is not None:  # else two of them may be shown alike
+            if names is not None:  # Otherwise two invalid names may be shown alike.
                 return pa.MapArray.from_arrays(places, names, as_text(_binary(count, values)), type=kind)
         return PureGroups(self._body).contents(first, stop, kind)
 

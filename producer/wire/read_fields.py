@@ -1,7 +1,7 @@
-"""The fields of many logs as Arrow columns, without a Python object for each field.
+"""Converts the fields of many logs to Arrow columns, without a Python object per field.
 
-A field reaches this module as the bytes of its ``Content`` message: a tag and a length, the key, a tag and a length,
-the value. Their offsets are computed for all fields at once; the bytes stay where they are.
+Each field is given as the bytes of its ``Content`` message: a tag and a length, the key, a tag and a length, the value.
+Their offsets are computed for all fields at once, and the bytes are not copied.
 
 Source: LogHub protocol, Protobuf; the encoding of protobuf messages.
 """
@@ -18,11 +18,11 @@ from google.protobuf.message import DecodeError
 
 from .schema import Content
 
-_KEY_TAG, _VALUE_TAG = 0x0A, 0x12  # fields 1 and 2, both with a length
-# A length of up to 32 bits has at most 35 in steps of seven.
+_KEY_TAG, _VALUE_TAG = 0x0A, 0x12  # The tags of fields 1 and 2, which are length-delimited.
+# A length of up to 32 bits has at most 35 bits in groups of seven.
 _VARINT_SHIFTS = range(0, 35, 7)
 
-# Above this many pairs of row and name, a sort finds duplicates in less memory than a table of all pairs.
+# Above this number of pairs of row and name, a sort finds duplicates with less memory than a table of all pairs.
 _MOST_PAIRS = 8_000_000
 
 
@@ -30,7 +30,7 @@ class Fields:
     """The fields of a sequence of logs.
 
     :param framed: every field of every log, in order, as bytes of its ``Content``.
-    :param counts: how many fields each log has.
+    :param counts: the number of fields of each log.
     """
 
     def __init__(self, framed: Sequence[bytes], counts: Sequence[int]) -> None:
@@ -43,17 +43,17 @@ class Fields:
         self._numbers = {name: number for number, name in enumerate(self._names.to_pylist())}
 
     def named(self, name: str) -> Any:
-        """The value of that field in each log, as bytes; null where there is none; the last where there are several."""
+        """Return the value of a field in each log, as bytes; null if it is missing; the last one if it is repeated."""
         number = self._numbers.get(name)
         if number is None:
             return pa.nulls(self._rows, pa.binary())
         places = np.flatnonzero(self._ids == number)
         place_of = np.full(self._rows, -1, dtype=np.int64)
-        place_of[self._row_of[places]] = places  # numpy keeps the last of several
+        place_of[self._row_of[places]] = places  # NumPy keeps the last of repeated indices.
         return self._values.take(pa.array(place_of, mask=place_of < 0))
 
     def as_map(self, kind: Any) -> Any:
-        """All fields of each log as a map; of several with one name the last.
+        """Return all fields of each log as a map; of a repeated field, the last value is used.
 
         :param kind: the Arrow type, a map of text to text.
         """
@@ -64,7 +64,7 @@ class Fields:
         return pa.MapArray.from_arrays(_offsets(counts.tolist()), keys, values, type=kind)
 
     def _without_duplicates(self) -> Any:
-        """The places of the fields that no later field of the same log hides."""
+        """Return the positions of the fields that no later field of the same log replaces."""
         pairs = self._row_of * max(1, len(self._names)) + self._ids
         possible = self._rows * len(self._names)
         if possible <= _MOST_PAIRS:
@@ -78,22 +78,22 @@ class Fields:
 
 
 def split_fields(framed: Sequence[bytes]) -> tuple[Any, Any]:
-    """The keys and the values of fields, as arrays of bytes.
+    """Split fields into arrays of keys and values, as bytes.
 
     :param framed: each field as the bytes of its ``Content``.
-    :raises ValueError: one is none.
+    :raises ValueError: the bytes of a field are invalid.
     """
     if not framed:
         return pa.array([], pa.binary()), pa.array([], pa.binary())
     array = pa.array(framed, pa.binary())
     cuts = _cuts(array)
-    if cuts is None:  # written in an unusual way, which only the library knows
+    if cuts is None:  # A field has an unusual form, which only the protobuf library can read.
         contents = _decoded(framed)
         return (
             pa.array([content.Key for content in contents], pa.binary()),
             pa.array([content.Value for content in contents], pa.binary()),
         )
-    # Each field as four pieces that follow each other: tag and length, key, tag and length, value.
+    # Each field is four consecutive pieces: tag and length, key, tag and length, value.
     pieces = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, [None, pa.py_buffer(cuts), array.buffers()[2]])
     return tuple(pieces.take(pa.array(np.arange(first, len(cuts) - 1, 4))) for first in (1, 3))
 
@@ -102,14 +102,15 @@ def _decoded(framed: Sequence[bytes]) -> list[Any]:
     try:
         return [Content.FromString(each) for each in framed]
     except DecodeError as error:
-        raise ValueError(f"a field of a log that is none: {error}") from error
+        raise ValueError(f"a field of a log is invalid: {error}") from error
 
 
 def _cuts(array: Any) -> Any:
-    """Where the four pieces of each field begin, and the last one's end; None if one is not written as usual: a key of
-    less than 128 bytes, then a value, and nothing else.
+    """Return the start of the four pieces of each field, and the end of the last one.
+
+    None if a field does not have the usual form: a key of less than 128 bytes, then a value, and nothing else.
     """
-    if array.buffers()[2] is None:  # not one byte
+    if array.buffers()[2] is None:  # All fields are empty.
         return None
     data = np.frombuffer(array.buffers()[2], np.uint8)
     bounds = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1).astype(np.int64)
@@ -128,7 +129,7 @@ def _cuts(array: Any) -> Any:
 
 
 def _varints(data: Any, at: Any) -> tuple[Any, Any]:
-    """The numbers that begin ``at`` these places, and where their bytes end."""
+    """Return the varints at some positions, and the end of each."""
     at, numbers = at.copy(), np.zeros(len(at), dtype=np.int64)
     more = np.ones(len(at), dtype=bool)
     for shift in _VARINT_SHIFTS:
@@ -142,7 +143,7 @@ def _varints(data: Any, at: Any) -> tuple[Any, Any]:
 
 
 def as_text(array: Any) -> Any:
-    r"""Bytes as text; what is not UTF-8 in them as ``\xNN``.
+    r"""Convert bytes to text; bytes that are not UTF-8 become ``\xNN``.
 
     :param array: an array of bytes.
     """
@@ -154,12 +155,12 @@ def as_text(array: Any) -> Any:
 
 
 def text_or_none(array: Any) -> Any:
-    """Bytes as text; None if one of them is no UTF-8.
+    """Convert bytes to text; None if a value is not UTF-8.
 
     :param array: an array of bytes.
     """
     data = array.buffers()[2]
-    if data is None or np.frombuffer(data, np.uint8).max(initial=0) < 0x80:  # ASCII: no look at each of them
+    if data is None or np.frombuffer(data, np.uint8).max(initial=0) < 0x80:  # ASCII needs no check of each value.
         return array.view(pa.string())
     try:
         return array.cast(pa.string())
@@ -168,7 +169,7 @@ def text_or_none(array: Any) -> Any:
 
 
 def map_array(maps: Sequence[dict[str, str]], kind: Any) -> Any:
-    """Mappings as an array.
+    """Make an array of mappings.
 
     :param kind: the Arrow type, a map of text to text.
     """

@@ -1,7 +1,7 @@
-"""LogGroups read back without the protobuf library: for tools, where ease of installation matters more than speed.
+"""Reads LogGroups without the protobuf library, for tools that should be easy to install rather than fast.
 
-Fields that this does not know are passed over, as the library does; names and values that are not UTF-8 appear with
-backslashes. A field that another client has sent under a reserved name is shown under another one (:mod:`.reserved`).
+Unknown fields are skipped, as the library does. Names and values that are not UTF-8 appear with backslashes. A field
+that another client has sent under a reserved name is returned under another one (:mod:`.reserved`).
 
 Source: LogHub protocol, Protobuf.
 """
@@ -16,14 +16,14 @@ from .reserved import free_name
 _LOGS, _TOPIC, _SOURCE, _TAGS = 1, 3, 4, 6
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
-#: The fields of a log as GetLogs gives them: all text, the time among them.
+#: The fields of a log as GetLogs returns them: all as text, including the time.
 Fields = dict[str, str]
 
 
 def read_groups(data: bytes) -> Iterator[Iterator[Fields]]:
-    """The logs of each LogGroup of a list of them.
+    """Yield the logs of each LogGroup of a list.
 
-    :raises ValueError: it is none, or cut off.
+    :raises ValueError: the data is not a list of LogGroups, or is truncated.
     """
     for number, group in fields_of(data):
         if number == _LOGS and isinstance(group, bytes):
@@ -31,25 +31,25 @@ def read_groups(data: bytes) -> Iterator[Iterator[Fields]]:
 
 
 def loggroups_of(data: bytes, most: int) -> list[bytes]:
-    """The LogGroups of a list of them, not taken apart.
+    """Return the encoded LogGroups of a list.
 
-    :raises ValueError: it is none, or cut off, or there are more.
+    :raises ValueError: the data is not a list of LogGroups, is truncated, or has more than ``most``.
     """
     groups = []
     for number, group in fields_of(data):
         if number == _LOGS and isinstance(group, bytes):
             groups.append(group)
         if len(groups) > most:
-            raise ValueError(f"more than {most} LogGroups, which is what was asked for")
+            raise ValueError(f"the response has more LogGroups than the {most} requested")
     return groups
 
 
 def read_group(data: bytes, before: Callable[[bytes, bool], object] = lambda *_: None) -> Iterator[Fields]:
-    """The logs of a LogGroup, each with the group's topic, source and tags; they are made one at a time.
+    """Yield the logs of a LogGroup one by one, each with the topic, source and tags of the group.
 
-    :param before: is called with each tag and log, before it is made, and True for a log; what it raises ends the
-        reading.
-    :raises ValueError: it is none, or cut off.
+    :param before: a callback with each encoded tag and log, before it is decoded, and True for a log. An exception of
+        it ends the reading.
+    :raises ValueError: the data is not a LogGroup, or is truncated.
     """
     common = {"__source__": "", "__topic__": ""}
     for number, value in fields_of(data):
@@ -69,9 +69,9 @@ def read_group(data: bytes, before: Callable[[bytes, bool], object] = lambda *_:
 
 
 def read_record(data: bytes) -> Iterator[tuple[str, Fields]]:
-    """Time and fields of each log of a record, which is logs as a LogGroup holds them, and nothing else of one.
+    """Yield time and fields of each log of a record: the logs of a LogGroup without its other fields.
 
-    :raises ValueError: it is none, or cut off.
+    :raises ValueError: the data is not a record, or is truncated.
     """
     for number, log in fields_of(data):
         if number == _LOGS and isinstance(log, bytes):
@@ -79,9 +79,9 @@ def read_record(data: bytes) -> Iterator[tuple[str, Fields]]:
 
 
 def read_log(data: bytes) -> tuple[str, Fields]:
-    """The time of a log, Unix seconds as text, and its fields.
+    """Return the time of a log, Unix seconds as text, and its fields.
 
-    :raises ValueError: it is none, or cut off.
+    :raises ValueError: the data is not a log, or is truncated.
     """
     time, fields = "0", Fields()
     for number, value in fields_of(data):
@@ -101,9 +101,9 @@ def _pair(data: bytes) -> tuple[str, str]:
 
 
 def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field of a message.
+    """Yield number and value of each field of a message.
 
-    :raises ValueError: it is none, or cut off.
+    :raises ValueError: the data is not a message, or is truncated.
     """
     position, size = 0, len(data)
     try:
@@ -112,7 +112,7 @@ def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             value, position = _value(data, tag & 7, position)
             yield tag >> 3, value
     except IndexError:
-        raise ValueError("a message of protobuf is cut off") from None
+        raise ValueError("a protobuf message is truncated") from None
 
 
 def _value(data: bytes, kind: int, position: int) -> tuple[int | bytes, int]:
@@ -123,10 +123,10 @@ def _value(data: bytes, kind: int, position: int) -> tuple[int | bytes, int]:
     elif kind in (_FIXED32, _FIXED64):
         length = 4 if kind == _FIXED32 else 8
     else:
-        raise ValueError(f"a field of protobuf of the unknown kind {kind}")
+        raise ValueError(f"a protobuf field has the unknown type {kind}")
     end = position + length
     if end > len(data):
-        raise ValueError("a message of protobuf is cut off")
+        raise ValueError("a protobuf message is truncated")
     value = data[position:end]
     return (value if kind == _BYTES else int.from_bytes(value, "little")), end
 

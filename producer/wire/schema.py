@@ -1,20 +1,20 @@
-"""The messages that travel in bodies, described here and built when this module is first imported.
+"""Describes the messages of bodies, and builds their classes when it is imported.
 
-Servers and readers use them; what sends does not, so that sending needs no protobuf library.
+Servers and readers use them. Producers do not, so they need no protobuf library.
 
-No generated code is kept: generated code is tied to one version of its runtime. Three readings of a LogGroup exist,
-because each finds what the others let pass, or leaves out what the others cost:
+There is no generated code, as that depends on one version of its runtime. There are three variants of LogGroup, which
+differ in their checks and their speed:
 
-* :data:`LogGroup` (proto2) refuses a message that lacks a required field; its strings are not looked into, its values
-  are bytes.
-* :data:`StrictText` (proto3) has the same numbers, and the library refuses a topic, source, key or tag that is not
+* :data:`LogGroup` (proto2) rejects a message without a required field; it does not check strings, and its values are
+  bytes.
+* :data:`StrictText` (proto3) has the same field numbers; the library rejects a topic, source, key or tag that is not
   UTF-8.
-* :data:`FramedLogGroupList` (proto2, nothing required) has bytes in place of text, and hands out each field of a log as
-  the bytes of its :data:`Content`: nine tenths of the time of reading would go into one Python object for each field.
+* :data:`FramedLogGroupList` (proto2, nothing required) has bytes instead of text, and each field of a log is the bytes
+  of its :data:`Content`. A Python object for each field would take nine tenths of the reading time.
 
-Values stay bytes in all: the official SDK writes whatever bytes it was given, and readers decide how to show them.
+Values are bytes in all variants: the official SDK writes any bytes, and readers decide how to show them.
 
-Source: LogHub protocol, Protobuf; the numbers of ``SlsLogPackageList`` are those of its batch mode.
+Source: LogHub protocol, Protobuf; the field numbers of ``SlsLogPackageList`` are those of its batch mode.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Fields = list[tuple[str, int, Any, Any]]
 
 
 def _log_messages(needed: Any) -> dict[str, _Fields]:
-    """The five messages of a LogGroup; ``needed`` is the label of what must be there."""
+    """Return the five messages of a LogGroup; ``needed`` is the label of required fields."""
     return {
         "Content": [("Key", 1, needed, _STRING), ("Value", 2, needed, _BYTES)],
         "Log": [
@@ -62,7 +62,7 @@ def _log_messages(needed: Any) -> dict[str, _Fields]:
 
 
 def _framed_messages() -> dict[str, _Fields]:
-    """The same messages for whoever reads in bulk: no text to be decoded one by one, no object for a log's field."""
+    """Return the messages for bulk reading: without text to decode, and without an object per field of a log."""
     messages = {
         name: [(field, number, label, _BYTES if kind == _STRING else kind) for field, number, label, kind in fields]
         for name, fields in _log_messages(_OPTIONAL).items()
@@ -80,7 +80,7 @@ _PACKAGES: dict[str, _Fields] = {
     "LogPackageList": [("packages", 1, _REPEATED, "LogPackage")],
 }
 
-#: What of Prometheus's remote write 1.0 is read. Text is bytes: whoever reads tells what is no UTF-8.
+#: The parts of Prometheus's remote write 1.0 that are read. Text is bytes; the reader checks for UTF-8.
 _METRICS: dict[str, _Fields] = {
     "Label": [("name", 1, _OPTIONAL, _BYTES), ("value", 2, _OPTIONAL, _BYTES)],
     "Sample": [("value", 1, _OPTIONAL, _DOUBLE), ("timestamp", 2, _OPTIONAL, _INT64)],
@@ -94,7 +94,7 @@ _METRICS: dict[str, _Fields] = {
 
 
 def _build(package: str, syntax: str, messages: dict[str, _Fields]) -> dict[str, Any]:
-    """The classes of ``messages``, in a pool of their own: another package may have registered the same names."""
+    """Build the classes of ``messages`` in their own pool, as another package may have registered the same names."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax=syntax)
     for name, fields in messages.items():
         message = file.message_type.add(name=name)
@@ -113,7 +113,7 @@ _checked = _build("loghub.embedded", "proto2", _log_messages(_REQUIRED) | _PACKA
 _strict = _build("loghub.embedded.text", "proto3", _log_messages(_OPTIONAL))
 _framed = _build("loghub.framed", "proto2", _framed_messages())
 
-#: One request's logs. ``Any``: the classes are made at run time, so no type checker knows their fields.
+#: The logs of one request. The type is ``Any``, as the classes are made at run time.
 LogGroup: Any = _checked["LogGroup"]
 LogGroupList: Any = _checked["LogGroupList"]
 LogPackageList: Any = _checked["LogPackageList"]

@@ -1,9 +1,9 @@
-"""Request signatures of LogHub, versions 1 (HMAC-SHA1) and 4 (HMAC-SHA256 with a region).
+"""Signs requests of LogHub, by version 1 (HMAC-SHA1) and version 4 (HMAC-SHA256 with a region).
 
-Both take the request as it will travel and return the headers to add to it; neither reads a clock nor touches the
-locale (the weekday and month names of ``Date`` are English by rule, RFC 7231 section 7.1.1.1).
+Both take the request as it is sent, and return its headers with the signature. They use neither the clock nor the
+locale: the names of days and months in ``Date`` are English (RFC 7231, section 7.1.1.1).
 
-Source: LogHub protocol, Signatures; held to vectors made by the official SDK.
+Source: LogHub protocol, Signatures; tested with vectors of the official SDK.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from datetime import datetime
 from functools import lru_cache
 from urllib.parse import quote
 
-# OpenSSL sets a digest up at its first use, under a lock of its own: a fork at that moment would leave the child
-# waiting for that lock for ever. So all of them are used once while the module is imported.
+# OpenSSL loads a digest at its first use, under a lock. A fork at that moment would leave the child waiting for this
+# lock permanently. So each digest is used once while this module is imported.
 for _name in ("sha1", "sha256"):
     hmac.digest(b"key", b"", _name)
 hashlib.md5(usedforsecurity=False)
@@ -31,11 +31,11 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 class UnsignedRequest:
     """A request before its signature.
 
-    :ivar method: ``GET``, ``POST``, …
-    :ivar path: the path as sent, without the query, such as ``/logstores/app/shards/lb``.
-    :ivar params: query parameters, values not yet percent-encoded.
-    :ivar headers: the headers it already carries; ``Host`` and ``Content-Type`` take part in version 4.
-    :ivar body: the body as sent (after compression), bytes.
+    :ivar method: the HTTP method, such as ``POST``.
+    :ivar path: the path as it is sent, without the query, such as ``/logstores/app/shards/lb``.
+    :ivar params: query parameters, not yet percent-encoded.
+    :ivar headers: the headers so far; version 4 signs ``Host`` and ``Content-Type``.
+    :ivar body: the body as it is sent (after compression), bytes.
     """
 
     method: str
@@ -47,7 +47,13 @@ class UnsignedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningKey:
-    """Who signs. ``security_token`` is the STS token, or None; ``region`` is needed by version 4 only."""
+    """The credentials that sign requests.
+
+    :ivar access_key_id: the id of the access key.
+    :ivar access_key_secret: the secret of the access key.
+    :ivar security_token: the STS token; None without one.
+    :ivar region: the region; only version 4 needs it.
+    """
 
     access_key_id: str
     access_key_secret: str
@@ -59,9 +65,9 @@ class SigningKey:
 
 
 def sign_v1(request: UnsignedRequest, key: SigningKey, now: datetime) -> dict[str, str]:
-    """Return all headers of ``request`` with those of signature version 1 added.
+    """Return the headers of ``request`` with those of signature version 1.
 
-    :param now: the time of signing, aware and in UTC; the server refuses more than 15 minutes of difference.
+    :param now: the current time, aware and in UTC; the server rejects a difference of more than 15 minutes.
     """
     date = http_date(now)
     headers = unsigned_v1(request.headers, key)
@@ -71,19 +77,20 @@ def sign_v1(request: UnsignedRequest, key: SigningKey, now: datetime) -> dict[st
     text = string_to_sign_v1(request, headers)
     digest = hmac.digest(key.access_key_secret.encode(), text.encode(), "sha1")
     headers["Authorization"] = f"LOG {key.access_key_id}:{base64.b64encode(digest).decode()}"
-    # Proxies may drop Date. This copy overrides it on the server, and is not part of what was signed.
+    # Proxies may drop Date. The server prefers this copy, which is not signed.
     headers["x-log-date"] = date
     return headers
 
 
 def unsigned_v1(headers: Mapping[str, str], key: SigningKey) -> dict[str, str]:
-    """A copy of ``headers`` with those that version 1 adds whatever the body and the time are."""
+    """Return a copy of ``headers`` with those of version 1 that depend neither on the body nor on the time."""
     return {**_with_token(headers, key), "x-log-signaturemethod": "hmac-sha1"}
 
 
 def string_to_sign_v1(request: UnsignedRequest, headers: Mapping[str, str]) -> str:
-    """The text that version 1 signs, from ``headers`` that already hold ``Date`` and ``Content-MD5`` (but no
-    ``x-log-date``).
+    """Return the text that version 1 signs.
+
+    :param headers: the headers with ``Date`` and ``Content-MD5``, without ``x-log-date``.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     signed = sorted((name, value) for name, value in lower.items() if name.startswith(("x-log-", "x-acs-")))
@@ -100,9 +107,9 @@ def string_to_sign_v1(request: UnsignedRequest, headers: Mapping[str, str]) -> s
 
 
 def sign_v4(request: UnsignedRequest, key: SigningKey, now: datetime) -> dict[str, str]:
-    """Return all headers of ``request`` with those of signature version 4 added.
+    """Return the headers of ``request`` with those of signature version 4.
 
-    :param now: the time of signing, aware and in UTC.
+    :param now: the current time, aware and in UTC.
     :raises ValueError: ``key`` has no region.
     """
     if not key.region:
@@ -118,23 +125,25 @@ def sign_v4(request: UnsignedRequest, key: SigningKey, now: datetime) -> dict[st
 def signature_v4(
     request: UnsignedRequest, headers: Mapping[str, str], access_key_secret: str, region: str
 ) -> tuple[str, str]:
-    """The hexadecimal signature and its scope, from ``headers`` that hold ``x-log-date`` and
-    ``x-log-content-sha256``.
+    """Return the hexadecimal signature of version 4, and its scope.
+
+    :param headers: the headers with ``x-log-date`` and ``x-log-content-sha256``.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     timestamp = lower["x-log-date"]
     scope = f"{timestamp[:8]}/{region}/sls/aliyun_v4_request"
     canonical = hashlib.sha256(_canonical_request(request, lower).encode()).hexdigest()
     text = f"SLS4-HMAC-SHA256\n{timestamp}\n{scope}\n{canonical}"
-    mac = _begun(access_key_secret, timestamp[:8], region).copy()
+    mac = _mac_of_day(access_key_secret, timestamp[:8], region).copy()
     mac.update(text.encode())
     return mac.hexdigest(), scope
 
 
 @lru_cache(maxsize=32)
-def _begun(access_key_secret: str, day: str, region: str) -> hmac.HMAC:
-    """The signature of a day's requests; continued in a copy, since ``hmac.digest`` would let go of the interpreter,
-    and may get it back milliseconds later.
+def _mac_of_day(access_key_secret: str, day: str, region: str) -> hmac.HMAC:
+    """Return the initial HMAC state of a day's requests, to be copied.
+
+    ``hmac.digest`` would release the GIL, and might get it back milliseconds later.
     """
     key = f"aliyun_v4{access_key_secret}".encode()
     for part in (day, region, "sls", "aliyun_v4_request"):
@@ -157,7 +166,7 @@ def _canonical_request(request: UnsignedRequest, lower: Mapping[str, str]) -> st
 
 
 def http_date(now: datetime) -> str:
-    """``now`` as the ``Date`` header writes it, in English whatever the process's locale says."""
+    """Format ``now`` for the ``Date`` header, in English whatever the locale is."""
     return (
         f"{_WEEKDAYS[now.weekday()]}, {now.day:02d} {_MONTHS[now.month - 1]} {now.year:04d} "
         f"{now.hour:02d}:{now.minute:02d}:{now.second:02d} GMT"
@@ -165,7 +174,7 @@ def http_date(now: datetime) -> str:
 
 
 def _with_token(headers: Mapping[str, str], key: SigningKey) -> dict[str, str]:
-    """A copy of ``headers`` with the STS token, which both versions sign."""
+    """Return a copy of ``headers`` with the STS token, which both versions sign."""
     copy = dict(headers)
     if key.security_token:
         copy["x-acs-security-token"] = key.security_token

@@ -1,7 +1,7 @@
-"""Snappy's block format, read: what Prometheus sends is compressed by it.
+"""Decompresses Snappy's block format, which Prometheus sends.
 
-A block is the size of what it holds (a varint), then elements: bytes as they are, or a copy of bytes that were there
-before. The tag's lowest two bits tell which.
+A block has the size of its content (a varint), then elements: literal bytes, or a copy of earlier output. The lowest
+two bits of the tag distinguish them.
 """
 
 from __future__ import annotations
@@ -12,50 +12,50 @@ _MAX_VARINT = 5
 
 
 def uncompressed_size(block: bytes) -> int:
-    """How many bytes the block says it holds.
+    """Return the size of the content that the block declares, bytes.
 
-    :raises CompressionError: it does not begin with a size.
+    :raises CompressionError: the block does not begin with a size.
     """
     return _read_size(block)[0]
 
 
 def decompress(block: bytes, limit: int) -> bytes:
-    """What the block holds.
+    """Decompress a block.
 
-    :param limit: the most bytes that it may hold; no more memory than that is used.
-    :raises CompressionError: it is no block, cut short, or holds more or less than it says.
+    :param limit: maximum size of the content, and so of the memory used, bytes.
+    :raises CompressionError: the block is invalid, truncated, too large, or has another size than declared.
     """
     size, at = _read_size(block)
     if size > limit:
-        raise CompressionError(f"the snappy block holds {size} bytes, {limit} are allowed")
+        raise CompressionError(f"the snappy block holds {size} bytes, the limit is {limit}")
     out = bytearray()
     while at < len(block):
         tag = block[at]
         length, offset, at = (_copy if tag & 3 else _literal)(block, at)
         if len(out) + length > size:
-            raise CompressionError(f"the snappy block holds more than the {size} bytes that it says")
+            raise CompressionError(f"the snappy block holds more than the {size} bytes that it declares")
         if tag & 3:
             _repeat(out, offset, length)
         else:
             out += block[at : at + length]
             at += length
     if len(out) != size or at != len(block):
-        raise CompressionError(f"the snappy block is cut short: {len(out)} of {size} bytes")
+        raise CompressionError(f"the snappy block is truncated: {len(out)} of {size} bytes")
     return bytes(out)
 
 
 def _read_size(block: bytes) -> tuple[int, int]:
-    """The size at the head of a block, and where its elements begin."""
+    """Return the declared size, and the offset of the first element."""
     size = 0
     for at, byte in enumerate(block[:_MAX_VARINT]):
         size |= (byte & 0x7F) << 7 * at
         if byte < 0x80:
             return size, at + 1
-    raise CompressionError("the body is no snappy block: it does not begin with a size")
+    raise CompressionError("the body is not a snappy block: it does not begin with a size")
 
 
 def _literal(block: bytes, at: int) -> tuple[int, int, int]:
-    """The length of bytes that stand here, no offset, and where they begin."""
+    """Return the length of a literal, the offset 0, and the start of its bytes."""
     length = block[at] >> 2
     if length < 60:
         return length + 1, 0, at + 1
@@ -64,11 +64,11 @@ def _literal(block: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _copy(block: bytes, at: int) -> tuple[int, int, int]:
-    """The length of a copy, how far back it begins, and where the next element is."""
+    """Return the length of a copy, its distance, and the start of the next element."""
     tag, kind = block[at], block[at] & 3
     end = at + (2, 3, 5)[kind - 1]
     if end > len(block):
-        raise CompressionError("the snappy block is cut short within an element")
+        raise CompressionError("the snappy block is truncated within an element")
     offset = int.from_bytes(block[at + 1 : end], "little")
     if kind == 1:
         return (tag >> 2 & 7) + 4, offset | tag >> 5 << 8, end
@@ -78,7 +78,7 @@ def _copy(block: bytes, at: int) -> tuple[int, int, int]:
 def _repeat(out: bytearray, offset: int, length: int) -> None:
     start = len(out) - offset
     if not 0 <= start < len(out):
-        raise CompressionError(f"a copy in the snappy block begins {offset} bytes back, where nothing is")
+        raise CompressionError(f"a copy in the snappy block begins {offset} bytes back, before the start of the output")
     piece = out[start : start + length]
-    # A copy may reach into what it makes itself: then its bytes repeat.
+    # A copy may overlap its own output; then its bytes repeat.
     out += (piece * (length // len(piece) + 1))[:length]

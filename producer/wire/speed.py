@@ -1,4 +1,4 @@
-"""The encoders in use: of each the compiled twin or the pure one, as :mod:`producer.runtime.compiled` says."""
+"""Selects the native or pure encoders, by :mod:`producer.runtime.compiled`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The splitters of lines in use, which parsers have and producers do not need: see :mod:`.speed`."""
+"""Selects the native or pure splitters of lines, which parsers need, but producers do not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["split_access", "split_delimited", "split_headers", "split_logfmt", "
 
 
 split_access = either(f"{__package__}._access_log", "split_access", access_log.split_access)
-#: None: there is no pure twin but the parser of single lines; so with those behind it.
+#: None without native code: then lines are parsed one by one. This applies to the following ones, too.
 split_objects: Callable[[bytes | memoryview, bytes | memoryview], SplitLines] | None = either(
     f"{__package__}._json_objects", "split_objects", None
 )

@@ -1,6 +1,6 @@
-"""The headers of many messages of syslog: what stands before the text, as :mod:`.syslog` reads it.
+"""Reads the headers of many syslog messages, by the grammar of :mod:`.syslog`.
 
-``_syslog.pyx`` reads all of them at once; without it they are read one by one.
+``_syslog.pyx`` reads all of them at once; without it, they are read one by one.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .text_column import TextColumn
 
 
 class SyslogHeaders(NamedTuple):
-    """What was found in messages, in their order; None where a message does not have it.
+    """The headers of messages, in order; None for a missing value.
 
-    :ivar priorities: without leading zeros.
-    :ivar versions: of RFC 5424.
-    :ivar times: as they were sent.
+    :ivar priorities: the priorities, without leading zeros.
+    :ivar versions: the versions of RFC 5424.
+    :ivar times: the times, as they were sent.
     :ivar hosts: the hosts.
-    :ivar rests: what is behind the host, one behind the other; of a message without a priority all of it.
-    :ivar ends: where each of them ends.
+    :ivar rests: the concatenated texts after the host; of a message without a priority, the whole message.
+    :ivar ends: the end of each of these texts.
     """
 
     priorities: Sequence[str | None]
@@ -35,12 +35,12 @@ class SyslogHeaders(NamedTuple):
 
 
 def headers_of(messages: Sequence[bytes]) -> SyslogHeaders:
-    """The headers of messages, of any bytes."""
+    """Return the headers of messages, which may hold any bytes."""
     return _one_by_one(messages) if split_headers is None else _at_once(messages)
 
 
 def _at_once(messages: Sequence[bytes]) -> SyslogHeaders:
-    assert split_headers is not None  # noqa: S101  # called only where it is compiled
+    assert split_headers is not None  # noqa: S101  # only called with native code
     offsets = array("i", accumulate(map(len, messages), initial=0))
     *fields, rest = split_headers(memoryview(offsets).cast("B"), b"".join(messages)).columns.values()
     priorities, versions, times, hosts = map(_texts, fields)

@@ -1,4 +1,4 @@
-"""How a value becomes the text of a field, and an item's time the two numbers of the wire."""
+"""Converts values to the text of fields, and times to seconds and nanoseconds."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any, NamedTuple
 from ..model.errors import InvalidArgumentError
 from ..model.records import LogItem
 from ..text.printable import described, repr_of
-from .values import said, step_of
+from .values import message_of, step_of
 
-#: ``Time`` of a log is a 32-bit count of seconds.
+#: ``Time`` of a log is a 32-bit number of seconds.
 MAX_TIME = 2**32 - 1
-#: ``Time_ns`` is the part of a second below it, in nanoseconds.
+#: ``Time_ns`` is the fraction of the second, in nanoseconds.
 MAX_TIME_NS = 999_999_999
-# Of structures that JSON has no word for as they are; the others may be as deep as the interpreter allows.
+# Depth limit for structures that JSON cannot express directly; others may be as deep as the interpreter allows.
 _MAX_DEPTH = 200
-# What is made of a value may be of a kind that has to be made into another one, but not for ever.
+# Maximum number of conversions of one value, as a conversion may return a value that needs another one.
 _MOST_STEPS = 20
 
-#: As that of ``json.dumps``: makes something that can be sent of what cannot, or raises.
+#: Converts a value of another type to one that can be sent, as in ``json.dumps``, or raises.
 Default = Callable[[Any], Any]
 
 
 class Fallback(NamedTuple):
-    """What is done with values that the table of :func:`text_of` does not know.
+    """The handling of values that the table of :func:`text_of` does not cover.
 
-    :ivar default: asked first.
-    :ivar lenient: what is still none becomes its ``repr``; else it is an error.
+    :ivar default: a conversion that is tried first.
+    :ivar lenient: True to send the ``repr`` of a value that still cannot be sent; False to raise an error.
     """
 
     default: Default | None = None
@@ -39,17 +39,17 @@ class Fallback(NamedTuple):
 
 
 def fallback_of(default: Default | None, on_unencodable: str) -> Fallback | None:
-    """As the options of the configuration say; None for errors alone."""
+    """Return the handling that the options of the configuration select; None to only raise errors."""
     lenient = on_unencodable == "repr"
     return Fallback(default, lenient) if default is not None or lenient else None
 
 
 def time_of(item: LogItem, now: int, now_ns: int = 0) -> tuple[int, int]:
-    """The seconds and nanoseconds that ``item`` is sent with.
+    """Return the seconds and nanoseconds that ``item`` is sent with.
 
-    :param now: seconds since the epoch, for an item without a time.
-    :param now_ns: nanoseconds within that second, likewise.
-    :raises InvalidArgumentError: not a number or an aware datetime, or out of range.
+    :param now: the time of an item without one, seconds since the epoch.
+    :param now_ns: nanoseconds within that second.
+    :raises InvalidArgumentError: the time is not a number or an aware datetime, or is out of range.
     """
     time, nanos = item.time, item.time_ns
     seconds: Any = time
@@ -69,14 +69,14 @@ def time_of(item: LogItem, now: int, now_ns: int = 0) -> tuple[int, int]:
 
 
 def moment_of(time: float) -> tuple[int, int]:
-    """Seconds since the epoch, and nanoseconds within that second, as far as a number of seconds carries them.
+    """Split a time into seconds since the epoch and nanoseconds, in the precision of a float.
 
-    :param time: of the system clock.
-    :raises InvalidArgumentError: it is no time that a log can have.
+    :param time: the time of the system clock, seconds since the epoch.
+    :raises InvalidArgumentError: it is out of range for a log.
     """
     if not 0 <= time < MAX_TIME + 1:
         raise InvalidArgumentError(
-            f"the system clock must be at 0 to {MAX_TIME} seconds since 1970 to send logs, and is at {time}: set it"
+            f"the system clock must be at 0 to {MAX_TIME} seconds since 1970 to send logs, but is at {time}: set it"
         )
     second = int(time)
     return second, int((time - second) * 1e9)
@@ -91,7 +91,7 @@ def _split_datetime(moment: datetime) -> tuple[int, int]:
 
 
 def _split_number(time: float) -> tuple[int | float, int]:
-    """To the microsecond: a number of seconds since 1970 carries no more."""
+    """Split to the microsecond, which is the precision of a float."""
     if not math.isfinite(time):
         return time, 0
     seconds, micros = divmod(round(time * 1_000_000), 1_000_000)
@@ -108,7 +108,7 @@ def _check_range(name: str, value: object, highest: int) -> None:
 
 
 def _unit_of(name: str, value: object) -> str:
-    """What may be meant by a time that is too large, or text."""
+    """Suggest a correction for a time that is too large, or is text."""
     if name == "time" and isinstance(value, str):
         return " (or a datetime with a time zone)"
     if name == "time" and isinstance(value, Integral):
@@ -119,10 +119,10 @@ def _unit_of(name: str, value: object) -> str:
 
 
 def text_of(value: Any, name: str, default: Default | None = None) -> str | bytes | None:
-    """``value`` as the text (or bytes) that travels; the rule for every value that is not None.
+    """Convert a value that is not None to the text (or bytes) of its field.
 
     =======================  ==================================================
-    ``str``, ``bytes``       as they are (``bytearray``, ``memoryview`` as bytes)
+    ``str``, ``bytes``       unchanged (``bytearray``, ``memoryview`` as bytes)
     ``bool``                 ``true``, ``false``
     ``int``                  decimal digits
     ``float``                ``repr``: the shortest text that reads back equal
@@ -131,47 +131,47 @@ def text_of(value: Any, name: str, default: Default | None = None) -> str | byte
     ``timedelta``            its seconds, exact: ``90.5``
     ``UUID``, ``ipaddress``  ``str``
     ``Enum``                 the text of its value
-    ``Path``                 the path, as the system has it
-    mappings, lists,         compact JSON in UTF-8; values inside follow this
+    ``Path``                 the path, in the bytes of the file system
+    mappings, lists,         compact JSON in UTF-8; inner values follow this
     tuples, ``deque``        table as JSON strings; numbers, booleans, mappings
                              and lists as themselves
-    sets                     likewise, in a fixed order
-    dataclasses, attrs,      likewise, an object of their fields
+    sets                     a JSON list, in a fixed order
+    dataclasses, attrs,      a JSON object of their fields
     pydantic models
     exceptions               ``{"type": …, "message": …, "traceback": …}``
     NumPy's scalars          as Python's; arrays as lists
     ``NaT``, ``NA``          the field is left out; null inside of JSON
     =======================  ==================================================
 
-    :param name: the field, for the error.
-    :param default: makes something of this table of a value of another type, or raises.
+    :param name: the field name, for the error.
+    :param default: converts a value of another type to one of this table, or raises.
     :returns: None for a value that is left out.
-    :raises InvalidArgumentError: another type, or a structure that JSON cannot express.
-    """
+    :raises InvalidArgumentError: the type is not covered, or JSON cannot express a structure.
+    """  # prose: a table, not a sentence
     quick = _QUICK.get(type(value))
     try:
         if quick is not None:
             return quick(value)
-    except ValueError as error:  # an integer of thousands of digits; anything else is a signal handler's
-        raise InvalidArgumentError(f"field {name!r}: {said(error)}") from error
+    except ValueError as error:  # An integer of thousands of digits. The caller handles all other errors.
+        raise InvalidArgumentError(f"field {name!r}: {message_of(error)}") from error
     try:
         return _general_text(value, name, default)
     except (InvalidArgumentError, MemoryError):
         raise
-    except ValueError as error:  # a released memoryview
-        raise InvalidArgumentError(f"field {name!r}: {said(error)}") from error
-    except Exception as error:  # whatever a type of somebody else's raises where it is looked at
+    except ValueError as error:  # A released memoryview.
+        raise InvalidArgumentError(f"field {name!r}: {message_of(error)}") from error
+    except Exception as error:  # Code of a foreign type may raise anything.
         raise InvalidArgumentError(
             f"field {name!r}: a value of type {type(value).__qualname__} cannot be read: "
-            f"{type(error).__name__}: {said(error)}"
+            f"{type(error).__name__}: {message_of(error)}"
         ) from error
 
 
 def data_of(value: Any, name: str, default: Default | None = None) -> bytes | None:
-    """The bytes that travel for a value that is not None.
+    """Convert a value that is not None to the bytes of its field.
 
-    :param name: the field, for the error.
-    :param default: as that of :func:`text_of`.
+    :param name: the field name, for the error.
+    :param default: converts a value of another type, or raises.
     :returns: None for a value that is left out.
     :raises InvalidArgumentError: it cannot become text, or the text is not valid Unicode.
     """
@@ -187,7 +187,7 @@ def data_of(value: Any, name: str, default: Default | None = None) -> bytes | No
 
 
 def lenient_items(items: Iterable[tuple[Any, Any]], default: Default | None) -> list[tuple[str, bytes]]:
-    """Fields of which some cannot be sent as they are: names and values that can.
+    """Convert fields of which some cannot be sent to names and values that can.
 
     :param items: names and values.
     """
@@ -206,7 +206,7 @@ def _lenient_name(name: object) -> str:
 def _lenient_data(value: object, default: Default | None) -> bytes | None:
     try:
         return data_of(value, "", default)
-    except Exception:  # noqa: BLE001  # whatever a type of somebody else's raises
+    except Exception:  # noqa: BLE001  # code of a foreign type may raise anything
         text = str.__str__(value) if issubclass(type(value), str) else repr_of(value)
         return text.encode("utf-8", "backslashreplace")
 
@@ -215,7 +215,7 @@ def _text_of_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-# The commonest types by exact match; their subclasses take the general way, to the same result.
+# The most common types by exact match; subclasses have the same result, but take longer.
 _QUICK: dict[type, Callable[[Any], str | bytes]] = {
     str: lambda value: value,
     bytes: lambda value: value,
@@ -227,7 +227,7 @@ _QUICK: dict[type, Callable[[Any], str | bytes]] = {
 
 def _general_text(value: Any, name: str, default: Default | None) -> str | bytes | None:
     for _ in range(_MOST_STEPS):
-        # Of subclasses the true characters, whatever they make of their length or encoding.
+        # The characters of subclasses, without their overrides of length or encoding.
         if isinstance(value, str):
             return str.__str__(value)
         if isinstance(value, bytes):
@@ -242,26 +242,26 @@ def _general_text(value: Any, name: str, default: Default | None) -> str | bytes
         quick = _QUICK.get(type(value))
         if quick is not None:
             return quick(value)
-    raise InvalidArgumentError(f"field {name!r}: default, or the value of an Enum, never becomes anything to send")
+    raise InvalidArgumentError(f"field {name!r}: default, or the value of an Enum, returns no value that can be sent")
 
 
 def _next(value: Any, name: str, default: Default | None) -> Any:
-    """What a value is in the words of the table.
+    """Convert a value one step towards a type of the table.
 
-    :raises InvalidArgumentError: nothing.
+    :raises InvalidArgumentError: there is no conversion, or it fails.
     """
     step = step_of(type(value)) or default
     if step is None:
         raise InvalidArgumentError(
             f"field {name!r}: cannot send a value of type {type(value).__module__}.{type(value).__qualname__}; make it "
-            "text, bytes, a number, a date or a list or mapping of these, or say how: ProducerConfig(default=...)"
+            "text, bytes, a number, a date or a list or mapping of these, or set ProducerConfig(default=...)"
         )
     try:
         return step(value)
     except Exception as error:
         raise InvalidArgumentError(
-            f"field {name!r}: of a value of type {type(value).__qualname__} nothing could be made to send: "
-            f"{type(error).__name__}: {said(error)}"
+            f"field {name!r}: a value of type {type(value).__qualname__} cannot be converted: "
+            f"{type(error).__name__}: {message_of(error)}"
         ) from error
 
 
@@ -272,10 +272,13 @@ def _json_of(value: object, name: str, default: Default | None) -> str:
     try:
         try:
             return _dumps(value, reduced)
-        except (TypeError, ValueError):  # perhaps a number that JSON has no word for, or a name that is no text
+        except (
+            TypeError,
+            ValueError,
+        ):  # The value may have a number that JSON cannot express, or a key that is not text.
             return _dumps(_plain(value, reduced, 0), reduced)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(f"field {name!r}: cannot become JSON: {said(error)}") from error
+        raise InvalidArgumentError(f"field {name!r}: cannot become JSON: {message_of(error)}") from error
 
 
 def _dumps(value: object, reduced: Default) -> str:
@@ -283,7 +286,7 @@ def _dumps(value: object, reduced: Default) -> str:
 
 
 def _plain(value: Any, reduced: Default, depth: int) -> Any:
-    """``value`` with ``nan`` and the infinities as text, and names of all kinds as text."""
+    """Replace ``nan``, the infinities, and keys of all types by text."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels, or contains itself")
     if isinstance(value, float):

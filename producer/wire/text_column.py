@@ -1,6 +1,6 @@
-"""A column of texts as bytes: the form in which parsers, channels, encoders and Arrow pass texts to each other.
+"""A column of texts as bytes, in which parsers, channels, encoders and Arrow exchange texts.
 
-Each value has a size, and ``ABSENT`` is the size of no value. The values are one behind the other.
+Each value has a size; the size ``ABSENT`` marks a missing value. The values are concatenated.
 
 Example: the column ``"ab"``, None, ``""``, ``"c"`` has the sizes 2, ``ABSENT``, 0 and 1, and the data ``abc``.
 """
@@ -12,17 +12,17 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import AnyStr, NamedTuple, cast, overload
 
-#: The size of no value.
+#: The size of a missing value.
 ABSENT = 0xFFFFFFFF
 
 _ABSENT = ABSENT.to_bytes(4, "little")
 
 
 class TextColumn(Sequence["str | None"]):
-    """A column of texts. It decodes them when one is read, and keeps them.
+    """A column of texts, which are decoded when the first one is read.
 
-    :ivar sizes: the size of each value in bytes, or ``ABSENT``; 32-bit numbers in the machine's order.
-    :ivar data: the values, one behind the other; UTF-8, in which surrogates may stand alone.
+    :ivar sizes: the size of each value in bytes, or ``ABSENT``; 32-bit integers in native byte order.
+    :ivar data: the concatenated values; UTF-8, which may include lone surrogates.
     """
 
     __hash__ = None  # type: ignore[assignment]  # a column compares as a list does
@@ -34,19 +34,19 @@ class TextColumn(Sequence["str | None"]):
 
     @classmethod
     def of(cls, values: Sequence[str | None]) -> TextColumn:
-        """Pack values; a column is returned as it is."""
+        """Pack values; a column is returned unchanged."""
         if isinstance(values, TextColumn):
             return values
         whole = None not in values
         text = "".join(cast("Sequence[str]", values) if whole else [value for value in values if value is not None])
-        if text.isascii():  # characters are bytes
+        if text.isascii():  # In ASCII, characters are bytes.
             sizes = list(map(len, cast("Sequence[str]", values))) if whole else list(map(_size, values))
             return cls(array("I", sizes).tobytes(), text.encode())
         return cls.of_bytes([None if value is None else value.encode(errors="surrogatepass") for value in values])
 
     @classmethod
     def of_bytes(cls, values: Sequence[bytes | None]) -> TextColumn:
-        """Pack values that are encoded."""
+        """Pack encoded values."""
         sizes = array("I", map(_size, values)).tobytes()
         return cls(sizes, b"".join([value for value in values if value is not None]))
 
@@ -57,7 +57,7 @@ class TextColumn(Sequence["str | None"]):
 
     @property
     def is_encodable(self) -> bool:
-        """True if every value is text that UTF-8 can carry."""
+        """True if UTF-8 can encode every value."""
         if self.data.isascii():
             return True
         try:
@@ -106,8 +106,8 @@ class TextColumn(Sequence["str | None"]):
 class SplitLines(NamedTuple):
     """The fields of some lines.
 
-    :ivar known: a byte a line: 1 if the line is of the format, else 0.
-    :ivar columns: the values of each field, by its name.
+    :ivar known: a byte per line: 1 if the line has the format, else 0.
+    :ivar columns: the values of each field, by name.
     """
 
     known: bytes

@@ -1,8 +1,8 @@
-"""The moments that times in log lines name, in nanoseconds since 1970.
+"""Converts times of log lines to nanoseconds since 1970.
 
-Known without a format are ISO 8601 with a date, with ``T`` or a space before the time of day, and the times of syslog
-(:mod:`.syslog`); and by a format of ``strptime`` all others. A time without a zone is placed by the caller. A time
-without a year is the last one that is not ahead.
+Without a format, it reads ISO 8601 with a date (with ``T`` or a space before the time of day), and the times of syslog
+(:mod:`.syslog`). A format of ``strptime`` covers all others. The caller adds the zone of a time without one. A time
+without a year is the latest one that is not in the future.
 
 Example: ``2024-01-31T12:00:00.123456789Z`` is 1706702400123456789.
 """
@@ -17,20 +17,20 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ..model.errors import ConfigError
 
-#: Gives a moment without a zone one, such as ``datetime.astimezone`` that of this machine.
+#: Adds a zone to a moment without one; ``datetime.astimezone`` adds that of this machine.
 Place = Callable[[datetime], datetime]
 
 NANOS = 1_000_000_000
-#: How far the clock that wrote a time may be ahead.
+#: Maximum time by which the clock of a sender may be ahead.
 AHEAD = timedelta(days=1)
 _EPOCH, _SECOND = datetime.fromtimestamp(0, UTC), timedelta(seconds=1)
 _DIGITS = len(str(NANOS)) - 1
-# Back to the last 29th of February, also over a year such as 2100, which has none.
+# Years to search backwards for 29 February, also past a year such as 2100, which has none.
 _YEARS_BACK, _LEAP_YEAR = 8, 2000
 _OFFSET = re.compile(r"(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>[0-5]\d)", re.ASCII)
-# Directives of ``strptime`` that tell the year, alone or with others.
+# Directives of ``strptime`` that include the year.
 _YEARS = ("%Y", "%y", "%c", "%x", "%G")
-# ``%f`` takes six digits.
+# ``%f`` accepts six digits.
 _BEYOND_MICROSECONDS = re.compile(r"(?<!\d)(\d{6})(\d{1,3})(?!\d)", re.ASCII)
 
 _FRACTION = r"(?:[.,](?P<fraction>\d+))?"
@@ -45,10 +45,10 @@ _MONTHS = {"JanFebMarAprMayJunJulAugSepOctNovDec"[3 * at : 3 * at + 3]: at + 1 f
 
 
 def moment_of(text: str, place: Place | None, latest: datetime | None = None) -> int | None:
-    """The moment that a text names; None if it names none.
+    """Return the moment of a text, nanoseconds since 1970; None if it has none.
 
-    :param place: of a time without a zone; None if such a time names no moment.
-    :param latest: a time without a year is not behind this moment; None if such a time names no moment.
+    :param place: adds the zone to a time without one; None to reject such times.
+    :param latest: the latest moment of a time without a year; None to reject such times.
     """
     try:
         if text[4:5] == "-":
@@ -56,14 +56,14 @@ def moment_of(text: str, place: Place | None, latest: datetime | None = None) ->
         match = _CLASSIC.fullmatch(text)
         return None if match is None else _of_classic(match, place, latest)
     except (ValueError, KeyError, OverflowError, OSError):
-        return None  # a day or a month that there is not, or no such moment in this zone
+        return None  # There is no such day or month, or no such moment in this zone.
 
 
 def moment_in(text: str, form: str, place: Place | None, latest: datetime) -> int | None:
-    """The moment that a text names in a format of ``strptime``, in which ``%f`` has up to nine digits.
+    """Return the moment of a text in a format of ``strptime``, in which ``%f`` accepts up to nine digits.
 
-    :param place: as of :func:`moment_of`.
-    :param latest: as of :func:`moment_of`.
+    :param place: adds the zone to a time without one; None to reject such times.
+    :param latest: the latest moment of a time without a year.
     """
     moment = _formatted(text, form, place, latest)
     if moment is None and "%f" in form and (digits := _BEYOND_MICROSECONDS.search(text)):
@@ -73,19 +73,19 @@ def moment_in(text: str, form: str, place: Place | None, latest: datetime) -> in
 
 
 def has_year(form: str) -> bool:
-    """Whether a format of ``strptime`` tells the year."""
+    """Return True if a format of ``strptime`` includes the year."""
     return any(part in form for part in _YEARS)
 
 
 def with_year(form: str) -> str:
-    """A format with the year in front, if it has none: without a year 29 February is no day."""
+    """Return the format with a year in front if it has none; otherwise 29 February would be invalid."""
     return form if has_year(form) else f"%Y {form}"
 
 
 def zone_of(name: str) -> tzinfo:
-    """A zone by its name, or by its distance from UTC.
+    """Return the zone of a name, or of an offset from UTC.
 
-    :raises ConfigError: there is none.
+    :raises ConfigError: it is unknown.
     """
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
@@ -100,12 +100,12 @@ def zone_of(name: str) -> tzinfo:
 
 
 def placed_in(zone: tzinfo) -> Place:
-    """Let times without a zone have this one."""
+    """Return a function that adds this zone to a time without one."""
     return partial(datetime.replace, tzinfo=zone)
 
 
 def without_fraction(text: str) -> tuple[str, str]:
-    """A time to the second, and the digits after the second."""
+    """Split a time into the time to the second, and the digits of the fraction."""
     whole, point, behind = text.partition("." if "." in text else ",")
     if not point:
         return text, ""
@@ -114,13 +114,13 @@ def without_fraction(text: str) -> tuple[str, str]:
 
 
 def nanoseconds(moment: datetime) -> int:
-    """An aware moment as nanoseconds since 1970."""
+    """Convert an aware moment to nanoseconds since 1970."""
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def _of_iso(text: str, place: Place | None) -> int | None:
     match = _ISO.fullmatch(text)
-    if match is None:  # a rarer form: a week, no punctuation, seconds in the zone
+    if match is None:  # A rarer form: a week, no punctuation, or seconds in the zone.
         placed = _placed(datetime.fromisoformat(text), None, place)
         return None if placed is None else nanoseconds(placed)
     return _joined(datetime.fromisoformat(match["second"]), match, place)
@@ -128,9 +128,9 @@ def _of_iso(text: str, place: Place | None) -> int | None:
 
 def _of_classic(match: re.Match[str], place: Place | None, latest: datetime | None) -> int | None:
     day, hour, minute, second = [int(match[name]) for name in ("day", "hour", "minute", "second")]
-    month, told = _MONTHS[match["month"]], match["first"] or match["year"] or match["last"]
-    if told:
-        return _joined(datetime(int(told), month, day, hour, minute, second), match, place)
+    month, written = _MONTHS[match["month"]], match["first"] or match["year"] or match["last"]
+    if written:
+        return _joined(datetime(int(written), month, day, hour, minute, second), match, place)
     if latest is None:
         return None
     most = nanoseconds(latest)
@@ -147,7 +147,7 @@ def _is_leap(year: int) -> bool:
 
 
 def _joined(second: datetime, match: re.Match[str], place: Place | None) -> int | None:
-    """A second, and its fraction and zone."""
+    """Add the fraction and the zone to a second."""
     placed = _placed(second, match["zone"], place)
     if placed is None:
         return None
@@ -169,7 +169,7 @@ def _formatted(text: str, form: str, place: Place | None, latest: datetime) -> i
         if moment is not None and moment <= nanoseconds(latest):
             return moment
         if moment is None and _parsed(f"{_LEAP_YEAR} {text}", f"%Y {form}", place) is None:
-            return None  # not only the day is missing in this year
+            return None  # The day is missing in any year, not only in this one.
     return None
 
 
@@ -177,7 +177,7 @@ def _parsed(text: str, form: str, place: Place | None) -> int | None:
     try:
         placed = _placed(datetime.strptime(text, form), None, place)
         return None if placed is None else nanoseconds(placed)
-    # No such day in this year; or no such time at all, or format, or no such moment in this zone.
+    # There is no such day in this year, no such moment in this zone, or the text or the format is invalid.
     except (ValueError, OverflowError, OSError, re.error):
         return None
 

@@ -1,7 +1,7 @@
-"""What values of many types are, in the words of JSON: one step from each, by its type.
+"""Converts values of many types one step towards JSON, by their type.
 
-Types of libraries are known by their names and by what they have, so that none of them is imported. What was found of a
-type is remembered.
+Types of libraries are recognised by name and attributes, so none of them is imported. The result for each type is
+cached.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numbers import Integral
 from typing import Any
 from uuid import UUID
 
-#: Makes of a value a text, bytes, a number, a bool, None, or a dict or list of any values.
+#: Converts a value to text, bytes, a number, a bool, None, or a dict or list of any values.
 Step = Callable[[Any], Any]
 
 _MOST_TYPES = 1000
@@ -27,18 +27,18 @@ _steps: dict[type, Step | None] = {}
 
 
 def step_of(kind: type) -> Step | None:
-    """How values of a type are written; None if nothing is known of it."""
+    """Return the conversion of values of a type; None if there is none."""
     try:
         return _steps[kind]
     except KeyError:
-        if len(_steps) >= _MOST_TYPES:  # a program that makes types as it goes
+        if len(_steps) >= _MOST_TYPES:  # The program makes types at run time.
             _steps.clear()
         step = _steps[kind] = next((step for knows, step in _KNOWN if knows(kind)), None)
         return step
 
 
-def said(error: BaseException) -> str:
-    """What an error says; in the words of ``traceback``, if that raises."""
+def message_of(error: BaseException) -> str:
+    """Return the message of an error; as ``traceback`` does if that raises."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001  # a user's class
@@ -54,7 +54,7 @@ def _has(*names: str) -> Callable[[type], bool]:
 
 
 def _comes_from(module: str, *names: str) -> Callable[[type], bool]:
-    """Whether it is, or inherits from, a class of that package; of one of these names if any are given."""
+    """Return a check for a class of a package, or a subclass of it; with ``names`` only these classes."""
 
     def comes(kind: type) -> bool:
         return any(
@@ -74,24 +74,24 @@ def _text_of_date(value: date | time) -> str:
 
 
 def _seconds(value: timedelta) -> str:
-    """Exact, with as many digits as it has."""
+    """Format the exact seconds, without trailing zeros."""
     micros = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
     return _decimal(micros, 6)
 
 
 def _decimal(count: int, digits: int) -> str:
-    """A count of a power of ten's parts, as a decimal number."""
+    """Format a number of units of ``10**-digits``."""
     whole, part = divmod(abs(count), 10**digits)
     text = f"{whole}.{part:0{digits}}".rstrip("0").rstrip(".") if part else str(whole)
     return f"-{text}" if count < 0 else text
 
 
 def _numpy(value: Any) -> Any:
-    """A scalar of NumPy that is no ``int``, ``float``, ``str`` or ``bytes`` of Python's."""
+    """Convert a scalar of NumPy that is no ``int``, ``float``, ``str`` or ``bytes`` of Python."""
     kind = value.dtype.kind
     if kind == "b":
         return bool(value)
-    if kind == "f":  # the shortest text that reads back equal in its own precision
+    if kind == "f":  # The shortest text that reads back equal in its own precision.
         return float(str(value))
     text = str(value)
     if kind in "mM" and text == "NaT":
@@ -103,20 +103,20 @@ def _numpy(value: Any) -> Any:
 
 def _numpy_seconds(value: Any) -> str:
     nanos = value.astype("timedelta64[ns]")
-    if value.dtype.str[-3:] in ("[M]", "[Y]") or nanos.astype(value.dtype) != value:  # or of more than 292 years
+    if value.dtype.str[-3:] in ("[M]", "[Y]") or nanos.astype(value.dtype) != value:  # Also for more than 292 years.
         return str(value)
     return _decimal(int(nanos.astype("int64")), 9)
 
 
 def _set(value: Set[Any]) -> list[Any]:
-    """In the order of what its members look like: the same set is the same text."""
+    """Sort the members by type and representation, so that equal sets become the same text."""
     return sorted(value, key=lambda one: (type(one).__qualname__, repr(one)))
 
 
 def _exception(error: BaseException) -> dict[str, str]:
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return {"type": name, "message": said(error), "traceback": "".join(traceback.format_exception(error))}
+    return {"type": name, "message": message_of(error), "traceback": "".join(traceback.format_exception(error))}
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _attributes(value: Any) -> dict[str, Any]:
     return {one.name: getattr(value, one.name) for one in value.__attrs_attrs__}
 
 
-# The first that knows a type. Before them stand str, bytes and their like, which are what they are.
+# The first match is used. The types str, bytes and similar ones need no conversion.
 _KNOWN: list[tuple[Callable[[type], bool], Step]] = [
     (_comes_from("pandas", "NAType", "NaTType"), lambda _: None),
     (_is(enum.Enum), lambda value: value.value),

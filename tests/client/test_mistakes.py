@@ -145,7 +145,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
         lambda: bound("send_many", {"n": 1}),
         "send_many takes a list of logs or an iterator, got dict",
     ),
-    ("text for a log", lambda: sent("hello"), "got str; such as {'message': ...}"),
+    ("text for a log", lambda: sent("hello"), "got str; use a mapping such as {'message': ...}"),
     (
         "a switch for fsync",
         lambda: FileChannel("never-made", fsync=True),

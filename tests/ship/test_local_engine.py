@@ -148,7 +148,7 @@ def test_no_interrupt_comes_between_a_workers_start_and_its_first_step(
 
     monkeypatch.setattr(local_engine, "_context", lambda **_: Context())
     run = LocalRun([], make_job(parser="text"), 1)
-    run._hire()
+    run._start_worker()
     assert held_back[0] >= {signal.SIGINT, signal.SIGTERM}
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & {signal.SIGINT, signal.SIGTERM}
     run._workers[0].pipe.close()

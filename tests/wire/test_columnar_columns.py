@@ -35,7 +35,7 @@ def refusal(schema: pa.Schema, **options: Any) -> str:
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_column_that_is_not_there_is_refused_with_those_near(option: str) -> None:
     """Named are the option, the column, and what it may have meant; else all columns."""
-    assert refusal(SCHEMA, **{option: "topics"}) == f"{option}: there is no column 'topics'; near it: 'topic'"
+    assert refusal(SCHEMA, **{option: "topics"}) == f"{option}: there is no column 'topics'; similar: 'topic'"
     assert refusal(SCHEMA, **{option: "zzz"}).endswith("the columns: 'at', 'naive', 'topic', 'number', 'pairs'")
     assert refusal(SCHEMA, **{option: 1}) == f"{option}: must be None or the name of a column, got 1"
 
@@ -50,13 +50,13 @@ def test_a_column_that_is_there_twice_is_refused(option: str) -> None:
 @pytest.mark.parametrize(
     ("option", "column", "words"),
     [
-        ("time_column", "topic", "column 'topic' is string, and must be a timestamp with a time zone, or an integer"),
-        ("time_column", "naive", "a timestamp without a zone could be any moment: give it the zone that it means"),
-        ("topic_column", "number", "column 'number' is int64, and must be text: string, large_string, string_view"),
-        ("source_column", "at", "is timestamp[us, tz=UTC], and must be text"),
-        ("shard_hash_column", "number", "is int64, and must be text"),
-        ("contents_column", "topic", "is string, and must be a map with text as its keys"),
-        ("contents_column", "pairs", "is map<int8, string>, and must be a map with text as its keys"),
+        ("time_column", "topic", "column 'topic' is string, but must be a timestamp with a time zone, or an integer"),
+        ("time_column", "naive", "a timestamp without a zone is ambiguous: add its zone"),
+        ("topic_column", "number", "column 'number' is int64, but must be text: string, large_string, string_view"),
+        ("source_column", "at", "is timestamp[us, tz=UTC], but must be text"),
+        ("shard_hash_column", "number", "is int64, but must be text"),
+        ("contents_column", "topic", "is string, but must be a map with text as its keys"),
+        ("contents_column", "pairs", "is map<int8, string>, but must be a map with text as its keys"),
     ],
 )
 def test_a_column_of_the_wrong_type_is_refused_with_the_right_ones(option: str, column: str, words: str) -> None:

@@ -133,7 +133,7 @@ def test_what_is_written_in_an_unusual_way_is_read(group: bytes) -> None:
 def test_what_is_no_list_of_log_groups_is_an_error() -> None:
     """A page of a proxy, or half an answer."""
     for body in (b"<html>", field(1, _LOG)[:-1]):
-        with pytest.raises(ValueError, match="no list of LogGroups"):
+        with pytest.raises(ValueError, match="not a list of LogGroups"):
             read_groups(body)
 
 

@@ -32,16 +32,16 @@ def test_long_offsets_are_read() -> None:
 @pytest.mark.parametrize(
     ("block", "reason"),
     [
-        (b"", "no snappy block"),
-        (b"\xff\xff\xff\xff\xff\x01", "no snappy block"),
+        (b"", "not a snappy block"),
+        (b"\xff\xff\xff\xff\xff\x01", "not a snappy block"),
         (b"\x05", "0 of 5 bytes"),
-        (b"\x05\x10abc", "cut short"),
-        (b"\x05\xf0", "cut short"),
-        (b"\x05\x00a\x01", "cut short within an element"),
-        (b"\x05\x00a\x01\x05", "5 bytes back, where nothing is"),
-        (b"\x05\x00a\x01\x00", "0 bytes back, where nothing is"),
+        (b"\x05\x10abc", "truncated"),
+        (b"\x05\xf0", "truncated"),
+        (b"\x05\x00a\x01", "truncated within an element"),
+        (b"\x05\x00a\x01\x05", "5 bytes back, before the start"),
+        (b"\x05\x00a\x01\x00", "0 bytes back, before the start"),
         (b"\x02\x08abc", "more than the 2 bytes"),
-        (b"\x7f" + b"\x00a", "127 bytes, 100 are allowed"),
+        (b"\x7f" + b"\x00a", "127 bytes, the limit is 100"),
     ],
 )
 def test_what_is_no_block_is_refused(block: bytes, reason: str) -> None:

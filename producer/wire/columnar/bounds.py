@@ -1,7 +1,7 @@
-"""Whether Arrow data lie where they say: arrays made by hand, or by other libraries, may point anywhere.
+"""Checks that Arrow data is within its buffers: arrays made by hand, or by other libraries, may point anywhere.
 
-``validate`` looks at the ends of arrays, at no cost, and is done for every slice. What is between the ends is looked at
-here once a batch, but for plain texts: their encoders do that on the way.
+``validate`` checks the ends of arrays at no cost, for every slice. This module checks the offsets between the ends,
+once per batch. Plain texts are excluded, as their encoders check them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .values import Numbers, UnsendableError, is_text, is_view, offsets_of, vali
 
 
 def check_texts(array: pa.Array) -> None:
-    """Look at the texts of a string or binary array of any kind.
+    """Check the texts of a string or binary array of any kind.
 
-    :raises UnsendableError: one is outside of the array's data.
+    :raises UnsendableError: a text is outside of the array's data.
     """
     wrong = _views_outside(array) if is_view(array.type) else np.diff(offsets_of(array)) < 0
     if wrong.any():
         position = int(np.argmax(wrong))
-        raise UnsendableError(position, "it lies outside of the column's data: see pyarrow's validate(full=True)")
+        raise UnsendableError(position, "it is outside of the column's data; check the array with validate(full=True)")
 
 
 def _views_outside(array: pa.Array) -> Numbers:
@@ -41,20 +41,22 @@ def _views_outside(array: pa.Array) -> Numbers:
 
 
 def check_positions(array: pa.DictionaryArray) -> None:
-    """Look at the positions of a dictionary array: Arrow believes what other libraries say.
+    """Check the indices of a dictionary array; Arrow does not check those of other libraries.
 
-    :raises UnsendableError: a position that the dictionary does not have.
+    :raises UnsendableError: an index is not in the dictionary.
     """
     extent, size = pc.min_max(array.indices), len(array.dictionary)
     if extent["max"].is_valid and not 0 <= extent["min"].as_py() <= extent["max"].as_py() < size:
         wrong = [n for n, index in enumerate(array.indices.to_pylist()) if index is not None and not 0 <= index < size]
-        raise UnsendableError(wrong[0], f"{array.indices[wrong[0]]} is no position in its dictionary of {size}")
+        raise UnsendableError(
+            wrong[0], f"the index {array.indices[wrong[0]]} is not in its dictionary of {size} values"
+        )
 
 
 def check_parts(array: pa.Array) -> None:
-    """Look at what an array is made of, however deep; ``validate`` has looked at its ends.
+    """Check all parts of an array, at any depth; ``validate`` has checked its ends.
 
-    :raises UnsendableError: a value is outside of the array's data; its position is 0 where it is not known.
+    :raises UnsendableError: a value is outside of the array's data; the position is 0 if it is unknown.
     """
     kind = array.type
     if is_text(kind) or is_view(kind):
@@ -84,7 +86,7 @@ def _parts_of_nested(array: pa.Array) -> Iterator[pa.Array]:
         yield array.values
     elif kinds.is_fixed_size_list(kind):
         yield array.values
-    else:  # unions and views of lists, which are rare
+    else:  # Unions and views of lists, which are rare.
         try:
             array.validate(full=True)
         except pa.ArrowException as error:
@@ -92,9 +94,9 @@ def _parts_of_nested(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def check_ascending(places: Numbers) -> None:
-    """Look where the rows of a nested array begin.
+    """Check that the offsets of a nested array ascend.
 
-    :raises UnsendableError: one ends before it begins.
+    :raises UnsendableError: a row ends before it begins.
     """
     wrong = np.diff(places) < 0
     if wrong.any():

@@ -1,4 +1,4 @@
-"""Which column is what: the options, checked against a schema."""
+"""Assigns columns to their roles: checks the options against a schema."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .time_fields import is_time
 
 _MOST_NAMES_SHOWN = 20
 _TIME = (
-    "a timestamp with a time zone, or an integer of seconds since 1970; a timestamp without a zone could be any "
-    "moment: give it the zone that it means"
+    "a timestamp with a time zone, or an integer of seconds since 1970; a timestamp without a zone is "
+    "ambiguous: add its zone"
 )
 _TEXT = "text: string, large_string, string_view, or a dictionary of one of these"
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What each column of a schema is, by position.
+    """The roles of the columns of a schema, by position.
 
-    :ivar time: the column of the logs' times; None if there is none.
+    :ivar time: the column of the times of the logs; None if there is none.
     :ivar picking: the columns of topic, source and shard hash.
-    :ivar fields: the others, in order; a column of contents is the last.
+    :ivar fields: the other columns, in order; a column of contents is the last.
     """
 
     time: int | None
@@ -37,19 +37,18 @@ class Columns:
 
 
 def columns_of(schema: pa.Schema, options: Mapping[str, str | None]) -> Columns:
-    """The columns of ``schema``.
+    """Return the roles of the columns of ``schema``.
 
-    :param options: ``time_column``, ``topic_column``, ``source_column``, ``shard_hash_column`` and
-        ``contents_column``.
-    :raises InvalidArgumentError: a column that does not exist, or exists twice, or of the wrong type; another column
-        of a type that cannot be sent.
+    :param options: ``time_column``, ``topic_column``, ``source_column``, ``shard_hash_column`` and ``contents_column``.
+    :raises InvalidArgumentError: a column does not exist, exists twice, or has an invalid type; or another column has a
+        type that cannot be sent.
     """
     found = {option: _position(schema, option, name) for option, name in options.items()}
     for option, position in found.items():
         if position is not None:
             applies, words = _ALLOWED[option]
             if not applies(schema.field(position).type):
-                raise InvalidArgumentError(f"{option}: {_described(schema, position)}, and must be {words}")
+                raise InvalidArgumentError(f"{option}: {_described(schema, position)}, but must be {words}")
     special = {position for position in found.values() if position is not None}
     fields: list[tuple[int, FieldColumn | ContentsColumn]] = [
         (position, FieldColumn(schema.field(position).name, _renderer(schema, position)))
@@ -80,7 +79,7 @@ def _position(schema: pa.Schema, option: str, name: str | None) -> int | None:
 def _near(name: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, names)
     if near:
-        return f"near it: {', '.join(map(repr, near))}"
+        return f"similar: {', '.join(map(repr, near))}"
     shown = ", ".join(map(repr, names[:_MOST_NAMES_SHOWN])) or "none"
     return f"the columns: {shown}{', …' if len(names) > _MOST_NAMES_SHOWN else ''}"
 

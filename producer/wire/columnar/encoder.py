@@ -1,4 +1,4 @@
-"""ColumnarEncoder: record batches of one schema become records."""
+"""ColumnarEncoder: encodes record batches of one schema as records."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .values import Numbers, UnsendableError
 
 
 class ColumnarEncoder:
-    """Encodes batches of one schema; used by any number of threads.
+    """Encodes batches of one schema; thread-safe.
 
-    :param schema: of the batches.
-    :param time_column: holds the time of each log: timestamps with a zone, or seconds since the epoch. Null is the
-        time of sending.
-    :param topic_column: holds the topic of each log. Null is that of the stream; likewise the next two.
-    :param source_column: holds the source of each log.
-    :param shard_hash_column: holds the shard hash of each log.
-    :param contents_column: a map whose entries are fields of the log, behind those of the other columns.
-    :raises InvalidArgumentError: a column that is not there, or whose type is not allowed; a type that cannot be sent.
+    :param schema: the schema of the batches.
+    :param time_column: the column with the time of each log: timestamps with a zone, or seconds since the epoch. Null
+        is the time of sending.
+    :param topic_column: the column with the topic of each log; null is the stream's topic.
+    :param source_column: the column with the source of each log; null is the stream's source.
+    :param shard_hash_column: the column with the shard hash of each log; null is the stream's shard hash.
+    :param contents_column: a map whose entries are fields of the log, after those of the other columns.
+    :raises InvalidArgumentError: a column does not exist, or its type is not allowed, or cannot be sent.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class ColumnarEncoder:
         self._columns = columns_of(schema, options)
 
     def check(self, batch: pa.RecordBatch) -> None:
-        """Look whether the data lie where they say, once, before a batch or slices of it are encoded.
+        """Check once that the data of a batch is within its buffers, before the batch or slices of it are encoded.
 
-        :raises InvalidArgumentError: they do not.
+        :raises InvalidArgumentError: it is not.
         """
         _validate(batch)
         checks = [(position, column.check) for position, column in self._columns.fields]
@@ -67,30 +67,32 @@ class ColumnarEncoder:
                 raise InvalidArgumentError(f"column {name!r}: at {error.position}: {error.reason}") from error
 
     def group(self, batch: pa.RecordBatch) -> Grouping:
-        """The rows of a batch in groups that go to one stream each."""
+        """Group the rows of a batch by stream."""
         return group(batch, self._columns.picking)
 
     def streams(self, batch: pa.RecordBatch) -> Iterator[tuple[Names, pa.RecordBatch, range | Numbers]]:
-        """For each stream its names, its rows in their order, and where these stood in the batch."""
+        """Yield for each stream its names, its rows in order, and their positions in the batch."""
         return self.group(batch).batches(batch)
 
     def estimate(self, batch: pa.RecordBatch) -> int:
-        """About how many bytes :meth:`encode` will make of a batch: for ordinary ones no fewer. Cheap."""
+        """Return an upper estimate of the size of an encoded batch, in bytes; rare batches exceed it."""
         size = int(batch.num_rows) * BEFORE_ROW
         for position, column in self._columns.fields:
             size += column.estimate(batch.column(position))
         return size
 
     def encode(self, batch: pa.RecordBatch, now: int, rows: Sequence[int] | Numbers | None = None) -> EncodedRows:
-        """The records of a batch.
+        """Encode a batch as records.
 
-        :param now: seconds since the epoch, for logs without a time of their own.
-        :param rows: what errors call the rows; None counts from 0.
-        :raises InvalidArgumentError: a value that cannot become text, or a time out of range: the first of its
-            column, with its row; a batch of another schema.
+        :param now: the time of logs without their own time, seconds since the epoch.
+        :param rows: the row numbers to use in errors; None to count from 0.
+        :raises InvalidArgumentError: a value has no text, a time is out of range, or the batch has another schema. The
+            error names the first row at fault of its column.
         """
         if not batch.schema.equals(self.schema):
-            raise InvalidArgumentError(f"a batch has another schema than the first: {batch.schema.to_string()}")
+            raise InvalidArgumentError(
+                f"the schema of a batch differs from that of the first: {batch.schema.to_string()}"
+            )
         _validate(batch)
         which = range(batch.num_rows) if rows is None else rows
         try:
@@ -124,4 +126,4 @@ def _validate(batch: pa.RecordBatch) -> None:
     try:
         batch.validate()
     except pa.ArrowException as error:
-        raise InvalidArgumentError(f"the Arrow data contradict themselves: {error}") from error
+        raise InvalidArgumentError(f"the Arrow data is inconsistent: {error}") from error

@@ -1,4 +1,4 @@
-"""How large a batch will be once it is encoded, from its columns' buffers: known before anything is done."""
+"""Estimates the size of an encoded batch from the buffers of its columns, before it is encoded."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow.types as kinds
 
 from .values import extent_of
 
-# Frame, Time and Time_ns of a record; tags and lengths of a field, besides its name.
+# Bytes of the frame, Time and Time_ns of a record; bytes of the tags and lengths of a field, without its name.
 BEFORE_ROW = 18
 BEFORE_FIELD = 8
 
-# The longest texts, bytes. The first type that applies counts.
+# Maximum text length in bytes; the first type that applies is used.
 _WIDTHS: tuple[tuple[Callable[[pa.DataType], Any], int], ...] = (
     (kinds.is_boolean, 5),
     (kinds.is_int8, 4),
@@ -29,18 +29,18 @@ _WIDTHS: tuple[tuple[Callable[[pa.DataType], Any], int], ...] = (
     (kinds.is_time, 15),
     (kinds.is_timestamp, 38),
 )
-# JSON is longer than Arrow's buffers: quotes, commas, names of a struct's fields.
+# JSON is longer than Arrow's buffers: it adds quotes, commas and the field names of a struct.
 _JSON = 3
 _JSON_ROW = 16
 
 
 def estimate_field(array: pa.Array, name: str) -> int:
-    """Bytes of a column as one field of each row."""
+    """Return the bytes of a column that is one field of each row."""
     return _texts(array) + len(array) * (BEFORE_FIELD + len(name.encode()))
 
 
 def estimate_contents(array: pa.MapArray) -> int:
-    """Bytes of a column whose entries are fields."""
+    """Return the bytes of a column whose entries are fields."""
     places = array.offsets
     first, last = int(places[0].as_py()), int(places[-1].as_py())
     entries = (part.slice(first, last - first) for part in (array.keys, array.items))
@@ -48,7 +48,7 @@ def estimate_contents(array: pa.MapArray) -> int:
 
 
 def _texts(array: pa.Array) -> int:
-    """Bytes of the values as text."""
+    """Return the bytes of the values as text."""
     kind = array.type
     if kinds.is_string(kind) or kinds.is_binary(kind) or kinds.is_large_string(kind) or kinds.is_large_binary(kind):
         return extent_of(array)
@@ -60,7 +60,7 @@ def _texts(array: pa.Array) -> int:
 
 
 def _texts_of_distinct(values: pa.Array, rows: int) -> int:
-    """Bytes of the values if each occurs equally often."""
+    """Return the bytes of the values if each occurs equally often."""
     return _texts(values) * rows // len(values) if len(values) else 0
 
 
@@ -77,7 +77,7 @@ def _texts_by_type(array: pa.Array, kind: pa.DataType) -> int:
 def _buffer_bytes(array: pa.Array, kind: pa.DataType) -> int:
     try:
         return int(array.nbytes)
-    except pa.ArrowTypeError:  # of views, in releases of pyarrow that are still in use
+    except pa.ArrowTypeError:  # Older releases of pyarrow cannot measure views.
         if kinds.is_nested(kind):
-            return int(array.get_total_buffer_size())  # the whole array's, if this is a slice of it
+            return int(array.get_total_buffer_size())  # If this is a slice, the size is that of the whole array.
         return extent_of(array.cast(pa.large_string() if kinds.is_string_view(kind) else pa.large_binary()))

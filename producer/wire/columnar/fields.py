@@ -1,4 +1,4 @@
-"""Columns as fields of logs: one field of each row, or the entries of a map."""
+"""Converts columns to fields of logs: one field of each row, or the entries of a map."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from .values import Numbers, UnsendableError, as_binary, is_text, is_view, lengt
 class Field:
     """One field of each row that has it.
 
-    :ivar key: its name, UTF-8.
-    :ivar texts: its texts: a string or binary array of any kind.
-    :ivar index: which of them each row has, int64; as many as there are means none. None if row and position are equal.
-    :ivar prefixes: what precedes a text, for the twin that needs it.
+    :ivar key: the field name, UTF-8.
+    :ivar texts: a string or binary array of any kind with the texts.
+    :ivar index: the position in ``texts`` for each row, int64; ``len(texts)`` for no field. None if positions equal
+        rows.
+    :ivar prefixes: the bytes before each text, for the pure implementation.
     """
 
     key: bytes
@@ -35,9 +36,9 @@ class Field:
     prefixes: Prefixes
 
     def check(self) -> None:
-        """Look where the texts are.
+        """Check that the texts are within their buffers.
 
-        :raises UnsendableError: one is outside of its array's data.
+        :raises UnsendableError: one is not.
         """
         try:
             check_texts(self.texts)
@@ -46,7 +47,7 @@ class Field:
             raise UnsendableError(row, f"field {self.key.decode()!r}: {error.reason}") from error
 
     def parts(self) -> list[Part]:
-        """The field as parts of the rows."""
+        """Return the field as parts of the rows."""
         texts = as_binary(self.texts) if is_text(self.texts.type) else texts_of_views(self.texts)
         field = _field(self.prefixes, texts)
         return field if self.index is None else [_chosen(field, len(texts), self.index)]
@@ -56,10 +57,10 @@ class Field:
 class Entries:
     """The fields of each row that are entries of a map.
 
-    :ivar places: where each row begins among the entries, and where the last one ends, int64.
-    :ivar valid: whether a row has entries at all; None if all do.
-    :ivar keys: their names: a string or binary array of any kind without nulls.
-    :ivar items: their texts, likewise; a null is no field.
+    :ivar places: the start of each row in the entries, and the end of the last one, int64.
+    :ivar valid: a mask of the rows that have a map; None if all have one.
+    :ivar keys: a string or binary array of any kind with the field names, without nulls.
+    :ivar items: an array of the same kind with the texts; null is no field.
     """
 
     places: Numbers
@@ -68,7 +69,10 @@ class Entries:
     items: pa.Array
 
     def check(self) -> None:
-        """See :meth:`Field.check`."""
+        """Check that the texts are within their buffers.
+
+        :raises UnsendableError: one is not.
+        """
         for texts in (self.keys, self.items):
             try:
                 check_texts(texts)
@@ -76,15 +80,15 @@ class Entries:
                 raise UnsendableError(_row_of(error.position, self.places), f"an entry: {error.reason}") from error
 
     def parts(self) -> list[Part]:
-        """The fields as parts of the rows."""
+        """Return the fields as parts of the rows."""
         return [_sliced(*_without_nulls(self.keys, self.items, self.places), self.valid)]
 
 
 class FieldColumn:
     """A column whose values are one field of each row that has one.
 
-    :param name: the field.
-    :param render: makes the texts of its values.
+    :param name: the field name.
+    :param render: the function that converts its values to text.
     """
 
     def __init__(self, name: str, render: Render) -> None:
@@ -94,14 +98,15 @@ class FieldColumn:
         self._render = render
 
     def estimate(self, array: pa.Array) -> int:
-        """About how many bytes the fields will be."""
+        """Return an estimate of the bytes of the fields."""
         return estimate_field(array, self._name)
 
     def check(self, array: pa.Array) -> None:
-        """Look where the values of a batch are, but for texts and positions in a dictionary: :meth:`fields` and
-        :meth:`Field.check` do that.
+        """Check that the values of a batch are within their buffers.
 
-        :raises UnsendableError: one is outside of the array's data.
+        Texts and indices are excluded, as :meth:`fields` and :meth:`Field.check` check these.
+
+        :raises UnsendableError: a value is outside of the array's data.
         """
         if kinds.is_dictionary(array.type):
             check_parts(array.dictionary)
@@ -109,7 +114,7 @@ class FieldColumn:
             check_parts(array)
 
     def fields(self, array: pa.Array) -> Field:
-        """The field in each row.
+        """Return the field of each row.
 
         :raises UnsendableError: a value has no text.
         """
@@ -132,7 +137,7 @@ def _field(prefixes: Prefixes, texts: pa.Array) -> list[Part]:
 
 
 def _chosen(field: Sequence[Part], count: int, index: Numbers) -> Part:
-    """The field put together once for each of ``count`` distinct values, from which each row chooses."""
+    """Encode the field once for each of ``count`` distinct values, of which each row uses one."""
     offsets = _offsets_of(total_sizes(field, count))
     data, _ = join(field, count, int(offsets[-1]))
     return Part(pool_of(data, offsets), index, np.append(np.diff(offsets), 0)[index])
@@ -145,28 +150,28 @@ def _offsets_of(sizes: Numbers) -> Numbers:
 
 
 class ContentsColumn:
-    """A map whose entries are fields of its row: all entries are encoded as one run, which rows are slices of.
+    """A map whose entries are fields of its row. All entries are encoded together, and rows are slices of them.
 
-    :param render_key: makes the texts of its keys.
-    :param render_item: makes the texts of its values.
+    :param render_key: the function that converts its keys to text.
+    :param render_item: the function that converts its values to text.
     """
 
     def __init__(self, render_key: Render, render_item: Render) -> None:
         self._render_key, self._render_item = render_key, render_item
 
     def estimate(self, array: pa.MapArray) -> int:
-        """About how many bytes the fields will be."""
+        """Return an estimate of the bytes of the fields."""
         return estimate_contents(array)
 
     def check(self, array: pa.MapArray) -> None:
-        """See :meth:`FieldColumn.check`."""
+        """Check that offsets, keys and values are within their buffers, as :meth:`FieldColumn.check` does."""
         check_ascending(array.offsets.to_numpy())
         for part in (array.keys, array.items):
             if not is_text(part.type) and not is_view(part.type):
                 check_parts(part)
 
     def fields(self, array: pa.MapArray) -> Entries | None:
-        """The fields of each row; None if no row has any.
+        """Return the fields of each row; None if no row has any.
 
         :raises UnsendableError: a value has no text, or a key is null.
         """
@@ -196,7 +201,7 @@ def _row_of(entry: int, places: Numbers) -> int:
 
 
 def _without_nulls(keys: pa.Array, items: pa.Array, places: Numbers) -> tuple[pa.Array, pa.Array, Numbers]:
-    """The entries that have a value, and where each row begins among them."""
+    """Return the entries that have a value, and the start of each row in them."""
     valid = valid_of(items)
     if valid is None:
         return keys, items, places
@@ -204,19 +209,19 @@ def _without_nulls(keys: pa.Array, items: pa.Array, places: Numbers) -> tuple[pa
 
 
 def _sliced(keys: pa.Array, items: pa.Array, places: Numbers, valid: Numbers | None) -> Part:
-    """The entries put together, and each row its slice of them."""
+    """Encode all entries, and return each row as a slice of them."""
     fields = _entries(_free_keys(keys), items)
     offsets = _offsets_of(total_sizes(fields, len(keys)))
     data, _ = join(fields, len(keys), int(offsets[-1]))
     rows = offsets[places]
     index, sizes = np.arange(len(rows) - 1), np.diff(rows)
-    if valid is not None:  # a null may have entries that nobody shall see
+    if valid is not None:  # A null may have entries, which must stay hidden.
         index, sizes = np.where(valid, index, len(index)), np.where(valid, sizes, 0)
     return Part(pool_of(data, rows), index, sizes)
 
 
 def _free_keys(keys: pa.Array) -> pa.Array:
-    """The keys, which were checked, with other names in place of those that are reserved."""
+    """Return the keys, with other names in place of reserved ones."""
     texts = texts_of_views(keys) if is_view(keys.type) else keys
     if not pc.any(pc.starts_with(texts, "__")).as_py():
         return keys

@@ -1,7 +1,7 @@
-"""Floating point as ``repr`` writes it: the shortest text that reads back equal.
+"""Formats floating point as ``repr`` does: the shortest text that reads back equal.
 
-Arrow finds the same digits, and writes them in the same way between 0.0001 and ten thousand million, but for whole
-numbers, which lack their ``.0``. All others are written by Python.
+Arrow finds the same digits, and formats numbers from 0.0001 to ten thousand million in the same way. Whole numbers lack
+their ``.0``, which is appended. Python formats all other numbers.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from .values import Numbers, as_binary, text_kind, valid_of
 
 _LEAST_ALIKE = 1e-4
 _MOST_ALIKE = 1e10
-# No float is written with more characters.
+# Longer than any float.
 _LONGEST = 32
 
 
 def texts_of_floats(array: pa.Array) -> pa.Array:
-    """The texts of an array of any floating point type, in the precision of ``float``."""
+    """Return the texts of an array of any floating point type, in the precision of ``float``."""
     valid = valid_of(array)
     numbers = _doubles(array)
     texts = pa.array(numbers, mask=None if valid is None else ~valid).cast(text_kind(len(array), _LONGEST))
@@ -31,7 +31,7 @@ def texts_of_floats(array: pa.Array) -> pa.Array:
 
 
 def _doubles(array: pa.Array) -> Numbers:
-    """The numbers; 0 for null."""
+    """Return the numbers; 0 for null."""
     numbers: Numbers = array.to_numpy(zero_copy_only=False).astype(np.float64)
     if array.null_count:
         numbers[array.is_null().to_numpy(zero_copy_only=False)] = 0.0

@@ -1,4 +1,4 @@
-"""Parts, and how they are put together row by row."""
+"""Joins the parts of records row by row."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Part:
     """One byte string of every row.
 
     :ivar pool: a binary array of strings.
-    :ivar index: which of the pool each row has; one number if it is the same for all; None if row and position are
-        equal. A null of the pool is an empty string.
-    :ivar sizes: its length in each row, bytes; one number if it is the same for all.
+    :ivar index: the position in the pool for each row; one number if it is the same for all rows; None if positions
+        equal rows. A null of the pool is an empty string.
+    :ivar sizes: the length in each row, bytes; one number if it is the same for all rows.
     """
 
     pool: pa.Array
@@ -28,7 +28,7 @@ class Part:
 
 
 def total_sizes(parts: Sequence[Part], rows: int) -> Numbers:
-    """The length of each row, bytes."""
+    """Return the total length of each row, bytes."""
     total = np.zeros(rows, np.int64)
     for part in parts:
         total += part.sizes
@@ -36,10 +36,10 @@ def total_sizes(parts: Sequence[Part], rows: int) -> Numbers:
 
 
 def join(parts: Sequence[Part], rows: int, size: int) -> tuple[pa.Buffer, Numbers]:
-    """The parts of the first row, then those of the second, and so on.
+    """Join the parts of the first row, then those of the second, and so on.
 
-    :param size: what :func:`total_sizes` amounts to, bytes.
-    :returns: all bytes, which may be followed by others, and where each row ends in them.
+    :param size: the sum of :func:`total_sizes`, bytes.
+    :returns: all bytes, which others may follow, and the end of each row in them.
     """
     if rows == 0:
         return pa.py_buffer(b""), np.zeros(0, np.int32)
@@ -53,7 +53,7 @@ def join(parts: Sequence[Part], rows: int, size: int) -> tuple[pa.Buffer, Number
 
 
 def pool_of(data: pa.Buffer, offsets: Numbers) -> pa.Array:
-    """A binary array of slices of ``data``, one behind the other, and an empty one at the end, to stand for null."""
+    """Return a binary array of adjacent slices of ``data``, with an empty one at the end for null."""
     large = offsets[-1] > MAX_OFFSET
     numbers = np.append(offsets, offsets[-1]).astype(np.int64 if large else np.int32)
     kind = pa.large_binary() if large else pa.binary()
@@ -61,9 +61,9 @@ def pool_of(data: pa.Buffer, offsets: Numbers) -> pa.Array:
 
 
 def _positions(parts: Sequence[Part], rows: int, pool_size: int) -> pa.Array:
-    """Where in the pools, laid end to end, each part of each row is, row after row."""
+    """Return the position of each part of each row in the concatenated pools, row by row."""
     kind = np.int32 if pool_size <= MAX_OFFSET else np.int64
-    # Columns are written as lines and turned round at once: twice as fast as to write every n-th number.
+    # Writing each column as a line and transposing is twice as fast as writing every n-th number.
     lines = np.empty((len(parts), rows), kind)
     base = 0
     for line, part in zip(lines, parts, strict=True):

@@ -1,9 +1,9 @@
-"""Dates, times and timestamps as ``isoformat`` writes them.
+"""Formats dates, times and timestamps as ``isoformat`` does.
 
-Arrow writes the digits. The offset of a zone is asked of Python once for each minute that occurs in a column, since
-the zones that Arrow and Python know may differ; before 1973, when some offsets changed at odd seconds, for each second.
-Timestamps of nanoseconds are no exception, while ``to_pylist`` makes them values of pandas, which differ by the seconds
-of old offsets and by the summer time of the years after 2037.
+Arrow formats the digits. Python returns the offset of a zone, once per minute that occurs in a column, because Arrow
+and Python may have different zone data. Before 1973, when some offsets changed at odd seconds, it is once per second.
+Timestamps in nanoseconds are treated alike. ``to_pylist`` would return values of pandas for them, which differ in the
+seconds of old offsets and in daylight saving time after 2037.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .values import Numbers, UnsendableError, as_binary, integers, text_kind, va
 
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
-# The first and the last second, and day, that Python can express.
+# The range of seconds that Python can express.
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _DAY = 86_400
-# No moment is written with more characters.
+# Longer than any timestamp.
 _LONGEST = 40
 _1973 = 94_694_400
 _UTC = frozenset({"UTC", "Etc/UTC", "Z", "+00:00"})
 
 
 def texts_of_timestamps(array: pa.Array) -> pa.Array:
-    """``2026-01-31T12:00:00.000001+01:00``: a fraction of six digits, or nine where needed, or none."""
+    """Format as ``2026-01-31T12:00:00.000001+01:00``, with a fraction of six digits, nine if needed, or none."""
     valid = valid_of(array)
     seconds, fraction = np.divmod(integers(array, pa.int64()), PER_SECOND[array.type.unit])
     nanos = fraction * (PER_SECOND["ns"] // PER_SECOND[array.type.unit])
@@ -43,7 +43,7 @@ def texts_of_timestamps(array: pa.Array) -> pa.Array:
 
 
 def texts_of_dates(array: pa.Array) -> pa.Array:
-    """``2026-01-31``."""
+    """Format as ``2026-01-31``."""
     valid = valid_of(array)
     if pa.types.is_date32(array.type):
         days = integers(array, pa.int32()).astype(np.int64)
@@ -54,7 +54,7 @@ def texts_of_dates(array: pa.Array) -> pa.Array:
 
 
 def texts_of_times(array: pa.Array) -> pa.Array:
-    """``12:00:00.000001``; nanoseconds are cut off, as Python has none."""
+    """Format as ``12:00:00.000001``; nanoseconds are cut off, as Python has none."""
     wide = pa.types.is_time64(array.type)
     ticks = integers(array, pa.int64() if wide else pa.int32()).astype(np.int64)
     seconds, fraction = np.divmod(ticks, PER_SECOND[array.type.unit])
@@ -73,11 +73,11 @@ def _check(seconds: Numbers, valid: Numbers | None) -> None:
     if valid is not None:
         wrong &= valid
     if wrong.any():
-        raise UnsendableError(int(np.argmax(wrong)), "it is not within the years 1 to 9999, which Python can express")
+        raise UnsendableError(int(np.argmax(wrong)), "it is outside the years 1 to 9999, which Python can express")
 
 
 def _iso(seconds: Numbers, nanos: Numbers, valid: Numbers | None) -> pa.Array:
-    """Date and time of a clock that shows UTC."""
+    """Format date and time in UTC, without a zone."""
     exact = nanos != 0
     if not exact.any():
         return _with_t(_cast(seconds, valid, "s"))
@@ -104,7 +104,7 @@ def _ended(texts: pa.Array, endings: pa.Array | pa.Scalar) -> pa.Array:
 
 
 def _offsets(seconds: Numbers, zone: str, valid: Numbers | None) -> tuple[Numbers, pa.Array]:
-    """The offset of a zone at each moment, seconds, and as text."""
+    """Return the offset of a zone at each moment, in seconds and as text."""
     if valid is not None:
         seconds = np.where(valid, seconds, 0)
     moments = pa.array(np.where(seconds < _1973, seconds, seconds // 60 * 60)).dictionary_encode()
@@ -121,7 +121,7 @@ def _offsets(seconds: Numbers, zone: str, valid: Numbers | None) -> tuple[Number
 
 
 def _ending(offset: timedelta) -> bytes:
-    """An offset as ``isoformat`` writes it."""
+    """Format an offset as ``isoformat`` does."""
     sign, rest = ("-", -offset) if offset < timedelta() else ("+", offset)
     minutes, seconds = divmod(int(rest.total_seconds()), 60)
     return f"{sign}{minutes // 60:02}:{minutes % 60:02}{f':{seconds:02}' if seconds else ''}".encode()

@@ -1,4 +1,4 @@
-"""The columns that pick the stream: rows with equal values go together, each group in its order."""
+"""Groups rows by the columns that select the stream, in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .values import Numbers
 
 
 class Names(NamedTuple):
-    """What picks a stream; None leaves the stream's own.
+    """The values that select a stream; None for the stream's own value.
 
     :ivar topic: the topic.
     :ivar source: the source.
@@ -28,17 +28,17 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouping:
-    """The rows of a batch, group after group.
+    """The rows of a batch, group by group.
 
-    :ivar rows: their positions in the batch; a ``range`` if they stand in this order.
-    :ivar groups: for each group its names, and where in ``rows`` it ends.
+    :ivar rows: their positions in the batch; a ``range`` if they are already in this order.
+    :ivar groups: the names of each group, and its end in ``rows``.
     """
 
     rows: range | Numbers
     groups: Sequence[tuple[Names, int]]
 
     def batches(self, batch: pa.RecordBatch) -> Iterator[tuple[Names, pa.RecordBatch, range | Numbers]]:
-        """For each group its names, a batch of its rows, and their positions; what stands in order is not copied."""
+        """Yield for each group its names, a batch of its rows, and their positions; rows in order are not copied."""
         ordered = batch if isinstance(self.rows, range) else _taken(batch, self.rows)
         start = 0
         for names, stop in self.groups:
@@ -49,14 +49,14 @@ class Grouping:
 def _taken(batch: pa.RecordBatch, rows: Numbers) -> pa.RecordBatch:
     try:
         return batch.take(pa.array(rows))
-    except pa.ArrowNotImplementedError:  # of views, at this time
+    except pa.ArrowNotImplementedError:  # pyarrow cannot take from views.
         return pa.concat_batches([batch.slice(row, 1) for row in rows.tolist()])
 
 
 def group(batch: pa.RecordBatch, columns: Sequence[int | None]) -> Grouping:
     """Group the rows by the values of some columns.
 
-    :param columns: the positions of those that hold topic, source and shard hash; None for what no column holds.
+    :param columns: the positions of the columns of topic, source and shard hash; None for a missing one.
     """
     rows = batch.num_rows
     given = [None if column is None else _texts(batch.column(column)) for column in columns]
@@ -67,7 +67,7 @@ def group(batch: pa.RecordBatch, columns: Sequence[int | None]) -> Grouping:
     ends = zip(names, np.cumsum(np.bincount(groups)).tolist(), strict=True)
     if (groups[1:] >= groups[:-1]).all():
         return Grouping(range(rows), list(ends))
-    # Few groups are sorted by radix.
+    # NumPy sorts 16-bit numbers by radix, which is faster.
     order = np.argsort(groups.astype(np.uint16) if len(names) < 1 << 16 else groups, kind="stable")
     return Grouping(order, list(ends))
 
@@ -76,7 +76,7 @@ _Coded = tuple[Numbers, list[str | None]]
 
 
 def _texts(column: pa.Array) -> _Coded:
-    """A number for each row, and the texts that the numbers stand for."""
+    """Return a code for each row, and the text of each code."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_string_view(column.type):
@@ -86,7 +86,7 @@ def _texts(column: pa.Array) -> _Coded:
 
 
 def _groups(codes: Sequence[Numbers], rows: int) -> tuple[Numbers, list[int]]:
-    """For each row the number of its group, groups by their first row, and these first rows."""
+    """Return the group number of each row, in the order of first rows, and these first rows."""
     together = np.zeros(rows, np.int64)
     for numbers in codes:
         combined = pa.array(together * (int(numbers.max()) + 1) + numbers).dictionary_encode()

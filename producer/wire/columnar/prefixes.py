@@ -1,4 +1,4 @@
-"""What precedes a value, by the value's length."""
+"""Makes the bytes before a value, by the length of the value."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ..protobuf import delimited, varint
 from .gather import Part
 from .values import Numbers, binary_of
 
-# Lengths up to these are kept, the second for frames; longer ones are made for each slice anew.
+# Maximum lengths that are cached, the second for frames; prefixes of longer values are made for each slice.
 _MOST_KEPT = 4096
 _MOST_FRAMES_KEPT = 16_384
 _FIRST_KEPT = 256
-# What precedes the values of a field with a longer name is not kept: what is kept is bounded in bytes, too.
+# Maximum name length of fields with a cache, so that its size in bytes is bounded, too.
 _MAX_NAME_KEPT = 256
 
 
 class Prefixes:
-    """A table of byte strings by a length, which grows as it is used. Threads may fill in the same twice.
+    """A table of byte strings by length, filled on demand; two threads may both fill it.
 
-    :param make: the bytes for a length.
-    :param most: lengths that are kept.
+    :param make: returns the bytes for a length.
+    :param most: the length from which nothing is cached.
     """
 
     def __init__(self, make: Callable[[int], bytes], most: int) -> None:
@@ -32,9 +32,9 @@ class Prefixes:
         self._kept: tuple[pa.Array, Numbers] | None = None
 
     def part(self, lengths: Numbers, valid: Numbers | None = None) -> Part:
-        """The strings for some lengths, one for each row.
+        """Return the strings for the lengths of all rows.
 
-        :param valid: which rows have one at all; None means all.
+        :param valid: a mask of the rows that have one; None if all have.
         """
         longest = int(lengths.max(initial=0))
         if longest >= self._most:
@@ -43,7 +43,7 @@ class Prefixes:
         else:
             index = lengths
             pool, sizes = self._up_to(longest)
-        # The first is empty, and stands for null.
+        # The first entry is empty, for null.
         index = index + 1 if valid is None else np.where(valid, index + 1, 0)
         return Part(pool, index, sizes[index])
 
@@ -60,7 +60,7 @@ class Prefixes:
 
 
 def of_key(key: bytes) -> Prefixes:
-    """What precedes the values of one field: everything from its tag to the value's length."""
+    """Return the prefixes of one field: the bytes from its tag to the length of the value."""
     start = delimited(0x0A, key) + b"\x12"
 
     def make(length: int) -> bytes:
@@ -71,11 +71,11 @@ def of_key(key: bytes) -> Prefixes:
 
 
 def of_tag(tag: int) -> Prefixes:
-    """A tag and the length of what follows."""
+    """Return the prefixes of a tag: the tag and the length."""
     return Prefixes(lambda length: bytes((tag,)) + varint(length), _MOST_FRAMES_KEPT)
 
 
-#: A record's frame, and what precedes a field's key.
+#: Prefixes of a record, and of the key of a field.
 SHORT = of_tag(0x0A)
-#: What precedes a field, and a field's value.
+#: Prefixes of a field, and of the value of a field.
 LONG = of_tag(0x12)

@@ -1,8 +1,8 @@
-"""Encoders of rows whose values are texts, compiled and pure (:mod:`producer.runtime.compiled` chooses).
+"""Encodes rows whose values are texts, natively or purely (:mod:`producer.runtime.compiled` selects one).
 
-The pure one looks up in tables what precedes each text, and has Arrow's ``take`` copy all parts of all rows to their
-places. The compiled one (``_columns.pyx``) reads Arrow's buffers, and writes the records row by row, when the pieces
-are known that they go into: so each byte is copied once.
+The pure implementation looks up the prefix of each text in tables, and Arrow's ``take`` copies all parts of all rows.
+The native one (``_columns.pyx``) reads Arrow's buffers. It writes the records row by row when their piece is known, so
+each byte is copied once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class EncodedRows(Protocol):
     """The records of a batch.
 
-    :ivar ends: where the record of each row ends.
+    :ivar ends: the end of the record of each row.
     """
 
     @property
@@ -37,34 +37,32 @@ class EncodedRows(Protocol):
 
     @property
     def body(self) -> memoryview:
-        """All of them, joined."""
+        """All records, concatenated."""
 
     def piece(self, start: int, stop: int) -> memoryview:
-        """The records of some rows, joined, in memory of their own."""
+        """Return the records of some rows, concatenated, in their own memory."""
 
     def in_order(self, rows: Numbers) -> Self:
-        """The same records in another order.
+        """Return the same records in another order.
 
-        :param rows: for each record its place in this one.
+        :param rows: the position of each record in these rows.
         """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinedRows:
-    """Records that were encoded as a whole; see :class:`EncodedRows`."""
+    """Records that were encoded together."""
 
     body: memoryview
     ends: Numbers
 
     def piece(self, start: int, stop: int) -> memoryview:
-        """A copy of some."""
         begin, end = _extent(self.ends, start, stop)
         copy = _memory(end - begin)
         copy[:] = self.body[begin:end]
         return copy
 
     def in_order(self, rows: Numbers) -> JoinedRows:
-        """Copied to their places."""
         pool = pool_of(pa.py_buffer(self.body), np.append(0, self.ends))
         _, offsets, data = pc.take(pool, pa.array(rows), boundscheck=False).buffers()
         ends = np.frombuffer(offsets, self.ends.dtype, len(rows) + 1)[1:]
@@ -73,10 +71,10 @@ class JoinedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredRows:
-    """Records whose sizes are known, and that are written piece by piece; see :class:`EncodedRows`.
+    """Records whose sizes are known, and that are written piece by piece.
 
-    :ivar columns: what they are made of.
-    :ivar order: which row each record is of, int64; None if they are in order.
+    :ivar columns: the columns of the records.
+    :ivar order: the row of each record, int64; None if they are in order.
     """
 
     columns: Columns
@@ -85,24 +83,21 @@ class MeasuredRows:
 
     @property
     def body(self) -> memoryview:
-        """All of them, joined."""
         return self.piece(0, len(self.ends))
 
     def piece(self, start: int, stop: int) -> memoryview:
-        """Some of them, joined."""
         begin, end = _extent(self.ends, start, stop)
         memory = _memory(end - begin)
         self.columns.write(memory, self.order, start, stop)
         return memory
 
     def in_order(self, rows: Numbers) -> MeasuredRows:
-        """The same, to be written in another order."""
         sizes = np.diff(self.ends, prepend=0)[rows]
         return MeasuredRows(self.columns, np.cumsum(sizes), rows.astype(np.int64))
 
 
 def join_rows(times: Times, fields: Sequence[Field | Entries], count: int) -> JoinedRows:
-    """The pure twin of :func:`measure_rows`."""
+    """Encode rows without native code."""
     for field in fields:
         field.check()
     if count == 0:
@@ -116,12 +111,12 @@ def join_rows(times: Times, fields: Sequence[Field | Entries], count: int) -> Jo
 
 
 def measure_rows(times: Times, fields: Sequence[Field | Entries], count: int) -> MeasuredRows:
-    """The records of rows.
+    """Measure rows natively, so that they can be written piece by piece.
 
-    :param count: of rows.
+    :param count: the number of rows.
     :raises UnsendableError: a text is outside of its column's data.
     """
-    from .._columns import Columns  # noqa: PLC0415  # it is not everywhere
+    from .._columns import Columns  # noqa: PLC0415  # native code is not available everywhere
 
     constant = isinstance(times.seconds, int)
     seconds = np.full(1, times.seconds, np.int64) if constant else times.seconds
@@ -137,7 +132,8 @@ def measure_rows(times: Times, fields: Sequence[Field | Entries], count: int) ->
     if not columns.measure(ends):
         for field in fields:
             field.check()
-        raise RuntimeError("a text is outside of its column's data")  # where the twin above sees none: a bug
+        # The pure check found no such text, so this is a bug.
+        raise RuntimeError("a text is outside of its column's data")
     return MeasuredRows(columns, ends)
 
 
@@ -145,18 +141,19 @@ encode_rows = join_rows if compiled("producer.wire._columns") is None else measu
 
 
 def _extent(ends: Numbers, start: int, stop: int) -> tuple[int, int]:
-    """Where the records of some rows begin, and where they end."""
+    """Return the bounds of the records of some rows."""
     begin = int(ends[start - 1]) if start else 0
     return begin, int(ends[stop - 1]) if stop else 0
 
 
 def _bytes_of(data: pa.Buffer, size: int) -> memoryview:
-    """A buffer's first bytes: Arrow says that they are signed, which other bytes cannot be joined with."""
+    """Return the first bytes of a buffer as unsigned ones: Arrow's are signed, and cannot be joined with others."""
     return memoryview(data).cast("B")[:size]
 
 
 def _memory(size: int) -> memoryview:
-    """Arrow's memory, which is used again and again; Python's comes from the system anew for each of these sizes, and
-    the first touch of its pages costs more than all the copying.
+    """Allocate memory from Arrow, which reuses it.
+
+    Python would request it from the system each time, and the first access to its pages takes longer than the copying.
     """
     return memoryview(pa.allocate_buffer(size)).cast("B")

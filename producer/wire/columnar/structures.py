@@ -1,4 +1,4 @@
-"""Values that only Python can write: lists, structs and maps as JSON, unions, extensions with values of their own."""
+"""Formats values that only Python can: lists, structs and maps as JSON, unions, extensions with own values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Convert = Callable[[Any], Any]
 
 
 def texts_of_objects(array: pa.Array) -> pa.Array:
-    """The texts of the values that ``to_pylist`` gives, maps as dictionaries."""
+    """Return the texts of the values of ``to_pylist``, with maps as dictionaries."""
     convert = _converter(array.type)
     texts: list[bytes | None] = []
     for position, value in enumerate(_objects(array)):
@@ -24,7 +24,7 @@ def texts_of_objects(array: pa.Array) -> pa.Array:
             texts.append(None if value is None else _bytes_of(value if convert is None else convert(value)))
         except InvalidArgumentError as error:
             raise UnsendableError(position, str(error).removeprefix("field '': ")) from error
-        except TypeError as error:  # a map's key that cannot be one of a dictionary
+        except TypeError as error:  # The key of a map is not hashable.
             raise UnsendableError(position, f"cannot become JSON: {error}") from error
     return binary_of(texts)
 
@@ -35,9 +35,9 @@ def _bytes_of(value: object) -> bytes | None:
 
 
 def _objects(array: pa.Array) -> list[Any]:
-    """The values in Python.
+    """Return the values as Python objects.
 
-    :raises UnsendableError: one that Python cannot express, such as a date after the year 9999.
+    :raises UnsendableError: Python cannot express a value, such as a date after the year 9999.
     """
     try:
         return list(array.to_pylist())
@@ -51,7 +51,7 @@ def _objects(array: pa.Array) -> list[Any]:
 
 
 def _converter(kind: pa.DataType) -> _Convert | None:
-    """What makes dictionaries of the maps in a value, which come as lists of pairs; None if there are none."""
+    """Return a function that converts the maps in a value from pairs to dictionaries; None if it has none."""
     if kinds.is_dictionary(kind):
         return _converter(kind.value_type)
     if kinds.is_map(kind):

@@ -1,4 +1,4 @@
-"""The texts of a column's values, as binary arrays: :func:`~producer.model.records.text_of` for Arrow types."""
+"""Converts columns to binary arrays of text: :func:`~producer.model.records.text_of` for Arrow types."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ from .moments import texts_of_dates, texts_of_times, texts_of_timestamps
 from .structures import texts_of_objects
 from .values import MAX_OFFSET, UnsendableError, as_binary, is_text, is_view, text_kind
 
-#: Makes the texts of an array; nulls stay null.
-#:
-#: :raises UnsendableError: a value has none.
+#: Converts an array to texts; nulls stay null. Raises UnsendableError if a value has no text.
 Render = Callable[[pa.Array], pa.Array]
 
-# No number is written with more characters.
+# Longer than any number.
 _LONGEST_NUMBER = 100
 
 
 def renderer_of(kind: pa.DataType) -> Render:
-    """How the values of a type that is :func:`sendable` become text."""
+    """Return the function that converts the values of a :func:`sendable` type to text."""
     return next(render for applies, render in _RULES if applies(kind))
 
 
 def sendable(kind: pa.DataType) -> bool:
-    """Whether ``send`` has texts for the values: neither the type nor one within it is a length of time."""
+    """Return True if ``send`` has texts for the values: the type contains no duration or interval."""
     if kinds.is_duration(kind) or kinds.is_interval(kind):
         return False
     if isinstance(kind, pa.BaseExtensionType):
@@ -44,10 +42,10 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 
 def _is_plain_extension(kind: pa.DataType) -> bool:
-    """Whether the values in Python are those of the storage; also for what is no extension."""
+    """Return True if the Python values are those of the storage, or the type is no extension."""
     if not isinstance(kind, pa.BaseExtensionType):
         return True
-    if not isinstance(kind, pa.ExtensionType):  # one of Arrow's own
+    if not isinstance(kind, pa.ExtensionType):  # An extension type of Arrow.
         return type(pa.scalar(None, kind)) is pa.ExtensionScalar
     return kind.__arrow_ext_scalar_class__() is pa.ExtensionScalar
 
@@ -57,7 +55,7 @@ def _texts_of_storage(array: pa.Array) -> pa.Array:
 
 
 def dictionary_of(array: pa.RunEndEncodedArray) -> pa.DictionaryArray:
-    """Runs as a dictionary: the values as they are, and for each row which of them it has."""
+    """Convert runs to a dictionary: their values, and the index of each row."""
     rows = np.arange(array.offset, array.offset + len(array))
     which = np.searchsorted(array.run_ends.to_numpy(), rows, "right")
     return pa.DictionaryArray.from_arrays(which.astype(np.int64), array.values)
@@ -68,10 +66,10 @@ def _texts_of_runs(array: pa.RunEndEncodedArray) -> pa.Array:
 
 
 def texts_of_distinct(array: pa.DictionaryArray) -> pa.Array | None:
-    """The texts of a dictionary's values, for its indices to choose from.
+    """Return the texts of the values of a dictionary, for its indices.
 
-    None if that is not worth it, or an error: a dictionary for a whole table, of which the array is a slice; a value
-    that has no text, and that perhaps no row has.
+    None if this takes longer, as the array is a slice of a table with a large dictionary. None, too, if a value has no
+    text, as it may belong to no row.
     """
     if len(array.dictionary) > len(array):
         return None
@@ -87,7 +85,7 @@ def _texts_of_dictionary(array: pa.DictionaryArray) -> pa.Array:
         return texts.take(array.indices)
     try:
         return _rendered(array.dictionary.take(array.indices))
-    except pa.ArrowNotImplementedError:  # of views, at this time
+    except pa.ArrowNotImplementedError:  # pyarrow cannot take from views.
         return texts_of_objects(array)
 
 
@@ -96,7 +94,7 @@ def _texts_of_nothing(array: pa.Array) -> pa.Array:
 
 
 def texts_of_views(array: pa.Array) -> pa.Array:
-    """Views as an ordinary array."""
+    """Convert views to an ordinary array."""
     return array.cast(pa.large_binary())
 
 
@@ -117,7 +115,7 @@ def _anything(_: pa.DataType) -> bool:
     return True
 
 
-# The first that applies. An extension is none of the types that its storage may be.
+# The first rule that applies is used. An extension is none of the types that its storage may be.
 _RULES: tuple[tuple[Callable[[pa.DataType], Any], Render], ...] = (
     (is_text, as_binary),
     (kinds.is_dictionary, _texts_of_dictionary),

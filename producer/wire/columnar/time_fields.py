@@ -1,4 +1,4 @@
-"""Time and Time_ns of each record: of one moment for all, or of a column."""
+"""Encodes Time and Time_ns of each record: of one moment for all, or of a column."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from .gather import Part
 from .moments import PER_SECOND
 from .values import MAX_OFFSET, Numbers, UnsendableError, binary_of, integers, valid_of
 
-# From here on to the end of 32 bits, a varint has five bytes.
+# A varint of 32 bits from this value on has five bytes.
 _FIVE_BYTES = 1 << 28
 
 
 def is_time(kind: pa.DataType) -> bool:
-    """Whether a column of this type can be the time of its logs."""
+    """Return True if a column of this type can be the time of its logs."""
     return bool(pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Times:
-    """When the logs of the rows were.
+    """The times of the logs.
 
-    :ivar seconds: since the epoch, int64; one number if it is the same for all.
-    :ivar nanos: the parts of a second below it, int64; None if there are none.
+    :ivar seconds: seconds since the epoch, int64; one number if it is the same for all.
+    :ivar nanos: nanoseconds within the second, int64; None if all are 0.
     """
 
     seconds: Numbers | int
     nanos: Numbers | None
 
     def parts(self) -> tuple[Part, Part | None]:
-        """The Time fields, and the Time_ns fields if there are any."""
+        """Return the Time fields, and the Time_ns fields if there are any."""
         if isinstance(self.seconds, int):
             field = b"\x08" + varint(self.seconds)
             return Part(binary_of([field]), 0, len(field)), None
@@ -43,11 +43,11 @@ class Times:
 
 
 def of_column(array: pa.Array, now: int) -> Times:
-    """The times in a column.
+    """Return the times in a column.
 
     :param array: seconds since the epoch, or timestamps with a zone.
-    :param now: seconds since the epoch, for null.
-    :raises UnsendableError: a moment that ``Time`` cannot hold.
+    :param now: the time for null, seconds since the epoch.
+    :raises UnsendableError: a moment is out of range of ``Time``.
     """
     seconds, nanos = _split(array)
     valid = valid_of(array)
@@ -64,7 +64,7 @@ def of_column(array: pa.Array, now: int) -> Times:
 
 
 def _split(array: pa.Array) -> tuple[Numbers, Numbers | None]:
-    """Seconds and nanoseconds; 0 for null."""
+    """Split times into seconds and nanoseconds; 0 for null."""
     if pa.types.is_integer(array.type):
         return array.fill_null(0).to_numpy(), None
     per_second = PER_SECOND[array.type.unit]
@@ -94,7 +94,7 @@ def _nanos(nanos: Numbers) -> Part:
 
 
 def _of_table(table: Numbers) -> pa.Array:
-    """The rows of a table of bytes."""
+    """Return the rows of a table of bytes as a binary array."""
     rows, width = table.shape
     offsets = np.arange(0, table.size + 1, width)
     kind, number = (pa.large_binary(), np.int64) if table.size > MAX_OFFSET else (pa.binary(), np.int32)
@@ -104,5 +104,5 @@ def _of_table(table: Numbers) -> pa.Array:
 def _shown(value: pa.Scalar) -> str:
     try:
         return str(value)
-    except (ValueError, OverflowError):  # a moment beyond Python's
+    except (ValueError, OverflowError):  # A moment beyond Python's range.
         return f"{value.value} {value.type}"
