@@ -132,7 +132,7 @@ def test_a_full_channel_is_failed_until_there_is_room() -> None:
 def test_a_call_that_is_not_known_is_told_so() -> None:
     """By Avro's own error, and the connection goes on."""
     with serving("avro") as served, Client(served.address) as client:
-        with pytest.raises(ValueError, match="there is no shout"):
+        with pytest.raises(ValueError, match="unknown message shout"):
             avro.read_answer(client.said(b"\0" + text("shout")))
         assert client.append_batch(b"one") == Status.OK
 
@@ -194,12 +194,12 @@ _FRAME = struct.Struct(">II")
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "is too much"),
-        (_FRAME.pack(1, 1 << 31), "is too much"),
-        (_FRAME.pack(1, 60) + struct.pack(">I", 0) * 59 + struct.pack(">I", 4096), "is too much"),
-        (_FRAME.pack(1, 0), "no Avro call"),
-        (avro.framed(1, _GREETING[:20]), "no Avro call"),
-        (avro.framed(1, avro.FLUME_HASH + b"\4"), "a choice that there is not"),
+        (b"GET / HTTP/1.1\r\n\r\n", "exceeds max_frame"),
+        (_FRAME.pack(1, 1 << 31), "exceeds max_frame"),
+        (_FRAME.pack(1, 60) + struct.pack(">I", 0) * 59 + struct.pack(">I", 4096), "exceeds max_frame"),
+        (_FRAME.pack(1, 0), "invalid Avro call"),
+        (avro.framed(1, _GREETING[:20]), "invalid Avro call"),
+        (avro.framed(1, avro.FLUME_HASH + b"\4"), "an unknown alternative"),
         (avro.framed(1, _GREETING[:-1] + b"\xff" * 20), "more than 64 bits"),
         (avro.framed(1, _GREETING[:-1] + b"\x01"), "within a value"),
         (avro.framed(1, _GREETING[:-1] + _BATCH + long(1 << 40)), "too many items"),
@@ -343,18 +343,18 @@ _ERROR = b"\0\1" + long(0) + text("a bug")
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        ([], "closed the connection before it had acknowledged"),
-        ([_BOTH], "closed the connection before it had acknowledged"),
-        ([_BOTH, avro.framed(2, b"\0\0\2")], "not taken them: FAILED"),
-        ([_BOTH, avro.framed(2, b"\0\0\4")], "not taken them: UNKNOWN"),
+        ([], "closed the connection before it acknowledged"),
+        ([_BOTH], "closed the connection before it acknowledged"),
+        ([_BOTH, avro.framed(2, b"\0\0\2")], "the receiver answered FAILED"),
+        ([_BOTH, avro.framed(2, b"\0\0\4")], "the receiver answered UNKNOWN"),
         ([_BOTH, avro.framed(2, b"\0\0\6")], "does not speak Avro"),
         ([_BOTH, avro.framed(2, b"\0")], "does not speak Avro"),
-        ([_BOTH, avro.framed(3, b"\0\0\0")], "something else"),
-        ([_BOTH, avro.framed(2, _ERROR)], "it answered: a bug"),
-        ([b"HTTP/1.1 400 Bad Request"], "an answer of 791752241 parts"),
-        ([_FRAME.pack(1, 1) + b"\xff" * 4], "an answer of 4294967295 bytes"),
+        ([_BOTH, avro.framed(3, b"\0\0\0")], "belongs to another call"),
+        ([_BOTH, avro.framed(2, _ERROR)], "answered with an error: a bug"),
+        ([b"HTTP/1.1 400 Bad Request"], "has 791752241 parts"),
+        ([_FRAME.pack(1, 1) + b"\xff" * 4], "has 4294967295 bytes"),
         ([avro.framed(1, b"\6\0\0\0")], "does not speak Avro"),
-        ([avro.framed(1, b"\4\0\0\0"), avro.framed(2, b"\4\0\0\0")], "does not know Flume's protocol"),
+        ([avro.framed(1, b"\4\0\0\0"), avro.framed(2, b"\4\0\0\0")], "does not support Flume's Avro protocol"),
         ([avro.framed(1, b"\2\2" + text(json.dumps(_protocol(_renamed))) + b"\0\0")], "is not Flume's"),
     ],
 )

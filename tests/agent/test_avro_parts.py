@@ -129,7 +129,7 @@ def test_events_travel_over_tls(tmp_path: Path) -> None:
 )
 def test_over_tls_nothing_is_packed(options: type, given: Mapping[str, Any]) -> None:
     """Flume 1.11 packs what is encrypted, others encrypt what is packed: it is refused, not guessed."""
-    with pytest.raises(AgentConfigError, match="goes without TLS"):
+    with pytest.raises(AgentConfigError, match="must be none with TLS"):
         read_options(options, given, "c")
 
 

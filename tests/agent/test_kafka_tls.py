@@ -235,7 +235,7 @@ def test_the_sink_goes_on_with_a_renewed_certificate(
         used.write_text("no certificate")
         with pytest.raises(SinkError):
             sink.write([batch])
-        assert "sink c goes on with the certificate that it has: " in caplog.text
+        assert "sink c keeps its current certificate: " in caplog.text
         _renew(used, files)
         sink._options = dataclasses.replace(options, config=config | {"message.timeout.ms": "20000"})
         sink.write([batch])

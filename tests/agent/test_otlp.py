@@ -273,7 +273,7 @@ def test_what_the_receiver_rejected_is_told(tmp_path: Path, caplog: pytest.LogCa
         made_sink.close()
     assert paths == ["/own/path"]
     assert counters.get("EventRefusedCount") == 1
-    assert "rejected 1 of the events, and does not say which: too old" in caplog.text
+    assert "rejected 1 of the events without naming them: too old" in caplog.text
 
 
 def test_what_is_refused_goes_to_the_dead_letters(tmp_path: Path) -> None:

@@ -211,17 +211,17 @@ _CALL = framed(lambda out: None)[4:]
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        (_frame(b"GET / HTTP/1.1\r\n"), "neither Thrift's compact protocol nor its binary one"),
-        (_frame(b""), "neither Thrift's compact protocol nor its binary one"),
-        (b"GET / HTTP/1.1\r\n", "is too much"),
-        (_frame(b"\x82"), "no call"),
-        (_frame(b"\x80\x01\x00\x01\x7f\xff\xff\xff"), "no call"),
-        (framed(lambda out: None, end=b"\0"), "without headers or a body"),
-        (framed(_lacking, end=b"\0"), "without headers or a body"),
-        (framed(_long), "no call"),
-        (framed(_no_text), "no call"),
-        (_frame(_CALL + b"\x5c" + b"\x1c" * 3000), "no call"),
-        (_frame(_CALL + b"\x19\xfc\xff\xff\xff\xff\x0f"), "no call"),
+        (_frame(b"GET / HTTP/1.1\r\n"), "neither Thrift's compact nor its binary protocol"),
+        (_frame(b""), "neither Thrift's compact nor its binary protocol"),
+        (b"GET / HTTP/1.1\r\n", "exceeds max_frame"),
+        (_frame(b"\x82"), "invalid Thrift call"),
+        (_frame(b"\x80\x01\x00\x01\x7f\xff\xff\xff"), "invalid Thrift call"),
+        (framed(lambda out: None, end=b"\0"), "lacks its headers or its body"),
+        (framed(_lacking, end=b"\0"), "lacks its headers or its body"),
+        (framed(_long), "invalid Thrift call"),
+        (framed(_no_text), "invalid Thrift call"),
+        (_frame(_CALL + b"\x5c" + b"\x1c" * 3000), "invalid Thrift call"),
+        (_frame(_CALL + b"\x19\xfc\xff\xff\xff\xff\x0f"), "invalid Thrift call"),
     ],
 )
 def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -313,13 +313,13 @@ def _answered(number: int, status: int, kind: int = TMessageType.REPLY) -> bytes
 @pytest.mark.parametrize(
     ("replies", "said"),
     [
-        (b"", "closed the connection before it had acknowledged"),
-        (_answered(1, 1), "not taken them: FAILED"),
-        (_answered(1, 99), "not taken them: UNKNOWN"),
-        (_answered(2, 0), "something else"),
-        (_answered(1, 0, TMessageType.EXCEPTION), "it answered: a bug"),
-        (b"HTTP/1.1 400 Bad Request", "an answer of 1213486160 bytes"),
-        (_frame(b"\x82\x41"), "does not speak this protocol"),
+        (b"", "closed the connection before it acknowledged"),
+        (_answered(1, 1), "the receiver answered FAILED"),
+        (_answered(1, 99), "the receiver answered UNKNOWN"),
+        (_answered(2, 0), "belongs to another call"),
+        (_answered(1, 0, TMessageType.EXCEPTION), "answered with an error: a bug"),
+        (b"HTTP/1.1 400 Bad Request", "has 1213486160 bytes"),
+        (_frame(b"\x82\x41"), "does not speak Thrift"),
     ],
 )
 def test_without_an_ok_nothing_is_delivered(replies: bytes, said: str, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Interceptors: what changes events on their way into the channels."""
+"""Interceptors: components that change events before they enter the channels."""

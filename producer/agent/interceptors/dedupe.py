@@ -1,8 +1,8 @@
-"""Drops events that were seen within a window: those with an equal body, or an equal value of a header.
+"""Drop events that were seen within a window: those with an equal body, or an equal value of a header.
 
-An event counts as seen once its batch was committed: what a sender repeats because it was not acknowledged is not
-dropped. So of two equal ones that come at the same instant by two connections both may pass. What was seen is
-forgotten with the process.
+An event counts as seen once its batch was committed. So an event that a sender repeats after a failed put is not
+dropped. Two equal events that arrive at the same instant on two connections may both pass. The memory of seen events
+ends with the process.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from .texts import key_of
 
 
 class DedupeInterceptor:
-    """See the module."""
+    """Interceptor that drops events seen within a window, by the body or a header."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """What counts as the same, and how long."""
+        """Criterion of equal events, and size of the window."""
 
-        seconds: float = option(60.0, least=0, doc="how long one is remembered since it was first seen")
-        most: int = option(100_000, least=1, doc="how many are remembered, at about 150 bytes each")
-        by: str | None = option(None, doc="the header that says which are the same; empty for the body")
+        seconds: float = option(60.0, least=0, doc="seconds for which an event is remembered")
+        most: int = option(100_000, least=1, doc="maximum number of remembered events, at about 150 bytes each")
+        by: str | None = option(None, doc="header that identifies equal events; empty for the body")
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._clock, self._counters = options, context.clock, context.counters
@@ -36,7 +36,6 @@ class DedupeInterceptor:
         self._seen: OrderedDict[Hashable, float] = OrderedDict()
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """See :class:`~..interfaces.Interceptor`."""
         keys = self._keys(batch)
         with self._lock:
             self._forget_old()
@@ -50,13 +49,12 @@ class DedupeInterceptor:
         return kept
 
     def committed(self, batch: EventBatch) -> None:
-        """See :class:`~..interfaces.Interceptor`."""
         now, keys = self._clock.monotonic(), self._keys(batch)
         with self._lock:
             self._remember(keys, now)
 
     def _keys(self, batch: EventBatch) -> Sequence[Hashable]:
-        """What is the same of equal events; None of one without the header, which is like no other."""
+        """Return a key for each event; None for an event without the header, which equals no other."""
         if self._options.by is not None:
             return [key_of(value) for value in batch.values(self._options.by)]
         return [blake2b(body, digest_size=16).digest() for body in batch.bodies()]

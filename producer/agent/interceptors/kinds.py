@@ -1,17 +1,17 @@
-r"""What the known kinds of the interceptor ``redact`` find in a text.
+r"""The known kinds of the interceptor ``redact``, and their search in a text.
 
-* ``email``: an address ``local@domain``, whose domain ends with a name of two letters or more; ``%40`` is an ``@``.
-* ``ipv4``: four numbers up to 255 between dots, which are no part of a longer version such as ``1.2.3.4.5``.
-* ``card``: 13 to 19 digits that begin as an issuer's do and end with the right check digit (Luhn), alone or beside
-  other numbers, in up to five groups of three digits or more (the last may have fewer) with one blank, hyphen or dot
-  between.
-* ``bearer``: the token behind ``Bearer``, and the credentials of ``Authorization``.
+* ``email``: an address ``local@domain``, whose domain ends with a name of two letters or more. ``%40`` counts as ``@``.
+* ``ipv4``: four numbers up to 255 between dots that are not part of a longer version such as ``1.2.3.4.5``.
+* ``card``: 13 to 19 digits that begin with an issuer's prefix and end with the right check digit (Luhn), alone or
+  beside other numbers. They may form up to five groups of three digits or more (the last may have fewer), with one
+  blank, hyphen or dot between.
+* ``bearer``: the token after ``Bearer``, and the credentials of ``Authorization``.
 * ``password``: the value of a name that ends with ``password``, ``passwd``, ``passphrase``, ``passcode``, ``pwd``,
-  ``secret``, ``token``, ``credentials``, or ``key`` behind ``api``, ``access``, ``account``, ``private`` and the like:
-  behind ``=``, ``:`` or ``=>``, in quotes of any kind, also those of JSON inside of JSON, as an option of a command, in
-  a tag of XML, and in ``://user:password@host``. ``null``, ``true`` and ``false`` are no secrets.
+  ``secret``, ``token``, ``credentials``, or with ``key`` after ``api``, ``access``, ``account``, ``private`` and the
+  like. The value is found after ``=``, ``:`` or ``=>``, in quotes of any kind (also those of JSON inside JSON), as an
+  option of a command, in an XML tag, and in ``://user:password@host``. ``null``, ``true`` and ``false`` are kept.
 
-Every search is linear: no expression tries the same characters twice but for a bounded number of them.
+Every search is linear: no expression tries the same characters more than a bounded number of times.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-#: Gives a text with other words in place of what it finds.
+#: Replaces the matches in a text by the second argument.
 Redact = Callable[[str, str], str]
 
 _EMAIL = re.compile(
@@ -28,10 +28,10 @@ _EMAIL = re.compile(
 _IPV4 = re.compile(r"\d(?<![\d.]\d)(?<!\bv\d)\d{0,2}+(?:\.\d{1,3}+){3}(?!\.?\d)", re.ASCII | re.IGNORECASE)
 
 _BETWEEN = "[ .\u00a0\u2009\u202f\u2010-\u2015-]"
-#: Digits, of which so many may be a card's.
+#: A run of digits that may contain a card number.
 _DIGITS = re.compile(rf"\d(?:{_BETWEEN}?\d){{12,}}+", re.ASCII)
 _GROUP = re.compile(r"\d+", re.ASCII)
-#: Of the digits of a card: Mir and Mastercard, Diners, American Express, JCB, Visa, Maestro, Discover, UnionPay, Troy.
+#: Prefixes of Mir and Mastercard, Diners, American Express, JCB, Visa, Maestro, Discover, UnionPay, Troy.
 _ISSUER = re.compile(
     r"220[0-4]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720|5[0-8]|30[0-59]|3[689]|34|37|35(?:2[89]|[3-8])|4|6|81|82|9792"
 )
@@ -44,13 +44,13 @@ _BEARER = re.compile(
     re.ASCII,
 )
 
-#: The words of which one ends each name, in small letters, and what a name must have before ``key`` and ``pass``.
+#: Words that end a secret's name, in lower case, and the text that must precede ``key`` and ``pass``.
 _WORDS = ("pass", "pwd", "secret", "token", "key", "credential", "identified")
 _BEFORE = {
     "key": re.compile(r"(?:api|access|account|private|secret|shared|signing|encryption|auth|master|session)[_.-]?\Z"),
     "pass": re.compile(r"(?:(?<![a-z])|(?:db|user|root|my|ftp|smtp|login)[_-]?)\Z"),
 }
-#: Characters before a word that say what it is.
+#: Characters before a word that are checked.
 _LOOK_BACK = 40
 _AN_OPTION = re.compile(r"(?<![\w-])--?[\w-]*\Z", re.ASCII)
 _NAME = (
@@ -58,9 +58,9 @@ _NAME = (
     r"(?:[_-]?(?:\d{1,3}|confirm(?:ation)?|value|plain|text|hash|base))?)"
 )
 _QUOTED = r"(?:[bBuUrRfF]{1,2}(?=[\"']))?(?:\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|`[^`]*+(?:`|\Z))"
-#: In quotes with backslashes before them; what has more backslashes is inside.
+#: A value in quotes after backslashes; quotes after more backslashes are inside it.
 _ESCAPED = r"(?P<quote{n}>\\+[\"'])(?:[^\\]|(?!(?P=quote{n}))\\++[\"']?)*+(?:(?P=quote{n})|\Z)"
-#: In quotes as HTML, URLs and JSON write them.
+#: A value in quotes as HTML, URLs and JSON encode them.
 _MARK = r"&quot;|&\#0?39;|%22|%27|\\+u0022|\\+u0027"
 _ENCODED = rf"(?P<mark{{n}}>{_MARK})(?:(?!(?P=mark{{n}})).)*+(?:(?P=mark{{n}})|\Z)"
 _BARE = r"(?!(?i:null|none|nil|true|false|undefined)(?![^\s,;&)}}\]\"'\\<]))(?![\[{{]\s*+(?:\\*+[\"'\[{{]|[\]}}]))"
@@ -97,7 +97,7 @@ def _cards(text: str, replacement: str) -> str:
 
 
 def _without_cards(digits: str, replacement: str) -> str:
-    """A run of digits in groups, without the groups that are cards."""
+    """Return a run of digits in groups, with cards replaced."""
     parts, at = [], 0
     for start, end in _joined(_spans_of_cards(digits)):
         parts += [digits[at:start], replacement]
@@ -120,7 +120,7 @@ def _spans_of_cards(digits: str) -> Iterator[tuple[int, int]]:
 
 
 def _joined(spans: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans in order, those that overlap as one."""
+    """Return spans in order; overlapping ones are merged."""
     found: list[tuple[int, int]] = []
     for start, end in spans:
         if found and start < found[-1][1]:
@@ -131,7 +131,7 @@ def _joined(spans: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _is_card(digits: str) -> bool:
-    """Whether an issuer has such numbers, and the last digit is the check digit of those before it (Luhn)."""
+    """Return True if an issuer uses the prefix and the last digit is the check digit (Luhn)."""
     if _ISSUER.match(digits) is None:
         return False
     numbers = [int(digit) for digit in reversed(digits)]
@@ -147,7 +147,7 @@ def _passwords(text: str, replacement: str) -> str:
     if "://" in text and "@" in text:
         text = _urls(text, replacement)
     small = text.lower()
-    if len(small) != len(text):  # of letters whose small ones are several
+    if len(small) != len(text):  # some letters become several in lower case
         small = "".join(sign.lower() if sign.isascii() else sign for sign in text)
     starts = sorted({start for word in _WORDS if word in small for start in _places(small, word)})
     parts, at = [], 0
@@ -166,7 +166,7 @@ def _places(small: str, word: str) -> Iterator[int]:
 
 
 def _secret_at(text: str, small: str, start: int) -> tuple[int, int] | None:
-    """Where the value of a name is that has one of the words here; None if it is no such name."""
+    """Return the span of a secret after a word; None if the name is not that of a secret."""
     found = _SECRET.match(text, start)
     if found is None:
         return None
@@ -183,7 +183,7 @@ def _secret_at(text: str, small: str, start: int) -> tuple[int, int] | None:
 
 
 def _of_groups(pattern: re.Pattern[str]) -> Redact:
-    """Without what the group that took part has found: the longest one, which has the whole value."""
+    """Return a function that replaces the longest matched group, which has the whole value."""
 
     def redacted(text: str, replacement: str) -> str:
         def replaced(found: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
-"""The fields of a line's format as headers, by the parsers that ``producer ship`` uses.
+"""Add the fields of a line's format as headers, by the parsers of ``producer ship``.
 
 Formats are ``access`` (common and combined log format), ``syslog`` (RFC 3164 and 5424), ``logfmt``, and ``csv`` and
-``tsv``, whose fields are named. A line of another format stays as it is, unless it shall be dropped.
+``tsv``, whose fields are named by options. A line of another format stays as it is, unless ``drop_others`` is set.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .times import milliseconds_parser
 
 _log = get_logger("loghub.agent.source")
 
-#: Which lines are of the format, and their fields as columns.
+#: For each line a true value if it has the format, and the fields as columns.
 _Found = tuple[Sequence[object], dict[str, Column]]
 _Parser = Callable[[str], dict[str, str] | None]
 
@@ -42,17 +42,17 @@ _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 
 class ParseInterceptor:
-    """See the module."""
+    """Interceptor that adds the fields of access logs, syslog, logfmt, CSV or TSV as headers."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Which format, and what becomes of its fields."""
+        """Format of the lines, and use of its fields."""
 
-        format: str = option(doc="of the lines", choices=(*_PARSERS, *_DELIMITERS))
-        fields: tuple[str, ...] = option((), doc="those that become headers; of csv and tsv all, in their order")
-        prefix: str = option("", doc="what stands before a header's name")
+        format: str = option(doc="format of the lines", choices=(*_PARSERS, *_DELIMITERS))
+        fields: tuple[str, ...] = option((), doc="fields that become headers; for csv and tsv all fields, in order")
+        prefix: str = option("", doc="prefix of the headers' names")
         drop_others: bool = option(False, doc="drop lines of another format")
-        timestamp: bool = option(False, doc="of access: whether a line's time becomes the header timestamp")
+        timestamp: bool = option(False, doc="add the time of an access line as the header timestamp")
 
         def __post_init__(self) -> None:
             if self.format in _DELIMITERS and not self.fields:
@@ -69,7 +69,6 @@ class ParseInterceptor:
         self._time = milliseconds_parser(_ACCESS_TIME, None, context.clock) if options.timestamp else None
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """See :class:`~..interfaces.Interceptor`."""
         known, columns = self._found_in_block(batch) or self._found_one_by_one(batch)
         if self._options.drop_others and not all(known):
             kept = batch.select(known)
@@ -81,7 +80,7 @@ class ParseInterceptor:
         return batch.with_columns({name: over_former(batch, name, column) for name, column in named.items()})
 
     def _found_in_block(self, batch: EventBatch) -> _Found | None:
-        """What compiled code finds in all lines at once; None where it cannot be asked."""
+        """Parse all lines at once with compiled code; None if that is not possible."""
         if self._split is None or not batch.count or not batch.block.isascii():
             return None
         bodies, wanted = batch.bodies(), self._options.fields
@@ -99,9 +98,7 @@ class ParseInterceptor:
         return [fields is not None for fields in parsed], columns
 
     def _names(self, parsed: Sequence[dict[str, str] | None]) -> list[str]:
-        """Of all fields those that become headers: the usual ones, if there are too many for columns. All others are
-        still in the body.
-        """
+        """Return the fields that become headers: the most frequent ones if there are too many for columns."""
         counts = Counter(chain.from_iterable(filter(None, parsed)))
         names = usual_names(counts, len(parsed))
         silent = None if len(names) == len(counts) else self._thinned.due("sparse", 1)

@@ -1,8 +1,7 @@
-r"""Regular expressions of configurations, which may be written as Java has them, since Flume's are.
+r"""Regular expressions of configurations, which may be in Java's syntax, since Flume's are.
 
-``(?<name>…)``, ``\p{Alpha}`` and its like, ``\z``, ``\h`` and ``\Q…\E`` mean what they mean there, and ``\d``, ``\w``
-and ``\s`` are ASCII's, as there. All else is Python's ``re``.
-A search ends at the limit of :mod:`...wire.patterns`.
+``(?<name>…)``, ``\p{Alpha}`` and the like, ``\z``, ``\h`` and ``\Q…\E`` have Java's meaning. ``\d``, ``\w`` and ``\s``
+match ASCII, as in Java. All else is Python's ``re``. A search ends at the limit of :mod:`...wire.patterns`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _POSIX = {
     "XDigit": "0-9a-fA-F",
     "Space": r"\s",
 }
-#: What is Java's own, or an escape or a bracket that must be passed over to know where it stands.
+#: A token of Java's syntax, or an escape or a bracket that is skipped to know the context.
 _TOKEN = re.compile(
     r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|\\(?P<sign>[pP])\{(?:Is)?(?P<kind>\w+)\}|\\(?P<escaped>.)"
     r"|(?P<group>\(\?<(?=[A-Za-z]))|(?P<bracket>[\[\]])",
@@ -42,7 +41,7 @@ def compiled(option: str, pattern: str, outcome: str = "it does not match") -> P
     """Compile the pattern of an option.
 
     :param outcome: the fate of an event at which the limit ended a search, for the log.
-    :raises ConfigError: it is no regular expression.
+    :raises ConfigError: the pattern is not a regular expression.
     """
     try:
         return Pattern(_TOKEN.sub(_Translation(), pattern), re.ASCII, option=option, outcome=outcome)
@@ -52,7 +51,7 @@ def compiled(option: str, pattern: str, outcome: str = "it does not match") -> P
 
 
 class _Translation:
-    """Java's own as Python's, from the left to the right."""
+    """Translator of Java's tokens into Python's, in order."""
 
     def __init__(self) -> None:
         self._in_class = False
@@ -101,7 +100,7 @@ def _negated(text: str, members: str, in_class: bool) -> str:
 
 
 def replacement_of(java: str) -> str:
-    r"""A replacement as Java has it, in Python's form: ``$1`` is ``\g<1>``, and ``\$`` a dollar."""
+    r"""Translate a replacement in Java's syntax into Python's: ``$1`` to ``\g<1>``, and ``\$`` to a dollar."""
 
     def one(found: re.Match[str]) -> str:
         plain, number, name, _ = found.groups()

@@ -1,4 +1,4 @@
-"""A function of the user's, found by ``module:name``: from batch to batch, or from event to event.
+"""Call a function of the user, given as ``module:name``, for each batch or for each event.
 
 For each batch it is called with an :class:`~..batch.EventBatch` and returns one. For each event it is called with the
 headers and the body, and returns both, or None to drop the event. It may run on several threads at once.
@@ -19,7 +19,7 @@ from ..events.interfaces import Context
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function may be called with so many arguments; True if that cannot be known."""
+    """Return True if a function accepts so many arguments, or its signature is unknown."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:
@@ -30,16 +30,18 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
 
 
 class PythonInterceptor:
-    """Calls one function. What it raises for all events ends this run of the source, which is then run again; an event
-    for which alone it raises is dropped (:mod:`..interception`).
+    """Interceptor that calls a Python function for each batch or each event.
+
+    An error for a single event drops the event (:mod:`..interception`). An error for all events ends this run of the
+    source, which is then restarted.
     """
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Which function."""
+        """The function, and its unit of work."""
 
-        function: str = option(doc="module:name, of a module on the import path")
-        each: str = option("batch", doc="what it is called with", choices=("batch", "event"))
+        function: str = option(doc="function as module:name, in a module on the import path")
+        each: str = option("batch", doc="argument of the function", choices=("batch", "event"))
 
         def __post_init__(self) -> None:
             given = {"batch": "(batch)", "event": "(headers, body)"}
@@ -49,7 +51,7 @@ class PythonInterceptor:
                 raise ConfigError("each", rule, self.each)
 
         def found(self) -> Callable[..., Any]:
-            """The function."""
+            """Import and return the function."""
             module, _, name = self.function.partition(":")
             try:
                 found: Any = importlib.import_module(module)
@@ -67,7 +69,6 @@ class PythonInterceptor:
         self._name = options.function
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """See :class:`~..interfaces.Interceptor`."""
         after = self._by_event(batch) if self._each == "event" else self._by_batch(batch)
         self._counters.add(EventDroppedCount=max(0, batch.count - after.count))
         return after
@@ -79,5 +80,5 @@ class PythonInterceptor:
     def _by_batch(self, batch: EventBatch) -> EventBatch:
         after = self._function(batch)
         if not isinstance(after, EventBatch):
-            raise TypeError(f"{self._name} must return an EventBatch, and returned {type(after).__name__}")
+            raise TypeError(f"{self._name} must return an EventBatch, not {type(after).__name__}")
         return after.at(batch.position)

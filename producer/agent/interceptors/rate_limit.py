@@ -1,6 +1,6 @@
-"""Lets so many events a second pass, and drops the rest; by a header's value, if asked to: so many of each value.
+"""Let a limited number of events a second pass, and drop the rest; optionally for each value of a header.
 
-It never makes a source wait: a full channel does.
+The limit never makes a source wait; only a full channel does.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from .texts import key_of
 
-#: Values of a header that are known at a time; of one that was forgotten a full burst may pass.
+#: Maximum number of remembered values of the header; a forgotten value may pass a full burst again.
 _MOST_VALUES = 10_000
 
 
 class RateLimitInterceptor:
-    """See the module."""
+    """Interceptor that drops events above a rate, optionally for each value of a header."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """How many events pass."""
+        """The limits."""
 
-        events_per_second: float = option(doc="that pass in the long run", least=0)
-        burst: int | None = option(None, least=1, doc="events that pass at once after a rest; empty for one second's")
-        by: str | None = option(None, doc="the header whose values have a limit each; empty for one limit for all")
+        events_per_second: float = option(doc="average rate of events that pass", least=0)
+        burst: int | None = option(None, least=1, doc="events that pass at once after a pause; empty for one second's")
+        by: str | None = option(None, doc="header whose values are limited separately; empty for one common limit")
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._clock, self._counters = options, context.clock, context.counters
@@ -37,7 +37,6 @@ class RateLimitInterceptor:
         self._buckets: OrderedDict[str | bytes | None, _Bucket] = OrderedDict()
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """See :class:`~..interfaces.Interceptor`."""
         with self._lock:
             if self._options.by is None:
                 passing = self._bucket(None).take(batch.count)
@@ -59,7 +58,7 @@ class RateLimitInterceptor:
 
 
 class _Bucket:
-    """Tokens: each event takes one."""
+    """Token bucket: each event takes one token."""
 
     __slots__ = ("_burst", "_clock", "_rate", "_seen", "_tokens")
 
@@ -68,7 +67,7 @@ class _Bucket:
         self._tokens, self._seen = burst, clock.monotonic()
 
     def take(self, wanted: int) -> int:
-        """How many of them may pass."""
+        """Take tokens; return the number of events that may pass."""
         now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._seen) * self._rate)
         self._seen = now

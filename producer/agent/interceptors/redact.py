@@ -1,7 +1,7 @@
-"""Blacks out what must not leave the machine: in bodies, and in headers that are named.
+"""Replace secrets and personal data in bodies, and in headers that are named.
 
-Known kinds, such as ``card`` and ``password``, are defined in :mod:`.kinds`. Of an own pattern with groups only the
-groups are blacked out.
+:mod:`.kinds` defines the known kinds, such as ``card`` and ``password``. If a user's pattern has groups, only these
+are replaced.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _Redact = Callable[[str], str]
 
 
 class RedactInterceptor:
-    """See the module."""
+    """Interceptor that replaces secrets and personal data in bodies and named headers."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """What is blacked out."""
+        """Kinds and patterns to search for, and their replacement."""
 
-        kinds: tuple[str, ...] = option((), doc=f"known kinds: {', '.join(KINDS)}")
-        patterns: tuple[str, ...] = option((), doc="regular expressions of one's own")
-        headers: tuple[str, ...] = option((), doc="headers in which it is looked for, too")
-        replacement: str = option("***", doc="what is put in its place")
+        kinds: tuple[str, ...] = option((), doc=f"known kinds to replace: {', '.join(KINDS)}")
+        patterns: tuple[str, ...] = option((), doc="regular expressions to replace")
+        headers: tuple[str, ...] = option((), doc="headers to search, besides the body")
+        replacement: str = option("***", doc="text in place of a match")
 
         def __post_init__(self) -> None:
             for kind in self.kinds:
@@ -43,8 +43,8 @@ class RedactInterceptor:
             self.expressions()
 
         def expressions(self) -> list[Pattern[str]]:
-            """The user's own."""
-            return [compiled("patterns", pattern, "all of the text is blacked out") for pattern in self.patterns]
+            """Return the compiled patterns of the user."""
+            return [compiled("patterns", pattern, "all of the text is redacted") for pattern in self.patterns]
 
     def __init__(self, options: Options, context: Context) -> None:
         self._headers = options.headers
@@ -52,7 +52,6 @@ class RedactInterceptor:
         self._steps += [_own(pattern, options.replacement) for pattern in options.expressions()]
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """See :class:`~..interfaces.Interceptor`."""
         bodies = texts(batch)
         redacted = self._redacted(bodies)
         if redacted != bodies:
@@ -88,7 +87,7 @@ def _own(pattern: Pattern[str], replacement: str) -> _Redact:
 
 
 def _without_groups(match: Any, replacement: str) -> str:
-    """What was found, with the groups that took part blacked out; of nested ones the outer."""
+    """Return a match with its groups replaced; of nested groups the outer one."""
     parts, at = [], match.start()
     spans = [match.span(number) for number in range(1, match.re.groups + 1)]
     for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):

@@ -1,10 +1,10 @@
-r"""What the groups of a pattern find in bodies, as headers. Source: Flume's ``RegexExtractorInterceptor``.
+r"""Add the groups of a pattern in bodies as headers. Modelled on Flume's ``RegexExtractorInterceptor``.
 
-Where compiled code can run the pattern (:mod:`...wire.captures`), it looks into all bodies at once. Those of which it
-does not know the answer are searched one by one.
+If compiled code can run the pattern (:mod:`...wire.captures`), it searches all bodies at once. Bodies that it cannot
+decide are searched one by one.
 
-An event in which the pattern is not found stays as it is. Flume's serializers are of two kinds: ``default`` takes a
-group as it is, ``millis`` a time by its ``pattern``; a time that does not fit leaves its header out.
+An event that does not match stays as it is. Flume's serializers are of two kinds: ``default`` takes a group as it is,
+``millis`` parses a time by its ``pattern``. If a time does not fit the pattern, its header is left out.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from .times import milliseconds_parser, strptime_format
 
 
 class RegexExtractorInterceptor:
-    """See the module."""
+    """Interceptor that adds a pattern's groups as headers. Modelled on Flume's ``RegexExtractorInterceptor``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Those of Flume's ``regex_extractor``, its serializers in two tables."""
+        """Options of Flume's ``regex_extractor``, with its serializers in two tables."""
 
-        regex: str = option(doc="what is looked for, anywhere in the body")
-        headers: tuple[str, ...] = option((), doc="names of the groups' headers, in order; by default the groups' own")
+        regex: str = option(doc="regular expression to find anywhere in the body")
+        headers: tuple[str, ...] = option((), doc="headers for the groups, in order; by default the groups' names")
         times: Mapping[str, str] = option(
-            {}, doc="headers that become milliseconds, with their patterns, such as yyyy-MM-dd HH:mm:ss"
+            {}, doc="headers that are times, with their patterns, such as yyyy-MM-dd HH:mm:ss; become milliseconds"
         )
-        time_zone: str | None = option(None, doc="of times that name none; empty for this machine's")
+        time_zone: str | None = option(None, doc="time zone of times without one; empty for this machine's")
 
         def __post_init__(self) -> None:
             names = self.names()
             for header, pattern in self.times.items():
                 strptime_format(pattern)
                 if header not in names:
-                    raise ConfigError("times", f"no group has the header; there are {', '.join(names)}", header)
+                    raise ConfigError("times", f"no group has this header; valid are {', '.join(names)}", header)
             if self.time_zone is not None:
                 zone_of(self.time_zone)
 
         def names(self) -> dict[str, int]:
-            """Headers, and the numbers of their groups."""
+            """Return the group number of each header."""
             pattern = compiled("regex", self.regex)
             if len(self.headers) > pattern.groups:
-                rule = f"the pattern has {pattern.groups} groups, and there is a header without one"
+                rule = f"has more headers than the pattern has groups ({pattern.groups})"
                 raise ConfigError("headers", rule, " ".join(self.headers))
             names = {name: number + 1 for number, name in enumerate(self.headers)} or dict(pattern.groupindex)
             if not names:
@@ -61,7 +61,7 @@ class RegexExtractorInterceptor:
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, Any]:
-            """Flume's ``serializers``."""
+            """Convert Flume's ``serializers``."""
             found: dict[str, Any] = {key: value for key, value in texts.items() if not key.startswith("serializers")}
             headers, times = [], {}
             for serializer in texts.get("serializers", "").split():
@@ -72,7 +72,7 @@ class RegexExtractorInterceptor:
                 if "millis" in kind.lower():
                     times[name] = texts.get(f"{of_it}pattern", "")
                 elif kind.lower() != "default" and not kind.endswith("PassThroughSerializer"):
-                    found[f"{of_it}type"] = kind  # a class of somebody's: an option that there is not
+                    found[f"{of_it}type"] = kind  # a user's class: refused as an unknown option
             return found | {"headers": headers, "times": times}
 
     def __init__(self, options: Options, context: Context) -> None:
@@ -87,7 +87,6 @@ class RegexExtractorInterceptor:
         self._steps = steps_of(pattern, list(self._groups.values()))
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """See :class:`~..interfaces.Interceptor`."""
         columns = (
             self._one_by_one(texts(batch, "replace")) if self._steps is None else self._at_once(self._steps, batch)
         )
@@ -100,7 +99,7 @@ class RegexExtractorInterceptor:
         return batch
 
     def _at_once(self, steps: Steps, batch: EventBatch) -> Sequence[Column] | None:
-        """What compiled code finds, and a search where that does not know."""
+        """Match all bodies by compiled code; search those that it cannot decide."""
         ends = b"" if batch.ends is None else batch.ends.tobytes()
         found, packed = steps.capture(batch.count, ends, batch.block)
         columns = [TextColumn(sizes, data) for sizes, data in packed]
@@ -114,7 +113,7 @@ class RegexExtractorInterceptor:
         return columns
 
     def _one_by_one(self, bodies: Sequence[str]) -> Sequence[Column] | None:
-        """What searches find; None if that is nothing at all."""
+        """Search bodies one by one; return None if none matches."""
         found = self._pattern.search_all(bodies)
         if not any(found):
             return None
@@ -125,7 +124,7 @@ class RegexExtractorInterceptor:
 
 
 def _filled(column: TextColumn, rows: Iterable[int], values: Iterable[str | None]) -> TextColumn:
-    """With values where there were none."""
+    """Return a column with the missing values of some rows filled in."""
     all_values = column.values()
     for row, value in zip(rows, values, strict=True):
         all_values[row] = None if value is None else value.encode(errors="surrogatepass")

@@ -1,4 +1,4 @@
-"""Keeps, or drops, events in whose bodies a pattern is found. Source: Flume's ``RegexFilteringInterceptor``."""
+"""Keep, or drop, events whose bodies match a pattern. Modelled on Flume's ``RegexFilteringInterceptor``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _LITERAL = re.compile(r"[\w\s:;,/@#%&=<>\"'`~!-]+")
 
 
 class RegexFilterInterceptor:
-    """See the module."""
+    """Interceptor that keeps or drops matching events. Modelled on Flume's ``RegexFilteringInterceptor``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's ``regex_filter``'s."""
+        """Options of Flume's ``regex_filter``."""
 
-        regex: str = option(".*", doc="what is looked for, anywhere in the body")
-        exclude_events: bool = option(False, doc="drop the events in which it is found, not the others")
+        regex: str = option(".*", doc="regular expression to find anywhere in the body")
+        exclude_events: bool = option(False, doc="drop the events that match, not the others")
 
         def __post_init__(self) -> None:
             compiled("regex", self.regex)
@@ -34,7 +34,6 @@ class RegexFilterInterceptor:
         self._literal = options.regex.encode() if _LITERAL.fullmatch(options.regex) else None
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """See :class:`~..interfaces.Interceptor`."""
         found = self._found(batch)
         kept = batch.select([not each for each in found] if self._exclude else found)
         self._counters.add(EventDroppedCount=batch.count - kept.count)
@@ -44,6 +43,6 @@ class RegexFilterInterceptor:
         literal = self._literal
         if literal is None:
             return self._pattern.search_all(texts(batch), at_limit=not self._exclude)
-        if literal not in batch.block:  # nor in any of the bodies
+        if literal not in batch.block:  # so it is in no body either
             return [False] * batch.count
         return [literal in body for body in batch.bodies()]

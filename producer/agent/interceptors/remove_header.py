@@ -1,4 +1,4 @@
-"""Takes headers away, by their names. Source: Flume's ``RemoveHeaderInterceptor``."""
+"""Remove headers by their names. Modelled on Flume's ``RemoveHeaderInterceptor``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .patterns import compiled
 
 
 class RemoveHeaderInterceptor:
-    """See the module."""
+    """Interceptor that removes headers by name. Modelled on Flume's ``RemoveHeaderInterceptor``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's ``remove_header``'s; one that fits any of them goes."""
+        """Options of Flume's ``remove_header``; a header that matches any of them is removed."""
 
-        with_name: str | None = option(None, doc="this one")
-        from_list: str | None = option(None, doc="these")
-        from_list_separator: str = option(r"\s*,\s*", doc="what divides the names of the list: a regular expression")
-        matching: str | None = option(None, doc="those whose whole names match this regular expression")
+        with_name: str | None = option(None, doc="name of a header to remove")
+        from_list: str | None = option(None, doc="list of names to remove")
+        from_list_separator: str = option(r"\s*,\s*", doc="regular expression that separates the names in the list")
+        matching: str | None = option(None, doc="regular expression for whole names to remove")
 
         def __post_init__(self) -> None:
             compiled("from_list_separator", self.from_list_separator)
@@ -34,7 +34,6 @@ class RemoveHeaderInterceptor:
         )
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """See :class:`~..interfaces.Interceptor`."""
         return batch.without(self._is_unwanted)
 
     def _is_unwanted(self, name: str) -> bool:

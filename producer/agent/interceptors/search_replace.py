@@ -1,6 +1,6 @@
-r"""Replaces what a pattern finds in bodies. Source: Flume's ``SearchAndReplaceInterceptor``.
+r"""Replace the matches of a pattern in bodies. Modelled on Flume's ``SearchAndReplaceInterceptor``.
 
-A replacement names groups as Python does, ``\1`` or ``\g<name>``; Flume's ``$1`` is understood in Flume's files.
+A replacement refers to groups as in Python, ``\1`` or ``\g<name>``. In Flume's files ``$1`` is accepted, too.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .texts import texts, with_texts
 
 
 class SearchReplaceInterceptor:
-    """See the module; a batch in which nothing is found is passed on as it is."""
+    """Interceptor that replaces text in bodies. Modelled on Flume's ``SearchAndReplaceInterceptor``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's ``search_replace``'s."""
+        """Options of Flume's ``search_replace``."""
 
-        search_pattern: str = option(doc="what is looked for: a regular expression")
-        replace_string: str = option("", doc="what is put in its place")
+        search_pattern: str = option(doc="regular expression to find")
+        replace_string: str = option("", doc="text in place of a match")
 
         def __post_init__(self) -> None:
             try:
@@ -35,7 +35,7 @@ class SearchReplaceInterceptor:
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Java's replacement as Python's; bodies are UTF-8."""
+            """Translate Java's replacement into Python's, and drop the charset UTF-8."""
             found = {key: value for key, value in texts.items() if (key, value.upper()) != ("charset", "UTF-8")}
             if "replaceString" in found:
                 found["replaceString"] = replacement_of(found["replaceString"])
@@ -46,7 +46,6 @@ class SearchReplaceInterceptor:
         self._with = options.replace_string
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """See :class:`~..interfaces.Interceptor`."""
         replaced = [self._pattern.subn(self._with, text, (text, 0)) for text in texts(batch)]
         if not any(count for _, count in replaced):
             return batch

@@ -1,4 +1,4 @@
-"""A header with one value. Source: Flume's ``StaticInterceptor``."""
+"""Add a header with one value. Modelled on Flume's ``StaticInterceptor``."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from .texts import with_header
 
 
 class StaticInterceptor:
-    """See the module."""
+    """Interceptor that adds a header with a fixed value. Modelled on Flume's ``StaticInterceptor``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's ``static``'s."""
+        """Options of Flume's ``static``."""
 
-        key: str = option("key", doc="the header")
-        value: str = option("value", doc="its value")
-        preserve_existing: bool = option(True, doc="leave it to events that have it")
+        key: str = option("key", doc="name of the header")
+        value: str = option("value", doc="value of the header")
+        preserve_existing: bool = option(True, doc="keep the header of events that have it")
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options = options
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """See :class:`~..interfaces.Interceptor`."""
         return with_header(batch, self._options.key, self._options.value, self._options.preserve_existing)

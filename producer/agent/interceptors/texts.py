@@ -1,4 +1,4 @@
-"""What interceptors share: bodies as text and back, and headers that events may have already."""
+"""Common functions of interceptors: conversion of bodies to text and back, and headers that may exist already."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from hashlib import blake2b
 
 from ..events.batch import Column, EventBatch
 
-#: How bytes that are not UTF-8 travel through text, and come out as they were.
+#: Error handler that keeps bytes which are not UTF-8 through text and back.
 _ODD_BYTES = "surrogateescape"
-#: Characters of a header's value that is remembered as it is: of a peer's long ones thousands would take gigabytes.
+#: Longest value of a header that is remembered as it is: a peer's long ones could take gigabytes.
 _LONGEST_KEY = 64
 
 
 def texts(batch: EventBatch, errors: str = _ODD_BYTES) -> list[str]:
-    """The bodies as text, without a step for each line where they are lines."""
+    """Return the bodies as text; for lines, without a step for each line."""
     if batch.ends is not None:
         return [body.decode(errors=errors) for body in batch.bodies()]
     lines = batch.block.decode(errors=errors).split("\n")
@@ -23,7 +23,7 @@ def texts(batch: EventBatch, errors: str = _ODD_BYTES) -> list[str]:
 
 
 def with_texts(batch: EventBatch, bodies: Sequence[str]) -> EventBatch:
-    """The batch with other bodies; lines stay lines, if they can."""
+    """Return the batch with other bodies; lines stay lines if possible."""
     if batch.ends is None:
         joined = "\n".join([*bodies, ""])
         if joined.count("\n") == batch.count and "\r" not in joined:
@@ -33,9 +33,9 @@ def with_texts(batch: EventBatch, bodies: Sequence[str]) -> EventBatch:
 
 
 def with_header(batch: EventBatch, name: str, value: str, preserve: bool) -> EventBatch:
-    """With a header of one value.
+    """Return the batch with a header of one value.
 
-    :param preserve: only for events that have none of this name.
+    :param preserve: True to keep the header of events that have it.
     """
     if not preserve:
         return batch.with_shared({name: value})
@@ -47,9 +47,9 @@ def with_header(batch: EventBatch, name: str, value: str, preserve: bool) -> Eve
 
 
 def with_values(batch: EventBatch, name: str, values: Column, *, preserve: bool) -> EventBatch:
-    """With a header whose values differ; where there is no new one, that of before stays.
+    """Return the batch with a header of one value for each event; None keeps the old value.
 
-    :param preserve: where there is one of before, it stays, too.
+    :param preserve: True to keep all old values.
     """
     if not preserve:
         return batch.with_column(name, over_former(batch, name, values))
@@ -59,14 +59,14 @@ def with_values(batch: EventBatch, name: str, values: Column, *, preserve: bool)
 
 
 def over_former(batch: EventBatch, name: str, values: Column) -> Column:
-    """New values of a header; where there is none, that of before stays."""
+    """Return new values of a header; None keeps the old value."""
     if name not in batch.shared and name not in batch.columns:
         return values
     return [one if one is not None else other for one, other in zip(values, batch.values(name), strict=True)]
 
 
 def key_of(value: str | None) -> str | bytes | None:
-    """Return what stands for a header's value while it is remembered: of a long one 16 bytes."""
+    """Return a key for a header's value: a digest of 16 bytes for a long one."""
     if value is None or len(value) <= _LONGEST_KEY:
         return value
     return blake2b(value.encode(errors="surrogatepass"), digest_size=16).digest()

@@ -1,4 +1,4 @@
-"""Times in texts, by patterns as Java writes them, as milliseconds since 1970."""
+"""Conversion of times in texts, by patterns in Java's syntax, to milliseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...model.errors import ConfigError
 from ...runtime.clock import Clock
 from ...wire.times import AHEAD, has_year, moment_in, placed_in, with_year, zone_of
 
-#: Letters of a pattern, with how often they come: ``strptime``'s directives, the first that fits.
+#: Letters of a pattern, and the directive of ``strptime`` for each; the first match counts.
 _LETTERS = (
     ("yy(?!y)", "%y"),
     ("[yu]+", "%Y"),
@@ -32,21 +32,21 @@ _LETTERS = (
     ("z+", "%Z"),
 )
 _DAY = 86_400
-#: Characters of a text whose time is remembered: a peer's long ones would take gigabytes.
+#: Longest text whose time is cached, in characters: a peer's long ones could take gigabytes.
 _LONGEST_KEPT = 128
 _TOKEN = re.compile("'(?P<quoted>[^']*)'|" + "|".join(f"(?P<t{n}>{p})" for n, (p, _) in enumerate(_LETTERS)) + "|(.)")
 
 
 def strptime_format(pattern: str) -> str:
-    """A pattern such as ``yyyy-MM-dd HH:mm:ss,SSS`` as ``strptime``'s; one with ``%`` is ``strptime``'s already.
+    """Convert a pattern such as ``yyyy-MM-dd HH:mm:ss,SSS`` to ``strptime``'s syntax, unless it has ``%`` already.
 
-    :raises ConfigError: something in it means nothing here.
+    :raises ConfigError: a part of it is not supported.
     """
     directives = pattern if "%" in pattern else _directives(pattern)
     try:
         datetime.strptime("", with_year(directives))
     except re.error as error:
-        raise ConfigError("times", "a time's pattern names something twice", pattern) from error
+        raise ConfigError("times", "a pattern of a time has a part twice", pattern) from error
     except ValueError as error:
         if "does not match" not in str(error):
             raise ConfigError("times", str(error), pattern) from error
@@ -61,17 +61,18 @@ def _directives(pattern: str) -> str:
         elif token.lastgroup is not None:
             parts.append(_LETTERS[int(token.lastgroup[1:])][1])
         elif token[0].isalpha():
-            raise ConfigError("times", f"the letter {token[0]!r} of a time's pattern is not supported", pattern)
+            raise ConfigError("times", f"the letter {token[0]!r} in a pattern of a time is not supported", pattern)
         else:
             parts.append(token[0])
     return "".join(parts)
 
 
 def milliseconds_parser(pattern: str, zone: str | None, clock: Clock) -> Callable[[str], str | None]:
-    """A function from a time's text to milliseconds; to None where it is none. A pattern without a year means the last
-    time that this was.
+    """Return a parser from a time's text to milliseconds; it returns None for an invalid text.
 
-    :param zone: of times that name none; None is this machine's.
+    A pattern without a year means the latest such time.
+
+    :param zone: the time zone of times without one; None for this machine's.
     """
     directives = strptime_format(pattern)
     place = datetime.astimezone if zone is None else placed_in(zone_of(zone))
@@ -80,7 +81,7 @@ def milliseconds_parser(pattern: str, zone: str | None, clock: Clock) -> Callabl
         moment = moment_in(text, directives, place, datetime.fromtimestamp(day * _DAY, UTC) + AHEAD)
         return None if moment is None else str(round(moment / 1_000_000))
 
-    kept = lru_cache(4096)(parse)  # lines of a log share their seconds
+    kept = lru_cache(4096)(parse)  # many lines have the same second
 
     def milliseconds(text: str) -> str | None:
         today = 0 if has_year(directives) else int(clock.time() // _DAY) + 1

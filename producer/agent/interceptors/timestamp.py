@@ -1,6 +1,6 @@
-"""The time at which an event came, in milliseconds since 1970, as a header.
+"""Add the time of an event's arrival, in milliseconds since the epoch, as a header.
 
-Source: Flume's ``TimestampInterceptor``.
+Modelled on Flume's ``TimestampInterceptor``.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from .texts import with_header
 
 
 class TimestampInterceptor:
-    """See the module."""
+    """Interceptor that adds the time of arrival in milliseconds. Modelled on Flume's ``TimestampInterceptor``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's ``timestamp``'s."""
+        """Options of Flume's ``timestamp``."""
 
-        header_name: str = option("timestamp", doc="the header")
-        preserve_existing: bool = option(False, doc="leave it to events that have it")
+        header_name: str = option("timestamp", doc="header for the time")
+        preserve_existing: bool = option(False, doc="keep the header of events that have it")
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._clock = options, context.clock
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """See :class:`~..interfaces.Interceptor`."""
         now = str(int(self._clock.time() * 1000))
         return with_header(batch, self._options.header_name, now, self._options.preserve_existing)

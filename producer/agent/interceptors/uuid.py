@@ -1,4 +1,4 @@
-"""A random UUID for each event as a header. Source: Flume's ``UUIDInterceptor``."""
+"""Add a random UUID to each event as a header. Modelled on Flume's ``UUIDInterceptor``."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from .texts import with_values
 
 
 class UuidInterceptor:
-    """See the module."""
+    """Interceptor that adds a random UUID to each event. Modelled on Flume's ``UUIDInterceptor``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's UUID interceptor's."""
+        """Options of Flume's UUID interceptor."""
 
-        header_name: str = option("id", doc="the header")
-        preserve_existing: bool = option(True, doc="leave it to events that have it")
-        prefix: str = option("", doc="what stands before it")
+        header_name: str = option("id", doc="header for the UUID")
+        preserve_existing: bool = option(True, doc="keep the header of events that have it")
+        prefix: str = option("", doc="prefix of the UUID")
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options = options
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """See :class:`~..interfaces.Interceptor`."""
         options = self._options
         if options.preserve_existing and options.header_name in batch.shared:
             return batch

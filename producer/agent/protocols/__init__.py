@@ -1,1 +1,1 @@
-"""What a source and a sink of the same protocol have in common: messages, and nothing of how they travel."""
+"""Message formats that sources and sinks of a protocol share, without their transport."""

@@ -1,10 +1,10 @@
-"""Flume's Avro protocol: calls of ``AvroSourceProtocol`` and their answers, as Avro's RPC has them over Netty.
+"""Flume's Avro protocol: calls of ``AvroSourceProtocol`` and their answers, in Avro's RPC over Netty.
 
-A frame is a number that the answer has, too, the count of its buffers, and each of these with its size, all of 32
-bits. What the buffers hold together is, in Avro's encoding, a request (metadata, the message's name, what it is given)
-or an answer (metadata, whether it is an error, the status or the error's text). Before the first of each on a
-connection stands a handshake, in which both sides say by MD5 which text of the protocol they have; who does not know
-the other's asks for it. A request without a name is a handshake only.
+A frame has a number, which the answer repeats, and the count of its buffers, each with its size; all are 32 bits. The
+joined buffers are, in Avro's encoding, a request or an answer. A request has metadata, the message's name and its
+arguments. An answer has metadata, an error flag, and the status or the error's text. The first request and answer on a
+connection begin with a handshake, in which each side sends the MD5 of its protocol's text. A side that does not know
+the other's text asks for it. A request without a name is only a handshake.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EVENT = {
 }
 _GIVEN: dict[str, Any] = {"append": "AvroFlumeEvent", "appendBatch": {"type": "array", "items": "AvroFlumeEvent"}}
 _TYPES: Mapping[str, Any] = {"Status": _STATUS, "AvroFlumeEvent": _EVENT}
-#: Flume's, without its comments.
+#: Flume's protocol without comments.
 PROTOCOL = json.dumps(
     {
         "protocol": "AvroSourceProtocol",
@@ -47,12 +47,12 @@ PROTOCOL = json.dumps(
     }
 )
 OUR_HASH = hashlib.md5(PROTOCOL.encode(), usedforsecurity=False).digest()
-#: Of the text that Flume has, with its comments.
+#: Hash of Flume's own text, with comments.
 FLUME_HASH = bytes.fromhex("86aadae2c45474c0fe93ffd0f2350a65")
 
 
 class Status(enum.IntEnum):
-    """An answer."""
+    """Status of a call."""
 
     OK = 0
     FAILED = 1
@@ -60,7 +60,7 @@ class Status(enum.IntEnum):
 
 
 class Match(enum.IntEnum):
-    """What the receiver of a handshake knows: both hashes; the sender's, but is another; nothing of the sender's."""
+    """Result of a handshake: both hashes are known, only the client's hash is known, or neither is."""
 
     BOTH = 0
     CLIENT = 1
@@ -68,11 +68,11 @@ class Match(enum.IntEnum):
 
 
 class Call(NamedTuple):
-    """What a peer asks for.
+    """A call of a peer.
 
     :ivar greeting: the answer to the handshake before it.
-    :ivar name: of the message; None if there was a handshake only.
-    :ivar events: to be put; None if it is nothing that Flume's protocol has.
+    :ivar name: the name of the message; None for only a handshake.
+    :ivar events: the events to put; None for a message unknown to Flume's protocol.
     """
 
     greeting: bytes
@@ -81,25 +81,25 @@ class Call(NamedTuple):
 
 
 class Conversation:
-    """What comes on one connection, and its answers."""
+    """The calls and answers on one connection."""
 
     def __init__(self) -> None:
         self._agreed = False
 
     def read(self, message: bytes, reckoning: Reckoning) -> Call:
-        """A call.
+        """Parse a call.
 
-        :param reckoning: is told of its events.
-        :raises BadCallError: it is none.
+        :param reckoning: counts the memory of its events.
+        :raises BadCallError: the message is not a valid call.
         """
         reader = Reader(message, reckoning)
         try:
             greeting = b"" if self._agreed else self._greeting(reader)
             return self._call(greeting, reader) if self._agreed else Call(greeting, None, None)
         except IndexError as error:
-            raise BadCallError("it is no Avro call: it ends within a value") from error
+            raise BadCallError("invalid Avro call: it ends within a value") from error
         except BadCallError as error:
-            raise BadCallError(f"it is no Avro call: {error}") from error
+            raise BadCallError(f"invalid Avro call: {error}") from error
 
     def _greeting(self, reader: Reader) -> bytes:
         client, given, server = reader.fixed(_HASH), reader.optional(reader.text), reader.fixed(_HASH)
@@ -121,66 +121,66 @@ class Conversation:
 
 
 def answer(call: Call, status: Status) -> bytes:
-    """What is answered to a call."""
+    """Return the answer to a call."""
     if call.name is None:
         return call.greeting
     if call.events is None:
-        return call.greeting + _NULL + b"\1" + long(0) + text(f"there is no {call.name[:100]}")
+        return call.greeting + _NULL + b"\1" + long(0) + text(f"unknown message {call.name[:100]}")
     return call.greeting + _NULL + b"\0" + long(status)
 
 
 def framed(number: int, message: bytes) -> bytes:
-    """A frame of one buffer."""
+    """Return a frame of one buffer."""
     return _HEADER.pack(number, 1) + _SIZE.pack(len(message)) + message
 
 
 def header_of(data: bytes) -> tuple[int, int]:
-    """The number of a frame, and the count of its buffers."""
+    """Return the number of a frame, and the count of its buffers."""
     number, count = _HEADER.unpack(data)
     return number, count
 
 
 def size_of(data: bytes) -> int:
-    """Of the buffer that follows."""
+    """Return the size of the next buffer."""
     (size,) = _SIZE.unpack(data)
     return int(size)
 
 
 def greeting_call(server: bytes = FLUME_HASH, *, explicit: bool = False) -> bytes:
-    """A handshake only.
+    """Return a request that is only a handshake.
 
-    :param server: the hash that the receiver has, as far as it is known.
-    :param explicit: with our text, for one that has another hash than Flume's.
+    :param server: the receiver's hash, if it is known.
+    :param explicit: True to send the text of the protocol, for a receiver with another hash than Flume's.
     """
     given = OUR_HASH + long(1) + text(PROTOCOL) if explicit else FLUME_HASH + _NULL
     return given + server + _NULL + _NULL + text("")
 
 
 def read_greeting(message: bytes) -> tuple[Match, bytes]:
-    """What a handshake says, and the receiver's hash.
+    """Parse the answer to a handshake; return the result, and the receiver's hash.
 
-    :raises BadCallError: it is none, or another protocol than Flume's.
+    :raises BadCallError: the answer is invalid, or the protocol is not Flume's.
     """
     reader = Reader(message)
     try:
         match, given = Match(reader.long()), reader.optional(reader.text)
         server = reader.optional(lambda: reader.fixed(_HASH))
     except (IndexError, ValueError) as error:
-        raise BadCallError(f"it does not speak Avro: {error}") from error
+        raise BadCallError(f"the receiver does not speak Avro: {error}") from error
     if given is not None:
         check_protocol(given)
     return match, server or FLUME_HASH
 
 
 def batch_call(events: Sequence[bytes]) -> bytes:
-    """A call of ``appendBatch``, of encoded events."""
+    """Return a call of ``appendBatch`` with encoded events."""
     return b"".join((_NULL, text("appendBatch"), array(events)))
 
 
 def read_answer(message: bytes) -> Status:
-    """What the answer to a call says.
+    """Parse the answer to a call.
 
-    :raises BadCallError: it is none, or an error.
+    :raises BadCallError: the answer is invalid, or reports an error.
     """
     reader = Reader(message)
     try:
@@ -190,12 +190,12 @@ def read_answer(message: bytes) -> Status:
         reader.long()
         said = reader.text()[:1000]
     except (IndexError, ValueError) as error:
-        raise BadCallError(f"it does not speak Avro: {error}") from error
-    raise BadCallError(f"it answered: {said}")
+        raise BadCallError(f"the receiver does not speak Avro: {error}") from error
+    raise BadCallError(f"the receiver answered with an error: {said}")
 
 
 def check_protocol(given: str) -> None:
-    """See whether a text is that of Flume's protocol, whatever comments it has.
+    """Check that a text is that of Flume's protocol, with any comments.
 
     :raises BadCallError: it is not.
     """
@@ -216,7 +216,7 @@ def _fits(message: Mapping[str, Any], wanted: Any, types: Mapping[str, Any]) -> 
 
 
 def _is(given: Any, wanted: Any, types: Mapping[str, Any]) -> bool:
-    """Whether a type is the one that is wanted; what is wanted says how deep to look."""
+    """Return True if a type is the wanted one; it is compared as deep as the wanted type goes."""
     wanted = _TYPES.get(wanted, wanted) if isinstance(wanted, str) else wanted
     given = _plain(given, types)
     if isinstance(wanted, str):
@@ -235,7 +235,7 @@ def _is(given: Any, wanted: Any, types: Mapping[str, Any]) -> bool:
 
 
 def _plain(given: Any, types: Mapping[str, Any]) -> Any:
-    """A type, of its name if it has one."""
+    """Return the definition of a type given by name, or the type itself."""
     return types.get(_last(given), given) if isinstance(given, str) else given
 
 

@@ -1,8 +1,8 @@
 """Avro's binary encoding, as far as Flume's protocol needs it, and Flume's events in it.
 
-A number is zigzag, seven bits a byte; bytes and texts have their size before them; a map and an array are blocks of
-items, each with its count before it (below zero: its size follows), and end with a block of none. So events whose
-headers are the same have the same bytes for them, and these are taken apart once.
+A number is zigzag-encoded, seven bits a byte. Bytes and texts have their size before them. A map and an array are
+blocks of items, each block with its count before it (a negative count is followed by the block's size), and end with an
+empty block. So equal headers have equal bytes, which are parsed only once.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ..events.batch import EventBatch
 from .calls import BadCallError, valid_text
 from .reckoning import Reckoning
 
-#: Of one call: objects are many times as large as what they are made of.
+#: Maximum numbers of events and headers in a call: as objects they are many times as large.
 _MOST_EVENTS, _MOST_HEADERS = 1 << 17, 1 << 20
 _MOST_BITS = 63
-#: Bytes of an event besides its body, or of its headers' dict; and of a header.
+#: Bytes of an event's objects besides its body, or of its headers' dict; and of a header.
 _OF_EVENT, _OF_HEADER = 120, 200
-#: Encodings of so many texts are kept while headers are written.
+#: Maximum number of encoded texts that are cached while headers are written.
 _MOST_KEPT = 1 << 14
 
 
 class Reader:
-    """Takes a message apart.
+    """Parser of a message.
 
-    :param reckoning: is told of each event, and of each header.
-    :ivar at: how far it is.
+    :param reckoning: counts the memory of each event and header.
+    :ivar at: the position.
     """
 
     __slots__ = ("_data", "_head", "_headers", "_left", "_reckoning", "at")
@@ -42,9 +42,9 @@ class Reader:
         self._left = _MOST_HEADERS
 
     def long(self) -> int:
-        """A number.
+        """Read a number.
 
-        :raises BadCallError: it is none; as what follows.
+        :raises BadCallError: it is invalid; also raised by the other methods.
         :raises IndexError: the message ends before it.
         """
         data, shift = self._data, 7
@@ -61,7 +61,7 @@ class Reader:
         return (number >> 1) ^ -(number & 1)
 
     def fixed(self, size: int) -> bytes:
-        """So many bytes."""
+        """Read ``size`` bytes."""
         end = self.at + size
         if not self.at <= end <= len(self._data):
             raise BadCallError("it ends within a value")
@@ -70,32 +70,32 @@ class Reader:
         return data
 
     def data(self) -> bytes:
-        """Bytes with their size."""
+        """Read bytes with their size."""
         return self.fixed(self.long())
 
     def text(self) -> str:
-        """A text."""
+        """Read a text."""
         try:
             return self.data().decode()
         except UnicodeDecodeError as error:
             raise BadCallError("a text that is not UTF-8") from error
 
     def optional(self, read: Callable[[], Any]) -> Any:
-        """A value, or None."""
+        """Read an optional value; None if it is missing."""
         return read() if self._choice(2) else None
 
     def flag(self) -> bool:
-        """True or false."""
+        """Read a boolean."""
         return self.fixed(1) != b"\0"
 
     def _choice(self, number: int) -> int:
         chosen = self.long()
         if not 0 <= chosen < number:
-            raise BadCallError("a choice that there is not")
+            raise BadCallError("an unknown alternative of a union")
         return chosen
 
     def items(self, most: int) -> Iterator[None]:
-        """For each item of an array or map, which is to be read then."""
+        """Iterate over the items of an array or map; the caller reads each item."""
         while count := self.long():
             if count < 0:
                 count = -count
@@ -106,13 +106,13 @@ class Reader:
             yield from repeat(None, count)
 
     def events(self) -> list[tuple[dict[str, str], bytes]]:
-        """An array of events; those with the same headers share one object."""
+        """Read an array of events; events with the same headers share one object."""
         found = [self.event() for _ in self.items(_MOST_EVENTS)]
         self._reckoning.settle()
         return found
 
     def event(self) -> tuple[dict[str, str], bytes]:
-        """An event."""
+        """Read an event."""
         if self._head and self._data.startswith(self._head, self.at):
             self.at += len(self._head)
         else:
@@ -136,32 +136,32 @@ class Reader:
 
 @lru_cache(_MOST_KEPT)
 def long(number: int) -> bytes:
-    """A number, not below zero."""
+    """Encode a number that is not negative."""
     return varint(number << 1)
 
 
 def sized(data: bytes) -> bytes:
-    """Bytes with their size."""
+    """Encode bytes with their size."""
     return long(len(data)) + data
 
 
 def text(value: str) -> bytes:
-    """A text; what is none in it is replaced."""
+    """Encode a text; invalid characters are replaced."""
     return sized(valid_text(value).encode())
 
 
 def array(events: Sequence[bytes]) -> bytes:
-    """An array of events."""
+    """Encode an array of events."""
     return b"".join([long(len(events)), *events, b"\0"]) if events else b"\0"
 
 
 def events_of(batch: EventBatch, bodies: Iterable[bytes]) -> list[bytes]:
-    """Each event of a batch, whose bodies these are."""
+    """Encode each event of a batch, given its bodies."""
     return [b"".join((head, long(len(body)), body)) for head, body in zip(_heads(batch), bodies, strict=False)]
 
 
 def _heads(batch: EventBatch) -> Iterable[bytes]:
-    """The headers of each event."""
+    """Yield the encoded headers of each event."""
     shared = [text(name) + text(value) for name, value in batch.shared.items()]
     if not batch.columns:
         return repeat(_map(shared), batch.count)

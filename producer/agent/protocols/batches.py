@@ -1,8 +1,8 @@
-"""Whole batches in one request, from an agent to an agent: no step for each event at either end.
+"""Whole batches in one request between two agents, without a step for each event.
 
-Each batch is a frame: two numbers of 32 bits, little-endian, the size of the headers and that of the body; the headers,
-an object of JSON; and the body. Headers and body are those of an event of a channel (:mod:`..event_format`), without a
-position, which means nothing to others.
+Each batch is a frame: the sizes of the headers and of the body, as two little-endian numbers of 32 bits; the headers, a
+JSON object; and the body. Headers and body are those of a channel's event (:mod:`..event_format`), without a position,
+which has no meaning for another agent.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .reckoning import of_json
 CONTENT_TYPE = "application/x-loghub-agent-batches"
 
 _SIZES = struct.Struct("<II")
-#: Bytes of memory that a byte of a column may become: a place, and a text of its own.
+#: Bytes of memory for each byte of a column: a place, and a text object.
 _OF_COLUMNS = 16
 
 
 def pack(batches: Iterable[EventBatch]) -> bytes:
-    """A request's body."""
+    """Return the body of a request."""
     parts: list[bytes] = []
     for batch in batches:
         event = write_batch(batch.at(None))
@@ -36,20 +36,20 @@ def pack(batches: Iterable[EventBatch]) -> bytes:
 
 
 def unpack(data: bytes, hold: Callable[[int], None]) -> Iterator[EventBatch]:
-    """The batches of a request, each looked at before it is believed.
+    """Yield the batches of a request, after a check of each.
 
-    :param hold: is told how many bytes more are needed; may raise.
-    :raises ValueError: it has none.
+    :param hold: called with the number of further bytes that are needed; may raise.
+    :raises ValueError: the body is invalid.
     """
     start = 0
     while start < len(data):
         if len(data) - start < _SIZES.size:
-            raise ValueError("the last frame is cut off")
+            raise ValueError("the last frame is incomplete")
         headers, body = _SIZES.unpack_from(data, start)
         start += _SIZES.size
         end = start + headers + body
         if end > len(data):
-            raise ValueError("the last frame is cut off")
+            raise ValueError("the last frame is incomplete")
         yield _batch(data[start : start + headers], data[start + headers : end], hold)
         start = end
 
@@ -59,9 +59,9 @@ def _batch(headers: bytes, body: bytes, hold: Callable[[int], None]) -> EventBat
     hold(of_json(text))
     named = json.loads(text)
     if not isinstance(named, dict) or not all(isinstance(value, str) for value in named.values()):
-        raise ValueError("its headers are no texts by name")
+        raise ValueError("the headers of a batch must be texts by name")
     if "~count" not in named:
-        raise ValueError("it is no batch")
+        raise ValueError("the headers of a batch lack ~count")
     event = Event(named, body)
     try:
         hold(len(body) + _OF_COLUMNS * size_of_columns(event))
@@ -73,5 +73,5 @@ def _batch(headers: bytes, body: bytes, hold: Callable[[int], None]) -> EventBat
     else:
         well = all(one <= other for one, other in pairwise([0, *batch.ends]))
     if not well:
-        raise ValueError(f"it does not hold {batch.count} events")
+        raise ValueError(f"a batch does not contain {batch.count} events")
     return batch

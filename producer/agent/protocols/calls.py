@@ -1,4 +1,4 @@
-"""What the protocols of calls share: Flume's Thrift and its Avro, in which a call brings events and gets a status."""
+"""The common part of the protocols of calls: Flume's Thrift and Avro, where a call has events and gets a status."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _READ = 1 << 16
 
 
 class BadCallError(ValueError):
-    """It is none of the protocol."""
+    """Raised for a message that violates the protocol."""
 
 
 class Inflated:
-    """What deflate unpacks of a stream that is flushed behind each message; never more of it than is asked for.
+    """Reader of a deflate stream that is flushed after each message; it unpacks no more than is asked for.
 
-    :param more: gives what comes next of the packed stream, of the size at most; empty at its end.
+    :param more: returns the next bytes of the stream, at most as many as asked for; empty at its end.
     """
 
     def __init__(self) -> None:
@@ -25,9 +25,9 @@ class Inflated:
         self._ready = memoryview(b"")
 
     def read(self, size: int, more: Callable[[int], bytes]) -> bytes:
-        """So many bytes at most; empty at the end.
+        """Return unpacked bytes, at most ``size``; empty at the end.
 
-        :raises BadCallError: it is no deflate.
+        :raises BadCallError: the stream is not deflate.
         """
         if not self._ready:
             self._ready = memoryview(self._next(more))
@@ -36,43 +36,45 @@ class Inflated:
 
     def _next(self, more: Callable[[int], bytes]) -> bytes:
         try:
-            data = self._unpacker.decompress(self._unpacker.unconsumed_tail, _READ)  # what is left in the unpacker, too
+            data = self._unpacker.decompress(self._unpacker.unconsumed_tail, _READ)  # also bytes left in the unpacker
             while not data and not self._unpacker.eof and (packed := more(_READ)):
                 data = self._unpacker.decompress(packed, _READ)
         except zlib.error as error:
-            raise BadCallError("it is not packed with deflate") from error
+            raise BadCallError("the stream is not compressed with deflate") from error
         return data
 
 
 class Deflater:
-    """Packs the messages of one stream.
+    """Compressor of the messages of one stream.
 
-    :param level: of zlib.
+    :param level: zlib's level.
     """
 
     def __init__(self, level: int = 6) -> None:
         self._packer = zlib.compressobj(level)
 
     def pack(self, message: bytes) -> bytes:
-        """With all that is needed to unpack it."""
+        """Compress a message so that it can be unpacked without the next one."""
         return self._packer.compress(message) + self._packer.flush(zlib.Z_SYNC_FLUSH)
 
 
 def check_one_layer(compression: str, *, tls: bool) -> None:
-    """Over TLS nothing is packed: Flume's versions do not agree which of both is done first.
+    """Refuse compression together with TLS: Flume's versions apply them in different orders.
 
-    :raises ConfigError: it would be.
+    :raises ConfigError: both are configured.
     """
     if tls and compression != "none":
-        rule = "goes without TLS: Flume 1.11 packs what is encrypted, where nothing is saved, and others the reverse"
+        rule = (
+            "must be none with TLS: Flume 1.11 compresses encrypted bytes, which saves nothing, and others the reverse"
+        )
         raise ConfigError("compression_type", rule, compression)
 
 
 def valid_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Without what is no text: such bytes are kept in headers as they came."""
+    """Replace invalid characters, which headers keep as they arrived."""
     return {valid_text(name): valid_text(value) for name, value in headers.items()}
 
 
 def valid_text(text: str) -> str:
-    """Likewise."""
+    """Replace invalid characters in a text."""
     return text if text.isascii() else text.encode(errors="replace").decode()

@@ -1,11 +1,11 @@
-"""Fields of what senders send, as headers and as JSON: whatever their names and values are, none is lost.
+"""Fields from senders as headers and as JSON. No field is lost, whatever its name and value.
 
-* Of fields with the same name the second is ``NAME_2``, and so on.
-* A field with the name of a header that is ours, such as ``timestamp``, is ``field_NAME``.
-* A name that is no text is its JSON; of bytes, what they are in UTF-8.
-* Numbers that JSON does not have (NaN, infinities) are texts. Bytes that are no UTF-8 are escaped, as ``\\udcff``.
+* A second field of the same name becomes ``NAME_2``, and so on.
+* A field with the name of an own header, such as ``timestamp``, becomes ``field_NAME``.
+* A name that is not text is replaced by its JSON; bytes are decoded as UTF-8.
+* Numbers that JSON lacks (NaN, infinities) become texts. Bytes that are not UTF-8 are escaped, as ``\\udcff``.
 
-Example: ``{"a": 1, "a": NaN, 7: 2}`` is ``{"a": 1, "a_2": "NaN", "7": 2}``.
+Example: ``{"a": 1, "a": NaN, 7: 2}`` becomes ``{"a": 1, "a_2": "NaN", "7": 2}``.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _TEXT = frozenset((str,))
 
 
 def unique_names(pairs: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
-    """Make an object of its pairs; a hook for readers of JSON and of MessagePack."""
+    """Make a dict of pairs; a hook for parsers of JSON and MessagePack."""
     try:
         found = dict(pairs)
-    except TypeError:  # a name that is a list or an object
+    except TypeError:  # a name is a list or an object
         return _named(pairs)
     return found if len(found) == len(pairs) and _TEXT.issuperset(map(type, found)) else _named(pairs)
 
 
 def _named(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
     named: dict[str, Any] = {}
-    numbers: dict[str, int] = {}  # of each name the last one: names that repeat take no time but their own
+    numbers: dict[str, int] = {}  # the last number of each name, so that repeated names take linear time
     for key, value in pairs:
         name = first = text_of(key)
         while name in named:
@@ -40,7 +40,7 @@ def _named(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
 
 
 def with_own(fields: dict[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Add headers of ours to fields; a field that has the name of one is renamed."""
+    """Add own headers to fields; a field with the same name is renamed."""
     if not own.keys().isdisjoint(fields):
         for name in own.keys() & fields.keys():
             other = f"field_{name}"
@@ -63,7 +63,7 @@ def text_of(value: Any) -> str:
 
 
 def json_of(value: Any) -> str:
-    """Return a value as JSON, whatever it is."""
+    """Return any value as JSON."""
     try:
         return _encode(value)
     except ValueError:  # NaN, or an infinity
@@ -71,7 +71,7 @@ def json_of(value: Any) -> str:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Likewise, as bytes: what is no text in it is escaped."""
+    """Return a value as JSON in bytes; invalid characters are escaped."""
     return json_of(value).encode("utf-8", "backslashreplace")
 
 

@@ -1,14 +1,14 @@
-"""Fluentd's forward protocol, versions 1 and 2: times, handshakes, and a reader of messages that a stranger sends.
+"""Fluentd's forward protocol, versions 1 and 2: times, handshakes, and a parser of messages that is safe against peers.
 
 A message is an array of MessagePack::
 
     [tag, time, record, option]                 one event
     [tag, [[time, record], …], option]          several
-    [tag, bytes of time and record, …, option]  several, packed; with option["compressed"] packed once more
+    [tag, bytes of time and record, …, option]  several, packed; with option["compressed"] compressed, too
 
-``option["chunk"]`` asks for an answer, ``{"ack": chunk}``, once the events are safe. A time is a whole number of
-seconds, or an extension of type 0: seconds and nanoseconds, 32 bits each. In place of it Fluent Bit sends
-``[time, metadata]``; its times of -1 and -2 begin and end a group, whose record says what its events have in common.
+``option["chunk"]`` asks for the answer ``{"ack": chunk}`` once the events are safe. A time is whole seconds,
+or an extension of type 0: seconds and nanoseconds, 32 bits each. Fluent Bit sends ``[time, metadata]`` in its place.
+Its times -1 and -2 begin and end a group, whose record has the common fields of its events.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ import msgpack
 from .fields import unique_names
 from .reckoning import SMALL, Reckoning, of_text
 
-#: Of an array, and of a record: memory for these is taken before they have come.
+#: Maximum items of an array, and fields of a record: their memory is allocated before they arrive.
 _MOST_ITEMS, _MOST_FIELDS = 1 << 17, 1 << 14
-#: Bytes that an unpacker takes at first.
+#: First buffer of an unpacker, bytes.
 _LEAST = 1 << 16
-#: Bytes of Python's objects that a byte of MessagePack becomes at most: of an empty map.
+#: Maximum bytes of Python objects for a byte of MessagePack: those of an empty map.
 _OF_BYTE = 72
 _TIME, _SIGNED = struct.Struct(">II"), struct.Struct(">ii")
 _EVENT_TIME = 0
-#: Seconds that begin and end a group.
+#: Times in seconds that begin and end a group.
 _GROUP_BEGINS, _GROUP_ENDS = -1, -2
 #: First bytes of MessagePack's arrays and maps.
 _ARRAYS, _MAPS = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD)), frozenset((*range(0x80, 0x90), 0xDE, 0xDF))
-#: And of its bytes.
+#: First bytes of MessagePack's binary values.
 _BYTES = frozenset((0xC4, 0xC5, 0xC6))
 
 
 class Values:
-    """Reads the values of some MessagePack one behind the other.
+    """Parser of consecutive MessagePack values.
 
-    A window of 64 KiB is read at a time: what lies in it whole is made as it comes. Of a value that does not, the end
-    is looked for, and what it becomes is reckoned before it is made.
+    It reads windows of 64 KiB. Values within a window are made directly. The end of a larger value is searched first,
+    and its memory is counted before it is made.
 
-    :raises msgpack.UnpackException, ValueError: by each method: it is none.
+    :raises msgpack.UnpackException, ValueError: by each method, if the data is invalid.
     """
 
     def __init__(self, data: bytes, reckoning: Reckoning) -> None:
@@ -56,7 +56,7 @@ class Values:
 
     @property
     def at(self) -> int:
-        """Where the next value begins."""
+        """The position of the next value."""
         return int(self._start + self._at)
 
     def __iter__(self) -> Iterator[Any]:
@@ -76,7 +76,7 @@ class Values:
         return value
 
     def array(self) -> int:
-        """Begin an array; how many values it has."""
+        """Begin an array; return the number of its values."""
         try:
             count = int(self._window.read_array_header())
         except msgpack.OutOfData:
@@ -93,7 +93,7 @@ class Values:
         return self.at < len(self._data) and self._data[self.at] in _ARRAYS
 
     def _look(self, start: int) -> None:
-        """Begin a window."""
+        """Begin a window at a position."""
         self._start, self._at = start, 0
         part = self._data if not start and len(self._data) <= _LEAST else self._data[start : start + _LEAST]
         self._window = unpacker(_LEAST)
@@ -112,7 +112,7 @@ class Values:
 
 
 def _size_of(data: memoryview) -> int:
-    """Bytes of the value with which some MessagePack begins."""
+    """Return the size of the first value."""
     ends, fed = unpacker(len(data)), 0
     while True:
         piece = data[fed : 2 * fed or _LEAST]
@@ -128,7 +128,7 @@ def _size_of(data: memoryview) -> int:
 
 
 def _cost_of(value: memoryview) -> int:
-    """Bytes of the objects of a value, at most: of one that is large the texts are told from the rest."""
+    """Return the most bytes of a value's objects; in a large one texts are counted separately."""
     if value[0] not in _ARRAYS and value[0] not in _MAPS:
         return _OF_BYTE + (len(value) if value[0] in _BYTES else of_text(bytes(value)))
     if len(value) <= SMALL:
@@ -144,7 +144,7 @@ def _cost_of(value: memoryview) -> int:
 
 
 def packed(value: Any) -> bytes:
-    """A value's bytes."""
+    """Encode a value."""
     data: bytes = msgpack.packb(value, use_bin_type=True, unicode_errors="surrogateescape")
     return data
 
@@ -160,23 +160,23 @@ _AS: dict[str, Any] = {
 
 
 def unpacker(most_bytes: int) -> Any:
-    """Reads values as they come; what is longer is refused (``msgpack.BufferFull``)."""
+    """Return a streaming parser of values; longer data raises ``msgpack.BufferFull``."""
     return msgpack.Unpacker(read_size=min(_LEAST, most_bytes), max_buffer_size=most_bytes, **_AS)
 
 
 def raw(value: Any) -> bytes:
-    """Bytes, which older peers send as texts."""
+    """Return bytes; older peers send them as text."""
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
 
 
 def event_time(milliseconds: int) -> Any:
-    """A time as it travels."""
+    """Return a time as an extension value."""
     seconds, rest = divmod(milliseconds, 1000)
     return msgpack.ExtType(_EVENT_TIME, _TIME.pack(seconds & 0xFFFFFFFF, rest * 1_000_000))
 
 
 def milliseconds(time: Any) -> int | None:
-    """Of a time that came; None if it is none."""
+    """Convert a received time to milliseconds; None if it is invalid."""
     if isinstance(time, msgpack.ExtType) and time.code == _EVENT_TIME and len(time.data) == _TIME.size:
         seconds, nanoseconds = _TIME.unpack(time.data)
         return int(seconds * 1000 + nanoseconds // 1_000_000)
@@ -188,12 +188,12 @@ def milliseconds(time: Any) -> int | None:
 
 
 def group_mark(time: Any) -> bool | None:
-    """True if a time begins a group, False if it ends one; None if it is that of an event."""
+    """Return True if a time begins a group, False if it ends one, None for the time of an event."""
     if isinstance(time, msgpack.ExtType) and time.code == _EVENT_TIME and len(time.data) == _TIME.size:
         time = _SIGNED.unpack(time.data)[0]
     return {_GROUP_BEGINS: True, _GROUP_ENDS: False}.get(time) if type(time) is int else None
 
 
 def key_digest(salt: bytes, host: str, nonce: bytes, key: str) -> str:
-    """What shows, without saying it, that somebody knows the shared key."""
+    """Return a digest that proves knowledge of the shared key."""
     return sha512(salt + host.encode() + nonce + key.encode()).hexdigest()

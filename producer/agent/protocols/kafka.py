@@ -1,4 +1,4 @@
-"""Settings of librdkafka: whether it takes them is asked before anything starts."""
+"""Settings of librdkafka, checked before anything starts, and clients renewed when TLS files change."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from .tls_files import WatchedFiles, tell_own
 
 _log = get_logger("loghub.agent.kafka")
 
-#: How names of settings end that name a file: one that is not there may be there later.
+#: Suffixes of settings that name a file; a missing file may be created later.
 _FILES = (".location", ".path")
-#: A value may be a secret that stands in the wrong place.
+#: The value in an error, which may be a misplaced secret.
 _VALUE = re.compile(r'(?<=Invalid value )".*" (?=for)', re.DOTALL)
 
 
 def check_settings(client: str, settings: Mapping[str, Any]) -> None:
-    """Where the client is installed; who needs it, and has it not, is told elsewhere.
+    """Check settings with the client's class, if the package is installed.
 
     :param client: the class, ``Consumer`` or ``Producer``.
-    :raises ConfigError: they are not taken.
+    :raises ConfigError: the client refuses them.
     """
     try:
         import confluent_kafka
     except ImportError:
         return
     asked = {name: value for name, value in settings.items() if not name.endswith(_FILES) or "truststore" in name}
-    asked.pop("bootstrap.servers", None)  # nobody is called
+    asked.pop("bootstrap.servers", None)  # do not connect
     try:
         made = getattr(confluent_kafka, client)(asked, logger=_Silent())
     except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
-        raise ConfigError("config", f"is not taken by the client: {_words_of(error)}", None) from error
+        raise ConfigError("config", f"is refused by the client: {_words_of(error)}", None) from error
     if client == "Consumer":
         made.close()
 
 
 class ClientLog:
-    """The client's log: while brokers are away it has the same line many times a second.
+    """Logger for the client, which repeats lines many times a second while brokers are unreachable.
 
-    :param clock: of the pauses between two of them.
+    :param clock: the clock for the limit.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._repeated = RateLimitedLog(clock)
 
     def log(self, level: int, message: str, *arguments: object) -> None:
-        """As a logger's; what stands in the log already is told every ten seconds at most."""
+        """Log a line; repeated warnings at most once in ten seconds."""
         text = message % arguments if arguments else message
         if level < logging.WARNING:
             _log.log(level, "%s", text)
@@ -63,28 +63,28 @@ class ClientLog:
 
 
 class _ToldError(Exception):
-    """What the client says."""
+    """A line of the client's log."""
 
 
 class _Silent:
-    """What would be a logger: the error says it, too."""
+    """Logger that drops all lines: the error contains them, too."""
 
     def log(self, *_: object) -> None:
-        """Nothing."""
+        """Drop a line."""
 
 
 def missing_files(settings: Mapping[str, str]) -> Iterator[ConfigError]:
-    """Files that they name, and nobody can read."""
+    """Yield an error for each file named by settings that cannot be read."""
     for name, value in _files_of(settings).items():
         yield from missing_file(f"config.{name}", value)
 
 
 class RenewedClient:
-    """Makes a client, and another one once the files of TLS are others: librdkafka reads them when it begins.
+    """Maker of a client, and of another one when the TLS files change: librdkafka reads them only at its start.
 
-    :param make: makes one; raises what librdkafka does.
-    :param settings: that name the files.
-    :param who: for messages.
+    :param make: makes a client; raises librdkafka's errors.
+    :param settings: the settings that name the files.
+    :param who: the component's name, for messages.
     """
 
     def __init__(self, make: Callable[[], Any], settings: Mapping[str, str], who: str, context: Context) -> None:
@@ -94,13 +94,13 @@ class RenewedClient:
         self._files = WatchedFiles(files.values(), context.clock)
 
     def first(self) -> Any:
-        """The client to begin with."""
+        """Return the first client."""
         client = self._make()
         tell_own(self._context, self._who, *self._own)
         return client
 
     def renewed(self) -> Any | None:
-        """One of new files; None if they are the same, or of no use yet."""
+        """Return a client with new files; None if they are the same, or cannot be used yet."""
         if not self._files.changed():
             return None
         from confluent_kafka import KafkaException
@@ -109,7 +109,7 @@ class RenewedClient:
             client = self._make()
         except KafkaException as error:
             if self._files.is_news:
-                _log.error("%s goes on with the certificate that it has: %s", self._who, _words_of(error))
+                _log.error("%s keeps its current certificate: %s", self._who, _words_of(error))
             return None
         self._files.take_up(self._who)
         tell_own(self._context, self._who, *self._own)

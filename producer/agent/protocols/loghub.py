@@ -1,4 +1,4 @@
-"""What the source and the sink of LogHub share: a logstore, and who signs."""
+"""Options of a logstore and its credentials, common to the source and the sink of LogHub."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .proxies import PROXY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogstoreOptions:
-    """Which logstore.
+    """The logstore, and the credentials.
 
-    :raises ConfigError: it can be none.
+    :raises ConfigError: an option is invalid.
     """
 
-    project: str = option(doc="the project")
-    logstore: str = option(doc="the logstore")
-    endpoint: str = option(doc="the service's endpoint, such as https://cn-hangzhou.log.aliyuncs.com")
-    access_key_id: str = option(doc="the id of an access key", secret=True)
-    access_key_secret: str = option(doc="its secret; better ${env:NAME} or ${file:/path} than the text", secret=True)
-    security_token: str | None = option(None, doc="of temporary credentials", secret=True)
-    sign_version: Literal["v1", "v4"] = option("v1", doc="of signatures; v4 needs a region")
-    region: str | None = option(None, doc="such as cn-hangzhou")
+    project: str = option(doc="project of the logstore")
+    logstore: str = option(doc="name of the logstore")
+    endpoint: str = option(doc="endpoint of the service, such as https://cn-hangzhou.log.aliyuncs.com")
+    access_key_id: str = option(doc="id of an access key", secret=True)
+    access_key_secret: str = option(doc="its secret; prefer ${env:NAME} or ${file:/path} to the text", secret=True)
+    security_token: str | None = option(None, doc="token of temporary credentials", secret=True)
+    sign_version: Literal["v1", "v4"] = option("v1", doc="version of signatures; v4 needs a region")
+    region: str | None = option(None, doc="region, such as cn-hangzhou")
     proxy: str | None = option(None, secret=True, doc=PROXY)
 
     def account(self) -> ProjectConfig:
-        """Where it is, and who signs.
+        """Return the project with its credentials.
 
-        :raises ConfigError: something is wrong with it.
+        :raises ConfigError: an option is invalid.
         """
         if not is_logstore_name(self.logstore):
             raise ConfigError("logstore", LOGSTORE_RULE, self.logstore)

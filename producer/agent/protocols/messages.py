@@ -1,6 +1,6 @@
-"""Messages of protobuf from strangers: their parts, and what they become, told without making anything of them.
+"""Parts of protobuf messages from peers, and the memory of the messages, found without parsing them.
 
-Source: protobuf.dev, Encoding.
+Specification: protobuf.dev, Encoding.
 """
 
 from __future__ import annotations
@@ -10,53 +10,53 @@ from collections.abc import Iterator, Mapping
 from ...wire.protobuf import read_varint
 from .reckoning import SMALL, Reckoning
 
-#: The messages within one, by the numbers of their fields; what else it has is numbers and texts.
+#: The numbers of fields that are messages; all other fields are numbers and texts.
 Schema = dict[int, "Schema"]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED: Mapping[int, int] = {_FIXED64: 8, _FIXED32: 4}
-#: Bytes of a message in the library, and of the objects that Python makes of it; two bytes may be one.
+#: Bytes of a message in the library, and of its Python objects; a message may have only two bytes.
 _OF_MESSAGE = 250
 _OF_BYTE = _OF_MESSAGE // 2
-#: Bytes that a byte of text takes at most: in the library, and decoded.
+#: Maximum memory of a byte of text: in the library, and decoded.
 _OF_TEXT = 5
-#: So many fields are told at once, and so often the bytes of a message.
+#: Fields counted at once, and bytes of a message counted at once.
 _COUNTED, _TOLD = 1 << 10, 1 << 18
 
 
 class MessageError(ValueError):
-    """It is no message."""
+    """Raised for an invalid message."""
 
 
 class Parts:
-    """Looks for the parts of one request's messages.
+    """Finder of the parts of one request's messages.
 
-    :param reckoning: is told of all that is passed over, and of what messages become.
+    :param reckoning: counts the skipped fields, and the memory of messages.
     """
 
     def __init__(self, reckoning: Reckoning) -> None:
         self._reckoning = reckoning
 
     def of(self, message: memoryview, wanted: int) -> Iterator[memoryview]:
-        """Yield what a message has of a field, each where it is.
+        """Yield the values of a message's field, without a copy.
 
-        :raises MessageError: it is no message.
+        :raises MessageError: the message is invalid.
         """
         for number, start, end in self._fields(message):
             if number == wanted:
                 yield message[start:end]
 
     def reckon(self, data: bytes, schema: Schema) -> None:
-        """Tell of the objects, of the library and of Python, that a message becomes at most.
+        """Count the most memory of a message as objects of the library and of Python.
 
-        :raises MessageError: it is no message.
+        :raises MessageError: the message is invalid.
         """
         if len(data) <= SMALL:
             self._reckoning.element(_OF_BYTE * len(data))
             return
         size, left = _OF_TEXT * len(data), [(memoryview(data), schema)]
         told = size + _TOLD
-        while left:  # a stack: messages may lie very deep
+        while left:  # a stack instead of recursion: messages may be nested very deeply
             message, known = left.pop()
             for number, start, end in self._fields(message):
                 size += _OF_MESSAGE
@@ -68,7 +68,7 @@ class Parts:
         self._reckoning.element(size)
 
     def _fields(self, message: memoryview) -> Iterator[tuple[int, int, int]]:
-        """Yield the number of each field, and where its bytes are; of a number nothing."""
+        """Yield the number of each field, and the span of its bytes; the span of a number is empty."""
         at, size, count = 0, len(message), 0
         try:
             while at < size:
@@ -82,12 +82,12 @@ class Parts:
                     count = 0
                 yield tag >> 3, start, at
         except (IndexError, ValueError) as error:
-            raise MessageError(f"a field that is none: {error}") from error
+            raise MessageError(f"an invalid field: {error}") from error
         self._reckoning.passed(count)
 
 
 def _end_of(message: memoryview, kind: int, at: int) -> tuple[int, int]:
-    """Where a field ends, and where its bytes begin."""
+    """Return the end of a field, and the start of its bytes."""
     if kind == _BYTES:
         length, start = read_varint(message, at)
         return start + length, start
@@ -96,5 +96,5 @@ def _end_of(message: memoryview, kind: int, at: int) -> tuple[int, int]:
     elif kind in _FIXED:
         at += _FIXED[kind]
     else:
-        raise MessageError(f"a field of the kind {kind}")
+        raise MessageError(f"a field of the unknown kind {kind}")
     return at, at

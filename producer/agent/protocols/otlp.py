@@ -1,12 +1,12 @@
-"""OpenTelemetry's logs (OTLP) and events: what is a body, what is a header.
+"""Conversion between OpenTelemetry's logs (OTLP) and events.
 
-The body of a log record is the event's body (as JSON, where it is no text), its attributes are headers, those of its
-resource with ``resource.`` before their names, those of its scope with ``scope.``. ``timestamp`` (milliseconds),
-``severity``, ``severity_number``, ``trace_id``, ``span_id``, ``event_name`` and ``scope`` are headers of these names;
-so is what else a record has (``observed_timestamp``, ``flags``, ``dropped_attributes_count``, ``scope_version``,
-``schema_url``). An attribute of such a name is ``field_NAME``. The other way likewise.
+The body of a log record is the event's body (as JSON if it is not text). Its attributes are headers, those of its
+resource with the prefix ``resource.``, those of its scope with ``scope.``. The headers ``timestamp`` (milliseconds),
+``severity``, ``severity_number``, ``trace_id``, ``span_id``, ``event_name`` and ``scope`` have the record's fields. So
+have the less usual ones (``observed_timestamp``, ``flags``, ``dropped_attributes_count``, ``scope_version``,
+``schema_url``). An attribute with such a name becomes ``field_NAME``. Events are converted to records in the same way.
 
-A request from a stranger is taken apart a record at a time (:mod:`.reckoning`): two bytes of protobuf may be a message.
+A request of a peer is parsed one record at a time (:mod:`.reckoning`), since a message may have only two bytes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _OWN = frozenset(
     {"timestamp", "severity", "severity_number", "trace_id", "span_id", "event_name", "scope"},
 )
 _MOST_DIGITS = 14
-#: A resource, or a scope, takes as much time as so many events.
+#: Memory of a resource or a scope, in events.
 _AS_EVENTS = 10
-#: Messages within the parts that are read whole, by the numbers of their fields.
+#: Fields that are messages, by number, within the parts that are parsed whole.
 _ANY: Schema = {}
 _KEY_VALUE: Schema = {2: _ANY}
 _ANY |= {5: {1: _ANY}, 6: {1: _KEY_VALUE}}
@@ -46,7 +46,7 @@ _RECORDS: Schema = {5: _ANY, 6: _KEY_VALUE}
 
 
 class NoLogsError(Exception):
-    """It is no request of OTLP's."""
+    """Raised for an invalid OTLP request."""
 
 
 class _Group(NamedTuple):
@@ -59,20 +59,20 @@ class _Group(NamedTuple):
 
 
 def batches_of_protobuf(body: bytes, reckoning: Reckoning) -> Iterator[EventBatch]:
-    """The events of a request in protobuf.
+    """Yield the events of a request in protobuf.
 
-    :raises NoLogsError: it is none.
+    :raises NoLogsError: the request is invalid.
     """
     try:
         yield from batches_of(_events(_groups(memoryview(body), reckoning), reckoning))
     except (DecodeError, MessageError) as error:
-        raise NoLogsError(f"no request of OTLP: {error}") from error
+        raise NoLogsError(f"invalid OTLP request: {error}") from error
 
 
 def batches_of_json(body: bytes, reckoning: Reckoning) -> Iterator[EventBatch]:
-    """The events of a request in OTLP's JSON, in which ids are hexadecimal.
+    """Yield the events of a request in OTLP's JSON, where ids are hexadecimal.
 
-    :raises NoLogsError: it is none.
+    :raises NoLogsError: the request is invalid.
     """
     try:
         text = body.decode(json.detect_encoding(body))
@@ -80,14 +80,14 @@ def batches_of_json(body: bytes, reckoning: Reckoning) -> Iterator[EventBatch]:
         reckoning.settle()
         yield from batches_of(_events(_groups_of_json(json.loads(text, object_pairs_hook=_once)), reckoning))
     except (ValueError, TypeError, AttributeError, ParseError, RecursionError) as error:
-        raise NoLogsError(f"no request of OTLP: {error}") from error
+        raise NoLogsError(f"invalid OTLP request: {error}") from error
 
 
 def _groups(request: memoryview, reckoning: Reckoning) -> Iterator[_Group]:
     parts = Parts(reckoning)
 
     def read(kind: Any, found: Iterable[memoryview], schema: Schema) -> Any:
-        data = b"".join(found)  # of a message that comes in parts the fields are put together
+        data = b"".join(found)  # repeated parts of one message are merged
         parts.reckon(data, schema)
         return kind.FromString(data)
 
@@ -113,9 +113,9 @@ def _groups_of_json(given: Any) -> Iterator[_Group]:
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of its pairs.
+    """Make a dict of pairs.
 
-    :raises ValueError: a name is there twice: one of its values would be lost.
+    :raises ValueError: a name is repeated, so one of its values would be lost.
     """
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -153,7 +153,7 @@ def _shared(group: _Group) -> dict[str, str]:
 
 
 def request_with(batches: Sequence[EventBatch], resource: Mapping[str, str]) -> Any:
-    """A request with these events, in their order as far as their resources and scopes are the same.
+    """Return a request with events, in order within each resource and scope.
 
     :param resource: attributes of all resources.
     """
@@ -176,7 +176,7 @@ def request_with(batches: Sequence[EventBatch], resource: Mapping[str, str]) -> 
 
 
 def rejected(answer: bytes) -> tuple[int, str]:
-    """How many records an answer says were rejected, and why; none if it is no answer of OTLP's."""
+    """Return the number of records that an answer rejects, and the reason; 0 if it is not an OTLP answer."""
     try:
         said = ExportLogsServiceResponse.FromString(answer).partial_success
     except DecodeError:
@@ -228,7 +228,7 @@ def _key_values(values: Headers) -> list[Any]:
 
 
 def _valid(text: str) -> str:
-    """Without what is no text: such bytes are kept in headers as they came."""
+    """Replace invalid characters, which headers keep as they arrived."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
@@ -270,7 +270,7 @@ def _number(text: str | None) -> int:
 
 
 def _id(text: str | None, size: int) -> bytes:
-    """None but a whole one is sent: others make a record invalid."""
+    """Return an id's bytes; empty unless it is complete, since another size makes a record invalid."""
     try:
         found = bytes.fromhex(text or "")
     except ValueError:

@@ -9,9 +9,8 @@
       Status appendBatch(1: list<ThriftFlumeEvent> events)
     }
 
-A frame is its size, 32 bits, and a call or an answer in Thrift's compact or binary protocol; the first byte tells
-which. The classes are written by hand for the runtime of Apache's ``thrift``, whose compiled part reads and writes
-them.
+A frame is its size, 32 bits, and a call or an answer in Thrift's compact or binary protocol; the first byte says
+which. The classes are written by hand for Apache's ``thrift`` package, whose compiled part encodes and decodes them.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from .reckoning import Reckoning
 
 _SIZE = struct.Struct(">I")
 HEADER_BYTES = _SIZE.size
-#: Of a list, and of an event's headers: memory for these is taken before they have come.
+#: Maximum items of a list, and headers of an event: their memory is allocated before they arrive.
 _MOST_ITEMS, _MOST_HEADERS = 1 << 17, 1 << 14
-#: Bytes of an event besides its body, and of a header.
+#: Bytes of an event's objects besides its body, and of a header.
 _OF_EVENT, _OF_HEADER = 300, 200
 _COMPACT, _BINARY = 0x82, 0x80
 _KINDS = {"compact": TCompactProtocolAccelerated, "binary": TBinaryProtocolAccelerated}
 
 
 class Status(enum.IntEnum):
-    """An answer."""
+    """Status of a call."""
 
     OK = 0
     FAILED = 1
@@ -82,9 +81,9 @@ class _Result(TBase):
 
 
 class Call(NamedTuple):
-    """What a peer asks for.
+    """A call of a peer.
 
-    :ivar events: to be put; None if it is nothing that Flume's protocol has.
+    :ivar events: the events to put; None for a message unknown to Flume's protocol.
     """
 
     kind: str
@@ -94,20 +93,20 @@ class Call(NamedTuple):
 
 
 def size_of(header: bytes) -> int:
-    """Bytes of the frame that follows."""
+    """Return the bytes of the frame after the header."""
     (size,) = _SIZE.unpack(header)
     return int(size)
 
 
 def read_call(frame: bytes, reckoning: Reckoning) -> Call:
-    """A call; its events are made one at a time.
+    """Parse a call; its events are made one at a time.
 
-    :param reckoning: is told of each.
-    :raises BadCallError: it is none.
+    :param reckoning: counts the memory of each event.
+    :raises BadCallError: the frame is invalid.
     """
     kind = {_COMPACT: "compact", _BINARY: "binary"}.get(frame[0] if frame else 0)
     if kind is None:
-        raise BadCallError("it is neither Thrift's compact protocol nor its binary one")
+        raise BadCallError("it is neither Thrift's compact nor its binary protocol")
     protocol = _protocol(kind, frame)
     try:
         name, _, number = protocol.readMessageBegin()
@@ -115,13 +114,13 @@ def read_call(frame: bytes, reckoning: Reckoning) -> Call:
             return Call(kind, name, number, None)
         return Call(kind, name, number, _events(protocol, _count(protocol, name), reckoning))
     except AttributeError as error:
-        raise BadCallError("an event without headers or a body") from error
+        raise BadCallError("an event lacks its headers or its body") from error
     except _FAILURES as error:
-        raise BadCallError(f"no call: {error}") from error
+        raise BadCallError(f"invalid Thrift call: {error}") from error
 
 
 def _count(protocol: Any, name: str) -> int:
-    """How many events a call has; the protocol is before the first one then."""
+    """Return the number of events in a call, and move the protocol before the first one."""
     protocol.readStructBegin()
     _, kind, _ = protocol.readFieldBegin()
     count = 1 if name == "append" else 0
@@ -130,7 +129,7 @@ def _count(protocol: Any, name: str) -> int:
     elif name != "append":
         kind = TType.STOP
     if kind != TType.STRUCT:
-        raise BadCallError("no call: its events are without headers or a body")
+        raise BadCallError("invalid Thrift call: an event lacks its headers or its body")
     return int(count)
 
 
@@ -148,12 +147,14 @@ def _events(protocol: Any, count: int, reckoning: Reckoning) -> list[tuple[dict[
 
 
 def answer(call: Call, status: Status) -> bytes:
-    """The frame that answers a call."""
+    """Return the frame that answers a call."""
     buffer = TMemoryBuffer()
     protocol = _KINDS[call.kind](buffer)
     if call.events is None:
         protocol.writeMessageBegin(call.name, TMessageType.EXCEPTION, call.number)
-        TApplicationException(TApplicationException.UNKNOWN_METHOD, f"there is no {call.name[:100]}").write(protocol)
+        TApplicationException(TApplicationException.UNKNOWN_METHOD, f"unknown message {call.name[:100]}").write(
+            protocol
+        )
     else:
         protocol.writeMessageBegin(call.name, TMessageType.REPLY, call.number)
         _Result(int(status)).write(protocol)
@@ -162,7 +163,7 @@ def answer(call: Call, status: Status) -> bytes:
 
 
 def batch_call(kind: str, number: int, events: Sequence[tuple[Mapping[str, str], bytes]]) -> bytes:
-    """The frame of a call of ``appendBatch``."""
+    """Return the frame of a call of ``appendBatch``."""
     buffer = TMemoryBuffer()
     protocol = _KINDS[kind](buffer)
     protocol.writeMessageBegin("appendBatch", TMessageType.CALL, number)
@@ -172,9 +173,9 @@ def batch_call(kind: str, number: int, events: Sequence[tuple[Mapping[str, str],
 
 
 def read_answer(kind: str, number: int, frame: bytes) -> Status:
-    """What the answer to a call says.
+    """Parse the answer to a call.
 
-    :raises ValueError: it is none to that call.
+    :raises ValueError: the answer is invalid, or belongs to another call.
     """
     protocol = _protocol(kind, frame)
     try:
@@ -182,13 +183,13 @@ def read_answer(kind: str, number: int, frame: bytes) -> Status:
         if message == TMessageType.EXCEPTION:
             error = TApplicationException()
             error.read(protocol)
-            raise ValueError(f"it answered: {error.message}")
+            raise ValueError(f"the receiver answered with an error: {error.message}")
         result = _Result()
         result.read(protocol)
     except _FAILURES as error:
-        raise ValueError(f"it does not speak this protocol: {error}") from error
+        raise ValueError(f"the receiver does not speak Thrift: {error}") from error
     if message != TMessageType.REPLY or given != number or result.success is None:
-        raise ValueError("it answered something else")
+        raise ValueError("the answer belongs to another call")
     return Status(result.success) if result.success in list(Status) else Status.UNKNOWN
 
 
@@ -216,7 +217,7 @@ def _framed(message: bytes) -> bytes:
 
 
 def _structs(events: Iterable[tuple[Mapping[str, str], bytes]]) -> Iterator[ThriftFlumeEvent]:
-    """Headers that are one object for many events are looked at once."""
+    """Yield events as structs; headers that are one object for many events are checked once."""
     seen: Mapping[str, str] | None = None
     valid: dict[str, str] = {}
     for headers, body in events:

@@ -1,8 +1,8 @@
-"""The files of TLS: what is wrong with them is told by file, and new ones are taken up without a restart.
+"""TLS files: errors that name the file, and new files used without a restart.
 
-A certificate is renewed every few months, or weeks, by something that knows nothing of the agent: a configuration that
-names its path does not change. So the files are looked at before a connection uses them, and a pair that does not fit,
-as between the writing of the one and of the other, leaves the one before in use.
+A certificate is renewed every few weeks or months, outside the agent, at the same path. So the files are checked before
+a connection uses them. If certificate and key do not match, as between the writes of the two, the former pair stays in
+use.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from ..recoveries import recoveries
 
 _log = get_logger("loghub.agent")
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 _LOOK = 1.0
 #: X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED.
 _OUT_OF_TIME = (9, 10)
-#: X509_V_ERR_INVALID_PURPOSE: a client's certificate is none of a server.
+#: X509_V_ERR_INVALID_PURPOSE: a client's certificate in the role of a server.
 _WRONG_PURPOSE = 26
 #: X509_V_FLAG_NO_CHECK_TIME.
 _NO_CHECK_TIME = 0x200000
-#: The counter that holds when the certificate expires.
+#: The counter with the certificate's time of expiry.
 _EXPIRES = "CertificateExpiryTimestampSeconds"
 _Seen = tuple[tuple[int, int, int] | None, ...]
 
 
 def load_own(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
-    """Have a context say who we are.
+    """Load a certificate and key into a context.
 
-    :param key: None if it is in the same file.
-    :raises ConfigError: the files cannot be used: which of the two, and why.
+    :param key: the file of the key; None if it is in the certificate's file.
+    :raises ConfigError: a file cannot be used; the error names it.
     """
     where = "certificate" if key is None else "key"
 
-    def ask() -> NoReturn:  # OpenSSL itself would ask on the terminal, and wait
-        rule = "is encrypted, and the agent cannot ask for a passphrase: give a key without one"
+    def ask() -> NoReturn:  # without it OpenSSL would ask on the terminal, and block
+        rule = "is encrypted, and the agent cannot ask for a passphrase: use a key without one"
         raise ConfigError(where, rule, str(key or certificate))
 
     for error in (*missing_file("certificate", certificate), *missing_file("key", key)):
@@ -54,15 +54,15 @@ def load_own(context: ssl.SSLContext, certificate: Path, key: Path | None) -> No
         context.load_cert_chain(certificate, key, password=ask)
     except ssl.SSLError as failure:
         if failure.reason == "KEY_VALUES_MISMATCH":
-            raise ConfigError(where, "is not that of the certificate", str(key or certificate)) from failure
+            raise ConfigError(where, "does not match the certificate", str(key or certificate)) from failure
         raise ConfigError("certificate", f"cannot be used: {failure}", str(certificate)) from failure
 
 
 def load_authorities(context: ssl.SSLContext, name: str, path: Path) -> None:
-    """Have a context trust the certificates of a file.
+    """Make a context trust the certificates of a file.
 
-    :param name: of the option.
-    :raises ConfigError: it cannot be used.
+    :param name: the name of the option.
+    :raises ConfigError: the file cannot be used.
     """
     for error in missing_file(name, path):
         raise error
@@ -73,20 +73,20 @@ def load_authorities(context: ssl.SSLContext, name: str, path: Path) -> None:
 
 
 def out_of_time(certificate: Path | None, key: Path | None) -> Iterator[ConfigError]:
-    """What is wrong with the time of a certificate that can be used otherwise: who checks it refuses it."""
+    """Yield an error for a certificate that peers refuse because it has expired or is not valid yet."""
     if certificate is None:
         return
     try:
         _as_a_peer_sees_it(certificate, key)
     except ssl.SSLCertVerificationError as error:
         if error.verify_code in _OUT_OF_TIME:
-            yield ConfigError("certificate", f"is of no use: {error.verify_message}", str(certificate))
+            yield ConfigError("certificate", f"is refused by peers: {error.verify_message}", str(certificate))
     except (ConfigError, ssl.SSLError):
-        return  # that is told where it is used
+        return  # reported where the files are used
 
 
 def end_of(certificate: Path | None, key: Path | None) -> int | None:
-    """When a certificate expires, or has, seconds since 1970; None if there is none, or nothing can be made of it."""
+    """Return a certificate's time of expiry, seconds since the epoch; None if there is none, or it is unreadable."""
     if certificate is None:
         return None
     try:
@@ -97,10 +97,10 @@ def end_of(certificate: Path | None, key: Path | None) -> int | None:
 
 
 def _as_a_peer_sees_it(certificate: Path, key: Path | None, flags: int = 0) -> Mapping[str, Any]:
-    """A certificate, held against itself in a handshake that stays in memory: what it means is OpenSSL's to say.
+    """Verify a certificate in a handshake with itself in memory, and return its fields as OpenSSL parses them.
 
-    :param flags: of the verification.
-    :raises ssl.SSLCertVerificationError: a peer would refuse it.
+    :param flags: further flags of the verification.
+    :raises ssl.SSLCertVerificationError: a peer would refuse the certificate.
     :raises ConfigError: the files cannot be used.
     """
     try:
@@ -123,17 +123,17 @@ def _shown(certificate: Path, key: Path | None, flags: int, *, by_client: bool) 
     load_authorities(judge, "certificate", certificate)
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = client.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True)
-    for end in ends * 3:  # what TLS 1.2 needs
+    for end in ends * 3:  # TLS 1.2 needs three rounds
         with suppress(ssl.SSLWantReadError):
             end.do_handshake()
     return ends[by_client].getpeercert() or {}
 
 
 class WatchedFiles:
-    """Files that may be replaced, looked at once a second at most.
+    """Files that may be replaced; checked at most once a second.
 
-    :param paths: of those that are there, or will be.
-    :ivar is_news: whether they had changed at the last look.
+    :param paths: paths of the files, which may be missing.
+    :ivar is_news: True if the last check found a change since the one before.
     """
 
     def __init__(self, paths: Iterable[Path | None], clock: Clock) -> None:
@@ -143,7 +143,7 @@ class WatchedFiles:
         self.is_news = False
 
     def changed(self) -> bool:
-        """Whether they are others than those that were taken up; False also if it is too soon for a look."""
+        """Return True if the files differ from those in use; False also if the last check is too recent."""
         now = self._clock.monotonic()
         if not self.paths or now < self._next_look:
             return False
@@ -153,9 +153,9 @@ class WatchedFiles:
         return self._found != self._used
 
     def take_up(self, who: str) -> None:
-        """What was found at the last look is in use; say so.
+        """Mark the files of the last check as used, and log it.
 
-        :param who: for the message.
+        :param who: the component's name, for the message.
         """
         self._used = self._found
         recoveries.info("%s uses the new %s", who, ", ".join(map(str, self.paths)))
@@ -165,9 +165,9 @@ class WatchedFiles:
 
 
 def tell_own(context: Context, who: str, certificate: Path | None, key: Path | None) -> None:
-    """Say when our certificate expires, in the monitoring; and in the log if it has.
+    """Report the certificate's time of expiry in the monitoring, and log if it has expired.
 
-    :param who: for messages.
+    :param who: the component's name, for messages.
     """
     end = end_of(certificate, key)
     if end is not None:
@@ -177,14 +177,14 @@ def tell_own(context: Context, who: str, certificate: Path | None, key: Path | N
 
 
 class RenewedTls:
-    """A context of files that may be replaced.
+    """TLS context made of files that may be replaced.
 
-    :param make: makes it; may raise :class:`ConfigError`.
-    :param own: the certificate and the key that say who we are.
-    :param authorities: the file of those that are trusted.
-    :param who: for messages.
-    :param context: of the component; the monitoring shows when the certificate expires.
-    :raises ConfigError: they cannot be used.
+    :param make: makes the context; may raise :class:`ConfigError`.
+    :param own: the own certificate and key.
+    :param authorities: the file of trusted authorities.
+    :param who: the component's name, for messages.
+    :param context: the component's context; its counters get the time of expiry.
+    :raises ConfigError: the files cannot be used.
     """
 
     def __init__(
@@ -196,13 +196,13 @@ class RenewedTls:
         context: Context,
     ) -> None:
         self._make, self._own, self._who, self._of = make, own, who, context
-        self._lock = threading.Lock()  # guards what follows; held while the files are read, by who needs them
+        self._lock = threading.Lock()  # guards the fields below; held while the files are read
         self._files = WatchedFiles((*own, authorities), context.clock)
         self._context = make()
         tell_own(context, who, *own)
 
     def context(self) -> ssl.SSLContext | None:
-        """Of the files as they are, or as they were when they could be used last; None without TLS."""
+        """Return the context of the current files, or of the last usable ones; None without TLS."""
         with self._lock:
             if self._files.changed():
                 self._renew()
@@ -213,7 +213,7 @@ class RenewedTls:
             self._context = self._make()
         except ConfigError as error:
             if self._files.is_news:
-                _log.error("%s goes on with the certificate that it has: %s", self._who, error)
+                _log.error("%s keeps its current certificate: %s", self._who, error)
             return
         self._files.take_up(self._who)
         tell_own(self._of, self._who, *self._own)

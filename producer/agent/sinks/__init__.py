@@ -1,1 +1,1 @@
-"""Sinks: where events go."""
+"""Sinks: components that deliver events."""

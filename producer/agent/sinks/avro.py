@@ -1,9 +1,9 @@
-"""Sends events to Flume's Avro source, or to the source ``avro`` of an agent. Source: Flume's ``AvroSink``.
+"""Send events to Flume's Avro source, or to an agent's source ``avro``. Modelled on Flume's ``AvroSink``.
 
-A delivery is calls of ``appendBatch``, of ``batch_size`` events each, and ``OK`` says that the receiver's channels have
-committed one. If one fails, or its answer does not come within ``request_timeout``, the next delivery goes on with it:
-its events may then be there twice. After a restart, or by another sink of a group, the batch that was begun is sent
-again whole.
+A delivery is sent in calls of ``appendBatch``, ``batch_size`` events each. ``OK`` means that the receiver's channels
+have committed the call. If a call fails, or is not answered within ``request_timeout``, the next delivery continues
+with it, so its events may be duplicated. After a restart, or in another sink of a group, the whole begun batch is sent
+again.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from ..protocols.calls import Deflater, Inflated, check_one_layer
 from .calls import CallSink, CallSinkOptions, exactly, flumes_keys
 from .peers import Peer
 
-#: Bytes and buffers.
+#: Limits of an answer: bytes, and number of buffers.
 _MOST_ANSWER, _MOST_BUFFERS = 1 << 20, 1 << 10
 _NEEDLESS = ("maxIoWorkers", "client.type")
 
 
 class AvroSink(CallSink):
-    """See the module."""
+    """Sink to Flume's Avro source, or an agent's source ``avro``. Modelled on Flume's ``AvroSink``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(CallSinkOptions):
-        """Flume's ``avro``'s."""
+        """Options of Flume's ``avro``."""
 
         compression_type: str = option(
-            "none", flume="compression-type", doc="of the whole connection", choices=("none", "deflate")
+            "none", flume="compression-type", doc="compression of the whole connection", choices=("none", "deflate")
         )
-        compression_level: int = option(6, flume="compression-level", least=0, most=9, doc="of deflate")
+        compression_level: int = option(6, flume="compression-level", least=0, most=9, doc="level of deflate")
         reset_connection_interval: float = option(
-            0.0, flume="reset-connection-interval", least=0, doc="seconds after which to connect anew; 0 for never"
+            0.0, flume="reset-connection-interval", least=0, doc="seconds after which to reconnect; 0 for never"
         )
 
         def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class AvroSink(CallSink):
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Of how its client works nothing is left to choose."""
+            """Drop options of Flume's client without effect."""
             return flumes_keys(texts, _NEEDLESS)
 
     def __init__(self, options: Options, context: Context) -> None:
@@ -66,26 +66,26 @@ class AvroSink(CallSink):
         if match is avro.Match.NONE:
             match, _ = avro.read_greeting(self._said(line, avro.greeting_call(server, explicit=True), deadline))
         if match is avro.Match.NONE:
-            raise ValueError("it does not know Flume's protocol")
+            raise ValueError("it does not support Flume's Avro protocol")
         return line
 
     def _ask(self, line: _Line, events: Sequence[bytes], deadline: Deadline) -> avro.Status:
         return avro.read_answer(self._said(line, avro.batch_call(events), deadline))
 
     def _said(self, line: _Line, message: bytes, deadline: Deadline) -> bytes:
-        """What is answered."""
+        """Send a message, and return the answer."""
         number = self._next_number()
         line.send(avro.framed(number, message), deadline)
         given, answer = _frame(line, deadline)
         if given != number:
-            raise ValueError("it answered something else")
+            raise ValueError("the answer belongs to another call")
         return answer
 
 
 class _Line:
-    """A peer, and what packs and unpacks what is said to it and by it.
+    """Connection to a peer, optionally compressed.
 
-    :param level: of deflate; None for none.
+    :param level: the level of deflate; None for no compression.
     """
 
     def __init__(self, peer: Peer, level: int | None) -> None:
@@ -103,15 +103,15 @@ class _Line:
 
 
 def _frame(line: _Line, deadline: Deadline) -> tuple[int, bytes]:
-    """The number and the message of the next frame."""
+    """Read the number and the message of the next frame."""
     number, count = avro.header_of(exactly(line, avro.HEADER_BYTES, deadline))
     if count > _MOST_BUFFERS:
-        raise ValueError(f"it does not speak this protocol: an answer of {count} parts")
+        raise ValueError(f"the answer is not valid Avro: it has {count} parts")
     parts, left = [], _MOST_ANSWER
     for _ in range(count):
         size = avro.size_of(exactly(line, avro.SIZE_BYTES, deadline))
         left -= size
         if left < 0:
-            raise ValueError(f"it does not speak this protocol: an answer of {_MOST_ANSWER - left} bytes")
+            raise ValueError(f"the answer is not valid Avro: it has {_MOST_ANSWER - left} bytes")
         parts.append(exactly(line, size, deadline))
     return number, b"".join(parts)

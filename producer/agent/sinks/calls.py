@@ -1,4 +1,4 @@
-"""What the sinks of calls share: a connection to one receiver, and a status for what it was given."""
+"""CallSink: the common part of sinks that send calls to one receiver, and get a status for each."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ _FLUMES_BATCH = "100"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSinkOptions(PeerOptions):
-    """Where to, and how much at a time."""
+    """The receiver, and limits of a call."""
 
-    hostname: str = option(doc="the receiver")
-    port: int = option(least=1, most=65535, doc="its port")
-    batch_size: int = option(10_000, flume="batch-size", least=1, doc="events of a call, at most")
-    most_bytes: int = option(4 << 20, least=1, doc="bytes of these, likewise; Flume takes frames of up to 16 MB")
-    connect_timeout: float = option(20.0, flume="connect-timeout", scale=0.001, least=0.001, doc="seconds")
+    hostname: str = option(doc="host of the receiver")
+    port: int = option(least=1, most=65535, doc="port of the receiver")
+    batch_size: int = option(10_000, flume="batch-size", least=1, doc="maximum number of events in a call")
+    most_bytes: int = option(4 << 20, least=1, doc="maximum bytes of a call; Flume accepts frames of up to 16 MB")
+    connect_timeout: float = option(20.0, flume="connect-timeout", scale=0.001, least=0.001, doc="seconds to connect")
     request_timeout: float = option(
-        20.0, flume="request-timeout", scale=0.001, least=0.001, doc="seconds that a call may take"
+        20.0, flume="request-timeout", scale=0.001, least=0.001, doc="seconds for the answer to a call"
     )
 
 
 def flumes_keys(texts: Mapping[str, str], needless: Sequence[str]) -> dict[str, str]:
-    """What is said in a Flume file; its batches stay as they are: a Flume behind it has channels that take no larger
-    ones.
+    """Translate the options of a Flume file, with Flume's batch size.
+
+    A receiving Flume has channels that may take no larger batches.
     """
     found = {"batch-size": _FLUMES_BATCH, **without_needless(texts, needless)}
     if "ssl" in found:
@@ -46,12 +47,12 @@ def flumes_keys(texts: Mapping[str, str], needless: Sequence[str]) -> dict[str, 
 
 
 class Call(NamedTuple):
-    """What is said.
+    """One call to the receiver.
 
-    :ivar events: as :meth:`CallSink._events` gives them.
-    :ivar done: so many batches of the delivery are whole with it.
-    :ivar part: so many events of the next one the receiver has with it, too.
-    :ivar size: bytes, with headers; more than ``most_bytes`` only of a single event.
+    :ivar events: the events, as :meth:`CallSink._events` returns them.
+    :ivar done: the number of batches of the delivery that are complete after it.
+    :ivar part: the number of events of the next batch that it includes.
+    :ivar size: bytes with headers; more than ``most_bytes`` only for a single event.
     """
 
     events: Sequence[Any]
@@ -61,9 +62,9 @@ class Call(NamedTuple):
 
 
 class CallSink(ABC):
-    """See the module.
+    """Sink that sends calls to one receiver.
 
-    :param reset: seconds after which to connect anew; 0 for never.
+    :param reset: seconds after which to reconnect; 0 for never.
     """
 
     def __init__(self, options: CallSinkOptions, context: Context, reset: float) -> None:
@@ -75,38 +76,36 @@ class CallSink(ABC):
         self._peer: Peer | None = None
         self._line: Any = None
         self._end = NO_DEADLINE
-        # The number of a batch of which the receiver has acknowledged a part, and how many of its events these are.
+        # The number of a batch that the receiver has acknowledged in part, and the number of these events.
         self._begun: tuple[int | None, int] = (None, 0)
         self._since = 0.0
         self._number = 0
 
     @abstractmethod
     def _events(self, batch: EventBatch, bodies: Sequence[bytes]) -> Iterable[Any]:
-        """The events of a batch, as they are said.
+        """Return the encoded events of a batch.
 
-        :param bodies: the batch's.
+        :param bodies: the bodies of the batch.
         """
 
     @abstractmethod
     def _size(self, event: Any, body: bytes) -> int:
-        """The bytes of an event with its headers."""
+        """Return the bytes of an event with its headers."""
 
     @abstractmethod
     def _ask(self, line: Any, events: Sequence[Any], deadline: Deadline) -> IntEnum:
-        """Say these; the status.
+        """Send events in one call; return the status.
 
-        :param line: of :meth:`_line_to`.
-
-        :raises OSError: the connection broke, or there is no answer in time.
-        :raises ValueError: what comes is no answer.
+        :param line: the result of :meth:`_line_to`.
+        :raises OSError: the connection failed, or the answer is late.
+        :raises ValueError: the answer is invalid.
         """
 
     def _line_to(self, peer: Peer, deadline: Deadline) -> Any:
-        """What a new peer is asked by, once it is greeted; raises as :meth:`_ask`."""
+        """Greet a new peer, and return the connection for calls; raises as :meth:`_ask`."""
         return peer
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~..interfaces.Sink`."""
         calls = self._calls(batches)
         if not calls:
             return
@@ -117,7 +116,7 @@ class CallSink(ABC):
                 size = call.size
                 status = self._ask(line, call.events, Deadline.after(self._clock, self._limits.request_timeout))
                 if status.name != "OK":
-                    raise SinkError(f"{self._name}: it has not taken them: {status.name}", batches[done:])
+                    raise SinkError(f"{self._name}: the receiver answered {status.name}", batches[done:])
                 done = call.done
                 self._begun = (batches[done].sequence if call.part else None, call.part)
         except (OSError, ValueError) as error:
@@ -128,7 +127,7 @@ class CallSink(ABC):
             raise SinkError(f"{self._name}: {error}", batches[done:]) from error
 
     def _calls(self, batches: Sequence[EventBatch]) -> Sequence[Call]:
-        """What has to be said so that the receiver has these: none is more than it is to take at once."""
+        """Divide the events that the receiver lacks into calls within the limits."""
         calls, waiting, left = list[Call](), list[Any](), self.most_bytes
         for done, batch in enumerate(batches):
             bodies, begun = batch.bodies(), self._acknowledged_of(batch)
@@ -143,21 +142,19 @@ class CallSink(ABC):
         return [*calls, Call(waiting, len(batches), 0, self.most_bytes - left)] if waiting else calls
 
     def _acknowledged_of(self, batch: EventBatch) -> int:
-        """So many of its first events the receiver has, from a delivery that failed behind them.
+        """Return the number of a batch's first events that the receiver acknowledged before a failure.
 
-        Without this a receiver whose channel is smaller than a batch would get its beginning again and again.
+        Without this, a receiver whose channel is smaller than the batch would get its beginning again and again.
         """
         number, part = self._begun
         return part if batch.sequence is not None and batch.sequence == number else 0
 
     def give_up(self, deadline: Deadline) -> None:
-        """See :class:`~..interfaces.Sink`."""
         self._end, peer = deadline, self._peer
         if peer is not None:
             peer.hurry(deadline)
 
     def close(self) -> None:
-        """See :class:`~..interfaces.Sink`."""
         peer, self._peer = self._peer, None
         if peer is not None:
             peer.close()
@@ -168,7 +165,7 @@ class CallSink(ABC):
         return self._number
 
     def _connected(self) -> Any:
-        """A line to the receiver."""
+        """Return the connection to the receiver; connect if necessary."""
         now = self._clock.monotonic()
         old = 0 < self._reset <= now - self._since
         if self._peer is not None and (old or self._peer.is_gone()):
@@ -186,11 +183,11 @@ class CallSink(ABC):
 
 
 def exactly(peer: Any, size: int, deadline: Deadline) -> bytes:
-    """So many bytes of a :class:`.Peer`, or of what unpacks what it says."""
+    """Read exactly ``size`` bytes from a :class:`.Peer`, or from its decompressor."""
     data = b""
     while len(data) < size:
         more = peer.receive(deadline, size - len(data))
         if not more:
-            raise ConnectionError("it ended what it packs before it had acknowledged")
+            raise ConnectionError("the receiver ended its compressed stream before it acknowledged")
         data += more
     return data

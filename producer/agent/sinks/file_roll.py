@@ -1,15 +1,15 @@
-r"""Writes events into files of a directory, one after the other. Source: Flume's ``RollingFileSink``.
+r"""Write events into files of a directory, one file after another. Modelled on Flume's ``RollingFileSink``.
 
-A file is written under a hidden name, ``.SINK~NAME``, and gets its own when it is ended: after a time, at a size, or
-with the sink. So whoever reads the directory sees whole files only, and no empty ones. With ``fsync`` what was written
-is on the disk before its take is committed.
+A file is written under a hidden name, ``.SINK~NAME``. It gets its own name when it ends: after a time, at a size, or
+with the sink. So a reader of the directory sees only complete files, none empty. With ``fsync`` events are on the
+disk before their take is committed.
 
-A write that fails is taken back to the last byte that was acknowledged. What a death left under a hidden name is ended
-at the next start. With ``fsync``, and one sink at a file channel, each event stands in a file once, whenever the
-process dies: see :mod:`.written`. Otherwise what had been written and not yet committed comes once more.
+A failed write is truncated to the last acknowledged byte. A hidden file left by a crash is completed at the next start.
+With ``fsync`` and a single sink on a file channel, each event is written exactly once, even after a crash
+(:mod:`.written`). Otherwise events that were written and not committed are duplicated.
 
-Lines are the bodies, each with ``\n`` behind it; of ``json`` a line is ``{"headers": {…}, "body": "…"}``, with
-``body_base64`` in place of ``body`` where that is not UTF-8.
+Lines are the bodies, each followed by ``\n``. With ``json`` a line is ``{"headers": {…}, "body": "…"}``, or has
+``body_base64`` in place of ``body`` if the body is not UTF-8.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ _LOOK_BACK = 1 << 16
 
 
 class FileRollSink:
-    """See the module."""
+    """Sink that writes files, one after another, into a directory. Modelled on Flume's ``RollingFileSink``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's ``file_roll``'s."""
+        """Options of Flume's ``file_roll``."""
 
-        directory: Path = option(flume="sink.directory", doc="where files are made; made itself, if it is missing")
+        directory: Path = option(flume="sink.directory", doc="directory for the files; created if it is missing")
         roll_interval: float = option(
-            30.0, flume="sink.rollInterval", least=0, doc="seconds after which a file is ended; 0 for no such end"
+            30.0, flume="sink.rollInterval", least=0, doc="seconds after which a file ends; 0 for no limit"
         )
         roll_size: int = option(
-            0, flume="sink.rollSize", least=0, unit="bytes", doc="bytes at which one is; 0 for no such end"
+            0, flume="sink.rollSize", least=0, unit="bytes", doc="bytes after which a file ends; 0 for no limit"
         )
-        batch_size: int = option(10_000, flume="sink.batchSize", least=1, doc="events written at once, at most")
-        serializer: str = option("text", flume="sink.serializer", doc="what a line is", choices=("text", "json"))
-        append_newline: bool = option(True, flume="sink.serializer.appendNewline", doc="end each text with a line end")
+        batch_size: int = option(10_000, flume="sink.batchSize", least=1, doc="maximum events written at once")
+        serializer: str = option("text", flume="sink.serializer", doc="format of a line", choices=("text", "json"))
+        append_newline: bool = option(True, flume="sink.serializer.appendNewline", doc="add a line end to each text")
         path_manager: str = option(
             "default",
             flume="sink.pathManager",
-            doc="what names begin with: milliseconds since 1970, or the time as yyyyMMddHHmmss",
+            doc="time in names: milliseconds since the epoch, or yyyyMMddHHmmss in local time",
             choices=("default", "rolltime"),
         )
-        prefix: str = option("", flume="sink.pathManager.prefix", doc="what stands before a name")
-        extension: str = option("", flume="sink.pathManager.extension", doc="what stands behind it, without the dot")
-        fsync: bool = option(True, doc="have all of it on the disk before the take is committed")
+        prefix: str = option("", flume="sink.pathManager.prefix", doc="prefix of names")
+        extension: str = option("", flume="sink.pathManager.extension", doc="extension of names, without the dot")
+        fsync: bool = option(True, doc="sync files to the disk before the take is committed")
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Flume's words are in capitals."""
+            """Convert Flume's capitalized values."""
             found = in_small_letters(texts, "sink.pathManager")
             return {key: serializer_of(value) if key == "sink.serializer" else value for key, value in found.items()}
 
@@ -88,7 +88,6 @@ class FileRollSink:
             raise
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~..interfaces.Sink`."""
         try:
             self.tick()
             batches = [batch for batch in batches if self._written is None or not self._written.has(batch)]
@@ -103,11 +102,11 @@ class FileRollSink:
             raise SinkError(f"{self._options.directory}: {error.strerror or error}") from error
 
     def _append(self, file: _OpenFile, batches: Sequence[EventBatch]) -> None:
-        """Write batches, and note that they are written; all of it or nothing."""
+        """Write batches, and note that they are written: all of them, or none."""
         before = file.size
         try:
             if self._written is not None and self._written.is_new:
-                # Or a death before the first note would leave lines that nobody knows to be unacknowledged.
+                # Otherwise a crash before the first note would leave unacknowledged lines that look valid.
                 self._written.note(file.hidden.name, before, [])
             file.append((self._text(batch) for batch in batches), self._options.fsync)
             if self._written is not None:
@@ -117,13 +116,12 @@ class FileRollSink:
             raise SinkError(f"{self._options.directory}: {error}") from error
 
     def tick(self) -> None:
-        """End the file, if it is time."""
+        """End the file after its time."""
         interval = self._options.roll_interval
         if self._file is not None and interval and self._clock.monotonic() - self._file.opened >= interval:
             self._roll()
 
     def close(self) -> None:
-        """See :class:`~..interfaces.Sink`."""
         try:
             self._roll()
         finally:
@@ -169,9 +167,9 @@ class FileRollSink:
         return datetime.fromtimestamp(now).strftime("%Y%m%d%H%M%S")  # in local time
 
     def _finish_old(self) -> None:
-        """End what a death left."""
+        """Complete the files left by a crash."""
         for hidden in sorted(self._options.directory.glob(f"{self._hidden}*")):
-            with contextlib.suppress(BlockingIOError, FileNotFoundError):  # another process is at work on it
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):  # another process writes it
                 file = _OpenFile(hidden, hidden.with_name(hidden.name.removeprefix(self._hidden)), 0.0, new=False)
                 self._cut(file)
                 _log.warning("%s was open at a crash, with %d bytes; it is completed", hidden, file.size)
@@ -180,11 +178,11 @@ class FileRollSink:
                     self._written.ended(hidden.name)
 
     def _cut(self, file: _OpenFile) -> None:
-        """Take away what nobody has acknowledged; half a line, if nothing was noted."""
+        """Remove unacknowledged bytes; without a note, an unfinished last line."""
         if self._written is not None and not self._written.is_new:
             noted = self._written.size_of(file.hidden.name)
             if noted > file.size:
-                _log.error("%s has %d bytes, and had %d: some of it may come again", file.hidden, file.size, noted)
+                _log.error("%s has %d bytes of %d written: some events may be repeated", file.hidden, file.size, noted)
                 self._written.distrust()
             file.shorten(min(noted, file.size))
         elif self._options.append_newline or self._options.serializer == "json":
@@ -192,13 +190,13 @@ class FileRollSink:
 
 
 class _OpenFile:
-    """A file that is being written, and belongs to this process alone.
+    """A file being written, locked by this process.
 
-    :param hidden: the name that it has.
-    :param path: the name that it will have.
+    :param hidden: the hidden name.
+    :param path: the name of the completed file.
     :param opened: monotonic seconds.
-    :param new: it must not exist; otherwise it must.
-    :ivar size: bytes up to the last one acknowledged.
+    :param new: True to create the file, False to open an existing one.
+    :ivar size: bytes up to the last acknowledged one.
     """
 
     def __init__(self, hidden: Path, path: Path, opened: float, *, new: bool = True) -> None:
@@ -213,9 +211,9 @@ class _OpenFile:
         self._is_clean = True
 
     def append(self, texts: Iterable[bytes | bytearray], sync: bool) -> None:
-        """Write all of it, one after the other; what fails half-way is taken back, at once or before the next write.
+        """Write texts in order; a failed write is removed, at once or before the next write.
 
-        :raises OSError: it could not.
+        :raises OSError: the write failed.
         """
         if not self._is_clean:
             self._take_back()
@@ -227,14 +225,14 @@ class _OpenFile:
             if sync:
                 os.fdatasync(self._file.fileno())
         except BaseException:
-            with contextlib.suppress(OSError):  # it is tried again before the next write; the first error is told
+            with contextlib.suppress(OSError):  # the next write tries it again; the first error is raised
                 self._take_back()
             raise
         self.size += written
         self._is_clean = True
 
     def cut_half_line(self) -> None:
-        """Take away what stands behind the last line end."""
+        """Remove the bytes after the last line end."""
         end = self.size
         while end:
             begin = max(0, end - _LOOK_BACK)
@@ -247,18 +245,18 @@ class _OpenFile:
             self._take_back()
 
     def shorten(self, size: int) -> None:
-        """Only so many bytes count; the others go before the next write, or with the end."""
+        """Set the acknowledged size; the bytes after it are removed before the next write, or at the end."""
         self.size, self._is_clean = size, False
 
     def settle(self, sync: bool) -> None:
-        """Have what was acknowledged, and nothing else, in it."""
+        """Remove all unacknowledged bytes."""
         if not self._is_clean:
             self._take_back()
         if sync:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
         self._file.close()
 
     def _write(self, text: bytes | bytearray) -> None:
@@ -273,7 +271,7 @@ class _OpenFile:
 
 
 def _finish(file: _OpenFile, sync: bool) -> None:
-    """Give a file its own name; one without anything in it goes. One that cannot get it is ended at the next start."""
+    """Rename a file to its own name, or delete an empty one; if that fails, the next start does it."""
     try:
         file.settle(sync)
         if file.size == 0:
@@ -287,7 +285,7 @@ def _finish(file: _OpenFile, sync: bool) -> None:
 
 
 def _free(path: Path) -> Path:
-    """The name, or one like it that nothing has yet."""
+    """Return the path, or a similar one that does not exist."""
     free, number = path, 0
     while free.exists():
         number += 1

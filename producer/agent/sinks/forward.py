@@ -1,8 +1,8 @@
-"""Sends events to Fluentd, Fluent Bit, or an agent's source ``forward``: packed, and acknowledged chunk by chunk.
+"""Send events to Fluentd, Fluent Bit, or an agent's source ``forward``: packed, and acknowledged chunk by chunk.
 
-A body is the field ``field`` of a record, headers are its other fields; the header ``tag`` chooses the tag, and
-``timestamp`` (milliseconds) the time. An acknowledgement says that the receiver has the events in its buffer. One that
-does not come within ``timeout`` is a failure, and the events are sent again: they may then be there twice.
+The body is the field ``field`` of a record, and headers are its other fields. The header ``tag`` selects the tag, and
+``timestamp`` (milliseconds) the time. An acknowledgement means that the receiver has the events in its buffer. Without
+it within ``timeout`` the delivery fails and the events are sent again, so they may be duplicated.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from ..events.interfaces import Context, SinkError
 from .peers import FRAME, OversizedError, Peer, PeerOptions
 
 _MOST_ANSWER = 1 << 20
-#: Bytes of a message's entries, with headers, unless a single event has more.
+#: Maximum bytes of a message's entries, unless a single event has more.
 _MOST_MESSAGE = 8 << 20
 
 
 class ForwardSink:
-    """See the module."""
+    """Sink to Fluentd, Fluent Bit, or an agent's source ``forward``."""
 
     needs: ClassVar = {"msgpack": "forward"}
     most_bytes = 2 << 20
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(PeerOptions):
-        """Where to, and what records look like."""
+        """The receiver, and the form of records."""
 
-        host: str = option(doc="the receiver")
-        port: int = option(24224, least=1, most=65535, doc="its port")
-        tag: str = option("agent", doc="of events without the header of that name")
-        tag_header: str = option("tag", doc="that header")
-        field: str = option("message", doc="the field of a record that holds the body")
+        host: str = option(doc="host of the receiver")
+        port: int = option(24224, least=1, most=65535, doc="port of the receiver")
+        tag: str = option("agent", doc="tag of events without the tag's header")
+        tag_header: str = option("tag", doc="header for the tag")
+        field: str = option("message", doc="field of a record for the body")
         headers: bool = option(True, doc="send headers as fields")
-        batch_size: int = option(10_000, least=1, doc="events delivered at once, at most")
-        compress: bool = option(False, doc="pack with gzip")
-        connect_timeout: float = option(5.0, least=0.001, doc="seconds")
-        timeout: float = option(30.0, least=0.001, doc="seconds that a delivery and its acknowledgements may take")
-        shared_key: str | None = option(None, secret=True, doc="what the receiver wants to be known")
+        batch_size: int = option(10_000, least=1, doc="maximum number of events delivered at once")
+        compress: bool = option(False, doc="compress with gzip")
+        connect_timeout: float = option(5.0, least=0.001, doc="seconds to connect")
+        timeout: float = option(30.0, least=0.001, doc="seconds for a delivery and its acknowledgements")
+        shared_key: str | None = option(None, secret=True, doc="secret that the receiver requires")
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._clock, self._counters = options, context.clock, context.counters
@@ -56,11 +56,10 @@ class ForwardSink:
         self._tls = options.renewed_tls(f"sink {context.name}", context)
         self._receiver: _Receiver | None = None
         self._end = NO_DEADLINE
-        #: Bytes of the entries of the largest message of a delivery.
+        #: Bytes of the entries in the largest message of a delivery.
         self._largest = 0
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~..interfaces.Sink`."""
         messages = self._messages(batches)
         if not messages:
             return
@@ -78,13 +77,11 @@ class ForwardSink:
             raise SinkError(f"{self._address}: {error}") from error
 
     def give_up(self, deadline: Deadline) -> None:
-        """See :class:`~..interfaces.Sink`."""
         self._end, receiver = deadline, self._receiver
         if receiver is not None:
             receiver.peer.hurry(deadline)
 
     def close(self) -> None:
-        """See :class:`~..interfaces.Sink`."""
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.peer.close()
@@ -106,7 +103,7 @@ class ForwardSink:
         return self._receiver
 
     def _messages(self, batches: Sequence[EventBatch]) -> dict[str, bytes]:
-        """Those of each tag, by their chunks."""
+        """Return the messages of each tag, by their chunks."""
         from ..protocols.forward import packed
 
         entries = defaultdict[str, bytearray](bytearray)  # objects of short events would need many times their bytes
@@ -126,7 +123,7 @@ class ForwardSink:
         return found
 
     def _message(self, tag: str, entries: bytearray, count: int) -> dict[str, bytes]:
-        """A message with entries of one tag, by its chunk."""
+        """Return a message with entries of one tag, by its chunk."""
         from ..protocols.forward import packed
 
         self._largest = max(self._largest, len(entries))
@@ -153,7 +150,7 @@ class ForwardSink:
 
 
 class _Receiver:
-    """Whoever takes messages, and says which chunks it has."""
+    """Receiver of messages, which acknowledges chunks."""
 
     def __init__(self, peer: Peer) -> None:
         from ..protocols.forward import unpacker
@@ -162,28 +159,28 @@ class _Receiver:
         self._answers = unpacker(_MOST_ANSWER)
 
     def greet(self, key: str, deadline: Deadline) -> None:
-        """Show that the key is known, and see that the receiver knows it.
+        """Authenticate with the shared key, and check that the receiver knows it.
 
-        :raises ValueError: one of them does not.
+        :raises ValueError: the key is wrong on one side.
         """
         from ..protocols.forward import key_digest, packed, raw
 
         helo = self._answer(deadline)
         if not isinstance(helo, list) or len(helo) < 2 or helo[0] != "HELO" or not isinstance(helo[1], dict):
-            raise ValueError("it has no shared key, or does not speak this protocol")
+            raise ValueError("the receiver has no shared key, or does not speak the forward protocol")
         nonce, salt, host = raw(helo[1].get("nonce", b"")), os.urandom(16), socket.gethostname()
         self.peer.send(packed(["PING", host, salt, key_digest(salt, host, nonce, key), "", ""]), deadline)
         pong = self._answer(deadline)
         if not isinstance(pong, list) or len(pong) < 5 or pong[0] != "PONG" or not pong[1]:
-            raise ValueError("it refuses the shared key")
+            raise ValueError("the receiver refuses the shared key")
         if raw(pong[4]) != key_digest(salt, str(pong[3]), nonce, key).encode():
-            raise ValueError("it does not know the shared key")
+            raise ValueError("the receiver does not know the shared key")
 
     def await_acknowledged(self, chunks: set[str], deadline: Deadline) -> None:
-        """Wait until all of them are.
+        """Wait until all chunks are acknowledged.
 
-        :raises OSError: they are not in time.
-        :raises ValueError: what comes is no answer.
+        :raises OSError: the connection failed, or the time is over.
+        :raises ValueError: an answer is invalid.
         """
         while chunks:
             answer = self._answer(deadline)
@@ -199,4 +196,4 @@ class _Receiver:
             except msgpack.OutOfData:
                 self._answers.feed(self.peer.receive(deadline))
             except msgpack.UnpackException as error:
-                raise ValueError("it does not speak this protocol") from error
+                raise ValueError("the receiver does not speak the forward protocol") from error

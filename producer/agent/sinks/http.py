@@ -1,13 +1,13 @@
-"""Sends events to a web server by POST, and asks its status what became of them. Source: Flume's ``HttpSink``.
+"""Send events to a web server by POST; the status of the answer decides their fate. Modelled on Flume's ``HttpSink``.
 
-Of each status two things are known: whether the events go back to the channel (``rollback``), and whether there is a
-pause (``backoff``). Both are options for a status such as ``503``, for a group such as ``5XX``, and for all others.
-Without any, a 2XX has taken the events, those in ``refused`` never will, and all others are tried again; so is what got
-no usable answer.
+Two rules apply to each status: whether the events go back to the channel (``rollback``), and whether the sink pauses
+(``backoff``). Both are options for a status such as ``503``, for a group such as ``5XX``, and for all others. Without
+rules, a 2XX accepts the events, a status in ``refused`` refuses them permanently, and all others are retried. A request
+without a usable answer is retried, too.
 
-``format`` is what a request holds: ``lines``, ``json`` (Flume's handler's list of headers and bodies), one ``event`` as
-in Flume, or whole ``batches`` for another agent. A request of many events that is refused is halved, until it is known
-which of them the server refuses: two requests for each event at most. What was taken is not sent again while the sink
+``format`` is the form of a request: ``lines``, ``json`` (the list of headers and bodies for Flume's handler), one
+``event`` as in Flume, or whole ``batches`` for another agent. A refused request is halved until the events that the
+server refuses are found, with at most two requests for each event. Accepted events are not sent again while the sink
 lives.
 """
 
@@ -45,11 +45,11 @@ from .http_parts import BatchesForm, Encoded, Form, Part, Progress, TextForm, ha
 
 _log = get_logger("loghub.agent.sink")
 
-#: Seconds that a status with backoff, and without Retry-After, keeps the sink from sending.
+#: Seconds of a pause if the answer has no Retry-After.
 _BACKOFF = 1.0
-#: What a server may ask for at most.
+#: Maximum seconds of a pause that the server may ask for.
 _LONGEST_RETRY_AFTER = 600.0
-#: Blames the sink's options, not an event.
+#: Unsupported Media Type: the fault of the sink's options, not of an event.
 _UNSUPPORTED = 415
 _CONTENT_TYPES = {
     "event": "text/plain",
@@ -57,50 +57,50 @@ _CONTENT_TYPES = {
     "json": "application/json",
     "batches": CONTENT_TYPE,
 }
-#: Events of a request of batches: they are cut only where they have too many bytes.
+#: Maximum number of events in a request of batches, which is only limited by its bytes.
 _MOST_EVENTS = 1_000_000
-#: Characters of an answer: those that are looked at, and those of a message.
+#: Characters of an answer that are read, and that are shown in messages.
 _PAGE, _SHOWN = 4096, 200
-#: Characters: in what is shorter nothing would be left of a message.
+#: Shorter secrets are not hidden in messages: too much of the text would be hidden.
 _LEAST_SECRET = 4
 
 
 class HttpSink:
-    """See the module.
+    """Sink that sends events in HTTP requests. Modelled on Flume's ``HttpSink``.
 
-    :param form: of requests, in place of that of the options.
+    :param form: the form of requests; None for that of the options.
     """
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Those of Flume's ``http``, and what its requests cannot do."""
+        """Options of Flume's ``http``, and more."""
 
-        endpoint: str = option(doc="the URL")
-        format: str = option("lines", doc="of a request's body", choices=tuple(_CONTENT_TYPES))
-        batch_size: int = option(1000, least=1, doc="events of a request, at most")
+        endpoint: str = option(doc="URL of the server")
+        format: str = option("lines", doc="format of a request's body", choices=tuple(_CONTENT_TYPES))
+        batch_size: int = option(1000, least=1, doc="maximum number of events in a request")
         most_bytes: int = option(
-            1 << 20, least=1, unit="bytes", doc="bytes of a request, at most, unless one event has more"
+            1 << 20, least=1, unit="bytes", doc="maximum bytes of a request, unless a single event has more"
         )
-        connect_timeout: float = option(5.0, scale=0.001, least=0.001, doc="seconds")
+        connect_timeout: float = option(5.0, scale=0.001, least=0.001, doc="seconds to connect")
         request_timeout: float = option(30.0, scale=0.001, least=0.001, doc="seconds that the server may be silent")
-        content_type: str | None = option(None, flume="contentTypeHeader", doc="of the body; empty for the format's")
-        accept: str = option("*/*", flume="acceptHeader", doc="what kind of answer is wanted")
+        content_type: str | None = option(None, flume="contentTypeHeader", doc="Content-Type; empty for the format's")
+        accept: str = option("*/*", flume="acceptHeader", doc="Accept header of requests")
         headers: Mapping[str, str] = option({}, secret=True, doc="further headers of each request")
-        compress: bool = option(False, doc="pack bodies with gzip")
-        user: str | None = option(None, doc="for basic authentication")
-        password: str | None = option(None, secret=True, doc="likewise")
-        token: str | None = option(None, secret=True, doc="for bearer authentication")
+        compress: bool = option(False, doc="compress bodies with gzip")
+        user: str | None = option(None, doc="user for basic authentication")
+        password: str | None = option(None, secret=True, doc="password for basic authentication")
+        token: str | None = option(None, secret=True, doc="token for bearer authentication")
         verify: bool = option(True, doc="check the server's certificate")
-        authorities: str | None = option(None, doc="a PEM file of authorities; empty for those of certifi")
-        certificate: Path | None = option(None, doc="a PEM file: who we are, for a server that asks")
-        key: Path | None = option(None, doc="its key, if that is not in the same file")
+        authorities: str | None = option(None, doc="PEM file of trusted authorities; empty for certifi's")
+        certificate: Path | None = option(None, doc="PEM file with a client certificate")
+        key: Path | None = option(None, doc="PEM file with its key, if it is not in the same file")
         proxy: str | None = option(None, secret=True, doc=PROXY)
-        default_rollback: bool = option(True, doc="whether events go back, for statuses without a rule")
-        default_backoff: bool = option(True, doc="whether there is a pause, likewise")
+        default_rollback: bool = option(True, doc="whether events go back after a status without a rule")
+        default_backoff: bool = option(True, doc="whether the sink pauses after a status without a rule")
         rollback: Mapping[str, bool] = option({}, doc="whether events go back, by status or group")
-        backoff: Mapping[str, bool] = option({}, doc="whether there is a pause, by status or group")
+        backoff: Mapping[str, bool] = option({}, doc="whether the sink pauses, by status or group")
         refused: tuple[str, ...] = option(
-            ("400", "413", "415", "422"), doc="statuses after which events go to the dead letters, if there are any"
+            ("400", "413", "415", "422"), doc="statuses that refuse events permanently: they go to the dead letters"
         )
 
         def __post_init__(self) -> None:
@@ -111,16 +111,16 @@ class HttpSink:
                 _check_status(status)
 
         def missing(self) -> Iterator[ConfigError]:
-            """Files that cannot be read."""
+            """Yield an error for each file that cannot be used."""
             return missing_certificates(self)
 
         def holds(self) -> int:
-            """Bytes at most: a delivery, its events as a request has them, that request, and what was refused."""
+            """Return the most bytes held: a delivery, its encoded events, one request, and refused events."""
             return 4 * self.most_bytes + ASIDE_BYTES
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Flume sends event by event; of what it counts there is nothing to choose here."""
+            """Set Flume's format of one event, and drop the options of its metrics."""
             ignored = ("incrementMetrics.", "defaultIncrementMetrics")
             return {"format": "event"} | {k: v for k, v in texts.items() if not k.startswith(ignored)}
 
@@ -130,7 +130,7 @@ class HttpSink:
         parts = urlsplit(options.endpoint)
         self._base = f"{parts.scheme}://{parts.netloc}"
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        #: For messages: a query may hold a secret.
+        #: URL for messages, without the query, which may contain a secret.
         self._url = self._base + (parts.path or "/")
         config = HttpConfig(
             connect_timeout_ms=max(1, round(options.connect_timeout * 1000)),
@@ -151,18 +151,17 @@ class HttpSink:
         self._most_of_a_request = 1 if options.format == "event" else options.batch_size
         if options.format == "batches":
             self.most_events = self._most_of_a_request = _MOST_EVENTS
-        #: Of each batch of the last delivery, by its number.
+        #: Progress of each batch in the last delivery, by its number.
         self._progress: dict[int, Progress] = {}
         self._refusal, self._refused_by = "", 0
         self._ends = False
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~..interfaces.Sink`."""
         self._check_pause()
-        self._tls.context()  # what is wrong with new files is told before a connection needs them
+        self._tls.context()  # report faults of new files before a connection needs them
         given = [Encoded(batch, self._form, self._progress_of(batch)) for batch in batches]
         progress = {one.batch.sequence: one.progress for one in given if one.batch.sequence is not None}
-        self._progress = progress or self._progress  # those without numbers come between two deliveries
+        self._progress = progress or self._progress  # keep it past batches without numbers
         failure: SinkError | None = None
         try:
             self._deliver(given)
@@ -176,18 +175,14 @@ class HttpSink:
             raise SinkError(str(failure), later) from failure
 
     def give_up(self, deadline: Deadline) -> None:
-        """See :class:`~..interfaces.Sink`."""
         self._ends = True
         self._transport.hurry(deadline)
 
     def close(self) -> None:
-        """See :class:`~..interfaces.Sink`."""
         self._transport.close()
 
     def _check_pause(self) -> None:
-        """
-        :raises SinkError: the server has asked for a pause.
-        """
+        """:raises SinkError: the server has asked for a pause that is not over."""
         wait = self._not_before - self._clock.monotonic()
         if wait > 0:
             raise SinkError(f"{self._url} asked for a pause, which lasts another {wait:.1f} s")
@@ -196,9 +191,9 @@ class HttpSink:
         return Progress() if batch.sequence is None else self._progress.get(batch.sequence, Progress())
 
     def _deliver(self, given: Sequence[Encoded]) -> None:
-        """Send what is not settled; and of a batch that is, once more what was refused, since it came again.
+        """Send all that is not completed; for a completed batch that came again, retry the refused events.
 
-        :raises SinkError: some of it goes back to the channel.
+        :raises SinkError: some events go back to the channel.
         """
         for one in filter(lambda each: each.ended, given):
             for number in list(one.progress.refused):
@@ -209,9 +204,9 @@ class HttpSink:
             self._settle(parts)
 
     def _settle(self, parts: Sequence[Part]) -> None:
-        """Send events in order, and note what became of them; in halves, if the server refuses some of them.
+        """Send events in order, and record their outcome; send halves if the server refuses some of them.
 
-        :raises SinkError: they go back to the channel, from the first one that is not noted.
+        :raises SinkError: the events without a recorded outcome go back to the channel.
         """
         status = self._send(self._form.body(parts))
         if status not in (0, _UNSUPPORTED) and sum(part.stop - part.start for part in parts) > 1:
@@ -224,12 +219,12 @@ class HttpSink:
             part.of.progress.done = part.stop
 
     def _send(self, body: bytes) -> int:
-        """Send one request; the status by which the server refused it for good, or 0.
+        """Send one request; return the status of a permanent refusal, or 0.
 
-        :raises SinkError: its events go back to the channel.
+        :raises SinkError: the events go back to the channel.
         """
         if self._ends:
-            raise SinkError(f"the sink ends before all was sent to {self._url}")
+            raise SinkError(f"the sink was stopped before all events were sent to {self._url}")
         if self._options.compress:
             body = gzip.compress(body, 1)
         try:
@@ -245,7 +240,7 @@ class HttpSink:
         return 0
 
     def _taken(self, answer: bytes) -> None:
-        """A request was; for those that follow, whose answers say more."""
+        """Handle the answer to an accepted request; a hook for subclasses."""
 
     def _is_refused(self, answer: Answer, headers: Mapping[str, str]) -> bool:
         options, status = self._options, answer.status
@@ -277,7 +272,7 @@ class HttpSink:
         return f"{self._url}{way} answered {status}{elsewhere(status, headers)}: {body!r}"
 
     def _pause(self, headers: Mapping[str, str]) -> float:
-        """Seconds, by the server's wish if it has one; a date counts from that of the answer, by the same clock."""
+        """Return the seconds of a pause: the server's if it asks for one. A date is compared with the answer's date."""
         text, now = (headers.get("Retry-After") or "").strip(), self._clock.time()
         if text.isdecimal():
             return min(float(text), _LONGEST_RETRY_AFTER)
@@ -288,15 +283,15 @@ class HttpSink:
 
 
 def check_request_options(endpoint: str, user: str | None, token: str | None, refused: Sequence[str]) -> None:
-    """What holds for all that is sent by requests.
+    """Check the options of all sinks that send requests.
 
-    :raises ConfigError: it is not so.
+    :raises ConfigError: an option is invalid.
     """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("endpoint", "must be a URL of http or https", endpoint)
     if parts.username or parts.password:
-        raise ConfigError("endpoint", "must not hold a password: user and password are options", "***")
+        raise ConfigError("endpoint", "must not contain a password: use the options user and password", "***")
     if token is not None and user is not None:
         raise ConfigError("token", "must not be given together with user and password", "***")
     for status in refused:
@@ -304,22 +299,22 @@ def check_request_options(endpoint: str, user: str | None, token: str | None, re
 
 
 def check_certificate(certificate: Path | None, key: Path | None) -> None:
-    """Likewise, of who we are.
+    """Check the options of the client certificate.
 
-    :raises ConfigError: there is a key of nothing.
+    :raises ConfigError: there is a key without a certificate.
     """
     if key is not None and certificate is None:
-        raise ConfigError("key", "is that of a certificate", str(key))
+        raise ConfigError("key", "needs certificate, which is missing", str(key))
 
 
 def missing_certificates(options: Any) -> Iterator[ConfigError]:
-    """Files of certificates that cannot be used, or are of no use at this time."""
+    """Yield an error for each certificate file that cannot be used, or has expired."""
     yield from unusable_certificates(options)
     yield from out_of_time(options.certificate, options.key)
 
 
 def unusable_certificates(options: Any) -> Iterator[ConfigError]:
-    """Files of certificates that cannot be used."""
+    """Yield an error for each certificate file that cannot be used."""
     yield from missing_file("authorities", options.authorities)
     try:
         if options.certificate is not None:
@@ -329,13 +324,13 @@ def unusable_certificates(options: Any) -> Iterator[ConfigError]:
 
 
 def _tls(options: HttpSink.Options, config: HttpConfig) -> ssl.SSLContext | None:
-    """For connections to a server; None without TLS.
+    """Return the TLS context for the server; None without TLS.
 
     :raises ConfigError: the files cannot be used.
     """
     if not options.endpoint.lower().startswith("https:"):
         return None
-    if options.verify and options.authorities is not None:  # by the option's name
+    if options.verify and options.authorities is not None:  # so that an error names the option
         load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "authorities", Path(options.authorities))
     context = client_context(config)
     if options.certificate is not None:
@@ -353,7 +348,7 @@ def _rule(rules: Mapping[str, bool], status: int) -> bool | None:
 
 
 def _secrets(options: HttpSink.Options, headers: Mapping[str, str], proxies: Mapping[str, str]) -> set[str]:
-    """What an answer may tell of a request: some pages of errors show all that came."""
+    """Return secrets that an answer may repeat: some error pages show the whole request."""
     ways = [urlsplit(url) for url in proxies.values()]
     pairs = [f"{unquote(way.username)}:{unquote(way.password)}" for way in ways if way.username and way.password]
     found = {options.password, options.token, *options.headers.values(), urlsplit(options.endpoint).query}

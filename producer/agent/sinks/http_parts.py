@@ -1,7 +1,7 @@
-"""What requests of the sink ``http`` hold: events of a delivery's batches, in order, as many as a request may have.
+"""Division of a delivery into requests of the sink ``http``, within the limits of a request.
 
-A batch is encoded once. Of what was settled only the first events of a batch are: so how far a batch came is a number,
-which is remembered while the sink lives, and what a server has taken is not sent to it again.
+A batch is encoded once. Its events are completed in order, so one number records its progress while the sink lives, and
+accepted events are not sent again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ..protocols.batches import pack
 
 @dataclass(slots=True)
 class Progress:
-    """How far a batch came.
+    """Progress of a batch.
 
-    :ivar done: so many of its first events are settled.
-    :ivar refused: which of these the server refused.
+    :ivar done: the number of its first events that are completed.
+    :ivar refused: the indexes of the events that the server refused.
     """
 
     done: int = 0
@@ -30,17 +30,17 @@ class Progress:
 
 
 class Form(Protocol):
-    """What requests hold."""
+    """The encoding of requests."""
 
     def encoded(self, batch: EventBatch) -> tuple[bytes | bytearray, Sequence[int]]:
-        """The events one behind the other, and where each ends; or nothing, and how much they come to."""
+        """Return the joined events and the end of each; or no bytes, and the cumulative sizes."""
 
     def body(self, parts: Sequence[Part]) -> bytes:
-        """A request's body."""
+        """Return the body of a request."""
 
 
 class TextForm:
-    """Events as text.
+    """Encoding of events as text.
 
     :param form: ``lines``, ``json`` or ``event``.
     """
@@ -49,7 +49,6 @@ class TextForm:
         self._form = form
 
     def encoded(self, batch: EventBatch) -> tuple[bytes | bytearray, Sequence[int]]:
-        """See :class:`Form`."""
         if self._form == "lines" and batch.ends is None:
             return batch.block, array("Q", [*batch.offsets()[1:], batch.size])
         if self._form == "json":
@@ -57,27 +56,24 @@ class TextForm:
         return _joined(batch.bodies() if self._form == "event" else (body + b"\n" for body in batch.bodies()))
 
     def body(self, parts: Sequence[Part]) -> bytes:
-        """See :class:`Form`."""
         data = b"".join([part.data for part in parts])
         return b"[" + data[:-1] + b"]" if self._form == "json" else data
 
 
 class BatchesForm:
-    """Whole batches, as long as they need not be cut: for another agent."""
+    """Encoding of whole batches for another agent; a batch is split only if it is too large."""
 
     def encoded(self, batch: EventBatch) -> tuple[bytes, Sequence[int]]:
-        """See :class:`Form`."""
         return b"", batch.ends if batch.ends is not None else [*batch.offsets()[1:], batch.size]
 
     def body(self, parts: Sequence[Part]) -> bytes:
-        """See :class:`Form`."""
         return pack([part.events() for part in parts])
 
 
 class Encoded:
-    """A batch in the form of requests.
+    """A batch, encoded for requests.
 
-    :ivar ends: where each event ends in its data.
+    :ivar ends: the end of each event in the data.
     """
 
     def __init__(self, batch: EventBatch, form: Form, progress: Progress) -> None:
@@ -86,11 +82,11 @@ class Encoded:
 
     @property
     def ended(self) -> bool:
-        """Whether all of it is settled."""
+        """True if all events are completed."""
         return self.progress.done >= self.batch.count
 
     def refused(self) -> EventBatch | None:
-        """Its events that the server refused; None without any."""
+        """Return the events that the server refused; None if there are none."""
         numbers = set(self.progress.refused)
         if not numbers:
             return None
@@ -98,7 +94,7 @@ class Encoded:
 
 
 class Part(NamedTuple):
-    """Events of one batch, from ``start`` to before ``stop``."""
+    """Events of one batch, from index ``start`` to before ``stop``."""
 
     of: Encoded
     start: int
@@ -106,12 +102,12 @@ class Part(NamedTuple):
 
     @property
     def data(self) -> bytes | bytearray:
-        """They, encoded."""
+        """The encoded events."""
         ends = self.of.ends
         return self.of.data[ends[self.start - 1] if self.start else 0 : ends[self.stop - 1]]
 
     def events(self) -> EventBatch:
-        """They, as a batch."""
+        """Return the events as a batch."""
         batch = self.of.batch
         if self.stop - self.start == batch.count:
             return batch
@@ -119,7 +115,7 @@ class Part(NamedTuple):
 
 
 def requests_of(given: Sequence[Encoded], most_events: int, most_bytes: int) -> Iterator[list[Part]]:
-    """What is not settled, a request at a time: of so many events and bytes at most, and of one event at least."""
+    """Yield the parts of each request: within the limits, but with at least one event."""
     parts: list[Part] = []
     events, size = most_events, most_bytes
     for one in given:
@@ -139,7 +135,7 @@ def requests_of(given: Sequence[Encoded], most_events: int, most_bytes: int) -> 
 
 
 def halves(parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
-    """The first half of the events of a request, and the second one."""
+    """Split the events of a request into two halves."""
     left = sum(part.stop - part.start for part in parts) // 2
     first: list[Part] = []
     second: list[Part] = []
@@ -154,8 +150,9 @@ def halves(parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
 
 
 def _joined(events: Iterable[bytes]) -> tuple[bytearray, Sequence[int]]:
-    """One behind the other, and where each ends: no object for each is kept, of which short ones need many times their
-    bytes.
+    """Join events; return the bytes and the end of each.
+
+    No object is kept for each event: short ones would need many times their bytes.
     """
     data, ends = bytearray(), array("Q")
     for event in events:
@@ -165,6 +162,6 @@ def _joined(events: Iterable[bytes]) -> tuple[bytearray, Sequence[int]]:
 
 
 def _json(headers: dict[str, str], body: bytes) -> bytes:
-    """An event as Flume's handler takes it, and the comma before the next one."""
+    """Return an event for Flume's handler, followed by a comma."""
     event = {"headers": headers, "body": body.decode(errors="replace")}
     return json.dumps(event, ensure_ascii=False).encode(errors="replace") + b","

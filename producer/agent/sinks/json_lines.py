@@ -1,4 +1,4 @@
-"""An event as a line of JSON: ``{"headers": {…}, "body": "…"}``, with ``body_base64`` where the body is not UTF-8."""
+"""Encoding of an event as a JSON line: ``{"headers": {…}, "body": "…"}``; ``body_base64`` if it is not UTF-8."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 
 def json_line(headers: Mapping[str, str], body: bytes) -> bytes:
-    """One line, with its end."""
+    """Return the line of an event, with its line end."""
     try:
         line = {"headers": headers, "body": body.decode()}
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
-"""Kafka, by librdkafka: idempotent, and acknowledged by all replicas in sync, unless its settings say otherwise.
+"""Produce to Kafka by librdkafka: idempotent, and acknowledged by all replicas in sync, unless its settings differ.
 
-A body is a message's value, and headers are its headers; the header ``topic`` chooses another topic, ``key`` the
-message's key. Where an answer is lost the client itself sends again, under numbers that the broker knows; what is
-delivered again after a death of this process may be stored twice.
+The body is a message's value, and headers are its headers. The header ``topic`` selects another topic, and ``key`` the
+message's key. If an answer is lost, the client sends again under a sequence number that the broker knows. Events that
+are delivered again after a crash of this process may be stored twice.
 """
 
 from __future__ import annotations
@@ -26,60 +26,60 @@ _POLL_SECONDS = 0.1
 _HEADER = re.compile(r"%\{([^}]+)\}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ALL_REPLICAS = ("all", "-1")
-#: Settings of Java's client.
+#: Settings of Java's client without effect.
 _NEEDLESS = tuple(f"kafka.producer.{each}" for each in ("buffer.memory", "key.serializer", "value.serializer"))
-#: Keys of Flume 1.6, and later ones.
+#: Options of Flume 1.6, and their later names.
 _OLD = {
     "brokerList": "kafka.bootstrap.servers",
     "topic": "kafka.topic",
     "batchSize": "flumeBatchSize",
     "requiredAcks": "kafka.producer.acks",
 }
-#: Of a partition's number fewer; more the client cannot be given.
+#: Partition numbers have fewer digits.
 _DIGITS = 10
 
 
 def _is_of_all(settings: Mapping[str, str]) -> bool:
-    """Whether all replicas acknowledge: otherwise the client has no numbers."""
+    """Return True if all replicas acknowledge, which idempotence needs."""
     return settings.get("acks", settings.get("request.required.acks", "all")).lower() in _ALL_REPLICAS
 
 
 class KafkaSink:
-    """See the module."""
+    """Sink that produces to Kafka: idempotent, and acknowledged by all replicas in sync by default."""
 
     needs: ClassVar = {"confluent_kafka": "kafka"}
     most_bytes = 8 << 20
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's Kafka sink's.
+        """Options of Flume's Kafka sink.
 
-        :raises ConfigError: the client does not take its settings.
+        :raises ConfigError: the client refuses its settings.
         """
 
-        bootstrap_servers: str = option(flume="kafka.bootstrap.servers", doc="brokers, host:port, by commas")
-        topic: str = option("default-flume-topic", flume="kafka.topic", doc="the topic; %{name} is a header")
-        allow_topic_override: bool = option(True, doc="let a header choose the topic")
-        topic_header: str = option("topic", doc="that header")
-        key_header: str = option("key", doc="the header with a message's key")
-        partition_id_header: str | None = option(None, doc="the header with the number of a partition")
-        default_partition_id: int | None = option(None, least=0, doc="the partition of events without such a header")
+        bootstrap_servers: str = option(flume="kafka.bootstrap.servers", doc="brokers, host:port, separated by commas")
+        topic: str = option("default-flume-topic", flume="kafka.topic", doc="topic; %{name} is replaced by a header")
+        allow_topic_override: bool = option(True, doc="let a header select the topic")
+        topic_header: str = option("topic", doc="header that selects the topic")
+        key_header: str = option("key", doc="header for a message's key")
+        partition_id_header: str | None = option(None, doc="header that selects the partition")
+        default_partition_id: int | None = option(None, least=0, doc="partition of events without that header")
         headers: bool = option(True, doc="send headers with the messages")
-        batch_size: int = option(10_000, flume="flumeBatchSize", least=1, doc="events delivered at once, at most")
-        timeout: float = option(120.0, least=1, doc="seconds that a delivery may take")
+        batch_size: int = option(10_000, flume="flumeBatchSize", least=1, doc="maximum events delivered at once")
+        timeout: float = option(120.0, least=1, doc="seconds for a delivery")
         config: Mapping[str, str] = option({}, secret=True, flume="kafka.producer", doc="settings of librdkafka")
 
         def __post_init__(self) -> None:
             check_settings("Producer", self.settings("check"))
 
         def missing(self) -> Iterator[ConfigError]:
-            """Files that cannot be read."""
+            """Yield an error for each file that cannot be read."""
             return missing_files(self.config)
 
         def settings(self, client: str) -> dict[str, Any]:
-            """Of the client, idempotent unless fewer replicas shall acknowledge.
+            """Return the client's settings: idempotent, unless fewer replicas acknowledge.
 
-            :param client: its name.
+            :param client: the client's name.
             """
             return {
                 "bootstrap.servers": self.bootstrap_servers,
@@ -92,7 +92,7 @@ class KafkaSink:
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Older versions had other keys."""
+            """Rename options of older versions."""
             return renamed(texts, _OLD, _NEEDLESS)
 
     def __init__(self, options: Options, context: Context) -> None:
@@ -103,8 +103,7 @@ class KafkaSink:
         self._end: Deadline | None = None
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~..interfaces.Sink`."""
-        renewed = self._clients.renewed()  # the one before has nothing on its way
+        renewed = self._clients.renewed()  # the former client has no message in flight
         self._producer = self._producer if renewed is None else renewed
         outcomes: dict[int, dict[int, _Failure]] = defaultdict(dict)
         deadline = Deadline.after(self._clock, self._options.timeout)
@@ -118,16 +117,14 @@ class KafkaSink:
         self._judge(batches, outcomes)
 
     def give_up(self, deadline: Deadline) -> None:
-        """See :class:`~..interfaces.Sink`."""
         self._end = deadline
 
     def close(self) -> None:
-        """See :class:`~..interfaces.Sink`."""
         self._producer.purge()
         self._producer.flush(_POLL_SECONDS)
 
     def _client(self) -> Any:
-        from confluent_kafka import Producer  # nobody else needs it
+        from confluent_kafka import Producer  # an extra
 
         name = f"{self._context.agent}-{self._context.name}"
         return Producer(self._options.settings(name), logger=ClientLog(self._clock))
@@ -136,14 +133,14 @@ class KafkaSink:
         return self._end is not None and self._end.expired(self._clock)
 
     def _flushed(self, deadline: Deadline) -> int:
-        """How many messages are not acknowledged in time."""
+        """Wait for acknowledgements; return the number of messages without one."""
         left: int = self._producer.flush(0.0)
         while left and not deadline.expired(self._clock) and not self._ends():
             left = self._producer.flush(min(_POLL_SECONDS, deadline.remaining(self._clock) or 0.0))
         return left
 
     def _produce(self, batch: EventBatch, failures: dict[int, _Failure], deadline: Deadline) -> None:
-        """Hand the events of a batch to the client; what fails comes into ``failures``, by its place."""
+        """Give the events of a batch to the client; record failures by the event's index."""
         options = self._options
         for place, (headers, body) in enumerate(batch.events()):
             topic = headers.get(options.topic_header) if options.allow_topic_override else None
@@ -160,7 +157,7 @@ class KafkaSink:
                 message["headers"] = [(name, value.encode(errors="surrogatepass")) for name, value in headers.items()]
             own = message["topic"] != options.topic
             if own and not _is_topic(message["topic"]):
-                failures[place] = _Failure(f"Kafka has no topics of such a name: {shown(message['topic'][:300])}", own)
+                failures[place] = _Failure(f"invalid topic name: {shown(message['topic'][:300])}", own)
                 continue
             self._hand_over(message, _told(failures, place, own), deadline)
 
@@ -185,7 +182,7 @@ class KafkaSink:
                 return
 
     def _judge(self, batches: Sequence[EventBatch], outcomes: Mapping[int, Mapping[int, _Failure]]) -> None:
-        """Raise what the failures come to."""
+        """Raise the error for the failures, if there are any."""
         refusals, later, reason = list[Refusal](), list[EventBatch](), ""
         for number, batch in enumerate(batches):
             failures = outcomes[number]
@@ -201,10 +198,10 @@ class KafkaSink:
 
 
 class _Failure(NamedTuple):
-    """Why an event was not stored.
+    """The failure of one event.
 
-    :ivar error: the client's, or why the client was not asked.
-    :ivar own: whether the event has chosen its topic.
+    :ivar error: the client's error, or a text if the client was not asked.
+    :ivar own: True if the event selected its topic.
     """
 
     error: Any
@@ -212,7 +209,7 @@ class _Failure(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The error's words."""
+        """The error as text."""
         return str(self.error)
 
     @property
@@ -222,7 +219,7 @@ class _Failure(NamedTuple):
 
 
 def _refusals(batch: EventBatch, failures: Mapping[int, _Failure]) -> Iterator[Refusal]:
-    """The events of a batch that can never be stored, those of the same reason together."""
+    """Yield the events of a batch that can never be stored, grouped by reason."""
     whys = {place: (failure.reason, failure.is_local) for place, failure in failures.items()}
     for why in dict.fromkeys(whys.values()):
         reason, is_local = why
@@ -243,13 +240,13 @@ def _told(failures: dict[int, _Failure], place: int, own: bool) -> Callable[[Any
 
 
 def _is_for_good(failure: _Failure) -> bool:
-    """Whether the broker will never take the message."""
+    """Return True if the broker will never accept the message."""
     if failure.is_local:
         return True
     from confluent_kafka import KafkaError
 
     never = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG}
-    # A header that names a partition or a topic which is not there would keep up all that comes behind it.
+    # An unknown partition or topic selected by a header would block all events after it.
     if failure.own:
         never |= {KafkaError.TOPIC_EXCEPTION, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
         never.add(KafkaError.TOPIC_AUTHORIZATION_FAILED)

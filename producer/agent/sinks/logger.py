@@ -1,6 +1,6 @@
-"""Writes each event to this process's log, at INFO: its headers, and the first bytes of its body.
+"""Write each event to this process's log, at INFO: its headers, and the first bytes of its body.
 
-Source: Flume's ``LoggerSink``.
+Modelled on Flume's ``LoggerSink``.
 """
 
 from __future__ import annotations
@@ -17,21 +17,20 @@ _log = get_logger("loghub.agent.sink.logger")
 
 
 class LoggerSink:
-    """See the module."""
+    """Sink that logs the headers and first bytes of each event. Modelled on Flume's ``LoggerSink``."""
 
     most_events, most_bytes = 1000, 1 << 20
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's ``logger``'s."""
+        """Options of Flume's ``logger``."""
 
-        max_bytes_to_log: int = option(256, least=1, unit="bytes", doc="bytes of a body")
+        max_bytes_to_log: int = option(256, least=1, unit="bytes", doc="maximum bytes of a body to log")
 
     def __init__(self, options: Options, context: Context) -> None:
         self._most, self._name = options.max_bytes_to_log, context.name
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~..interfaces.Sink`."""
         for batch in batches:
             for headers, body in batch.events():
                 text = body[: self._most].decode(errors="backslashreplace")
@@ -39,4 +38,4 @@ class LoggerSink:
                 _log.info("%s: %s %r%s", self._name, headers, text, more)
 
     def close(self) -> None:
-        """See :class:`~..interfaces.Sink`."""
+        """Do nothing."""

@@ -1,21 +1,22 @@
-"""LogHub, by a producer of this package.
+"""Deliver to LogHub, by a producer of this package.
 
-A body is one field of a log; what is shared of the headers becomes tags of the LogGroup, and columns become fields.
-Lines go from the block to the wire without a step for each of them.
+The body is one field of a log. Headers that all events share become tags of the LogGroup, and other headers become
+fields. Lines are encoded in blocks, without a step for each line.
 
-**Once.** A batch of a channel that no other sink takes from has a number, which it keeps: in a file channel for all
-time, in memory for that of the process. Each of its pieces is a request under a number made of that, and under a key
-made of the number's name (:mod:`..origins`), the target and how batches are encoded. LogHub stores a number only if it
-is above the last one of its key: so what is delivered again, since an answer was lost or the process was killed before
-the take was committed, is not stored again. Batches go side by side in ``lanes``, each with a key of its own; within a
-lane they arrive in order, and none is sent behind one that failed.
+**Exactly once.** A batch has a number if no other sink takes from its channel. In a file channel the number is
+permanent, in memory it lasts as long as the process. Each piece of the batch is a request with a sequence number made
+from the batch's number, under a key. The key is made from the origin of the number (:mod:`..origins`), the target and
+the encoding. LogHub stores a sequence number only if it is above the last one of its key. So a batch that is delivered
+again after a lost answer or a crash is not stored again. Batches are sent concurrently in ``lanes``, each with a key of
+its own. Within a lane they arrive in order, and none is sent after a failed one.
 
-What the service refuses of a batch is found by halves, each a request under a key of its own, made of the batch's
-number and the rows: so when the batch is delivered again, and refused again, its other rows are not stored again.
+If the service refuses a batch, the refused rows are found by halving. Each half is a request under a key of its own,
+made from the batch's number and the rows. So if the batch is delivered and refused again, its other rows are not stored
+again.
 
-Where several sinks take from one channel the sink counts for itself, and what is taken again may be stored twice.
+If several sinks take from one channel, the sink counts batches itself, and batches taken again may be stored twice.
 
-Source: LogHub protocol, Idempotent write.
+Specification: LogHub protocol, Idempotent write.
 """
 
 from __future__ import annotations
@@ -52,42 +53,42 @@ from ..protocols.proxies import proxies_of
 from .loghub_pieces import MOST_PIECES, PIECE_BYTES, Pieces
 
 _CLOSE_SECONDS = 10.0
-#: Who waits for an answer looks so often whether it is to be given up.
+#: Seconds between two checks whether to stop while waiting for an answer.
 _LOOK = 0.2
-#: The code of an attempt that had no answer.
+#: Error code of an attempt without an answer.
 _NO_ANSWER = "RequestError"
-#: Events of a batch that are refused one by one while none of it is stored; then only what is whole is asked for.
+#: Events of a batch refused one by one while no row of it is stored; after that, groups are not divided any more.
 _MOST_ALONE = 100
-#: Milliseconds that retries go on for once the sink is to end.
+#: Milliseconds for which retries continue once the sink has to stop.
 _LAST_RETRIES = 1000
 
 
 class LogHubSink:
-    """See the module."""
+    """Sink that delivers to a logstore; exactly once from a file channel without other sinks."""
 
     most_events = 1_000_000
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(LogstoreOptions):
-        """Where to, and how."""
+        """The logstore, and the form of logs."""
 
-        topic: str = option("", doc="the logs' topic")
-        source: str | None = option(None, doc="the logs' source; by default this host's address")
-        field: str = option("content", doc="the field that holds a body")
+        topic: str = option("", doc="topic of the logs")
+        source: str | None = option(None, doc="source of the logs; empty for this host's address")
+        field: str = option("content", doc="field for the body")
         headers: str = option(
-            "tags", doc="what becomes of headers that all events of a batch share", choices=("tags", "fields", "none")
+            "tags", doc="use of headers that all events of a batch share", choices=("tags", "fields", "none")
         )
-        columns: str = option("fields", doc="what becomes of other headers", choices=("fields", "none"))
-        time_header: str | None = option("timestamp", doc="the header with a log's time, milliseconds since 1970")
-        lanes: int = option(4, least=1, most=64, doc="batches in flight at a time; 1 keeps the order of all")
-        batch_bytes: int = option(16 << 20, least=1, unit="bytes", doc="bytes of bodies delivered at once, about")
-        timeout: float = option(300.0, least=0.1, doc="seconds that a delivery may take")
+        columns: str = option("fields", doc="use of other headers", choices=("fields", "none"))
+        time_header: str | None = option("timestamp", doc="header with a log's time in milliseconds since the epoch")
+        lanes: int = option(4, least=1, most=64, doc="concurrent batches; 1 keeps the order of all events")
+        batch_bytes: int = option(16 << 20, least=1, unit="bytes", doc="bytes of bodies delivered at once, roughly")
+        timeout: float = option(300.0, least=0.1, doc="seconds for a delivery")
         retries: int = option(
             2,
             least=0,
-            doc="further attempts of a request, before its batch goes back and this is logged",
+            doc="retries of a request before its batch goes back to the channel, with a log line",
         )
-        compression: Literal["lz4", "zstd", "deflate", "none"] = option("lz4", doc="of requests")
+        compression: Literal["lz4", "zstd", "deflate", "none"] = option("lz4", doc="compression of requests")
 
         def __post_init__(self) -> None:
             self.account()
@@ -97,14 +98,14 @@ class LogHubSink:
             return max(64 << 20, 6 * self.batch_bytes)
 
         def holds(self) -> int:
-            """Bytes at most."""
+            """Return the most bytes that the sink holds."""
             return self._sending() + self.batch_bytes + ASIDE_BYTES
 
         def config(self, name: str) -> ProducerConfig:
-            """The producer's.
+            """Return the producer's configuration.
 
-            :param name: of its threads.
-            :raises ConfigError: something is wrong with it.
+            :param name: the name of its threads.
+            :raises ConfigError: an option is invalid.
             """
             return ProducerConfig(
                 total_size_in_bytes=self._sending(),
@@ -129,7 +130,6 @@ class LogHubSink:
         self._producer._losses.mute()
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~..interfaces.Sink`."""
         deadline = Deadline.after(self._clock, self._options.timeout)
         lanes: dict[tuple[str, int], _Lane] = {}
         for batch in batches:
@@ -139,12 +139,12 @@ class LogHubSink:
         self._judge(list(lanes.values()))
 
     def _judge(self, lanes: Sequence[_Lane]) -> None:
-        """Raise what the lanes come to."""
+        """Raise the error for failed and refused batches, if there are any."""
         later = [batch for lane in lanes for batch in lane.later]
-        behind = {id(batch) for batch in later}  # they come again whole, and what is refused of them is refused again
+        behind = {id(batch) for batch in later}  # they are delivered again as a whole, and refused again
         refusals = [refusal for lane in lanes for whole, refusal in lane.refused if id(whole) not in behind]
         numbers = [refusal.batch.sequence or 0 for refusal in refusals if not refusal.undeliverable]
-        # What waits by itself takes the numbers from all before it: of one that failed the service may know its number.
+        # A batch delivered alone would use numbers after all earlier ones; LogHub may know the number of a failed one.
         passes = any((batch.sequence or 0) < max(numbers, default=0) for lane in lanes for batch in lane.failed)
         if refusals:
             raise RefusedError.of(refusals, later, in_order=passes, numbered=not numbers)
@@ -152,27 +152,25 @@ class LogHubSink:
             raise SinkError(next(lane.reason for lane in lanes if lane.later), later)
 
     def close(self) -> None:
-        """See :class:`~..interfaces.Sink`."""
         end = self._end or Deadline.after(self._clock, _CLOSE_SECONDS)
-        with contextlib.suppress(CloseTimeoutError):  # what was on its way has gone back, and comes again
+        with contextlib.suppress(CloseTimeoutError):  # batches in flight have gone back, and are delivered again
             self._producer.close(timeout=end.remaining(self._clock))
 
     def give_up(self, deadline: Deadline) -> None:
-        """See :class:`~..interfaces.Sink`."""
         self._end = deadline
         self._producer._leave_at_exit()
 
     def _send(self, batch: EventBatch, lanes: dict[tuple[str, int], _Lane], deadline: Deadline) -> None:
-        """Put a batch on its way, behind those of its lane."""
+        """Submit a batch, after the others of its lane."""
         origin, sequence = batch.origin, batch.sequence
         if origin is None or sequence is None:
             origin, sequence = self._own, self._count
             self._count += 1
         number, first = sequence % self._options.lanes, (sequence + 1) * MOST_PIECES
-        lane = lanes.setdefault((origin, number), _Lane())  # each with a key, whose numbers rise
+        lane = lanes.setdefault((origin, number), _Lane())  # each lane has a key with rising numbers
         try:
             self._direct(lane, batch, SequenceKey(self._hash_key(origin, number), first), deadline)
-        except InvalidArgumentError as error:  # of the tags, which all its events share
+        except InvalidArgumentError as error:  # a tag, which all its events share
             lane.refuse(batch, str(error))
             return
         if lane.reason:
@@ -181,25 +179,25 @@ class LogHubSink:
         part, pieces = self._sendable(batch, lane)
         sent = _Sent(batch, part, f"{origin}/{sequence}")
         try:
-            assert lane.stream is not None  # noqa: S101  # it was made above
+            assert lane.stream is not None  # noqa: S101  # _direct() made it
             for n, (data, logs) in enumerate(pieces):
                 sent.futures.append(lane.stream._send_numbered(bytes(data), logs, first + n))
                 sent.logs.append(logs)
         except ProducerError as error:
-            self._await(lane, deadline)  # behind one that failed the stream is stopped
+            self._await(lane, deadline)  # the stream stops after a failed batch
             lane.fail(f"{type(error).__name__}: {error}", batch)
         else:
             lane.sent.append(sent)
 
     def _direct(self, lane: _Lane, batch: EventBatch, key: SequenceKey, deadline: Deadline) -> None:
-        """See to it that what the lane sends has the batch's tags."""
+        """Set the stream of a lane to the batch's tags."""
         tags = self._tags(batch)
         if lane.stream is None or lane.tags != tags:
-            self._await(lane, deadline)  # streams know nothing of each other, and the numbers of a key must rise
+            self._await(lane, deadline)  # numbers of a key must rise, also across streams
             lane.stream, lane.tags = self._stream(key, tags), tags
 
     def _await(self, lane: _Lane, deadline: Deadline) -> None:
-        """Learn what became of what is on its way in a lane."""
+        """Wait for the batches in flight in a lane, and record their results."""
         for sent in lane.sent:
             if lane.reason:
                 lane.later.append(sent.batch)
@@ -214,10 +212,10 @@ class LogHubSink:
         lane.sent.clear()
 
     def _refusals(self, sent: _Sent, place: int, result: Result) -> list[Refusal]:
-        """Store what can be stored of a refused batch, and return its other events, each with the service's reason.
+        """Store the valid rows of a refused batch; return the others, each with the service's reason.
 
-        :param place: that of the request that was refused; those before it are stored.
-        :raises SinkError: it was not stored, for what may pass.
+        :param place: the index of the refused request; those before it are stored.
+        :raises SinkError: a request failed temporarily.
         """
         first, *others = sent.parts_from(place)
         asked: Result | None = result
@@ -236,10 +234,10 @@ class LogHubSink:
         return found
 
     def _store_alone(self, part: EventBatch, name: str) -> Result | None:
-        """Store a part of a batch in one request, under a key of its own; the result if the service refuses it.
+        """Store a part of a batch in one request under a key of its own; return the result if it is refused.
 
-        :param name: of the part, for all time.
-        :raises SinkError: it was not stored, for what may pass.
+        :param name: the permanent name of the part.
+        :raises SinkError: the request failed temporarily.
         """
         deadline = Deadline.after(self._clock, self._options.timeout)
         stream = self._stream(SequenceKey(self._hash_key(name, 0), 1), self._tags(part))
@@ -267,9 +265,10 @@ class LogHubSink:
         )
 
     def _sendable(self, batch: EventBatch, lane: _Lane) -> tuple[EventBatch, Iterable[tuple[Record, int]]]:
-        """What of a batch can be sent, and its pieces; those of its events that can never be are refused, each alone,
-        or all of it if it is too large as a whole. They have no part in a number, so what comes behind need not wait
-        for them.
+        """Return the part of a batch that can be sent, and its pieces.
+
+        Events that can never be sent are refused one by one, or the whole batch if it is too large as a whole. They
+        have no sequence number, so later batches need not wait for them.
         """
         try:
             return batch, self._pieces.of(batch)
@@ -284,7 +283,7 @@ class LogHubSink:
             return part, () if all(reasons) else self._pieces.of(part)
 
     def _hash_key(self, origin: str, lane: int) -> str:
-        """Another one for whatever would make other requests of the same batch."""
+        """Return the key of a lane; it differs for every option that changes the requests of a batch."""
         options = self._options
         target = options.endpoint, options.project, options.logstore
         form = (
@@ -299,9 +298,9 @@ class LogHubSink:
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
     def _refusal(self, futures: Sequence[SendFuture], deadline: Deadline) -> tuple[int, Result] | None:
-        """The place and the result of the first request that will never be stored; None once all are stored.
+        """Return the index and the result of the first refused request; None once all are stored.
 
-        :raises SinkError: one was not stored in time, for what may pass.
+        :raises SinkError: a request failed temporarily, or is late.
         """
         for place, future in enumerate(futures):
             try:
@@ -318,9 +317,10 @@ class LogHubSink:
         return None
 
     def _wait(self, future: SendFuture, deadline: Deadline) -> None:
-        """
-        :raises TimeoutError: it takes too long.
-        :raises ResultFailedError: it failed, perhaps since the sink is to end.
+        """Wait for one request.
+
+        :raises TimeoutError: the time is over.
+        :raises ResultFailedError: it failed, perhaps because the sink has to stop.
         """
         while not deadline.expired(self._clock) and not future.done():
             if self._end is not None:
@@ -332,13 +332,13 @@ class LogHubSink:
 
 @dataclass(slots=True)
 class _Sent:
-    """A batch on its way.
+    """A batch in flight.
 
-    :ivar batch: as it was taken.
-    :ivar part: what of it is sent.
-    :ivar name: the batch's, for all time.
-    :ivar futures: of its requests.
-    :ivar logs: how many events each of these has.
+    :ivar batch: the batch as it was taken.
+    :ivar part: the events that are sent.
+    :ivar name: the permanent name of the batch.
+    :ivar futures: the futures of its requests.
+    :ivar logs: the number of events in each request.
     """
 
     batch: EventBatch
@@ -348,7 +348,7 @@ class _Sent:
     logs: list[int] = field(default_factory=list)
 
     def parts_from(self, place: int) -> Iterator[tuple[int, EventBatch]]:
-        """The events of each request from this one on, and the place of the first of them in the batch."""
+        """Yield the events of each request from an index on, with the place of its first event."""
         rows = range(self.part.count)
         for number in range(place, len(self.logs)):
             start = sum(self.logs[:number])
@@ -357,14 +357,14 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Lane:
-    """Batches under one key, of which none is sent behind one that failed or was refused.
+    """Batches under one key, sent in order; none is sent after one that failed or was refused.
 
-    :ivar stream: the handle under which they go.
-    :ivar sent: what is on its way.
-    :ivar refused: batches, and what of each can never be stored.
-    :ivar reason: why nothing more is sent: the service refused one, or it failed; empty as long as none was.
-    :ivar failed: what may have been stored.
-    :ivar later: what was not stored, since it failed, or comes behind that one.
+    :ivar stream: the stream of the next requests.
+    :ivar sent: the batches in flight.
+    :ivar refused: batches, with their events that can never be stored.
+    :ivar reason: the reason of the first failure or refusal, which stops the lane; empty if there is none.
+    :ivar failed: batches that may have been stored.
+    :ivar later: batches that were not stored: failed ones, and those after them.
     """
 
     stream: Stream | None = None
@@ -376,12 +376,12 @@ class _Lane:
     later: list[EventBatch] = field(default_factory=list)
 
     def refuse(self, batch: EventBatch, reason: str, part: EventBatch | None = None) -> None:
-        """A batch, or a part of it, can never be sent."""
+        """Record that a batch, or a part of it, can never be sent."""
         refusal = Refusal(batch if part is None else part, reason, undeliverable=True, attempts=0)
         self.refused.append((batch, refusal))
 
     def fail(self, reason: str, batch: EventBatch) -> None:
-        """A batch was not stored."""
+        """Record that a batch was not stored."""
         if not self.reason:
             self.failed.append(batch)
         self.reason = self.reason or reason

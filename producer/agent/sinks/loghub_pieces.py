@@ -1,6 +1,6 @@
-"""What requests for LogHub are made of: the logs of a batch, a request's at a time.
+"""Encoding of a batch as pieces, each the logs of one LogHub request.
 
-The same batch always gives the same pieces, since each has a number under which it may be sent again.
+The same batch always gives the same pieces, since each has a sequence number under which it may be sent again.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from ...wire.text import data_of
 from ...wire.text_column import TextColumn
 from ..events.batch import Column, EventBatch
 
-#: Of one request. The service takes 10 MiB, and 5 in older regions.
+#: Maximum bytes and logs of a piece. The service accepts 10 MiB, and 5 MiB in older regions.
 PIECE_BYTES, _PIECE_LOGS = 2 << 20, 40_960
-#: Pieces of a batch, at most: the numbers between those of two batches.
+#: Maximum number of pieces of a batch; sequence numbers leave this gap between batches.
 MOST_PIECES = 4096
-#: Bytes of fields which all events share, in all pieces together; of more a batch is made in parts.
+#: Maximum bytes of shared headers, repeated in each event; a batch with more is encoded in parts.
 _SHARED_BYTES = 16 << 20
-#: What a request may have besides its logs, bytes.
+#: Bytes of a request besides its logs.
 _HEAD_BYTES = 64 << 10
-#: The first millisecond that a log's time cannot say.
+#: The first millisecond that does not fit a log's time.
 _END_OF_TIME = 2**32 * 1000
-#: More digits are no time, and may be more than Python turns into a number.
+#: Maximum digits of a time; Python refuses to convert very many.
 _TIME_DIGITS = 20
 
 
 class Form(Protocol):
-    """What the sink's options say of a log."""
+    """Options for the form of a log."""
 
     @property
     def field(self) -> str:
-        """That holds a body."""
+        """The field for the body."""
 
     @property
     def headers(self) -> str:
-        """What becomes of shared headers."""
+        """The use of shared headers."""
 
     @property
     def columns(self) -> str:
-        """What becomes of others."""
+        """The use of other headers."""
 
     @property
     def time_header(self) -> str | None:
@@ -54,17 +54,19 @@ class Form(Protocol):
 
 
 class Pieces:
-    """Makes them."""
+    """Encoder of batches."""
 
     def __init__(self, form: Form, clock: Clock) -> None:
         self._form, self._clock = form, clock
 
     def of(self, batch: EventBatch) -> Iterable[tuple[Record, int]]:
-        """The batch's records, a request's at a time, and how many each has. Where large headers are repeated in each
-        event they are made twice, and only one part of them is there at a time: first to see whether all can be sent.
+        """Return the pieces of a batch, with the number of logs in each.
 
-        :raises LogSizeTooLargeError: one of the events, or all of them together, are too large.
-        :raises InvalidArgumentError: a header is no text that can be sent.
+        If large headers are repeated in each event, the pieces are encoded twice, one part at a time: first to check
+        that all of them can be sent.
+
+        :raises LogSizeTooLargeError: an event, or the batch as a whole, is too large.
+        :raises InvalidArgumentError: a header is not valid text.
         """
         parts = self._parts(batch)
         if len(parts) > 1:
@@ -75,7 +77,7 @@ class Pieces:
         return pieces
 
     def _parts(self, batch: EventBatch) -> Sequence[EventBatch]:
-        """The batch, cut where all that its events share would be too much at once."""
+        """Split a batch whose shared headers, repeated in each event, would need too much memory."""
         shared = 0
         if self._form.headers == "fields":
             shared = sum(len(name) + len(value) for name, value in batch.shared.items())
@@ -92,17 +94,17 @@ class Pieces:
         ]
 
     def unfit(self, batch: EventBatch) -> list[str]:
-        """Why each of its events can never be sent; empty for one that can."""
+        """Return for each event the reason why it can never be sent; empty if it can."""
         return [self._unfit(one) for one in self._singly(batch)]
 
     def _singly(self, batch: EventBatch) -> Iterator[EventBatch]:
-        """Each event, in the same form."""
+        """Yield each event as a batch of the same form."""
         for headers, body in batch.events():
             own = {name: [headers.get(name)] for name in batch.columns}
             yield EventBatch.of_bodies([body], batch.shared, own)
 
     def _unfit(self, event: EventBatch) -> str:
-        """Why an event can never be sent; empty if it can."""
+        """Return the reason why an event can never be sent; empty if it can."""
         try:
             self.of(event)
         except (LogSizeTooLargeError, InvalidArgumentError) as error:
@@ -126,7 +128,7 @@ class Pieces:
             yield records, lines
 
     def _fields(self, batch: EventBatch) -> list[tuple[str, Column]]:
-        """Headers that become fields; a single value is that of all events."""
+        """Return headers that become fields; a column of one value applies to all events."""
         form, found = self._form, dict[str, Column]()
         if form.headers == "fields":
             found |= {name: [value] for name, value in batch.shared.items()}
@@ -134,7 +136,7 @@ class Pieces:
             found |= batch.columns
         if form.field not in found:
             return list(found.items())
-        column, spare = found.pop(form.field), f"header_{form.field}"  # beside the body: both are kept
+        column, spare = found.pop(form.field), f"header_{form.field}"  # keep it besides the body
         if spare not in found:
             return [*found.items(), (spare, column)]
         pairs = list(zip(_each(found[spare], batch.count), _each(column, batch.count), strict=True))
@@ -142,28 +144,26 @@ class Pieces:
         return [*found.items(), (spare, [own if other is None else None for other, own in pairs])]
 
     def _times(self, batch: EventBatch, now: int) -> tuple[bytes, bytes]:
-        """Seconds and nanoseconds, of each event or of all."""
+        """Return seconds and nanoseconds, for each event or one for all."""
         times = [self._time_of(text) or (now, 0) for text in self._time_texts(batch)]
         return array("Q", [second for second, _ in times]).tobytes(), array(
             "I", [below for _, below in times]
         ).tobytes()
 
     def _time_texts(self, batch: EventBatch) -> Column:
-        """The header with the time, of each event or of all."""
+        """Return the texts of the time, for each event or one for all."""
         name = self._form.time_header
         return [None] if name is None else batch.columns.get(name) or [batch.shared.get(name)]
 
     def _time_of(self, text: str | None) -> tuple[int, int] | None:
-        """Seconds and nanoseconds of a header with the time; None without, or if it is no such number."""
+        """Convert a time's text into seconds and nanoseconds; None if it is missing or invalid."""
         if text is None or not text.isdecimal() or len(text) > _TIME_DIGITS or not 0 <= int(text) < _END_OF_TIME:
             return None
         return int(text) // 1000, int(text) % 1000 * 1_000_000
 
 
 def _check(sizes: Iterable[int]) -> None:
-    """
-    :raises LogSizeTooLargeError: there are too many pieces, or one is too large.
-    """
+    """:raises LogSizeTooLargeError: there are too many pieces, or one is too large."""
     count = largest = 0
     for size in sizes:
         count, largest = count + 1, max(size, largest)
@@ -174,13 +174,13 @@ def _check(sizes: Iterable[int]) -> None:
 
 
 def _checked(name: str, column: TextColumn) -> tuple[bytes, TextColumn]:
-    """A field as it is encoded.
+    """Encode a field.
 
-    :raises InvalidArgumentError: its name, or one of its values, is no text that can be sent.
+    :raises InvalidArgumentError: its name, or one of its values, is not valid text.
     """
     if not column.is_encodable:
         for value in filter(None, column):
-            data_of(value, name)  # which says what is wrong
+            data_of(value, name)  # raises the error for an invalid value
     return encode_key(name), column
 
 

@@ -1,4 +1,4 @@
-"""Forgets what it is given. Source: Flume's ``NullSink``."""
+"""Discard events. Modelled on Flume's ``NullSink``."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ..events.interfaces import Context
 
 
 class NullSink:
-    """See the module."""
+    """Sink that discards events. Modelled on Flume's ``NullSink``."""
 
     most_bytes = 16 << 20
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's ``null``'s."""
+        """Options of Flume's ``null``."""
 
-        batch_size: int = option(100_000, least=1, doc="events taken at once, at most")
+        batch_size: int = option(100_000, least=1, doc="maximum number of events taken at once")
 
     def __init__(self, options: Options, context: Context) -> None:
         self.most_events = options.batch_size
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~..interfaces.Sink`."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """See :class:`~..interfaces.Sink`."""
+        """Do nothing."""

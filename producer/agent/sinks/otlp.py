@@ -1,8 +1,8 @@
-"""Sends events as logs of OpenTelemetry, by HTTP (OTLP/HTTP with protobuf), to a collector or whoever else takes them.
+"""Send events as OpenTelemetry logs over HTTP (OTLP/HTTP with protobuf), to a collector or another receiver.
 
-See :mod:`..protocols.otlp` for what becomes of an event. What the answer's status means is said as for the sink
-``http``, and a request that is refused is halved as there. Records of an accepted request that the receiver says it
-rejected are counted and told; it does not say which.
+:mod:`..protocols.otlp` converts the events. The status of an answer is handled as in the sink ``http``, and a refused
+request is halved as there. A receiver may accept a request and reject some of its records without naming them; these
+are counted and logged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = get_logger("loghub.agent.sink.otlp")
 
 _KIND = "application/x-protobuf"
 _PATH = "/v1/logs"
-#: Options that mean what they mean for the sink http.
+#: Options with the same meaning as in the sink http.
 _SAME = (
     "compress",
     "connect_timeout",
@@ -49,32 +49,32 @@ _SAME = (
 
 
 class OtlpSink:
-    """See the module."""
+    """Sink that sends OpenTelemetry logs over HTTP (OTLP/HTTP with protobuf)."""
 
     needs: ClassVar = {"opentelemetry.proto": "otlp"}
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Where to, as whom, and how much at a time."""
+        """The receiver, authentication and limits."""
 
-        endpoint: str = option(doc="the URL; without a path /v1/logs")
+        endpoint: str = option(doc="URL of the receiver; without a path, /v1/logs is added")
         resource: Mapping[str, str] = option({}, doc="attributes of the resource, such as service.name")
-        batch_size: int = option(5000, least=1, doc="events of a request, at most")
-        most_bytes: int = option(2 << 20, least=1, unit="bytes", doc="bytes of bodies and headers, likewise")
-        compress: bool = option(True, doc="pack with gzip")
-        connect_timeout: float = option(5.0, least=0.001, doc="seconds")
+        batch_size: int = option(5000, least=1, doc="maximum number of events in a request")
+        most_bytes: int = option(2 << 20, least=1, unit="bytes", doc="maximum bytes of bodies and headers in a request")
+        compress: bool = option(True, doc="compress with gzip")
+        connect_timeout: float = option(5.0, least=0.001, doc="seconds to connect")
         request_timeout: float = option(30.0, least=0.001, doc="seconds that the server may be silent")
         headers: Mapping[str, str] = option({}, secret=True, doc="further headers of each request")
-        user: str | None = option(None, doc="for basic authentication")
-        password: str | None = option(None, secret=True, doc="likewise")
-        token: str | None = option(None, secret=True, doc="for bearer authentication")
+        user: str | None = option(None, doc="user for basic authentication")
+        password: str | None = option(None, secret=True, doc="password for basic authentication")
+        token: str | None = option(None, secret=True, doc="token for bearer authentication")
         verify: bool = option(True, doc="check the server's certificate")
-        authorities: str | None = option(None, doc="a PEM file of authorities; empty for those of certifi")
-        certificate: Path | None = option(None, doc="a PEM file: who we are, for a server that asks")
-        key: Path | None = option(None, doc="its key, if that is not in the same file")
+        authorities: str | None = option(None, doc="PEM file of trusted authorities; empty for certifi's")
+        certificate: Path | None = option(None, doc="PEM file with a client certificate")
+        key: Path | None = option(None, doc="PEM file with its key, if it is not in the same file")
         proxy: str | None = option(None, secret=True, doc=PROXY)
         refused: tuple[str, ...] = option(
-            ("400", "413", "415", "422"), doc="statuses after which events go to the dead letters, if there are any"
+            ("400", "413", "415", "422"), doc="statuses that refuse events permanently: they go to the dead letters"
         )
 
         def __post_init__(self) -> None:
@@ -83,11 +83,11 @@ class OtlpSink:
             proxies_of(self.proxy)
 
         def missing(self) -> Iterator[ConfigError]:
-            """Files that cannot be read."""
+            """Yield an error for each file that cannot be used."""
             return missing_certificates(self)
 
         def request_options(self) -> HttpSink.Options:
-            """How requests are made."""
+            """Return the options of the requests."""
             endpoint = self.endpoint if urlsplit(self.endpoint).path.strip("/") else self.endpoint.rstrip("/") + _PATH
             return HttpSink.Options(
                 endpoint=endpoint, content_type=_KIND, accept=_KIND, **{name: getattr(self, name) for name in _SAME}
@@ -98,7 +98,6 @@ class OtlpSink:
         self._http = _Http(options.request_options(), context, _Form(options.resource))
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~..interfaces.Sink`, as for those that follow."""
         self._http.write(batches)
 
     def give_up(self, deadline: Deadline) -> None:
@@ -109,7 +108,7 @@ class OtlpSink:
 
 
 class _Form:
-    """Records in protobuf; how large they are is told by their texts."""
+    """Encoding of requests in protobuf; the size of an event is estimated by its texts."""
 
     def __init__(self, resource: Mapping[str, str]) -> None:
         self._resource = resource
@@ -119,14 +118,14 @@ class _Form:
         return b"", list(accumulate(sizes))
 
     def body(self, parts: Sequence[Part]) -> bytes:
-        from ..protocols.otlp import request_with  # its packages are an extra
+        from ..protocols.otlp import request_with  # an extra
 
         body: bytes = request_with([part.events() for part in parts], self._resource).SerializeToString()
         return body
 
 
 class _Http(HttpSink):
-    """Requests whose answers may say that some of their records were rejected."""
+    """Sender of requests whose answers may report rejected records."""
 
     def _taken(self, answer: bytes) -> None:
         from ..protocols.otlp import rejected
@@ -134,4 +133,4 @@ class _Http(HttpSink):
         count, reason = rejected(answer)
         if count:
             self._counters.add(EventRefusedCount=count)
-            _log.error("%s rejected %d of the events, and does not say which: %s", self._url, count, reason)
+            _log.error("%s rejected %d of the events without naming them: %s", self._url, count, reason)

@@ -1,4 +1,4 @@
-"""A connection to whoever takes events over TCP, with TLS or without; each wait on it has an end."""
+"""Peer: a connection to a receiver over TCP, with TLS or without; every wait has a deadline."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from ..events.interfaces import Context
 from ..protocols.tls_files import RenewedTls, load_own, out_of_time
 
 _READ = 1 << 16
-#: Seconds: who waits for a receiver looks so often whether there is less time than there was.
+#: Seconds between two checks of the deadline, which may become earlier while waiting.
 _LOOK = 0.2
 
 
-#: Bytes that receivers take at once: frames of Flume, and of sources of this agent (``max_frame``).
+#: Maximum bytes of an event that receivers accept: Flume's frames, and ``max_frame`` of this agent's sources.
 FRAME = 16 << 20
 
 
 class OversizedError(ValueError):
-    """A receiver broke the connection while it was sent an event of more bytes than receivers take: it may be why."""
+    """Raised if the connection failed while sending an event that exceeds the receivers' usual limit."""
 
     def __init__(self, name: str, size: int, error: Exception) -> None:
-        super().__init__(f"{name}: {error}; an event of {size} bytes is more than receivers take ({FRAME} bytes)")
+        super().__init__(f"{name}: {error}; an event has {size} bytes, and receivers usually accept {FRAME} bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerOptions:
-    """Of every sink that connects."""
+    """Options of all sinks that connect over TCP."""
 
     tls: bool = option(False, doc="use TLS")
     verify: bool = option(True, doc="check the receiver's certificate")
-    authorities: Path | None = option(None, doc="a PEM file of authorities; empty for the system's")
-    certificate: Path | None = option(None, doc="a PEM file: who we are, for a receiver that asks")
-    key: Path | None = option(None, doc="its key, if that is not in the same file")
+    authorities: Path | None = option(None, doc="PEM file of trusted authorities; empty for the system's")
+    certificate: Path | None = option(None, doc="PEM file with a client certificate")
+    key: Path | None = option(None, doc="PEM file with its key, if it is not in the same file")
 
     def __post_init__(self) -> None:
         if not self.tls and (self.authorities or self.certificate or not self.verify):
             raise ConfigError("tls", "is needed with authorities, certificate or verify", self.tls)
         if self.key is not None and self.certificate is None:
-            raise ConfigError("key", "is that of a certificate", str(self.key))
+            raise ConfigError("key", "needs certificate, which is missing", str(self.key))
 
     def missing(self) -> Iterator[ConfigError]:
-        """Files that cannot be used."""
+        """Yield an error for each file that cannot be used."""
         try:
             self.context()
         except ConfigError as error:
@@ -58,7 +58,7 @@ class PeerOptions:
         yield from out_of_time(self.certificate, self.key)
 
     def context(self) -> ssl.SSLContext | None:
-        """For the client's side; None without TLS.
+        """Return the client's TLS context; None without TLS.
 
         :raises ConfigError: the files cannot be used.
         """
@@ -76,18 +76,18 @@ class PeerOptions:
         return context
 
     def renewed_tls(self, who: str, context: Context) -> RenewedTls:
-        """As :meth:`context`, for long.
+        """Return the client's TLS context, renewed when the files change.
 
-        :raises ConfigError: likewise.
+        :raises ConfigError: the files cannot be used.
         """
         return RenewedTls(self.context, (self.certificate, self.key), self.authorities, who, context)
 
 
 class Peer:
-    """See the module.
+    """Connection to one receiver.
 
     :param timeout: seconds to connect.
-    :raises OSError: there is nobody.
+    :raises OSError: the connection failed.
     """
 
     def __init__(self, address: tuple[str, int], timeout: float, tls: ssl.SSLContext | None, clock: Clock) -> None:
@@ -99,9 +99,9 @@ class Peer:
                 self._socket = tls.wrap_socket(self._socket, server_hostname=name, do_handshake_on_connect=False)
 
     def shake(self, deadline: Deadline) -> None:
-        """Make sure who it is; the first call, without TLS nothing.
+        """Do the TLS handshake; without TLS, nothing. It must be the first call.
 
-        :raises OSError: it cannot be trusted, or it was not in time.
+        :raises OSError: the certificate is not trusted, or the time is over.
         """
         while isinstance(self._socket, ssl.SSLSocket):
             self._limit(deadline)
@@ -110,13 +110,13 @@ class Peer:
                 return
 
     def is_gone(self) -> bool:
-        """Whether it has closed, or says something that nobody asked for."""
+        """Return True if the receiver has closed the connection, or sent bytes that were not expected."""
         return not looks_quiet(self._socket.fileno())
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """All of it.
+        """Send all bytes.
 
-        :raises OSError: the connection broke, or it was not in time.
+        :raises OSError: the connection failed, or the time is over.
         """
         left = memoryview(data)
         while left:
@@ -125,24 +125,24 @@ class Peer:
                 left = left[self._socket.send(left) :]
 
     def receive(self, deadline: Deadline, most: int = _READ) -> bytes:
-        """What it says; something at least.
+        """Return the next bytes; at least one.
 
-        :raises OSError: the connection broke, or it was not in time.
+        :raises OSError: the connection failed, or the time is over.
         """
         while True:
             self._limit(deadline)
             with suppress(TimeoutError):
                 data = self._socket.recv(most)
                 if not data:
-                    raise ConnectionError("it closed the connection before it had acknowledged")
+                    raise ConnectionError("the receiver closed the connection before it acknowledged")
                 return data
 
     def hurry(self, end: Deadline) -> None:
-        """Whatever waits, does so until then at most; called by another thread."""
+        """Limit the waits of the connection to an earlier deadline; called by another thread."""
         self._end = end
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._socket.close()
 
     def _limit(self, deadline: Deadline) -> None:

@@ -1,9 +1,9 @@
-"""Sends events to Flume's Thrift source, or to the source ``thrift`` of an agent. Source: Flume's ``ThriftSink``.
+"""Send events to Flume's Thrift source, or to an agent's source ``thrift``. Modelled on Flume's ``ThriftSink``.
 
-A delivery is calls of ``appendBatch``, of ``batch_size`` events each, and ``OK`` says that the receiver's channels have
-committed one. If one fails, or its answer does not come within ``request_timeout``, the next delivery goes on with it:
-its events may then be there twice. After a restart, or by another sink of a group, the batch that was begun is sent
-again whole.
+A delivery is sent in calls of ``appendBatch``, ``batch_size`` events each. ``OK`` means that the receiver's channels
+have committed the call. If a call fails, or is not answered within ``request_timeout``, the next delivery continues
+with it, so its events may be duplicated. After a restart, or in another sink of a group, the whole begun batch is sent
+again.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _MOST_ANSWER = 1 << 20
 
 
 class ThriftSink(CallSink):
-    """See the module."""
+    """Sink to Flume's Thrift source, or an agent's source ``thrift``. Modelled on Flume's ``ThriftSink``."""
 
     needs: ClassVar = {"thrift": "thrift"}
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(CallSinkOptions):
-        """Flume's ``thrift``'s."""
+        """Options of Flume's ``thrift``."""
 
-        protocol: str = option("compact", doc="of calls", choices=("compact", "binary"))
+        protocol: str = option("compact", doc="encoding of calls", choices=("compact", "binary"))
         connection_reset_interval: float = option(
-            0.0, flume="connection-reset-interval", least=0, doc="seconds after which to connect anew; 0 for never"
+            0.0, flume="connection-reset-interval", least=0, doc="seconds after which to reconnect; 0 for never"
         )
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """How many connections it keeps does not matter. Its documents and its code name the reset differently."""
+            """Drop the number of connections. Flume's documentation and code name the reset option differently."""
             found = flumes_keys(texts, ("maxConnections",))
             if (reset := found.pop("reset-connection-interval", None)) is not None:
                 found.setdefault("connection-reset-interval", reset)
@@ -51,12 +51,12 @@ class ThriftSink(CallSink):
     def __init__(self, options: Options, context: Context) -> None:
         super().__init__(options, context, options.connection_reset_interval)
         self._protocol = options.protocol
-        #: Of the last event that was counted, and their size.
+        #: The headers of the last counted event, and their size.
         self._headers: Mapping[str, str] = {}
         self._head = 0
 
     def _events(self, batch: EventBatch, bodies: Sequence[bytes]) -> Iterable[tuple[Mapping[str, str], bytes]]:
-        """Headers and bodies; headers that all events share are one object."""
+        """Return headers and bodies; headers that all events share are one object."""
         return zip(batch.headers() if batch.columns else repeat(batch.shared), bodies, strict=False)
 
     def _size(self, event: tuple[Mapping[str, str], bytes], body: bytes) -> int:
@@ -74,10 +74,10 @@ class ThriftSink(CallSink):
 
 
 def _frame(peer: Peer, deadline: Deadline) -> bytes:
-    """The next frame."""
+    """Read the next frame."""
     from ..protocols.thrift import HEADER_BYTES, size_of
 
     size = size_of(exactly(peer, HEADER_BYTES, deadline))
     if size > _MOST_ANSWER:
-        raise ValueError(f"it does not speak this protocol: an answer of {size} bytes")
+        raise ValueError(f"the answer is not valid Thrift: it has {size} bytes")
     return exactly(peer, size, deadline)

@@ -1,11 +1,11 @@
-"""Written: what a sink has in its files, so that after a death nothing stands there twice.
+"""Written: a note of the events in a sink's files, so that after a crash none is written twice.
 
-Behind a file channel a batch keeps its number, and the name of the number (:mod:`..origins`). Once a file has a
-delivery, and the disk has the file, one note says how long the file is now and up to which number batches stand in it;
-then the take is committed. So after a death
+A batch from a file channel keeps its number and the number's origin (:mod:`..origins`). Once a delivery is in a file,
+and synced to the disk, one note records the size of the file and the highest batch number in it. Then the take is
+committed. So after a crash
 
-* what stands in a file behind the noted length was never acknowledged: it is cut off, and comes again;
-* what comes again although the note knows its number was written: it is passed over.
+* bytes after the noted size were never acknowledged: they are truncated, and delivered again;
+* a batch whose number is noted was written: it is skipped when it is delivered again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..events.batch import EventBatch
 _log = get_logger("loghub.agent.sink.file_roll")
 
 _NOTE = "written"
-#: Names that are remembered: a channel has a new one each time it is opened, and gives batches in order.
+#: Maximum number of remembered origins: a channel has a new one each time it is opened, and gives batches in order.
 _MOST_NAMES = 16
 
 
 class Written:
-    """See the module.
+    """Record of the written batches.
 
     :param state: the sink's own directory.
-    :param name: the sink's, for messages.
+    :param name: the sink's name, for messages.
     """
 
     def __init__(self, state: Path, name: str) -> None:
@@ -41,23 +41,23 @@ class Written:
             noted = self._notes.read(_NOTE)
             if noted is not None:
                 self._sizes, self._numbers = json.loads(noted)
-        except BaseException:  # whoever tries again opens them anew
+        except BaseException:  # a retry opens the notes again
             self._notes.close()
             raise
         self.is_new = noted is None
 
     def size_of(self, file: str) -> int:
-        """The bytes of a file that were acknowledged."""
+        """Return the acknowledged bytes of a file."""
         return self._sizes.get(file, 0)
 
     def has(self, batch: EventBatch) -> bool:
-        """Whether a batch stands in a file."""
+        """Return True if a batch was written."""
         return batch.origin is not None and (batch.sequence or 0) <= self._numbers.get(batch.origin, -1)
 
     def note(self, file: str, size: int, batches: Sequence[EventBatch]) -> None:
-        """A file is so long now, and has these.
+        """Note the size of a file after batches were written to it.
 
-        :raises ChannelIOError: it cannot be noted; a next one says the same.
+        :raises ChannelIOError: the note cannot be written; the next note includes it.
         """
         numbers = dict(self._numbers)
         for batch in batches:
@@ -69,13 +69,13 @@ class Written:
         self._sizes, self._numbers, self.is_new = sizes, numbers, False
 
     def ended(self, file: str) -> None:
-        """A file has its own name; the next note leaves it out."""
+        """Forget a completed file; the next note omits it."""
         self._sizes.pop(file, None)
 
     def distrust(self) -> None:
-        """Files lack what was noted of them: what comes again is written."""
+        """Forget all numbers because a file lacks noted bytes: batches delivered again are written."""
         self._numbers.clear()
 
     def close(self) -> None:
-        """Let go of the notes."""
+        """Close the notes."""
         self._notes.close()

@@ -1,7 +1,7 @@
-"""Events of Flume's Avro sinks and clients, over TCP, with TLS or without. Source: Flume's ``AvroSource``.
+"""Events of Flume's Avro sinks and clients, over TCP, with TLS or without. Modelled on Flume's ``AvroSource``.
 
-A call is one batch: ``OK`` says that every required channel has committed it. While a channel is full the answer is
-``FAILED``, and whoever calls tries again.
+A call is one batch. ``OK`` means that every required channel has committed it. While a channel is full the answer is
+``FAILED``, and the client tries again.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ..protocols.reckoning import Reckoning
 from .calls import CallOptions, CallSource, Conversation, Incoming, Stream
 from .listening import Connection
 
-#: Bytes that a buffer of a frame is counted for besides its own.
+#: Bytes reserved for each buffer of a frame, besides its content.
 _OF_BUFFER = 64
 _NEEDLESS = ("threads", "maxIoWorkers")
 
 
 class AvroSource(CallSource):
-    """See the module."""
+    """Source of events from Flume's Avro sinks and clients. Modelled on Flume's ``AvroSource``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(CallOptions):
-        """Flume's ``avro``'s, and bounds."""
+        """Options of Flume's ``avro``, and limits."""
 
         compression_type: str = option(
-            "none", flume="compression-type", doc="of the whole connection", choices=("none", "deflate")
+            "none", flume="compression-type", doc="compression of the whole connection", choices=("none", "deflate")
         )
 
         def __post_init__(self) -> None:
@@ -40,7 +40,7 @@ class AvroSource(CallSource):
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Connections have threads; what is said of TLS and of addresses does not count where they are off."""
+            """Drop options without effect: threads, and rules for addresses while the filter is off."""
             found = without_needless(texts, _NEEDLESS)
             if found.get("ipFilter", "false").lower() == "false":
                 found = {name: value for name, value in found.items() if name not in ("ipFilter", "ipFilterRules")}
@@ -92,7 +92,7 @@ class _AvroConversation(Conversation):
 
 
 class _Deflated:
-    """A connection on which both sides pack all that they say."""
+    """A connection that is compressed in both directions."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._inflated, self._deflater = connection, Inflated(), Deflater()

@@ -1,11 +1,10 @@
-"""Budget: the memory that a source holds for all of its peers together, at most.
+"""Budget: a limit of the memory that a source holds for all of its peers together.
 
-Bytes that come are counted as they come, not as a peer announces them. Those of one address are half of all at most, or
-one message of the largest size: whoever sends much, and slowly, leaves the others room.
+Bytes count when they arrive, not when a peer announces them. One address may hold at most half of the budget, or one
+message of the largest size. So a peer that sends much, and slowly, leaves room for others.
 
-A message that waits for memory keeps what it has. So that messages that wait for each other do not wait for ever, the
-message that began last gives way to an older one: its connection is closed, and its sender sends it again. The oldest
-message can always be completed.
+A message that waits for memory keeps its bytes. To avoid a deadlock, the youngest message is withdrawn in favour of an
+older one: its connection is closed, and its sender sends it again. So the oldest message can always complete.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from contextlib import contextmanager
 
 
 class Budget:
-    """See the module.
+    """Memory limit of one source, shared by the threads of its connections.
 
     :param size: bytes.
     :param largest: bytes of the largest message.
-    :ivar left: bytes that nobody holds.
+    :ivar left: free bytes.
     """
 
     def __init__(self, size: int, largest: int) -> None:
         self.size = size
         self._most_of_peer = max(size // 2, largest)
-        self._released = threading.Condition()  # guards what follows
+        self._released = threading.Condition()  # guards the fields below
         self.left = size
         self._of_peers = Counter[str]()
         self._coming: dict[Holding, tuple[float, Callable[[], object]]] = {}
 
     def take(self, peer: str, size: int, *, within_share: bool) -> bool:
-        """Whether there were so many bytes, which then belong to a peer."""
+        """Reserve bytes for a peer; return False if they are not free."""
         with self._released:
             fits = self._fits(peer, size, within_share=within_share)
-            if fits and size:  # an address that holds nothing is not kept
+            if fits and size:  # no entry for an address that holds nothing
                 self.left -= size
                 self._of_peers[peer] += size
         return fits
@@ -45,8 +44,9 @@ class Budget:
         return size <= self.left and (self._of_peers[peer] + size <= self._most_of_peer or not within_share)
 
     def wait(self, holding: Holding, size: int, timeout: float) -> None:
-        """Have the youngest message give way to an older one that needs so many bytes, and wait until any are given
-        back, at most for so many seconds.
+        """Wait until bytes are released, at most ``timeout`` seconds.
+
+        First withdraw the youngest message if an older one needs its bytes.
         """
         with self._released:
             if self._fits(holding.peer, size, within_share=True):
@@ -59,7 +59,7 @@ class Budget:
                 self._released.wait(timeout)
 
     def _rivals(self, holding: Holding, size: int) -> list[Holding]:
-        """Messages whose bytes would help another one."""
+        """Return the messages whose bytes would help another one."""
         of_all = size > self.left
         return [each for each in self._coming if each.size and (of_all or each.peer == holding.peer)]
 
@@ -67,17 +67,21 @@ class Budget:
         return holding in self._coming and self._coming[holding][0] < self._coming[other][0]
 
     def begin(self, holding: Holding, since: float, withdraw: Callable[[], object]) -> None:
-        """A message is coming since then, in monotonic seconds; ``withdraw`` closes its connection."""
+        """Register a message that is arriving.
+
+        :param since: the time of its beginning, monotonic seconds.
+        :param withdraw: closes its connection.
+        """
         with self._released:
             self._coming[holding] = since, withdraw
 
     def end(self, holding: Holding) -> None:
-        """It does not give way any more: it has come, or never will."""
+        """Remove a message that has arrived or failed; it cannot be withdrawn any more."""
         with self._released:
             del self._coming[holding]
 
     def give(self, peer: str, size: int) -> None:
-        """Give them back."""
+        """Release bytes of a peer."""
         with self._released:
             self.left += size
             self._of_peers[peer] -= size
@@ -87,10 +91,10 @@ class Budget:
 
 
 class Holding:
-    """What a peer's message holds of a budget; for one thread.
+    """The bytes reserved for one message of a peer; used by one thread.
 
     :ivar size: bytes.
-    :ivar withdrawn: True if the message had to give way, and its connection ends.
+    :ivar withdrawn: True if the message was withdrawn; its connection is closed.
     """
 
     def __init__(self, budget: Budget, peer: str) -> None:
@@ -98,9 +102,10 @@ class Holding:
         self.size, self.withdrawn = 0, False
 
     def take(self, size: int, *, within_share: bool = True) -> bool:
-        """Whether there were so many bytes more.
+        """Reserve more bytes; return False if they are not free.
 
-        :param within_share: of those that came; what is made of them needs more for a moment, and has no share.
+        :param within_share: True for bytes that arrived; False for objects made of them, which need memory for a
+            moment and do not count against the peer's share.
         """
         fits = self._budget.take(self.peer, size, within_share=within_share)
         if fits:
@@ -108,14 +113,14 @@ class Holding:
         return fits
 
     def keep(self, size: int) -> None:
-        """Give back all but so many bytes."""
+        """Release all but ``size`` bytes."""
         if size < self.size:
             self._budget.give(self.peer, self.size - size)
             self.size = size
 
     @contextmanager
     def coming(self, since: float, withdraw: Callable[[], object]) -> Iterator[None]:
-        """While its message comes it may have to give way to an older one; see :meth:`Budget.begin`."""
+        """Register the message as arriving: it may be withdrawn in favour of an older one."""
         self._budget.begin(self, since, withdraw)
         try:
             yield
@@ -123,5 +128,5 @@ class Holding:
             self._budget.end(self)
 
     def wait(self, size: int, timeout: float) -> None:
-        """See :meth:`Budget.wait`."""
+        """Wait until bytes are released, at most ``timeout`` seconds."""
         self._budget.wait(self, size, timeout)

@@ -1,4 +1,4 @@
-"""What the sources of calls share: one call after the other on a connection, each a batch, and its status."""
+"""CallSource: the common part of sources that receive one call after another on a connection."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions(TcpOptions):
-    """Where to listen, and bounds."""
+    """Address and limits of a source of calls."""
 
-    port: int = option(least=0, most=65535, doc="to listen on; 0 for any free one")
-    max_frame: int = option(16 << 20, least=1024, doc="bytes of a call")
-    max_memory: int = option(128 << 20, least=1024, doc="bytes of all calls together")
-    frame_timeout: float = option(60.0, least=0.001, doc="seconds that a call may take to come")
+    port: int = option(least=0, most=65535, doc="port to listen on; 0 for any free one")
+    max_frame: int = option(16 << 20, least=1024, doc="maximum bytes of a call")
+    max_memory: int = option(128 << 20, least=1024, doc="maximum bytes of all calls together")
+    frame_timeout: float = option(60.0, least=0.001, doc="seconds for a call to arrive")
     put_timeout: float | None = option(
         None, least=0, doc="seconds to wait for room in a channel; empty for the channels' keep_alive"
     )
 
     def holds(self) -> int:
-        """Bytes at most."""
+        """Return the most bytes that the source holds."""
         return self.max_memory
 
 
 class Stream(Protocol):
-    """A connection, or what unpacks and packs what it brings and takes; see :class:`.listening.Connection`."""
+    """A connection, or a wrapper that compresses it; :class:`.listening.Connection` describes the methods."""
 
     @property
     def peer(self) -> str:
-        """Its address."""
+        """The peer's address."""
 
     def read(self, size: int = ..., until: float | None = None) -> bytes:
-        """What has come."""
+        """Return the bytes that have arrived."""
 
     def send(self, data: bytes) -> None:
-        """Send all of it."""
+        """Send all bytes."""
 
 
 class Incoming:
-    """The call that comes on a connection.
+    """The call that arrives on a connection.
 
-    :param budget: of all connections.
+    :param budget: the budget of all connections.
     """
 
     def __init__(self, stream: Stream, options: CallOptions, budget: Budget) -> None:
@@ -65,81 +65,81 @@ class Incoming:
         self._first, self._until, self._expected = b"", 0.0, 0
 
     def begins(self) -> bool:
-        """Wait for it; whether it comes."""
+        """Wait for a call; return False at the end of the connection."""
         self._first = self._stream.read(1)
         self._until = time.monotonic() + self._options.frame_timeout
         return bool(self._first)
 
     def expect(self, size: int) -> None:
-        """It says that so many bytes more will come.
+        """Check the announced size of the rest of the call.
 
-        :raises BadCallError: it is too large.
+        :raises BadCallError: the call is too large.
         """
         self._expected += size
         if self._expected > self._options.max_frame:
             most = self._options.max_frame
-            raise BadCallError(f"a call of {self._expected} bytes is too much: max_frame is {most}")
+            raise BadCallError(f"a call of {self._expected} bytes exceeds max_frame ({most} bytes)")
 
     def hold(self, size: int) -> None:
-        """So many bytes more are ours until it is over.
+        """Reserve bytes until the call is complete.
 
-        :raises BadCallError: there are too many, of all calls or of those of its address.
+        :raises BadCallError: they are not free, in total or for this address.
         """
         if not self._held.take(size):
-            raise BadCallError(f"there is no memory for its call now: max_memory is {self._options.max_memory}")
+            raise BadCallError(f"no memory is free for its call: max_memory is {self._options.max_memory} bytes")
 
     def hold_made(self, size: int) -> None:
-        """So many bytes more are made of it.
+        """Reserve bytes for the objects made of the call.
 
-        :raises BadCallError: there are too many, of all calls; or ever, of this one.
+        :raises BadCallError: they are not free, or exceed the budget.
         """
         if not self._held.take(size, within_share=False):
-            raise BadCallError(f"its events take more memory than there is: max_memory is {self._options.max_memory}")
+            raise BadCallError(f"no memory is free for its events: max_memory is {self._options.max_memory} bytes")
 
     def exactly(self, size: int) -> bytes:
-        """So many bytes.
+        """Read exactly ``size`` bytes.
 
-        :raises OSError: they do not come.
-        :raises BadCallError: there is no memory for them now.
+        :raises OSError: the connection ended before, or took too long.
+        :raises BadCallError: no memory is free for them.
         """
-        found = bytearray(self._first if size else b"")  # not a list: a peer may send byte by byte
+        found = bytearray(self._first if size else b"")  # not a list: a peer may send one byte at a time
         self._first = self._first[len(found) :]
         while len(found) < size:
             data = self._stream.read(min(size - len(found), _PIECE), self._until)
             if not data:
-                raise ConnectionError("it went away within a call")
+                raise ConnectionError("the peer closed the connection within a call")
             self.hold(len(data))
             found += data
         return bytes(found)
 
     def release(self) -> None:
-        """It is over."""
+        """Release the bytes of a call that is complete."""
         self._held.keep(0)
         self._expected = 0
 
 
 class Conversation(ABC):
-    """A protocol, on one connection."""
+    """The protocol on one connection."""
 
     @abstractmethod
     def receive(self, incoming: Incoming) -> Any:
-        """The frame of a call."""
+        """Read the frame of a call."""
 
     @abstractmethod
     def read(self, frame: Any, reckoning: Reckoning) -> Any:
-        """The call in a frame; its ``events`` are to be put, and None if it brings none.
+        """Parse the call in a frame; its ``events`` are None if it has none.
 
-        :param reckoning: is told of what events become, as they are made.
-        :raises BadCallError: it is none.
+        :param reckoning: counts the memory of events before they are made.
+        :raises BadCallError: the frame is not a valid call.
         """
 
     @abstractmethod
     def answer(self, call: Any, *, taken: bool) -> bytes:
-        """The frame that answers a call."""
+        """Return the frame that answers a call."""
 
 
 class CallSource(TcpSource):
-    """See the module."""
+    """Source that puts the events of each call as one batch, and answers with the outcome."""
 
     def __init__(self, options: CallOptions, context: Context) -> None:
         super().__init__(options, [options.port], context)
@@ -148,10 +148,10 @@ class CallSource(TcpSource):
 
     @abstractmethod
     def _conversation(self) -> Conversation:
-        """With a new peer."""
+        """Return the protocol's state for a new connection."""
 
     def _stream(self, connection: Connection) -> Stream:
-        """What calls come on."""
+        """Return the stream that calls are read from."""
         return connection
 
     def _serve(self, connection: Connection) -> None:
@@ -174,7 +174,7 @@ class CallSource(TcpSource):
     def _put(self, peer: str, batches: Sequence[EventBatch]) -> bool:
         try:
             for batch in batches:
-                # No answer of these protocols has a sender give up: events that no channel takes are dropped here.
+                # No answer of these protocols makes a sender drop events: unfit ones are dropped here.
                 self._intake.put(self._outlet, batch, self._options.put_timeout, peer, refuse=False)
         except NotTakenError:
             return False
@@ -182,9 +182,9 @@ class CallSource(TcpSource):
 
 
 def _read(conversation: Conversation, incoming: Incoming) -> tuple[list[EventBatch], Mapping[bool, bytes]]:
-    """The events of a call, and the answers to it: if they are taken, and if not.
+    """Read a call; return its batches, and its two answers by whether they are put.
 
-    Nothing else is kept of it while a channel is waited for: as objects its events are many times as large.
+    The call itself is not kept while a channel is full: as objects its events are many times as large.
     """
     frame = conversation.receive(incoming)
     with one_at_a_time:

@@ -1,9 +1,9 @@
-"""Commands whose output is read: one that runs, with its guard, and the lines of what it writes.
+"""Commands whose output is read: a running command with its guard, and the lines of its output.
 
-The command reads nothing, and runs in a process group of its own, which is ended with it: SIGTERM, and SIGKILL to what
-is left after some seconds. If this process dies instead, even by ``kill -9``, a guard ends the group: a small process,
-its leader, that sleeps at the end of a pipe of which only we have the other end, and wakes when we are gone. What the
-command starts in a group or session of its own is out of reach.
+The command has no input. It runs in a process group of its own, which ends with it: SIGTERM first, and SIGKILL after
+some seconds. If this process dies instead, even by ``kill -9``, a guard ends the group. The guard is a small process
+that leads the group and reads from a pipe; this process holds the only other end, so the read returns when it dies.
+Processes that the command starts in another group or session are not ended.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _log = get_logger("loghub.agent.exec")
 _READ_BYTES = 1 << 20
 #: Bytes of a byte order mark.
 _LONGEST_MARK = 4
-#: Seconds between two looks whether to end.
+#: Seconds between two checks whether to stop.
 LOOK = 0.2
-#: After less than so many bytes the pipe gathers more for so many seconds: a commit for each line would cost too much.
+#: After a read of fewer bytes, wait so many seconds for more: a commit for each line would cost too much.
 SMALL, GATHER = 64 << 10, 0.01
-#: Seconds that a command has to end in, once it was told to.
+#: Seconds for the command to end after SIGTERM.
 _GRACE = 2.0
 
 _GUARD = "import os,signal;signal.signal(15,signal.SIG_IGN);os.read(0,1);os.killpg(0,9)"
@@ -39,28 +39,28 @@ _PIPE_BYTES = 1 << 20
 
 
 class ExecError(ProducerError):
-    """The command cannot be run."""
+    """Raised when the command cannot be run."""
 
 
 class Lines:
-    """Cuts what comes into whole lines.
+    """Splitter of the output into whole lines.
 
-    :param most: bytes; a longer one comes in parts.
-    :param charset: of what comes; another than UTF-8 is converted to it.
+    :param most: maximum bytes of a line; a longer one is split.
+    :param charset: encoding of the output; others than UTF-8 are converted to it.
     """
 
     def __init__(self, most: int, charset: str = "UTF-8") -> None:
         self._most = most
         self._charset = None if codecs.lookup(charset).name in ("utf-8", "ascii") else charset
         self._decoder: codecs.IncrementalDecoder | None = None
-        #: What came first, as long as it may be a byte order mark of another encoding.
+        #: The first bytes, as long as they may be a byte order mark of another encoding.
         self._head = b""
-        #: What came first, as long as it may be a byte order mark.
+        #: The first bytes, as long as they may be a byte order mark; None after it.
         self._begin: bytes | None = b""
-        self._rest = bytearray()  # not pieces: a command may write a byte at a time
+        self._rest = bytearray()  # not a list of pieces: a command may write one byte at a time
 
     def add(self, data: bytes) -> bytes:
-        """The lines that are whole with these bytes; empty if none is."""
+        """Add bytes; return the lines completed by them."""
         if self._charset is not None:
             data = self._decoded(self._charset, data)
         if self._begin is not None:
@@ -76,12 +76,12 @@ class Lines:
         return block
 
     def rest(self) -> bytes:
-        """The last line, if it has no end."""
+        """Return the last line, if it has no line end."""
         end = b"" if self._charset is None else self._decoded(self._charset, b"", final=True)
         return b"".join([self._begin or b"", self._rest, end])
 
     def _decoded(self, charset: str, data: bytes, *, final: bool = False) -> bytes:
-        """Bytes of the charset in UTF-8; its byte order is told by a mark, or little-endian."""
+        """Convert to UTF-8; without a byte order mark the order is little-endian."""
         if self._decoder is None:
             data = self._head = self._head + data
             if len(data) < _LONGEST_MARK and not final:
@@ -94,8 +94,8 @@ class Command:
     """A running command, and its guard.
 
     :param told: the command as messages name it.
-    :param log_errors: whether what it writes to its standard error is logged.
-    :raises ExecError: it cannot be run.
+    :param log_errors: True to log the command's standard error.
+    :raises ExecError: the command cannot be run.
     """
 
     def __init__(self, arguments: Sequence[str], told: str, *, log_errors: bool) -> None:
@@ -103,7 +103,7 @@ class Command:
             [sys.executable, "-I", "-S", "-c", _GUARD], stdin=subprocess.PIPE, process_group=0
         )
         try:
-            self._process = subprocess.Popen(  # that is what the source is for
+            self._process = subprocess.Popen(  # running the user's command is the purpose
                 arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -113,9 +113,9 @@ class Command:
         except (OSError, ValueError, IndexError) as error:
             self._end_guard()
             raise ExecError(f"{told!r} cannot be run: {error}") from error
-        assert self._process.stdout is not None  # noqa: S101  # it was asked for
+        assert self._process.stdout is not None  # noqa: S101  # it is a pipe
         self._output = self._process.stdout
-        with suppress(OSError):  # more of a pipe than a user may have
+        with suppress(OSError):  # the user's limit of pipe memory
             fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._selector = selectors.DefaultSelector()
         for stream in (self._process.stdout, self._process.stderr):
@@ -133,7 +133,7 @@ class Command:
             self._end()
 
     def read(self, timeout: float) -> bytes:
-        """What it has written; empty if nothing came in time.
+        """Return the command's output; empty if there is none in time.
 
         :param timeout: seconds.
         """
@@ -150,9 +150,9 @@ class Command:
         return found
 
     def wait(self) -> int:
-        """Its exit status, once it has ended; as a shell gives it.
+        """Return the exit status as a shell does, after the end.
 
-        A command that closed its output and goes on has nothing more to say, and is ended.
+        A command that closed its output and still runs is ended.
         """
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE)
@@ -167,7 +167,7 @@ class Command:
         self._errors = self._errors[-_READ_BYTES:]
 
     def _log_last_words(self) -> None:
-        """What it wrote to its standard error before it ended, and its last line without an end."""
+        """Log the rest of the standard error, including a last line without a line end."""
         errors = self._process.stderr
         if errors is None:
             return
@@ -178,7 +178,7 @@ class Command:
             self._log(b"\n")
 
     def _end(self) -> None:
-        """End its group, and let go of all."""
+        """End the group, and close all pipes."""
         self._ended = True
         if self._process.poll() is None:
             os.killpg(self._guard.pid, signal.SIGTERM)
@@ -193,7 +193,7 @@ class Command:
                 stream.close()
 
     def _end_guard(self) -> None:
-        """End what is left of the group, the guard with it."""
+        """Kill the rest of the group, including the guard."""
         with suppress(ProcessLookupError):
             os.killpg(self._guard.pid, signal.SIGKILL)
         self._guard.wait()

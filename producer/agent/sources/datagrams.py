@@ -1,7 +1,7 @@
-"""What all sources that take datagrams share: one thread, which puts together whatever has come.
+"""UdpServer: the common part of sources of datagrams: one thread, which batches the datagrams that have arrived.
 
-While a channel is full nothing is read; what does not fit into the system's buffer meanwhile is lost, as it is with
-every receiver of datagrams.
+While a channel is full nothing is read. Datagrams that do not fit into the system's buffer are lost, as with any
+receiver of datagrams.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from ..events.interfaces import Outlet
 from .intake import Intake
 from .listening import listen, woken_by
 
-#: No datagram is longer.
+#: Maximum bytes of a datagram.
 _LONGEST = 65_536
-#: Bytes of the datagrams that are put at once, about.
+#: Bytes of the datagrams put at once, roughly.
 _MOST_BYTES = 1 << 20
 
-#: What came, and from which address.
+#: The content, and the sender's address.
 Datagram = tuple[bytes, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UdpOptions:
-    """Of every source that takes datagrams."""
+    """Options of all sources of datagrams."""
 
-    bind: str = option("127.0.0.1", doc="the address to listen on; 0.0.0.0 or :: for all")
-    batch_size: int = option(1000, least=1, doc="datagrams put at once, at most")
+    bind: str = option("127.0.0.1", doc="address to listen on; 0.0.0.0 or :: for all")
+    batch_size: int = option(1000, least=1, doc="maximum number of datagrams put at once")
     receive_buffer: int = option(
-        4 << 20, least=0, unit="bytes", doc="bytes that the system is asked to keep; 0 for its own choice"
+        4 << 20, least=0, unit="bytes", doc="bytes of the system's receive buffer; 0 for its default"
     )
 
 
 class UdpServer:
-    """Reads datagrams, and puts what ``convert`` makes of them.
+    """Receiver that puts the batch that ``convert`` makes of datagrams.
 
-    :ivar addresses: what is listened on, once :attr:`listening` is set.
+    :ivar addresses: the addresses listened on, once :attr:`listening` is set.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class UdpServer:
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """Listen until ``stop``.
 
-        :raises OSError: the address cannot be had.
+        :raises OSError: the address is not available.
         """
         with (
             listen(self._options.bind, self._port, socket.SOCK_DGRAM) as listener,

@@ -1,10 +1,9 @@
-"""The lines that a command writes. Source: Flume's ``ExecSource``.
+"""Lines that a command writes. Modelled on Flume's ``ExecSource``.
 
-How the command runs, and ends with the source, is told in :mod:`.commands`.
+:mod:`.commands` runs the command, and ends it with the source.
 
-A channel that is full, or an interceptor that fails, holds the command back, since its pipe is not read meanwhile;
-nothing is dropped. What the command had written, and no channel had committed, when this process died is lost: a
-command cannot be asked again.
+A full channel or a failing interceptor stops the reading of the pipe, so the command waits and nothing is dropped.
+Output that no channel had committed is lost if this process dies: a command cannot be read again.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ _log = get_logger("loghub.agent.exec")
 
 
 class ExecSource:
-    """See the module."""
+    """Source of the lines that a command writes. Modelled on Flume's ``ExecSource``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's ``exec``'s."""
+        """Options of Flume's ``exec``."""
 
-        command: str = option(doc="what to run; split as a shell would, unless there is a shell")
-        shell: str | None = option(None, doc='runs the command, such as "/bin/bash -c"; none by default')
-        restart: bool = option(False, doc="whether the command is run again when it ends")
-        restart_throttle: float = option(10.0, scale=0.001, least=0, doc="seconds before it is run again")
-        log_std_err: bool = option(False, doc="whether what it writes to its standard error is logged")
+        command: str = option(doc="command to run; split like a shell does, unless shell is given")
+        shell: str | None = option(None, doc='shell that runs the command, such as "/bin/bash -c"')
+        restart: bool = option(False, doc="run the command again when it ends")
+        restart_throttle: float = option(10.0, scale=0.001, least=0, doc="seconds until it is run again")
+        log_std_err: bool = option(False, doc="log the command's standard error")
         batch_size: int = option(
-            20, least=1, doc="taken from Flume's files and not needed: what has been written travels at once"
+            20, least=1, doc="accepted from Flume's files, without effect: all output of one read is a batch"
         )
         batch_timeout: float = option(
-            3.0, scale=0.001, least=0, doc="taken from Flume's files and not needed, for the same reason"
+            3.0, scale=0.001, least=0, doc="accepted from Flume's files, without effect, for the same reason"
         )
-        charset: str = option("UTF-8", doc="of the output; another than UTF-8 is converted to it")
-        max_line_bytes: int = option(4 << 20, least=1024, unit="bytes", doc="a longer line comes in parts")
+        charset: str = option("UTF-8", doc="encoding of the output; others are converted to UTF-8")
+        max_line_bytes: int = option(4 << 20, least=1024, unit="bytes", doc="bytes of a line; a longer one is split")
 
         def __post_init__(self) -> None:
             try:
@@ -59,7 +58,7 @@ class ExecSource:
                 raise ConfigError("command", f"must be quoted as for a shell: {error}", self.command) from error
 
         def missing(self) -> Iterator[ConfigError]:
-            """A program that is not there."""
+            """Yield an error if the program does not exist."""
             name = "shell" if self.shell else "command"
             program = next(iter(shlex.split(self.shell or self.command)), "")
             if shutil.which(program) is None:
@@ -70,9 +69,9 @@ class ExecSource:
         self._repeated = RateLimitedLog(context.clock)
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`; returns when the command has ended, unless it is to be run again.
+        """Run until the command ends, unless it is to be restarted.
 
-        :raises ExecError: it cannot be run.
+        :raises ExecError: the command cannot be run.
         """
         options = self._options
         while not stop.is_set():
@@ -95,7 +94,7 @@ class ExecSource:
             _log.error("source %s: %s%s", self._context.name, message, more)
 
     def _run_once(self, outlet: Outlet, stop: Stop) -> int:
-        """Run the command to its end, or to ``stop``; its exit status."""
+        """Run the command to its end, or until ``stop``; return its exit status."""
         options = self._options
         shell = shlex.split(options.shell) if options.shell else []
         arguments = [*shell, options.command] if shell else shlex.split(options.command)

@@ -1,18 +1,18 @@
 """Events of Fluentd, Fluent Bit and their libraries: the forward protocol over TCP, with TLS or without.
 
-All modes are understood: single messages, several, packed, packed with gzip or zstd. What is asked for an
-acknowledgement gets it once every required channel has the events. While a channel is full a connection waits, and so
-does its peer. A peer that sends anything else, or more at a time than ``max_frame``, loses its connection; what stood
-before that is taken.
+All modes are accepted: single messages, several, packed, packed with gzip or zstd. A message that asks for an
+acknowledgement gets it once every required channel has committed its events. While a channel is full the connection is
+not read, so the peer waits. An invalid message, or one larger than ``max_frame``, ends the connection; the messages
+before it are put.
 
-A record's fields are the event's headers, but for ``field``, which is its body; without ``field``, or where a record
-has none of that name, the body is the whole record as JSON. The headers ``tag`` and ``timestamp`` (milliseconds) come
-with each, and ``metadata``, ``group`` and ``time`` where a sender says more (:mod:`.forward_events`).
+A record's fields become the event's headers, except ``field``, which becomes the body. Without ``field``, or if the
+record has no such field, the body is the whole record as JSON. Each event has the headers ``tag`` and ``timestamp``
+(milliseconds), and ``metadata``, ``group`` and ``time`` if the sender gives them (:mod:`.forward_events`).
 
-Of ``max_memory`` half is for what has come, counted twice: as its bytes, and where its end is looked for. Events that
-wait for a channel are counted there as well. The other half is for the messages that are taken apart, one large one and
-one connection's small ones at a time: unpacked, as an element's objects, and as events; events that find no room in the
-first half are put before the next ones are made.
+Half of ``max_memory`` is for arriving messages, counted twice: their bytes are also in the buffer that is searched for
+the messages' ends. Events that wait for a channel count there, too. The other half is for messages being parsed: one
+large message at a time, and the small messages of one connection at a time. It holds unpacked data, an element's
+objects and the events. Events without room in the first half are put before the next ones are made.
 """
 
 from __future__ import annotations
@@ -39,53 +39,53 @@ from .tcp_source import TcpSource
 from .unpacking import UnpackingError
 
 _READ = 1 << 18
-#: Events of one batch.
+#: Maximum number of events in a batch.
 _MOST_EVENTS = 10_000
-#: What has come of a message is there so often: as its bytes, and where its end is looked for.
+#: Copies of an arriving message: its bytes, and the buffer that is searched for its end.
 _COPIES = 2
-#: Bytes of a small message; what is larger, or packed, has a turn of its own.
+#: Maximum bytes of a small message; larger and packed ones are parsed one at a time.
 _SMALL = 1 << 14
-#: Of ``max_memory`` the shares of an element's objects, and of the events that are put at once, which are there twice
-#: then, in each of two turns; and bytes at least.
+#: Shares of ``max_memory``: for an element's objects, and for the events put at once, which exist twice, in each of
+#: two turns; and the least bytes of a share.
 _OF_ELEMENT, _OF_EVENTS, _LEAST_SHARE = 4, 24, 4 << 20
-#: Seconds: who waits for a turn, or for memory, looks again so often.
+#: Seconds between two checks of a thread that waits for its turn or for memory.
 _LOOK = 0.5
 
 
 class _BadMessageError(Exception):
-    """It is none of this protocol, or too large."""
+    """Raised for a message that is invalid or too large."""
 
 
 class ForwardSource(TcpSource):
-    """See the module."""
+    """Source of events from Fluentd, Fluent Bit and their libraries, by the forward protocol."""
 
     needs: ClassVar = {"msgpack": "forward"}
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(TcpOptions):
-        """Where to listen, for whom, and how much they may send."""
+        """Address, authentication and limits."""
 
-        port: int = option(24224, least=0, most=65535, doc="to listen on; 0 for any free one")
-        field: str | None = option(None, doc="the field that is the body, such as log; empty: the record as JSON")
-        tag_header: str = option("tag", doc="the header with the tag")
-        shared_key: str | None = option(None, secret=True, doc="what peers must know, too")
+        port: int = option(24224, least=0, most=65535, doc="port to listen on; 0 for any free one")
+        field: str | None = option(None, doc="field that becomes the body, such as log; empty: the record as JSON")
+        tag_header: str = option("tag", doc="header for the tag")
+        shared_key: str | None = option(None, secret=True, doc="secret that peers must know")
         max_frame: int = option(16 << 20, least=1024, unit="bytes", doc="bytes of a message, packed and unpacked")
         max_memory: int = option(
             128 << 20,
             least=1024,
             unit="bytes",
-            doc="bytes of all messages: half for those that come, each twice, half for those taken apart",
+            doc="maximum bytes of all messages: half for arriving ones, counted twice, half for parsing",
         )
-        frame_timeout: float = option(60.0, least=0.001, doc="seconds that a message may take to come")
+        frame_timeout: float = option(60.0, least=0.001, doc="seconds for a message to arrive")
 
         def holds(self) -> int:
-            """Bytes at most."""
+            """Return the most bytes that the source holds."""
             return self.max_memory
 
     def __init__(self, options: Options, context: Context) -> None:
         super().__init__(options, [options.port], context)
         self._options, self._counters = options, context.counters
-        # With the byte by which a message is found to be too large: it would wait for its memory without end.
+        # One byte more: the byte that shows a message to be too large must not wait for memory forever.
         largest = _COPIES * (options.max_frame + 1)
         self._budget = Budget(options.max_memory // 2, largest)
         self._share = max(options.max_memory // _OF_ELEMENT, _LEAST_SHARE)
@@ -108,25 +108,25 @@ class ForwardSource(TcpSource):
             incoming.close()
 
     def _greet(self, connection: Connection, incoming: _Incoming, key: str) -> bool:
-        """Have the peer show that it knows the key, and show it to the peer; whether it does."""
+        """Authenticate the peer, and prove the key to it; return False if its key is wrong."""
         from ..protocols.forward import key_digest, packed, raw
 
         nonce, host = os.urandom(16), socket.gethostname()
         connection.send(packed(["HELO", {"nonce": nonce, "auth": "", "keepalive": True}]))
         ping = incoming.one()
         if not isinstance(ping, list) or len(ping) < 4 or ping[0] != "PING":
-            raise _BadMessageError("it did not authenticate as the shared key asks")
+            raise _BadMessageError("it did not authenticate with the shared key")
         salt = raw(ping[2])
         known = hmac.compare_digest(raw(ping[3]), key_digest(salt, str(ping[1]), nonce, key).encode())
         digest = key_digest(salt, host, nonce, key) if known else ""
         connection.send(packed(["PONG", known, "" if known else "shared key mismatch", host, digest]))
         if not known:
             self._counters.add(ConnectionRefusedCount=1)
-            self.server.tell(connection.peer, "it does not know the shared key")
+            self.server.tell(connection.peer, "its shared key is wrong")
         return known
 
     def _take(self, connection: Connection, incoming: _Incoming) -> bool:
-        """Put what has come whole, and acknowledge it; whether the connection goes on."""
+        """Put and acknowledge complete messages; return False if the connection ends."""
         while incoming.ahead() is not None:
             pending = _Pending()
             try:
@@ -137,9 +137,9 @@ class ForwardSource(TcpSource):
         return True
 
     def _take_alike(self, incoming: _Incoming, pending: _Pending, *, large: bool) -> bool:
-        """Put the messages up to the next one that is not as large, in a turn; False if the source ended meanwhile.
+        """Put the messages up to the next one of the other size, in one turn; return False if the source stops.
 
-        Outside of the turn a channel is waited for if there is memory for the events meanwhile.
+        The thread releases the turn before it waits for a channel, if there is memory for the events.
         """
         with self._turn(large=large):
             try:
@@ -154,7 +154,7 @@ class ForwardSource(TcpSource):
         return self._put(batches, pending)
 
     def _add(self, frame: bytes, pending: _Pending) -> bool:
-        """Take a message apart, and put what it has in parts if it is much; False if the source ended meanwhile."""
+        """Parse a message, and put large ones in parts; return False if the source stops."""
         whole = len(pending.events)
         try:
             for event in self._events(frame, pending):
@@ -170,18 +170,18 @@ class ForwardSource(TcpSource):
 
     @contextmanager
     def _turn(self, *, large: bool) -> Iterator[None]:
-        """Take messages apart one at a time, since they grow; small ones do not wait for large ones."""
+        """Parse messages in turn, since they grow in memory; small ones do not wait for large ones."""
         turn = self._turns[large]
         while not turn.acquire(timeout=_LOOK):
             if self._stop.is_set():
-                raise OSError("the source ends")
+                raise OSError("the source is stopping")
         try:
             yield
         finally:
             turn.release()
 
     def _put(self, batches: list[EventBatch], pending: _Pending) -> bool:
-        """Put them all; False, and nothing is acknowledged, if the source ended meanwhile."""
+        """Put all batches; return False, and acknowledge nothing, if the source stops."""
         for batch in batches:
             if not self._intake.put_until(self._outlet, batch, self._stop):
                 pending.chunks.clear()
@@ -196,7 +196,7 @@ class ForwardSource(TcpSource):
             connection.send(b"".join([packed({"ack": chunk}) for chunk in pending.chunks]))
 
     def _events(self, frame: bytes, pending: _Pending) -> Iterator[tuple[dict[str, str], bytes]]:
-        """The events of a message; what it wants to be acknowledged follows in ``pending``."""
+        """Yield the events of a message; then add its acknowledgement to ``pending``."""
         import msgpack
 
         from .forward_events import BadEventError, Message  # msgpack is an extra
@@ -214,15 +214,13 @@ class ForwardSource(TcpSource):
             pending.chunks.append(message.chunk)
 
     def _check_share(self, size: int) -> None:
-        """
-        :raises _BadMessageError: an element of a message would become too large.
-        """
+        """:raises _BadMessageError: an element of a message would become too large."""
         if size > self._share:
-            raise _BadMessageError(f"an event of it takes more than {self._share} bytes of memory (max_memory)")
+            raise _BadMessageError(f"one of its events needs more than {self._share} bytes of memory (max_memory)")
 
 
 class _Pending:
-    """What is to be put, and acknowledged then."""
+    """Events to put, and acknowledgements to send then."""
 
     def __init__(self) -> None:
         self.events: list[tuple[dict[str, str], bytes]] = []
@@ -230,7 +228,7 @@ class _Pending:
         self.size = 0
 
     def batches(self) -> list[EventBatch]:
-        """Make batches of the events: while a channel is waited for, these would be many times as large."""
+        """Make batches of the events, which are many times as large, and drop the events."""
         found = list(batches_of(self.events))
         self.events.clear()
         self.size = 0
@@ -238,9 +236,9 @@ class _Pending:
 
 
 class _Incoming:
-    """What a peer sends, as the bytes of whole messages: until one is whole, nothing is made of it.
+    """Bytes from a peer, split into whole messages; a message is parsed only when it is complete.
 
-    :ivar large: True if the message ahead is to be taken apart in the turn of large ones.
+    :ivar large: True if the next message is parsed in the turn of large ones.
     """
 
     def __init__(self, connection: Connection, options: ForwardSource.Options, budget: Budget, stop: Stop) -> None:
@@ -248,7 +246,7 @@ class _Incoming:
 
         self._connection, self._options, self._stop = connection, options, stop
         self._held = Holding(budget, connection.peer)
-        # Where a message ends is found when its last piece is read, with what comes behind it.
+        # The end of a message is found in its last piece, which may contain bytes of the next one.
         self._unpacker = partial(unpacker, options.max_frame + _READ)
         self._buffer = bytearray()
         self._ends, self._start = self._unpacker(), 0
@@ -257,7 +255,7 @@ class _Incoming:
         self.large = False
 
     def more(self) -> bool:
-        """Wait for more; whether there is any."""
+        """Wait for more bytes; return False at the end of the connection."""
         data, most = b"", min(_READ, self._options.max_frame + 1 - len(self._buffer))
         if not self._buffer:
             data = self._connection.read(most)
@@ -272,14 +270,14 @@ class _Incoming:
         return bool(data)
 
     def ahead(self) -> bytes | None:
-        """The next message that is whole; None if none is."""
+        """Return the next complete message; None if there is none."""
         if self._ahead is None:
             self._ahead = self._next_frame()
             self.large = self._ahead is not None and _is_large(self._ahead)
         return self._ahead
 
     def frames(self, *, large: bool) -> Iterator[bytes]:
-        """Messages that are whole, up to the next one that is not as large."""
+        """Yield complete messages, up to the next one of the other size."""
         while (frame := self.ahead()) is not None and self.large == large:
             self._ahead = None
             yield frame
@@ -294,7 +292,7 @@ class _Incoming:
             frame = bytes(buffer[:size])
         del self._buffer[:size]
         self._start = end
-        self._until = time.monotonic() + self._options.frame_timeout  # of the message behind it
+        self._until = time.monotonic() + self._options.frame_timeout  # for the next message
         return frame
 
     def _check_rest(self) -> None:
@@ -304,44 +302,44 @@ class _Incoming:
             self._look_from_here()
 
     def hold_events(self, size: int) -> bool:
-        """Take memory for so many bytes of events, in place of their messages; whether there is enough."""
+        """Reserve memory for events, in place of their messages; return False if it is not free."""
         needed = _COPIES * len(self._buffer) + len(self._ahead or b"") + size - self._held.size
         return needed <= 0 or self._held.take(needed)
 
     def one(self) -> Any:
-        """The next message."""
+        """Return the next message of the handshake."""
         while self.more():
             frame, self._ahead = self.ahead(), None
             if frame is not None:
                 self.settle()
                 return _greeting(frame)
-        raise _BadMessageError("it went away")
+        raise _BadMessageError("it closed the connection before it authenticated")
 
     def settle(self) -> None:
-        """Of what came only the message that is not whole is still needed."""
+        """Release all bytes except those of the incomplete message."""
         self._held.keep(_COPIES * len(self._buffer))
 
     def close(self) -> None:
-        """Its bytes are needed no more."""
+        """Release all bytes."""
         self._held.keep(0)
 
     def _look_from_here(self) -> None:
-        """Look for ends by another unpacker: one keeps the memory that its largest message took."""
+        """Replace the unpacker, which keeps the memory of its largest message."""
         self._ends, self._start = self._unpacker(), 0
         self._ends.feed(self._buffer)
 
     def _hold(self, size: int, until: float) -> None:
-        """Wait for memory for what came; meanwhile nothing more is read, and the peer waits."""
+        """Wait for memory for bytes that arrived; nothing more is read meanwhile, so the peer waits."""
         while not self._held.withdrawn and not self._held.take(_COPIES * size):
             left = until - time.monotonic()
             if left <= 0:
                 raise self._too_much()
             self._held.wait(_COPIES * size, min(_LOOK, left))
             if self._stop.is_set():
-                raise OSError("the source ends")
+                raise OSError("the source is stopping")
 
     def _too_much(self) -> _BadMessageError:
-        return _BadMessageError(f"all peers send more at a time than {self._options.max_memory} bytes (max_memory)")
+        return _BadMessageError(f"all peers together send more than {self._options.max_memory} bytes (max_memory)")
 
     def _next_end(self) -> int | None:
         import msgpack
@@ -360,11 +358,11 @@ def _is_large(frame: bytes) -> bool:
 
 
 def _greeting(frame: bytes) -> Any:
-    """What a message of the handshake holds."""
+    """Parse a message of the handshake."""
     import msgpack
 
     if len(frame) > _SMALL:
-        raise _BadMessageError("it did not authenticate as the shared key asks")
+        raise _BadMessageError("it did not authenticate with the shared key")
     try:
         return msgpack.unpackb(frame, unicode_errors="surrogateescape", strict_map_key=False)
     except (msgpack.UnpackException, ValueError, TypeError, RecursionError) as error:
@@ -372,4 +370,4 @@ def _greeting(frame: bytes) -> Any:
 
 
 def _no_msgpack(error: BaseException) -> _BadMessageError:
-    return _BadMessageError(f"it sent something that is no MessagePack: {type(error).__name__}")
+    return _BadMessageError(f"it sent invalid MessagePack: {type(error).__name__}")

@@ -1,8 +1,8 @@
-"""The events of one message of Fluentd's forward protocol; whatever its sender puts into them, nothing is lost.
+"""The events of one message of Fluentd's forward protocol. All of a valid message is kept.
 
-A record is an event: its fields are headers, but for one that is the body, or its JSON is the body. Besides come, as
-headers, the tag, the time (``timestamp``, milliseconds), a time that is none of the protocol's as it is (``time``), and
-what Fluent Bit says beside them: an event's ``metadata``, and the record of its ``group``, as JSON.
+Each record is an event. Its fields become headers, except for the field that is the body; without one the body is the
+record as JSON. Further headers are the tag and the time (``timestamp``, milliseconds). A time in an unknown format is
+kept in the header ``time``. Fluent Bit adds, as JSON, an event's ``metadata`` and the record of its ``group``.
 
 Example: ``["app", [1700000000, {}], {"log": "a", "n": 1}]`` is the body ``a`` with the headers ``n`` (``1``), ``tag``
 and ``timestamp``.
@@ -21,22 +21,22 @@ from ..protocols.reckoning import Reckoning
 from .unpacking import unpacked
 
 _PACKINGS = {"gzip": "gzip", "zstd": "zstd"}
-#: Milliseconds: from there on a time may be a mark of Fluent Bit's, -2 or -1 seconds without their sign.
+#: Milliseconds; a later time may be Fluent Bit's mark of a group: -2 or -1 seconds, read as unsigned.
 _LATEST = ((1 << 32) - 2) * 1000
-#: What Fluent Bit sends beside logs.
+#: Signals of Fluent Bit other than logs.
 _SIGNALS = {1: "metrics", 2: "traces", 3: "profiles"}
 
 
 class BadEventError(Exception):
-    """It is no message of events."""
+    """Raised for a message that is not one of events."""
 
 
 class Message:
-    """A message; its events are made one at a time.
+    """One message; its events are made one at a time.
 
-    :param most: bytes that it may unpack to.
-    :param reckoning: is told of what an event becomes, before.
-    :ivar chunk: what its sender wants to be acknowledged, once all events have been made; None for nothing.
+    :param most: the maximum unpacked bytes.
+    :param reckoning: counts the memory of events before they are made.
+    :ivar chunk: the identifier to acknowledge, once all events have been made; None if none is asked for.
     """
 
     def __init__(self, frame: bytes, most: int, reckoning: Reckoning) -> None:
@@ -45,10 +45,10 @@ class Message:
         self.chunk: Any = None
 
     def events(self, field: str | None, tag_header: str) -> Iterator[tuple[dict[str, str], bytes]]:
-        """The events.
+        """Yield the events.
 
-        :param field: the field that is the body; None for the record as JSON.
-        :raises BadEventError: it has something else.
+        :param field: the field that becomes the body; None for the record as JSON.
+        :raises BadEventError: the message is invalid.
         """
         for tag, entry in self._entries():
             event = self._event(entry, field, {tag_header: tag})
@@ -59,14 +59,14 @@ class Message:
         values = self._values
         if not values.begins_array:
             if values.value() is not None:  # a heartbeat
-                raise BadEventError("it sent something that is no message")
+                raise BadEventError("it sent an invalid message")
             return
         count = values.array()
         if not 2 <= count <= 4:
-            raise BadEventError("it sent something that is no message")
+            raise BadEventError("it sent an invalid message")
         tag = values.value()
         if not isinstance(tag, str | bytes):
-            raise BadEventError("it sent something that is no message")
+            raise BadEventError("it sent an invalid message")
         for entry in self._entries_of(count):
             yield text_of(tag), entry
 
@@ -89,26 +89,26 @@ class Message:
         data = raw(content)
         if compressed != "text":
             if compressed not in _PACKINGS:
-                raise BadEventError(f"gzip and zstd are understood, no other packing: {str(compressed)[:20]!r}")
+                raise BadEventError(f"unknown compression, gzip and zstd are supported: {str(compressed)[:20]!r}")
             data = self._unpacked(_PACKINGS[compressed], data)
         try:
             yield from Values(data, self._reckoning)
         except msgpack.OutOfData as error:
-            raise BadEventError("packed events are not whole") from error
+            raise BadEventError("packed events are incomplete") from error
 
     def _one(self, time: Any, count: int) -> Iterator[Any]:
         if count < 3:
-            raise BadEventError("it sent something that is no message")
+            raise BadEventError("it sent an invalid message")
         yield [time, self._values.value()]
         self._take_option(count - 3)
 
     def _take_option(self, left: int) -> Mapping[Any, Any]:
-        """What stands behind the events, if anything does."""
+        """Read the options after the events, if there are any."""
         given = self._values.value() if left else None
         option: Mapping[Any, Any] = given if isinstance(given, Mapping) else {}
         signal = option.get("fluent_signal", 0)
         if signal in _SIGNALS:
-            raise BadEventError(f"it sends {_SIGNALS[signal]}; only logs are taken")
+            raise BadEventError(f"it sends {_SIGNALS[signal]}; only logs are accepted")
         self.chunk = option.get("chunk")
         return option
 
@@ -117,13 +117,13 @@ class Message:
         for piece in unpacked(kind, [data]):
             found += piece
             if len(found) > self._most:
-                raise BadEventError(f"more than {self._most} bytes, unpacked (max_frame)")
+                raise BadEventError(f"a packed message exceeds {self._most} bytes, unpacked (max_frame)")
         return bytes(found)
 
     def _event(self, entry: Any, field: str | None, own: dict[str, str]) -> tuple[dict[str, str], bytes] | None:
-        """An event; None of what begins or ends a group."""
+        """Return an event; None for a mark that begins or ends a group."""
         if type(entry) is not list or len(entry) != 2 or type(entry[1]) is not dict:
-            raise BadEventError("an event is a time and a record")
+            raise BadEventError("an event must be a time and a record")
         time, record = entry
         metadata = None
         if type(time) is list and len(time) == 2:

@@ -1,15 +1,15 @@
-"""Events by POST over HTTP, with TLS or without. Source: Flume's ``HTTPSource``.
+"""Events by POST over HTTP, with TLS or without. Modelled on Flume's ``HTTPSource``.
 
-A request is one batch: 200 says that every required channel has committed it. A body that is none is 400, one that is
-too large 413; while a channel is full, memory is short, or an interceptor fails, it is 503, with ``Retry-After``. What
-bodies are is said by ``format``:
+A request is one batch. 200 means that every required channel has committed it. An invalid body is answered by 400, one
+that is too large with 413. While a channel is full, memory is short, or an interceptor fails, the answer is 503 with
+``Retry-After``. The option ``format`` says how bodies are parsed:
 
 * ``json``: Flume's, ``[{"headers": {"a": "b"}, "body": "text"}, …]``;
-* ``lines``: each line is an event, be it JSON or not;
+* ``lines``: each line is an event, whether it is JSON or not;
 * ``blob``: the body is one event, and the query's parameters are its headers;
-* ``batches``: what another agent's sink ``http`` sends in this format.
+* ``batches``: the format that another agent's sink ``http`` sends.
 
-Any of them may be packed with gzip.
+Bodies may be compressed with gzip.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from .http_json import events_of_json
 from .http_requests import Request, RequestError
 from .posts import PostSource, RequestOptions
 
-#: A batch, which is committed by itself, takes as much time as so many events.
+#: Memory of a batch, in events: each batch is committed by itself.
 _AS_EVENTS = 50
 _FORMATS = ("json", "lines", "blob", "batches")
-#: Keys of the server that Flume's source runs in.
+#: Prefixes of options for Jetty, which Flume's source runs in.
 _JETTYS = ("HttpConfiguration.", "QueuedThreadPool.", "ServerConnector.")
 _HANDLERS = {"jsonhandler": "json", "blobhandler": "blob"}
 
 
 class HttpSource(PostSource):
-    """See the module."""
+    """Source of events in HTTP requests. Modelled on Flume's ``HTTPSource``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(RequestOptions):
-        """Those of Flume's ``http``, and bounds."""
+        """Options of Flume's ``http``, and limits."""
 
-        port: int = option(least=0, most=65535, doc="to listen on; 0 for any free one")
-        format: str = option("json", flume="handler", doc="of bodies", choices=_FORMATS)
-        mandatory_parameters: tuple[str, ...] = option((), doc="parameters without which a blob is refused")
+        port: int = option(least=0, most=65535, doc="port to listen on; 0 for any free one")
+        format: str = option("json", flume="handler", doc="format of bodies", choices=_FORMATS)
+        mandatory_parameters: tuple[str, ...] = option((), doc="query parameters that a blob must have")
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Flume's handlers are our formats; there is no Jetty."""
+            """Replace Flume's handlers by formats, and drop options of Jetty."""
             handler = texts.get("handler", "json")
             found = {"handler": _HANDLERS.get(handler.rpartition(".")[2].lower(), handler)}
             kept = without_needless(texts, ["handler"])
@@ -73,7 +73,7 @@ class HttpSource(PostSource):
         except TooManyEventsError as error:
             raise RequestError(413, str(error)) from error
         except (ValueError, RecursionError) as error:
-            raise RequestError(400, f"no {self._options.format}: {error}") from error
+            raise RequestError(400, f"invalid {self._options.format}: {error}") from error
 
     def _read(self, request: Request, body: bytes, hold: Callable[[int], None]) -> Iterable[EventBatch]:
         if self._options.format == "batches":
@@ -88,7 +88,7 @@ class HttpSource(PostSource):
 
     @staticmethod
     def _reckoned(batches: Iterable[EventBatch], reckoning: Reckoning) -> Iterator[EventBatch]:
-        """What interceptors make of events is no part of their bytes."""
+        """Yield the batches, and count memory for the objects that interceptors make of their events."""
         for batch in batches:
             reckoning.count(max(batch.count, _AS_EVENTS))
             reckoning.need(OF_LINE * batch.count)

@@ -1,9 +1,9 @@
-"""Flume's JSON, ``[{"headers": {"a": "b"}, "body": "text"}, …]``, taken apart in bounded memory.
+"""Flume's JSON, ``[{"headers": {"a": "b"}, "body": "text"}, …]``, parsed in bounded memory.
 
-One event is taken apart at a time, and one request at a time. Its text is decoded in windows of 64 Ki characters: a
-window that does not hold an event whole is doubled, and what a larger one may become is reckoned before. What an event
-becomes is compact, and is reckoned too: its body, and a place in the column of each header. A request in which each
-event has a header of its own would have columns of their number times their number.
+Events are parsed one at a time, of one request at a time. The text is decoded in windows of 64 Ki characters. A window
+that does not hold a whole event is doubled, after the memory for the event is counted. The parsed event is compact and
+counted, too: its body, and a place in the column of each header. Without this count, a request whose every event has a
+header of its own would need memory quadratic in their number.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ..protocols.fields import text_of, unique_names
 from ..protocols.reckoning import Reckoning, TooManyEventsError, of_json, of_text
 from .http_requests import RequestError, one_at_a_time
 
-#: Bytes of a place in a column, of a body besides its own bytes, and of a header's value likewise.
+#: Bytes of a place in a column; of the object of a body or a header's value, besides its content.
 _PLACE, _OBJECT = 8, 56
-#: Bytes of a body that are decoded at once.
+#: Bytes decoded at once.
 _WINDOW = 1 << 16
 
 _WHITESPACE: Any = re.compile(r"[ \t\n\r]*")
@@ -30,10 +30,10 @@ _decoder = json.JSONDecoder(object_pairs_hook=unique_names)
 
 
 def events_of_json(body: bytes, hold: Callable[[int], None]) -> EventBatch:
-    """Make the events of a request.
+    """Parse the events of a request.
 
-    :param hold: is told how many bytes more are needed; may raise.
-    :raises RequestError: it is no list of events.
+    :param hold: called with the number of further bytes that are needed; may raise.
+    :raises RequestError: the body is not a list of events.
     """
     with one_at_a_time:
         try:
@@ -41,11 +41,11 @@ def events_of_json(body: bytes, hold: Callable[[int], None]) -> EventBatch:
         except TooManyEventsError as error:
             raise RequestError(413, str(error)) from error
         except (ValueError, RecursionError) as error:
-            raise RequestError(400, f"no JSON: {error}") from error
+            raise RequestError(400, f"invalid JSON: {error}") from error
 
 
 class _Events:
-    """Events on their way from JSON to columns."""
+    """Collector of parsed events as columns."""
 
     def __init__(self, hold: Callable[[int], None]) -> None:
         self._reckoning = Reckoning(hold)
@@ -83,25 +83,25 @@ class _Events:
 
 
 def _checked(given: Any) -> tuple[Mapping[str, Any], str]:
-    """The headers and the body of an event.
+    """Return the headers and the body of an event.
 
-    :raises RequestError: it is none, or has more, which would be lost.
+    :raises RequestError: the event is invalid, or has a key that would be lost.
     """
     if not isinstance(given, dict):
-        raise RequestError(400, "an event is an object of headers and a body that is text")
+        raise RequestError(400, "an event must be an object of headers and a body that is text")
     headers, body = given.get("headers"), given.get("body")
     headers, body = {} if headers in (None, []) else headers, "" if body is None else body  # PHP's empty map is []
     if not isinstance(headers, dict) or not isinstance(body, str):
-        raise RequestError(400, "an event is an object of headers and a body that is text")
+        raise RequestError(400, "an event must be an object of headers and a body that is text")
     if unknown := given.keys() - {"headers", "body"}:
-        raise RequestError(400, f"an event has headers and a body, and no {min(unknown)[:50]!r}: it would be lost")
+        raise RequestError(400, f"an event has the unknown key {min(unknown)[:50]!r}: only headers and body are valid")
     return headers, body
 
 
 class _Window:
-    """As much of a body as is decoded.
+    """The decoded part of a body.
 
-    :ivar text: what is decoded and was not passed.
+    :ivar text: the decoded text that was not parsed yet.
     """
 
     def __init__(self, body: bytes, reckoning: Reckoning) -> None:
@@ -110,9 +110,9 @@ class _Window:
         self.text = ""
 
     def grow(self, at: int) -> bool:
-        """Decode more, and let go of what stands before a place; False if nothing is left.
+        """Decode more, and drop the text before ``at``; return False at the end.
 
-        :raises UnicodeDecodeError: it is none of JSON's encodings.
+        :raises UnicodeDecodeError: the encoding is none of JSON's.
         """
         if self._read >= len(self._body):
             return False
@@ -120,7 +120,7 @@ class _Window:
         piece = self._body[self._read : self._read + size]
         self._read += size
         large = len(self.text) - at >= _WINDOW
-        if large:  # what there is, what is decoded, and both together, in the widest character of both
+        if large:  # the old text, the decoded piece, and their concatenation, in the widest character of both
             width = max(of_text(piece) // len(piece), getsizeof(self.text) // len(self.text))
             self._reckoning.element(3 * width * (len(self.text) - at + len(piece)))
         self.text = self.text[at:] + self._decoder.decode(piece, final=self._read >= len(self._body))
@@ -130,15 +130,15 @@ class _Window:
 
 
 def _elements(window: _Window) -> Iterator[Any]:
-    """Those of a list.
+    """Yield the elements of a list.
 
-    :raises ValueError: it is no JSON.
-    :raises RequestError: it is no list.
+    :raises ValueError: the text is not valid JSON.
+    :raises RequestError: it is not a list.
     """
     first, at = _next(window, 0)
     if first != "[":
         json.loads(window.text[:_WINDOW])
-        raise RequestError(400, "no list of events")
+        raise RequestError(400, "the body must be a list of events")
     following, at = _next(window, at + 1)
     while following != "]":
         try:
@@ -159,7 +159,7 @@ def _elements(window: _Window) -> Iterator[Any]:
 
 
 def _next(window: _Window, at: int) -> tuple[str, int]:
-    """The next character that is no white space, and its place; none at the end."""
+    """Return the next character that is not white space, and its place; an empty one at the end."""
     while True:
         at = int(_WHITESPACE.match(window.text, at).end())
         if at < len(window.text):

@@ -1,4 +1,4 @@
-"""Reads requests of HTTP/1.1 from strangers: bounded in size, in time, and in the memory of all of them together."""
+"""RequestReader: reads requests of HTTP/1.1 within limits of size, of time, and of the memory of all requests."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .http_requests import Limits, Request, RequestError
 from .listening import Connection
 from .unpacking import PACKINGS, UnpackingError, unpacked
 
-#: Bytes of a request before its body, and of the trailers behind it.
+#: Maximum bytes of a request before its body, and of the trailers after it.
 _LONGEST_HEAD = 1 << 15
 _PIECE = 1 << 16
-#: Headers that are kept; what else a peer sends is not.
+#: Headers that are kept; others are dropped.
 _WANTED = frozenset((b"authorization", b"content-encoding", b"content-length", b"content-type", b"transfer-encoding"))
-#: Characters of an error that a peer is answered.
+#: Maximum characters of an error in an answer.
 _MOST_TOLD = 200
 
 
 class RequestReader:
-    """Reads the requests of one connection, and answers them; h11 knows where each ends."""
+    """Reader of the requests of one connection, parsed by h11; it also sends the answers."""
 
     def __init__(self, connection: Connection, limits: Limits) -> None:
         self._connection, self._limits = connection, limits
@@ -33,9 +33,9 @@ class RequestReader:
         self._until: float | None = None
 
     def head(self) -> Request | None:
-        """Read the next request, up to its headers; None at the end.
+        """Read the next request, up to its headers; return None at the end.
 
-        :raises RequestError: it is none that is understood.
+        :raises RequestError: the request is invalid or not supported.
         """
         self._method = ""
         self._until = self._deadline() if self._http.trailing_data[0] else None
@@ -46,24 +46,24 @@ class RequestReader:
         try:
             urlsplit(target)
         except ValueError as error:
-            raise RequestError(400, f"no target: {error}") from error
+            raise RequestError(400, f"invalid target: {error}") from error
         return Request(self._method, target, _wanted(event.headers), self._limits.holding(self._connection.peer))
 
     def body(self, request: Request) -> bytes:
-        """Read the body of a request, and unpack it. The caller calls :meth:`release` afterwards, whatever came.
+        """Read and unpack the body of a request. The caller always calls :meth:`release` afterwards.
 
-        :raises RequestError: too large, not whole, packed in a way that is not known, or there is no memory for it now.
+        :raises RequestError: the body is too large, incomplete, in an unknown encoding, or no memory is free for it.
         """
         packing = request.headers.get("content-encoding", "identity").lower()
         if packing not in ("identity", *PACKINGS):
-            raise RequestError(415, f"a body packed with {packing[:50]!r}; {', '.join(PACKINGS)} are understood")
+            raise RequestError(415, f"unknown Content-Encoding {packing[:50]!r}; supported: {', '.join(PACKINGS)}")
         self._check_length(request)
         if self._http.they_are_waiting_for_100_continue:
             self._connection.send(
                 self._http.send(h11.InformationalResponse(status_code=100, headers=[], reason="Continue"))
             )
         pieces = self._pieces()
-        found = bytearray()  # not a list: a peer may send byte by byte
+        found = bytearray()  # not a list: a peer may send one byte at a time
         for piece in pieces if packing == "identity" else self._unpacked(packing, pieces):
             self._check_size(len(found) + len(piece))
             self._limits.hold(request, len(piece), came=True)
@@ -71,11 +71,11 @@ class RequestReader:
         return bytes(found)
 
     def release(self, request: Request) -> None:
-        """Its bytes are needed no more."""
+        """Release the bytes of a request."""
         request.held.keep(0)
 
     def answer(self, status: int, headers: Iterable[tuple[str, str]], body: bytes, *, ends: bool = False) -> bool:
-        """Send an answer. A connection whose request was not read to its end, ends.
+        """Send an answer. It ends the connection if the request was not read to its end.
 
         :returns: True if another request may follow.
         """
@@ -94,14 +94,14 @@ class RequestReader:
         if length is not None:
             self._check_size(int(length))
         elif "transfer-encoding" not in request.headers:
-            raise RequestError(411, "no length")
+            raise RequestError(411, "Content-Length is missing")
 
     def _check_size(self, size: int) -> None:
         if size > self._limits.body:
-            raise RequestError(413, f"more than {self._limits.body} bytes (max_body)")
+            raise RequestError(413, f"the body has more than {self._limits.body} bytes (max_body)")
 
     def _pieces(self) -> Iterator[bytes]:
-        """The body as it was sent."""
+        """Yield the body as it was sent."""
         size = 0
         while isinstance(event := self._event(), h11.Data):
             size += len(event.data)
@@ -112,10 +112,10 @@ class RequestReader:
         try:
             yield from unpacked(kind, pieces)
         except UnpackingError as error:
-            raise RequestError(400, f"a packed body: {error}") from error
+            raise RequestError(400, f"the body cannot be unpacked: {error}") from error
 
     def _event(self) -> Any:
-        """What comes next of the request.
+        """Return the next part of the request.
 
         :raises RequestError: it is not HTTP/1.1.
         """
@@ -134,7 +134,7 @@ class RequestReader:
 
 
 def _wanted(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Those that are looked at; one that came several times has all its values."""
+    """Return the headers that are kept; repeated ones are joined by commas."""
     found: dict[str, str] = {}
     for name, value in headers:
         if name in _WANTED:

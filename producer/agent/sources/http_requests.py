@@ -1,4 +1,4 @@
-"""What a request over HTTP may be, and its errors. :mod:`.http_reader` reads it."""
+"""HTTP requests, their limits and their errors. :mod:`.http_reader` reads them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from urllib.parse import parse_qsl, urlsplit
 from ..protocols.fields import unique_names
 from .budget import Budget, Holding
 
-#: Held while a body, or another large message, is taken apart: for that time it is many times as large. No I/O then.
+#: Held while a large message is parsed, without I/O: for that time it is many times as large.
 one_at_a_time = threading.Lock()
 
 
 class RequestError(Exception):
-    """A request that is answered with an error.
+    """Raised for a request that is answered with an error.
 
-    :ivar status: of the answer.
+    :ivar status: the status of the answer.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -27,11 +27,11 @@ class RequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a request may be.
+    """Limits of requests.
 
-    :ivar body: bytes, packed and unpacked.
-    :ivar seconds: from its first byte to its last.
-    :ivar budget: of all requests.
+    :ivar body: maximum bytes of a body, packed and unpacked.
+    :ivar seconds: maximum time from the first byte to the last.
+    :ivar budget: the memory of all requests.
     """
 
     body: int
@@ -39,28 +39,28 @@ class Limits:
     budget: Budget
 
     def holding(self, peer: str) -> Holding:
-        """For a request of a peer."""
+        """Return the holding of a new request of a peer."""
         return Holding(self.budget, peer)
 
     def hold(self, request: Request, size: int, *, came: bool = False) -> None:
-        """A request needs so many bytes more, until it is released.
+        """Reserve bytes for a request, until it is released.
 
-        :param came: they came, and are not what is made of that.
-        :raises RequestError: there is no memory for it now, or never.
+        :param came: True for bytes that arrived; False for objects made of them.
+        :raises RequestError: no memory is free, or the request exceeds the budget.
         """
         if request.held.size + size > self.budget.size:
             raise RequestError(
                 413, f"the request takes more than {self.budget.size} bytes of memory (max_memory): send a smaller one"
             )
         if not request.held.take(size, within_share=came):
-            raise RequestError(503, "too many requests at a time: send this one again")
+            raise RequestError(503, "no memory is free for the request: send it again")
 
 
 @dataclass(slots=True)
 class Request:
     """A request, read up to its body.
 
-    :ivar headers: those that are wanted, by their names in lower case.
+    :ivar headers: the kept headers, by their names in lower case.
     :ivar held: its bytes of the budget.
     """
 
@@ -71,11 +71,11 @@ class Request:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Of the query.
+        """The parameters of the query.
 
-        :raises RequestError: the target is none.
+        :raises RequestError: the target is invalid.
         """
         try:
             return unique_names(parse_qsl(urlsplit(self.target).query, keep_blank_values=True))
         except ValueError as error:
-            raise RequestError(400, f"no target: {error}") from error
+            raise RequestError(400, f"invalid target: {error}") from error

@@ -1,9 +1,8 @@
-"""Intake: puts what a source was sent, and says what becomes of it where that fails.
+"""Intake: puts the events that a source received, and handles failures of the put.
 
-An interceptor of the user's may have a mistake in it, or ask a service that is away. That is not the peer's fault, and
-nothing is dropped for it: a peer that waits for an answer is told to send again, as while a channel is full; a peer
-that gets none has to wait. Of datagrams, which cannot wait, those at hand are lost, and counted. What no channel will
-ever take is refused, so that the peer does not send it again.
+An interceptor of the user may have a bug, or a service that it calls may be down. No event is dropped for that: a peer
+that expects an answer is asked to send again, as while a channel is full, and any other peer waits. Datagrams cannot
+wait, so those at hand are lost and counted. Events that no channel can ever take are refused permanently.
 """
 
 from __future__ import annotations
@@ -19,39 +18,39 @@ from ..recoveries import recoveries
 
 _log = get_logger("loghub.agent.source")
 
-#: Seconds between two looks for memory.
+#: Seconds between two checks for memory.
 _LOOK = 0.02
-#: Seconds between two tries, at first and at most.
+#: Seconds between two attempts, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
 class NotTakenError(Exception):
-    """The events were not put, and are to be sent again."""
+    """Raised when events were not put; the peer should send them again."""
 
 
 class NeverTakenError(NotTakenError):
-    """The events were not put, and are not to be sent again: no channel will ever take them."""
+    """Raised when no channel can ever take the events; the peer should not send them again."""
 
 
 def short_of_memory(outlet: Outlet) -> bool:
-    """Whether the process has as much memory as it may: what is refused now need not even be read."""
+    """Return True if the process has reached its memory limit: requests can be refused unread."""
     return bool(getattr(outlet, "short_of_memory", False))
 
 
 class Intake:
-    """Puts what peers send; by several threads at once."""
+    """Puts the events of peers; may be used by several threads at once."""
 
     def __init__(self, context: Context) -> None:
         self._name, self._counters = context.name, context.counters
         self._repeated, self._of_unfit = RateLimitedLog(context.clock), RateLimitedLog(context.clock)
 
     def put(self, outlet: Outlet, batch: EventBatch, timeout: float | None, peer: str, *, refuse: bool = True) -> None:
-        """Put events, once.
+        """Put events; make one attempt.
 
         :param timeout: seconds to wait for room in a channel.
-        :param peer: who sent them, and is to send them again if this fails.
-        :param refuse: see :meth:`~..interfaces.Outlet.put`.
-        :raises NeverTakenError: they can never be put.
+        :param peer: the sender, which sends the events again if this fails.
+        :param refuse: False to drop unfit events, as in :meth:`~..interfaces.Outlet.put`.
+        :raises NeverTakenError: no channel can ever take them.
         :raises NotTakenError: they were not put.
         """
         try:
@@ -63,18 +62,17 @@ class Intake:
                 _log.warning("source %s: %d events of %s are refused: %s%s", self._name, batch.count, peer, error, more)
             raise NeverTakenError(str(error)) from error
         except ChannelError as error:
-            _log.info("source %s: %s is to send %d events again: %s", self._name, peer, batch.count, error)
-            raise NotTakenError("no room") from error
+            _log.info("source %s: asked %s to send %d events again: %s", self._name, peer, batch.count, error)
+            raise NotTakenError("a channel is full") from error
         except Exception as error:
-            self._tell(error, f"{peer} is to send {batch.count} events again")
-            raise NotTakenError("it cannot be taken now") from error
+            self._tell(error, f"asked {peer} to send {batch.count} events again")
+            raise NotTakenError("the events cannot be put now") from error
         self._tell_end()
 
     def wait_for_memory(self, outlet: Outlet, stop: Stop) -> bool:
-        """Wait while the process has as much memory as it may: what is not read is not made into objects either, by any
-        of very many connections.
+        """Wait while the process is at its memory limit, before bytes are read and made into objects.
 
-        :returns: False if ``stop`` came before.
+        :returns: False if ``stop`` was set before.
         """
         while short_of_memory(outlet):
             if stop.wait(_LOOK):
@@ -82,16 +80,16 @@ class Intake:
         return True
 
     def put_until(self, outlet: Outlet, batch: EventBatch, stop: Stop) -> bool:
-        """Put events, for as long as it takes.
+        """Put events; retry until it succeeds.
 
-        :returns: False if ``stop`` came before.
+        :returns: False if ``stop`` was set before.
         """
         pause = _FIRST_PAUSE
         while True:
             try:
                 done = outlet.put_until(batch, stop)
-            except Exception as error:  # noqa: BLE001  # an interceptor of anybody's
-                self._tell(error, f"{batch.count} events wait, and so does who sent them")
+            except Exception as error:  # noqa: BLE001  # an interceptor may raise anything
+                self._tell(error, f"{batch.count} events wait, and their sender with them")
             else:
                 self._tell_end()
                 return done
@@ -100,7 +98,7 @@ class Intake:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def put_or_lose(self, outlet: Outlet, batch: EventBatch, stop: Stop) -> None:
-        """Put events that nobody can send again, once; those behind them are not to wait."""
+        """Put events that cannot be sent again; make one attempt, since later events must not wait."""
         try:
             outlet.put_until(batch, stop)
         except Exception as error:  # noqa: BLE001  # as above
@@ -110,7 +108,7 @@ class Intake:
             self._tell_end()
 
     def _tell(self, error: Exception, outcome: str) -> None:
-        """With its trace: it is a mistake of somebody's."""
+        """Log with traceback: an interceptor or its service failed."""
         self._counters.add(GenericProcessingFail=1)
         self._counters.last_error = f"{type(error).__name__}: {words_of(error)}"
         more = self._repeated.due_error(error)

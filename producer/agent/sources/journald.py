@@ -1,11 +1,11 @@
-"""systemd's journal, by ``journalctl``, which runs as long as the source does.
+"""systemd's journal, read by ``journalctl``, which runs as long as the source.
 
-A journal's cursor is a text, and a position is a number. So each batch has a number, and the source notes which cursor
-stands at its end before it is put; the number lies in the channel's own commit. So after a death the source goes on
-behind what its channels have: nothing is lost, and nothing is twice in a file channel.
+A journal's cursor is a text, but a position must be a number. So each batch has a number, and the source notes the
+cursor of its end before the batch is put. The channel's commit stores the number. After a crash the source continues
+after the last batch that its channels have: no entry is lost, and a file channel stores none twice.
 
-The body of an event is ``MESSAGE``; ``timestamp`` is its time in milliseconds, and ``fields`` says which other fields
-are headers.
+The body of an event is ``MESSAGE``, and ``timestamp`` is its time in milliseconds. The option ``fields`` selects the
+other fields that become headers.
 """
 
 from __future__ import annotations
@@ -30,44 +30,44 @@ _log = get_logger("loghub.agent.source.journald")
 
 _NAME, _NOTE = "journal", "cursors"
 _FIELDS = ("PRIORITY", "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_PID", "_HOSTNAME")
-#: Bytes of an entry as JSON: four for each byte of a field that is not text, each of which becomes an object.
+#: Bytes of an entry as JSON. A field that is not text takes four for each byte, each of which becomes an object.
 _MOST_LINE = 4 << 20
-#: Bytes that wait for the end of a batch that another channel has; then it is taken to be gone from the journal.
+#: Bytes that wait for the end of another channel's batch; beyond them the journal seems to have dropped that entry.
 _MOST_HELD = 32 << 20
 _PATIENCE = 30.0
-#: Ends of batches that are noted, about.
+#: Number of batch ends that are noted, roughly.
 _MOST_NOTED = 200
 
 
 class JournalError(ProducerError):
-    """``journalctl`` has ended."""
+    """Raised when ``journalctl`` has ended."""
 
 
 class JournaldSource:
-    """See the module."""
+    """Source of the entries in systemd's journal, read by ``journalctl``."""
 
     endless = True
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """What is read."""
+        """Selection of entries and fields."""
 
-        start: str = option("begin", doc="where the first start begins", choices=("begin", "end"))
-        units: tuple[str, ...] = option((), doc="only of these units")
-        matches: tuple[str, ...] = option((), doc="only what matches, such as PRIORITY=3 or _TRANSPORT=kernel")
+        start: str = option("begin", doc="where the very first start begins", choices=("begin", "end"))
+        units: tuple[str, ...] = option((), doc="read only these units")
+        matches: tuple[str, ...] = option((), doc="read only matching entries, such as PRIORITY=3 or _TRANSPORT=kernel")
         fields: tuple[str, ...] = option(_FIELDS, doc='fields that become headers; "all" for all of them')
-        command: str = option("journalctl", doc="the program")
-        directory: str | None = option(None, doc="of another journal than this machine's")
+        command: str = option("journalctl", doc="program to run")
+        directory: str | None = option(None, doc="directory of another journal than this machine's")
 
         def arguments(self) -> list[str]:
-            """Of the command, whatever it is asked."""
+            """Return the arguments common to all calls of the command."""
             wanted = [] if "all" in self.fields else [f"--output-fields={','.join(('MESSAGE', *self.fields))}"]
             units = [f"--unit={unit}" for unit in self.units]
             place = [] if self.directory is None else [f"--directory={self.directory}"]
             return [self.command, "--output=json", "--all", "--quiet", "--no-pager", *wanted, *units, *place]
 
         def missing(self) -> Iterator[ConfigError]:
-            """The program, if it is not there."""
+            """Yield an error if the program does not exist."""
             if shutil.which(self.command) is None:
                 yield ConfigError("command", "there is no such program", self.command)
 
@@ -75,9 +75,7 @@ class JournaldSource:
         self._options, self._context = options, context
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`.
-
-        :raises ExecError: ``journalctl`` cannot be run.
+        """:raises ExecError: ``journalctl`` cannot be run.
         :raises JournalError: it has ended.
         """
         self._context.state.mkdir(parents=True, exist_ok=True)
@@ -91,8 +89,8 @@ class JournaldSource:
 class _Reading:
     """One run of the source.
 
-    :ivar _cursors: of each batch that some channel may have to be given again, or has been given last: its end.
-    :ivar _known: ends of batches that some channels have, and others do not.
+    :ivar _cursors: the end of each batch that a channel may need again, and of the last one.
+    :ivar _known: ends of batches that only some channels have.
     """
 
     def __init__(
@@ -107,7 +105,7 @@ class _Reading:
         self._size = 0
 
     def run(self) -> None:
-        """See :meth:`JournaldSource.run`."""
+        """Run until ``stop``."""
         after, options = self._begin(), self._options
         place = ["--after-cursor", after] if after else []
         arguments = [*options.arguments(), "--follow", "--no-tail", *place, *options.matches]
@@ -122,21 +120,21 @@ class _Reading:
             if self._stop.is_set():
                 return
             status = command.wait()
-        raise JournalError(f"{options.command} ended with the exit status {status}; what it said is in the log")
+        raise JournalError(f"{options.command} ended with the exit status {status}; its messages are in the log")
 
     def _begin(self) -> str | None:
-        """The cursor behind which to go on; None for the journal's begin."""
+        """Return the cursor to continue after; None for the journal's begin."""
         ends = self._outlet.ends(_NAME)
         self._last, at = ends[-1], self._begun_at(ends)
         if at is not None:
             self._last = max(at, self._last)
-            self._outlet.pass_over(Position(_NAME, at))  # a channel that is new begins where the others are
+            self._outlet.pass_over(Position(_NAME, at))  # a new channel begins at the others' position
             self._known = {cursor: n for n, cursor in self._cursors.items() if at < n <= ends[-1]}
             return self._cursors[at] or None
         if self._last:
             _log.error(
-                "source %s: its notes hold no cursors of its channels: it reads the journal as at its first start, and"
-                " some of it comes twice",
+                "source %s: no cursor is noted for the channels' position: the journal is read as at the first start,"
+                " and some entries come twice",
                 self._context.name,
             )
         newest = self._newest() if self._options.start == "end" else None
@@ -145,21 +143,23 @@ class _Reading:
             self._note(newest)
             self._outlet.pass_over(Position(_NAME, self._last))
         elif not self._last:
-            self._note("")  # 0 is the journal's begin
+            self._note("")  # 0 means the journal's begin
         return newest
 
     def _begun_at(self, ends: Sequence[int]) -> int | None:
-        """The number to go on behind; None if nothing is known of it. What lies before the lowest was safe: a channel
-        that forgets may not have come to note that.
+        """Return the batch number to continue after; None if no note is usable.
+
+        If the lowest noted number is higher than a channel's, the batches before it were safe: a channel in memory may
+        not have stored that.
         """
         known, noted = [end for end in ends if end], sorted(self._cursors)
-        first = known[0] if len(known) == 1 else ends[0]  # where one is new, and the others are alike
+        first = known[0] if len(known) == 1 else ends[0]  # where one channel is new, and the others agree
         if not noted or noted[-1] < first:
             return None
         return max((number for number in noted if number <= first), default=noted[0])
 
     def _newest(self) -> str | None:
-        """The cursor of the newest entry; None if there is none."""
+        """Return the cursor of the newest entry; None if there is none."""
         arguments = [*self._options.arguments(), "--lines=1", *self._options.matches]
         try:
             done = subprocess.run(arguments, check=False, capture_output=True, timeout=_PATIENCE)
@@ -169,7 +169,7 @@ class _Reading:
         return entries[-1]["__CURSOR"] if entries else None
 
     def _take(self, block: bytes) -> bool:
-        """Put what is in some lines; False if it had to stop."""
+        """Put the entries of some lines; return False if the source stops."""
         self._size += len(block)
         for entry in self._entries(block):
             self._held.append(entry)
@@ -185,7 +185,7 @@ class _Reading:
         return bool(self._known) or not self._held or self._put(None)
 
     def _put(self, number: int | None) -> bool:
-        """Put what is held, as the batch of that number, or as a new one."""
+        """Put the held entries, as the batch of that number, or as a new one."""
         held, self._held, self._size = self._held, [], 0
         if number is None:
             number = self._last = self._last + 1
@@ -194,10 +194,10 @@ class _Reading:
         return self._outlet.put_until(batch, self._stop)
 
     def _note(self, cursor: str) -> None:
-        """Keep where the last batch ends, with those that channels may ask for after a death."""
+        """Note the cursor of the last batch, with those that channels may need after a crash."""
         first = min(self._outlet.ends(_NAME)[0], self._outlet.safe_end(_NAME))
         kept = [number for number in self._cursors if number >= first]
-        if len(kept) > _MOST_NOTED:  # from there, some comes twice: each of them would be written with each batch
+        if len(kept) > _MOST_NOTED:  # thin out: all are written with each batch; some entries may come twice
             kept = [*kept[: -_MOST_NOTED // 2 : 2], *kept[-_MOST_NOTED // 2 :]]
         self._cursors = {number: self._cursors[number] for number in kept}
         self._cursors[self._last] = cursor
@@ -211,7 +211,7 @@ class _Reading:
                 found.append({**entry, "__CURSOR": str(entry["__CURSOR"])})
             except (ValueError, TypeError, KeyError, RecursionError):
                 self._context.counters.add(EventReadFail=1)
-                _log.error("source %s: no entry of a journal: %r", self._context.name, line[:200])
+                _log.error("source %s: not an entry of a journal: %r", self._context.name, line[:200])
         return found
 
     def _event(self, entry: dict[str, Any]) -> tuple[dict[str, str], bytes]:
@@ -226,7 +226,7 @@ class _Reading:
 
 
 def _bytes(value: Any) -> bytes:
-    """A field: text; a list of bytes, if it is none; a list of these, if an entry has it several times."""
+    """Return a field's bytes. A binary field is a list of bytes; a repeated field is a list of values."""
     if isinstance(value, str):
         return value.encode(errors="surrogatepass")
     if isinstance(value, list):

@@ -1,13 +1,12 @@
-"""Topics of Kafka, as a member of a consumer group.
+"""Topics of Kafka, read as a member of a consumer group.
 
-A batch is of one partition, and its offsets are its position (:mod:`..ledger`): what a channel on the disk has when
-the agent dies is passed over when Kafka gives it again. The group is told of what nobody can lose any more
-(:meth:`~..interfaces.Outlet.safe_end`), and where each partition was begun: a partition of which it knows nothing is
-another one than that of which the channels know. So is one that Kafka gives from a lower offset on than where it was:
-a topic that was made again, or lost its end.
+A batch has messages of one partition, and its position is their offsets (:mod:`..ledger`). Messages that Kafka delivers
+again after a crash are skipped if a file channel has them. The group's offset moves only past messages that are safe in
+the channels (:meth:`~..interfaces.Outlet.safe_end`); the first offset of a partition is committed, too. So a partition
+without an offset in the group is a new one, even if the channels have a position of that name. The same holds for a
+partition that Kafka delivers from a lower offset than before: its topic was made again, or lost its end.
 
-A channel that is full stops the reading, and the membership goes on: the client is asked for nothing but news of the
-group meanwhile.
+While a channel is full nothing is read. The client is still polled for events of the group, so it remains a member.
 """
 
 from __future__ import annotations
@@ -32,29 +31,29 @@ from ..protocols.kafka import ClientLog, RenewedClient, check_settings, missing_
 
 _log = get_logger("loghub.agent.kafka")
 
-#: Seconds that Kafka has to say how far a group came.
+#: Seconds for Kafka to return the offsets of a group.
 _PATIENCE = 30.0
-#: Of Flume's keys those that change nothing: the client waits for messages itself, and is none of Java's.
+#: Flume's options without effect: the client waits for messages itself, and is not Java's.
 _NEEDLESS = (
     *("backoffSleepIncrement", "maxBackoffSleep"),
     *(f"kafka.consumer.{each}" for each in ("key.deserializer", "max.poll.records", "value.deserializer")),
 )
-#: Bytes of a batch, about, as the objects of its messages.
+#: Bytes of a batch as message objects, roughly.
 _BATCH_BYTES = 8 << 20
-#: Bytes of the objects of a header, beside its texts: they are there as pairs, and as headers of an event.
+#: Bytes of a header's objects, besides its texts, which exist as pairs and as headers of an event.
 _OF_HEADER = 200
-#: Bytes that a message becomes by each of its own, at most, beside what a batch has.
+#: Maximum bytes of objects for each byte of a message, besides its bytes in the batch.
 _OF_BYTE = 64
-#: Bytes of a message at most, where the client's settings do not say.
+#: Maximum bytes of a message, if the client's settings have none.
 _MESSAGE = 1 << 20
-#: KiB that the client keeps of what it has fetched, where its settings do not say.
+#: KiB of fetched messages that the client keeps, if its settings have no limit.
 _QUEUED = 16 << 10
-#: Topic and number of a partition.
+#: Topic and partition number.
 _Place = tuple[str, int]
 
 
 class KafkaSource:
-    """See the module."""
+    """Source of Kafka messages, read as a member of a consumer group."""
 
     endless = True
 
@@ -62,21 +61,21 @@ class KafkaSource:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's Kafka source's.
+        """Options of Flume's Kafka source.
 
-        :raises ConfigError: neither topics nor a pattern, or both; or the client does not take its settings.
+        :raises ConfigError: neither topics nor a pattern, or both; or the client refuses its settings.
         """
 
-        bootstrap_servers: str = option(flume="kafka.bootstrap.servers", doc="brokers, host:port, by commas")
-        topics: tuple[str, ...] = option((), flume="kafka.topics", doc="topics")
-        topics_regex: str | None = option(None, flume="kafka.topics.regex", doc="or a pattern of their names")
-        group_id: str = option("flume", flume="kafka.consumer.group.id", doc="the consumer group")
-        batch_size: int = option(1000, least=1, doc="messages put at once, at most")
+        bootstrap_servers: str = option(flume="kafka.bootstrap.servers", doc="brokers, host:port, separated by commas")
+        topics: tuple[str, ...] = option((), flume="kafka.topics", doc="topics to read")
+        topics_regex: str | None = option(None, flume="kafka.topics.regex", doc="pattern of topics, instead of topics")
+        group_id: str = option("flume", flume="kafka.consumer.group.id", doc="consumer group")
+        batch_size: int = option(1000, least=1, doc="maximum number of messages put at once")
         batch_duration: float = option(
-            1.0, flume="batchDurationMillis", scale=0.001, least=0.01, doc="seconds that a batch waits for more"
+            1.0, flume="batchDurationMillis", scale=0.001, least=0.01, doc="seconds that a batch waits for messages"
         )
         set_topic_header: bool = option(True, doc="add a header with the topic")
-        topic_header: str = option("topic", doc="that header")
+        topic_header: str = option("topic", doc="header for the topic")
         config: Mapping[str, str] = option({}, secret=True, flume="kafka.consumer", doc="settings of librdkafka")
 
         def __post_init__(self) -> None:
@@ -85,33 +84,33 @@ class KafkaSource:
             check_settings("Consumer", self.settings("check"))
 
         def missing(self) -> Iterator[ConfigError]:
-            """Files that cannot be read."""
+            """Yield an error for each file that cannot be read."""
             return missing_files(self.config)
 
         def holds(self) -> int:
-            """Bytes at most: what the client has fetched, a batch twice, and the objects of its last message."""
+            """Return the most bytes held: fetched messages, a batch twice, and the objects of its last message."""
             given = self.settings("check")
             message = int(given.get("fetch.message.max.bytes", _MESSAGE))
             return (int(given["queued.max.messages.kbytes"]) << 10) + 2 * _BATCH_BYTES + _OF_BYTE * message
 
         def settings(self, client: str) -> dict[str, Any]:
-            """Of the client.
+            """Return the settings of the client.
 
-            :param client: its name.
+            :param client: the client's name.
             """
             return {
                 "bootstrap.servers": self.bootstrap_servers,
                 "group.id": self.group_id,
                 "client.id": client,
                 "queued.max.messages.kbytes": _QUEUED,
-                "auto.offset.reset": "earliest",  # a group that is new reads what is there
+                "auto.offset.reset": "earliest",  # a new group reads all existing messages
                 **self.config,
                 "enable.auto.commit": False,
             }
 
         @staticmethod
         def translate_flume(values: Mapping[str, str]) -> Mapping[str, Any]:
-            """Flume's lists of topics have commas; older versions had other keys."""
+            """Split Flume's comma-separated topics, and rename options of older versions."""
             needless = _NEEDLESS if "zookeeperConnect" in values else (*_NEEDLESS, "migrateZookeeperOffsets")
             found = renamed(values, {"topic": "kafka.topics", "groupId": "kafka.consumer.group.id"}, needless)
             if "kafka.topics" in found:
@@ -123,11 +122,9 @@ class KafkaSource:
         self._reading: _Reading | None = None
 
     def lag(self) -> Lag:
-        """See :class:`~..interfaces.Source`."""
         return Lag(events=0 if self._reading is None else self._reading.behind)
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`."""
         context = self._context
         clients = RenewedClient(self._consumer, self._options.config, f"source {context.name}", context)
         consumer = clients.first()
@@ -140,7 +137,7 @@ class KafkaSource:
                     consumer = clients.renewed()
 
     def _consumer(self) -> Any:
-        from confluent_kafka import Consumer  # nobody else needs it
+        from confluent_kafka import Consumer  # an extra
 
         context = self._context
         return Consumer(self._options.settings(f"{context.agent}-{context.name}"), logger=ClientLog(context.clock))
@@ -148,11 +145,11 @@ class KafkaSource:
 
 @dataclass(slots=True, eq=False)
 class _Share:
-    """A partition, from the moment when it becomes this member's until it is taken away.
+    """A partition, from its assignment to this member until it is revoked.
 
-    :ivar noted: the offset that the group has; None if it has none.
-    :ivar next: no message is to come from before it.
-    :ivar begun: the first offset that came of one of which the group knows nothing.
+    :ivar noted: the group's offset; None if it has none.
+    :ivar next: the lowest offset that is expected.
+    :ivar begun: the first delivered offset, if the group had no offset.
     """
 
     place: _Place
@@ -164,8 +161,8 @@ class _Share:
 class _Reading:
     """One run of the source.
 
-    :ivar behind: messages that the brokers have of these partitions and that were not put, as far as is known.
-    :ivar _shares: the partitions that are this member's.
+    :ivar behind: known number of messages of the assigned partitions that were not put.
+    :ivar _shares: the partitions assigned to this member.
     """
 
     def __init__(
@@ -179,13 +176,13 @@ class _Reading:
         self._repeated = RateLimitedLog(context.clock)
 
     def join(self) -> None:
-        """Become a member of the group."""
+        """Join the group."""
         pattern = self._options.topics_regex
         topics = list(self._options.topics) if pattern is None else [f"^{pattern.removeprefix('^')}"]
         self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def look(self) -> bool:
-        """Put what has come; False if it had to stop before."""
+        """Put the messages that have arrived; return False if the source stops."""
         messages = self._messages()
         runs = self._runs(filter(self._is_message, messages))
         self.behind = self._unread()
@@ -195,7 +192,7 @@ class _Reading:
         return done
 
     def _messages(self) -> list[Any]:
-        """What has come, one at a time: a message may have megabytes, and its headers' objects far more."""
+        """Return arrived messages, fetched one by one: each may have megabytes, and its headers' objects far more."""
         found: list[Any] = []
         size, until = 0, self._context.clock.monotonic() + self._options.batch_duration
         while len(found) < self._options.batch_size and size < _BATCH_BYTES:
@@ -208,20 +205,18 @@ class _Reading:
         return found
 
     def _unread(self) -> int:
-        """By what the brokers said with the last messages: nobody is asked."""
+        """Count unread messages by the offsets that came with the last ones, without a request."""
         from confluent_kafka import KafkaException
 
         unread = 0
         for place, share in list(self._shares.items()):
-            with suppress(KafkaException):  # it is being taken away
+            with suppress(KafkaException):  # the partition is being revoked
                 low, high = self._consumer.get_watermark_offsets(_partition(place), cached=True)
                 unread += max(0, high - max(low, share.next, self._outlet.ends(self._name(place))[-1]))
         return unread
 
     def _runs(self, messages: Iterable[Any]) -> list[tuple[_Share, list[Any]]]:
-        """Messages by their partitions, those of each in order of their offsets; where an offset is not behind the one
-        before, a run of its own begins.
-        """
+        """Group messages by partition, in order of their offsets; an offset that does not rise starts another group."""
         runs: list[tuple[_Share, list[Any]]] = []
         newest: dict[_Place, list[Any]] = {}
         for message in messages:
@@ -236,12 +231,12 @@ class _Reading:
 
     def _put(self, share: _Share, messages: Sequence[Any]) -> bool:
         place, first = share.place, messages[0].offset()
-        if self._shares.get(place) is not share:  # it was dealt out anew while a channel had no room
+        if self._shares.get(place) is not share:  # revoked while a channel was full
             return True
         if first < share.next:
             self._begin_anew(share, first)
         share.next = messages[-1].offset() + 1
-        if share.noted is None:  # it may be that the group could not be told before
+        if share.noted is None:  # an earlier commit may have failed
             share.begun = first if share.begun is None else share.begun
             self._tell({place: share.begun})
         name = self._name(place)
@@ -252,20 +247,20 @@ class _Reading:
         return True
 
     def _begin_anew(self, share: _Share, first: int) -> None:
-        """Kafka gives a partition from before where it was: it is another one, or has lost its end."""
+        """Read a partition as a new one: Kafka delivers a lower offset than expected."""
         share.noted = share.begun = None
         end = self._outlet.ends(self._name(share.place))[-1]
         if end > first:
-            self._say_anew(share.place, end, f"Kafka gives it from offset {first} on, where it was at {share.next}")
+            self._say_anew(share.place, end, f"Kafka delivers offset {first} again, where it was at {share.next}")
             self._outlet.forget(self._name(share.place))
 
     def _name(self, place: _Place) -> str:
-        """Of the position; another group may be that of another cluster."""
+        """Return the position's name; another group may belong to another cluster."""
         topic, partition = place
         return f"{self._options.group_id}/{topic}-{partition}"
 
     # News of the group; called while the client is asked for messages.
-
+    # Callbacks for events of the group; the client calls them while it is polled.
     def _assigned(self, _consumer: Any, partitions: Sequence[Any]) -> None:
         from confluent_kafka import KafkaException
 
@@ -281,25 +276,25 @@ class _Reading:
             self._shares[place] = _Share(place, offset, offset or 0)
 
     def _goes_on(self, place: _Place, offset: int | None, end: int) -> bool:
-        """Whether a partition of which the channels have more than the group is still the one that they know."""
+        """Return True if a partition whose position in the channels is ahead of the group's is still the same one."""
         if offset is None:
-            self._say_anew(place, end, "the group has no offset there")
+            self._say_anew(place, end, "the group has no offset for it")
             return False
         last = self._consumer.get_watermark_offsets(_partition(place), timeout=_PATIENCE)[1]
         if last < end:
-            self._say_anew(place, end, f"it ends at {last}")
+            self._say_anew(place, end, f"it ends at offset {last}")
             return False
         tell = _log.info if end - offset <= self._options.batch_size else _log.warning
         tell(
-            "source %s: the channels have partition %d of %s up to offset %d, the group %s up to %d: what lies between "
-            "is passed over. To read it again, give the source another name, or another group_id",
+            "source %s: the channels have partition %d of %s up to offset %d, the group %s up to %d: messages"
+            " between these offsets are skipped. To read them again, give the source another name, or another group_id",
             *(self._context.name, place[1], place[0], end, self._options.group_id, offset),
         )
         return True
 
     def _say_anew(self, place: _Place, end: int, why: str) -> None:
         _log.warning(
-            "source %s: the channels have partition %d of %s up to offset %d, but %s: it is read as a new one",
+            "source %s: the channels have partition %d of %s up to offset %d, but %s: reading it as a new partition",
             *(self._context.name, place[1], place[0], end, why),
         )
 
@@ -312,7 +307,7 @@ class _Reading:
             self._shares.pop((each.topic, each.partition), None)
 
     def _commit(self, places: Iterable[_Place]) -> None:
-        """Tell the group of what is safe, and what it does not know."""
+        """Commit the offsets up to which messages are safe, if they have changed."""
         safe = {place: self._outlet.safe_end(self._name(place)) for place in places if place in self._shares}
         news = {place: end for place, end in safe.items() if end > (self._shares[place].noted or 0)}
         if news:
@@ -324,7 +319,7 @@ class _Reading:
         try:
             self._consumer.commit(offsets=[_partition(place, end) for place, end in ends.items()], asynchronous=False)
         except KafkaException as error:
-            more = self._repeated.due_error(error)  # while a group is dealt out anew it is tried at each look
+            more = self._repeated.due_error(error)  # during a rebalance each poll tries it again
             if more is not None:
                 _log.warning(
                     "source %s: offsets of %d partitions are not committed to the group yet: %s%s",
@@ -332,14 +327,14 @@ class _Reading:
                 )
         else:
             for place, end in ends.items():
-                if place in self._shares:  # a rebalance may come while the group is told
+                if place in self._shares:  # a rebalance may have revoked it during the commit
                     self._shares[place].noted = end
 
     def _batch(self, messages: Sequence[Any], position: Position) -> EventBatch:
         return EventBatch.of_events([(self._headers(each), each.value() or b"") for each in messages], position)
 
     def _headers(self, message: Any) -> dict[str, str]:
-        """Those of a message, and ours. What all of its batch have is a column's, or is not: see ``columns_of``."""
+        """Return a message's headers and the source's own; ``columns_of`` shares those that all events have."""
         own = {"partition": str(message.partition()), "offset": str(message.offset())}
         time, key = _time_of(message), message.key()
         if time is not None:
@@ -355,9 +350,9 @@ class _Reading:
         return with_own({name: value.decode(errors="backslashreplace") for name, value in named.items()}, own)
 
     def _is_message(self, message: Any) -> bool:
-        """Whether it is one; an error that may pass is told.
+        """Return True for a message; log a transient error.
 
-        :raises KafkaException: the client is of no use any more.
+        :raises KafkaException: the client has failed permanently.
         """
         from confluent_kafka import KafkaError, KafkaException
 
@@ -372,7 +367,7 @@ class _Reading:
 
 
 class _Member(Stop):
-    """Remains a member of the group while a channel has no room: asks the client for news, and for no messages."""
+    """Stop signal whose wait also polls the client, so that it remains a member while a channel is full."""
 
     def __init__(self, consumer: Any, stop: Stop) -> None:
         super().__init__()
@@ -391,7 +386,7 @@ class _Member(Stop):
         self._consumer.pause(assigned)
         try:
             message = self._consumer.poll(0)
-            if message is not None and message.error() is None:  # of a partition that is new
+            if message is not None and message.error() is None:  # of a partition assigned during the poll
                 self._consumer.seek(_partition((message.topic(), message.partition()), message.offset()))
             return self._outer.wait(seconds)
         finally:
@@ -400,7 +395,7 @@ class _Member(Stop):
 
 
 def _parts(messages: Sequence[Any], ends: Sequence[int]) -> Iterator[Sequence[Any]]:
-    """What not all channels have, cut where one of them has it up to there."""
+    """Yield the messages that some channel lacks, split at the channels' positions."""
     offsets = [message.offset() for message in messages]
     cuts = [bisect_left(offsets, end) for end in ends]
     for start, end in pairwise((*cuts, len(messages))):
@@ -415,7 +410,7 @@ def _partition(place: _Place, offset: int | None = None) -> Any:
 
 
 def _size_of(message: Any) -> int:
-    """Bytes of the objects of a message."""
+    """Return the bytes of a message's objects."""
     own = len(message.value() or b"") + len(message.key() or b"")
     return own + sum(
         _OF_HEADER + 2 * len(name or "") + 2 * len(value or b"") for name, value in message.headers() or ()

@@ -1,7 +1,7 @@
-"""What all sources that listen share: addresses, bounds, TLS, and a thread for each connection.
+"""TcpServer: the common part of sources that listen: addresses, limits, TLS, and a thread for each connection.
 
-Whoever connects is a stranger. So connections are bounded, in all and for each address; a handshake and a silence end
-in time; and what one connection does, such as waiting for its channel, holds up no other.
+Peers are not trusted. So connections are limited, in total and for each address. A handshake and a silent connection
+end in time. A connection that waits, for example for its channel, does not delay the others.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from ..protocols.tls_files import RenewedTls, load_authorities, load_own, out_of
 
 _log = get_logger("loghub.agent.source")
 
-#: Seconds: how long the thread that accepts waits when it cannot, and how long connections have to end then.
+#: Seconds to wait after a failed accept, and for connections to end when the source stops.
 _LOOK, _END = 0.5, 10.0
-#: Seconds and bytes that a peer may go on sending behind an answer that ends its connection.
+#: Seconds and bytes for which a peer may go on sending after an answer that ends its connection.
 _FINISH, _MOST_PASSED_OVER = 2.0, 32 << 20
 _BACKLOG = 512
-#: Descriptors that connections leave to channels, logs, the monitoring and sinks; of few, a share.
+#: File descriptors left for channels, logs, monitoring and sinks; of few descriptors, their share.
 _SPARE, _SPARE_SHARE = 64, 0.25
 _READ = 1 << 18
 _WAKE = "wake"
-#: What OpenSSL calls a peer's refusal of a certificate.
+#: OpenSSL's messages when a peer refuses a certificate.
 _REFUSED = re.compile(r"ALERT.*(CERTIFICATE|UNKNOWN_CA)")
 _NO_CERTIFICATE = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 
@@ -51,17 +51,17 @@ _NUMBERS = re.compile(r"[\d.]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpOptions:
-    """Of every source that accepts connections."""
+    """Options of all sources that accept connections."""
 
-    bind: str = option("127.0.0.1", doc="the address to listen on; 0.0.0.0 or :: for all")
-    max_connections: int = option(500, least=1, doc="at a time")
+    bind: str = option("127.0.0.1", doc="address to listen on; 0.0.0.0 or :: for all")
+    max_connections: int = option(500, least=1, doc="maximum number of open connections")
     max_connections_per_peer: int | None = option(
-        None, least=1, doc="at a time from one address; empty for half of all"
+        None, least=1, doc="maximum number of open connections from one address; empty for half of all"
     )
     silence: float = option(3600.0, least=0.001, doc="seconds after which a silent connection is closed")
-    certificate: Path | None = option(None, doc="a PEM file, for TLS")
-    key: Path | None = option(None, doc="its key, if that is not in the same file")
-    client_authorities: Path | None = option(None, doc="a PEM file: clients must have a certificate of these")
+    certificate: Path | None = option(None, doc="PEM file with the certificate; enables TLS")
+    key: Path | None = option(None, doc="PEM file with the key, if it is not in the same file")
+    client_authorities: Path | None = option(None, doc="PEM file with authorities; clients need a certificate of these")
     handshake_timeout: float = option(10.0, least=0.001, doc="seconds for a TLS handshake")
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class TcpOptions:
             raise ConfigError("certificate", "is needed for TLS, with key or client_authorities", None)
 
     def missing(self) -> Iterator[ConfigError]:
-        """Files that cannot be used."""
+        """Yield errors of the certificate files."""
         try:
             self.tls()
         except ConfigError as error:
@@ -79,7 +79,7 @@ class TcpOptions:
         yield from out_of_time(self.certificate, self.key)
 
     def tls(self) -> ssl.SSLContext | None:
-        """For the server's side; None without a certificate.
+        """Build the server's TLS context; None without a certificate.
 
         :raises ConfigError: the files cannot be used.
         """
@@ -94,18 +94,18 @@ class TcpOptions:
         return context
 
     def renewed_tls(self, who: str, context: Context) -> RenewedTls:
-        """As :meth:`tls`, for long.
+        """Return the server's TLS context, renewed when the files change.
 
-        :raises ConfigError: likewise.
+        :raises ConfigError: the files cannot be used.
         """
         return RenewedTls(self.tls, (self.certificate, self.key), self.client_authorities, who, context)
 
 
 class Connection:
-    """One peer, as the source that serves it sees it.
+    """The connection of one peer.
 
-    :ivar peer: its address.
-    :ivar port: ours, that it came to.
+    :ivar peer: the peer's address.
+    :ivar port: the local port.
     """
 
     def __init__(self, plain: socket.socket, peer: str, port: int, silence: float) -> None:
@@ -113,7 +113,7 @@ class Connection:
         self.peer, self.port = peer, port
 
     def secure(self, tls: ssl.SSLContext, timeout: float) -> None:
-        """Do a TLS handshake.
+        """Do the TLS handshake.
 
         :raises OSError: it failed, or took too long.
         """
@@ -123,32 +123,34 @@ class Connection:
         self._socket.do_handshake()
 
     def read(self, size: int = _READ, until: float | None = None) -> bytes:
-        """What has come, as soon as there is something; empty at the end.
+        """Return the bytes that arrive next; empty at the end.
 
-        :param until: monotonic seconds, if there is an end sooner than that of a silence.
-        :raises OSError: the connection broke, or is silent for too long.
+        :param until: deadline in monotonic seconds; None for only the limit of silence.
+        :raises OSError: the connection failed, or the time is over.
         """
         timeout = self._silence if until is None else min(self._silence, until - time.monotonic())
         if timeout <= 0:
             raise TimeoutError("it took too long")
         self._socket.settimeout(timeout)
         data = self._socket.recv(size)
-        if isinstance(self._socket, ssl.SSLSocket):  # which gives a record at a time
+        if isinstance(self._socket, ssl.SSLSocket):  # recv() returns one TLS record at a time
             while data and len(data) < size and self._socket.pending():
                 data += self._socket.recv(size - len(data))
         return data
 
     def send(self, data: bytes) -> None:
-        """Send all of it.
+        """Send all bytes.
 
-        :raises OSError: the connection broke, or the peer does not read.
+        :raises OSError: the connection failed, or the peer does not read.
         """
         self._socket.settimeout(min(self._silence, 60.0))
         self._socket.sendall(data)
 
     def finish(self) -> None:
-        """Say that nothing follows, and let the peer read the last answer: what it still sends is passed over, for a
-        while, since closing at once would take the answer away from it.
+        """Close the sending side, and let the peer read the last answer.
+
+        Closing at once would discard the answer while the peer still sends; so its bytes are read and dropped for a
+        while.
         """
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
@@ -157,21 +159,21 @@ class Connection:
                 left -= len(data)
 
     def interrupt(self) -> None:
-        """End what its thread waits for."""
+        """Shut the connection down, which wakes its thread."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._socket.close()
 
 
 class TcpServer:
-    """Accepts connections, and serves each on a thread of its own.
+    """Server that accepts connections, and serves each on a thread of its own.
 
-    :param ports: to listen on; 0 for any free one.
-    :param serve: is called with each connection; it ends when that returns, or raises.
-    :ivar addresses: what is listened on, once :attr:`listening` is set.
+    :param ports: the ports to listen on; 0 for any free one.
+    :param serve: called with each connection, which is closed when the call returns or raises.
+    :ivar addresses: the addresses listened on, once :attr:`listening` is set.
     """
 
     def __init__(
@@ -182,7 +184,7 @@ class TcpServer:
         self._tls = options.renewed_tls(f"source {context.name}", context)
         self._repeated, self._refused = RateLimitedLog(context.clock), RateLimitedLog(context.clock)
         self._wrong = RateLimitedLog(context.clock)
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards the fields below
         self._connections: dict[Connection, threading.Thread] = {}
         self._peers: Counter[str] = Counter()
         self.addresses: list[tuple[str, int]] = []
@@ -191,7 +193,7 @@ class TcpServer:
     def run(self, stop: Stop) -> None:
         """Listen until ``stop``.
 
-        :raises OSError: an address cannot be had.
+        :raises OSError: an address is not available.
         """
         with contextlib.ExitStack() as opened, selectors.DefaultSelector() as selector:
             for port in self._ports:
@@ -204,16 +206,16 @@ class TcpServer:
             while not stop.is_set():
                 for key, _ in selector.select():
                     if key.data is not _WAKE:
-                        self._accept(key.fileobj, stop)  # type: ignore[arg-type]  # they are all sockets
+                        self._accept(key.fileobj, stop)  # type: ignore[arg-type]  # all are sockets
 
     def _accept(self, listener: socket.socket, stop: Stop) -> None:
         try:
             accepted, address = listener.accept()
         except BlockingIOError:
             return
-        except OSError as error:  # such as too many open files: those who wait are served when others have gone
+        except OSError as error:  # for example too many open files: accept again when others have closed
             if (more := self._repeated.due_error(error)) is not None:
-                _log.warning("source %s: cannot accept: %s%s", self._name, error, more)
+                _log.warning("source %s: cannot accept a connection: %s%s", self._name, error, more)
             stop.wait(_LOOK)
             return
         if not self._leaves_files(accepted.fileno()):
@@ -233,7 +235,7 @@ class TcpServer:
         keep_alive(accepted)
         try:
             thread.start()
-        except RuntimeError as error:  # too many threads, likewise
+        except RuntimeError as error:  # too many threads
             _log.warning("source %s: cannot serve %s: %s", self._name, connection.peer, error)
             self._counters.add(ConnectionRefusedCount=1)
             connection.close()
@@ -241,8 +243,10 @@ class TcpServer:
             stop.wait(_LOOK)
 
     def _leaves_files(self, descriptor: int) -> bool:
-        """Whether there are descriptors left for others beside this one; a new one has the lowest free number. Of what
-        is free a source takes two thirds at most, so that there is always something for the other ones.
+        """Return True if enough file descriptors are left for other components.
+
+        A new descriptor is the lowest free number, so it shows how many are used. A source takes at most two thirds of
+        the free ones, so that other sources can always get some.
         """
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         left = most - min(_SPARE, most * _SPARE_SHARE) - descriptor
@@ -250,23 +254,23 @@ class TcpServer:
             own = len(self._connections)
         if most == resource.RLIM_INFINITY or 2 * left > own:
             return True
-        self._tell_refusal(f"it has {own}, and the process may have {most} files open (ulimit -n), with few left")
+        self._tell_refusal(f"it has {own} open, and few of the process's {most} files are left (ulimit -n)")
         return False
 
     def _tell_refusal(self, why: str) -> None:
-        """Whoever connects sees only that it is closed; one line in ten seconds, whoever they are."""
+        """Log a refusal, at most once in ten seconds; the peer only sees a closed connection."""
         if (more := self._repeated.due_error(OSError(why))) is not None:
             _log.warning("source %s: refuses connections: %s%s", self._name, why, more)
 
     def _enter(self, connection: Connection, thread: threading.Thread) -> str:
-        """Count it in; if there is no room, nothing is done but to say why."""
+        """Register a connection; return the reason if a limit is reached, else an empty text."""
         most, peer = self._options.max_connections, connection.peer
         of_peer = self._options.max_connections_per_peer or max(1, most // 2)
         with self._lock:
             if len(self._connections) >= most:
-                return f"it has {most}, the most that it takes (max_connections)"
+                return f"it has {most} open, the limit (max_connections)"
             if self._peers[peer] >= of_peer:
-                return f"it has {of_peer} of {peer}, the most that it takes of one address (max_connections_per_peer)"
+                return f"it has {of_peer} of {peer} open, the limit for one address (max_connections_per_peer)"
             self._connections[connection] = thread
             self._peers[peer] += 1
         self._counters.add(OpenConnectionCount=1)
@@ -277,40 +281,41 @@ class TcpServer:
             if (tls := self._tls.context()) is not None:
                 connection.secure(tls, self._options.handshake_timeout)
             self._serve(connection)
-        except OSError as error:  # the peer's business, or its network's
+        except OSError as error:  # a failure of the peer or the network
             self._counters.add(ConnectionFailedCount=1)
             self._tell_failure(connection.peer, error)
-        except Exception as error:  # noqa: BLE001  # a bug of ours, or of an interceptor: the others are served on
+        except Exception as error:  # noqa: BLE001  # a bug, here or in an interceptor: other connections are served on
             self._counters.add(GenericProcessingFail=1)
             if (more := self._repeated.due_error(error)) is not None:
-                _log.exception("source %s: the connection of %s ends%s", self._name, connection.peer, more)
+                _log.exception("source %s: the connection of %s failed%s", self._name, connection.peer, more)
         finally:
             connection.close()
             self._leave(connection)
 
     def tell(self, peer: str, fault: object) -> None:
-        """Say what a peer does wrong. Of each address, and of each fault, that is one line in ten seconds, whatever it
-        sends: strangers do not say how fast a log grows.
+        """Log a fault of a peer, at most once in ten seconds for each address and fault.
 
-        :param fault: in words of ours; a peer's own stand behind a colon.
+        :param fault: the fault; text of the peer may follow only after a colon.
         """
         kind = _NUMBERS.sub("", str(fault).partition(":")[0])
         silent = self._wrong.due((peer, kind), 1)
         if silent is not None:
-            more = f" ({counted(silent, 'time')} more since the last line about it)" if silent else ""
-            _log.warning("source %s: the connection of %s ends: %s%s", self._name, peer, fault, more)
+            more = f" ({counted(silent, 'time')} more since the last message)" if silent else ""
+            _log.warning("source %s: closing the connection of %s: %s%s", self._name, peer, fault, more)
 
     def _tell_failure(self, peer: str, error: OSError) -> None:
-        """Nobody but us can do anything where it is our certificate that a peer refuses, and few peers are told why we
-        refuse theirs.
+        """Log a failed connection: as a warning if a certificate was refused, else for debugging.
+
+        The operator has to act if peers refuse the server's certificate. A peer whose certificate is refused often does
+        not learn why.
         """
         reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
         if isinstance(error, ssl.SSLCertVerificationError):
-            self.tell(peer, f"its certificate is refused: {error.verify_message}")
+            self.tell(peer, f"its certificate is invalid: {error.verify_message}")
         elif reason == _NO_CERTIFICATE:
-            self.tell(peer, "it shows no certificate (client_authorities)")
+            self.tell(peer, "it sent no certificate (client_authorities)")
         elif _REFUSED.search(reason) and (more := self._refused.due_error(error)) is not None:
-            _log.warning("source %s: %s does not take our certificate: %s%s", self._name, peer, error, more)
+            _log.warning("source %s: %s refuses the server's certificate: %s%s", self._name, peer, error, more)
         else:
             _log.debug("source %s: %s: %s", self._name, peer, error)
 
@@ -334,11 +339,11 @@ class TcpServer:
 
 @contextlib.contextmanager
 def woken_by(stop: Stop, selector: selectors.BaseSelector) -> Iterator[None]:
-    """Meanwhile ``stop`` ends a wait of the selector: it says that something is readable, with other data than None."""
+    """Make ``stop`` wake the selector during the block; the woken key has data other than None."""
     here, there = socket.socketpair()
 
     def wake() -> None:
-        with contextlib.suppress(OSError):  # it ends just now, for another reason
+        with contextlib.suppress(OSError):  # the block ends at the same time
             there.send(b"x")
 
     with here, there:
@@ -351,9 +356,9 @@ def woken_by(stop: Stop, selector: selectors.BaseSelector) -> Iterator[None]:
 
 
 def listen(host: str, port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
-    """A socket that listens, and does not block.
+    """Return a listening, non-blocking socket.
 
-    :raises OSError: the address cannot be had; says which.
+    :raises OSError: the address is not available; the message names it.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)[0]
@@ -376,7 +381,7 @@ def listen(host: str, port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -
 
 
 def keep_alive(connected: socket.socket) -> None:
-    """Have the system find out that a peer has vanished, within about two minutes."""
+    """Enable keepalive, so that the system detects a vanished peer within about two minutes."""
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
         if hasattr(socket, name):

@@ -1,20 +1,20 @@
-"""Pulls a logstore, shard by shard.
+"""Pull a logstore, shard by shard.
 
-How far a shard was read lies in the channel's own commit, as a file's position does: the number of the LogGroup behind
-the last one. So nothing is lost and nothing is put twice into a file channel, whenever the process dies. Agents that
-share a logstore each name their ``shards``, or are members of one consumer ``group`` (:mod:`.loghub_group`): then
-LogHub deals the shards out among those that live, and a shard goes on at the group's checkpoint, or where the own
-channels are if that is further.
+The position of a shard is the number of the LogGroup after the last one that was read. It is stored in the channel's
+commit, as a file's position is. So a crash loses no log, and a file channel stores none twice. Agents that
+share a logstore name their ``shards`` or are members of one consumer ``group`` (:mod:`.loghub_group`). LogHub
+assigns the shards to the live members. A shard is read from the group's checkpoint, or from the channels' position if
+that is further.
 
-The body of an event is the field ``field``, and the other fields are its headers; a log without such a field comes as
-one object of JSON. ``timestamp`` is its time in milliseconds; topic and source of the LogGroup come as ``__topic__``
-and ``__source__``, and its tags as ``__tag__:NAME``.
+The body of an event is the field ``field``, and the other fields are its headers. A log without that field becomes one
+JSON object. ``timestamp`` is the log's time in milliseconds. Topic and source of the LogGroup become ``__topic__`` and
+``__source__``, and its tags ``__tag__:NAME``.
 
-Of ``max_memory`` a quarter is for an answer, decompressed, which is there twice for a moment, and a quarter for the
-events of a batch, which are as well. An answer that is larger is asked for again with fewer LogGroups. LogGroups are
-made events one log at a time, and what they become is counted before (:mod:`..protocols.reckoning`).
+A quarter of ``max_memory`` is for an answer, decompressed, which exists twice for a moment. Another quarter is for the
+events of a batch, likewise twice. A larger answer is requested again with fewer LogGroups. LogGroups become events one
+log at a time, and their memory is counted before (:mod:`..protocols.reckoning`).
 
-Source: LogHub protocol, Reading back.
+Specification: LogHub protocol, Reading back.
 """
 
 from __future__ import annotations
@@ -50,71 +50,71 @@ Event = tuple[dict[str, str], bytes]
 
 _log = get_logger("loghub.agent.source.loghub")
 
-#: Bytes of events of a batch, about, as Python's objects; it ends with a LogGroup.
+#: Bytes of a batch's events as Python objects, roughly; a batch ends with a LogGroup.
 _BATCH_BYTES = 4 << 20
-#: How headers begin that a LogGroup has for all of its logs.
+#: Prefixes of headers that all logs of a LogGroup share.
 _OF_GROUP = ("__topic__", "__source__", "__tag__:")
-#: Of ``max_memory`` the share of an answer, and that of the events of a batch.
+#: Divisor of ``max_memory`` for an answer, and for the events of a batch.
 _SHARE = 4
-#: Bytes that an answer which does not become smaller by compression may have more.
+#: Additional bytes of an answer that does not become smaller by compression.
 _SPARE = 1 << 20
-#: Bytes of the objects of a field of a log, beside its texts.
+#: Bytes of the objects of a log's field, besides its texts.
 _OF_FIELD = 300
-#: Seconds between two looks for new shards.
+#: Seconds between two requests for new shards.
 _SHARDS_INTERVAL = 60.0
 _NAMES = {name: name for name in ("project", "logstore", "endpoint", "access_key_id")}
 
 
 class CursorError(ProducerError):
-    """A cursor of a kind that cannot be kept as a position."""
+    """Raised for a cursor that cannot be stored as a position."""
 
 
 class LogGroupTooLargeError(ProducerError):
-    """A LogGroup becomes more events than there is memory for."""
+    """Raised if the events of one LogGroup need more memory than allowed."""
 
 
 class LogHubSource:
-    """See the module."""
+    """Source of the logs in a logstore, pulled shard by shard."""
 
     endless = True
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(LogstoreOptions):
-        """Which logstore, and from where on."""
+        """The logstore, and the place to begin."""
 
-        start: str = option("begin", doc='where the first start begins: "begin", "end", or a time, as in ISO 8601')
-        shards: tuple[int, ...] = option((), doc="only these; empty for all, also those of a split")
-        group: str | None = option(None, doc="a consumer group, whose members share the shards")
+        start: str = option("begin", doc='where the very first start begins: "begin", "end", or a time in ISO 8601')
+        shards: tuple[int, ...] = option((), doc="shards to read; empty for all, including later ones")
+        group: str | None = option(None, doc="consumer group whose members share the shards")
         group_timeout: int = option(
-            60, least=1, most=86400, doc="seconds after which the shards of a silent member go to others"
+            60, least=1, most=86400, doc="seconds after which the shards of a silent member are reassigned"
         )
-        consumer: str | None = option(None, doc="this member's name; one of its own, kept in the state, if empty")
-        field: str = option("content", doc="the field that becomes the body")
-        poll_delay: float = option(1.0, least=0.01, doc="seconds between two looks when there is nothing new")
-        groups: int = option(100, least=1, most=MAX_PULL_COUNT, doc="LogGroups of a request, at most")
+        consumer: str | None = option(None, doc="this member's name; empty for a generated one, kept in the state")
+        field: str = option("content", doc="field that becomes the body")
+        poll_delay: float = option(1.0, least=0.01, doc="seconds between two polls when there are no new logs")
+        groups: int = option(100, least=1, most=MAX_PULL_COUNT, doc="maximum number of LogGroups in a request")
         max_memory: int = option(
             128 << 20,
             least=1 << 20,
             unit="bytes",
-            doc="bytes: a quarter for an answer, decompressed, and a quarter for the events of a batch, each twice",
+            doc="maximum bytes: a quarter for a decompressed answer, a quarter for a batch's events, each twice",
         )
-        retries: int = option(3, least=0, doc="further attempts of a request, before the source is run again")
+        retries: int = option(3, least=0, doc="retries of a request before the source is restarted")
 
         def __post_init__(self) -> None:
             self.account()
             self.config()
             self.first()
             if self.group is not None and self.shards:
-                raise ConfigError("shards", "a consumer group shares them out: leave shards or group out", self.shards)
+                raise ConfigError("shards", "must not be given with group, which assigns the shards", self.shards)
 
         def holds(self) -> int:
-            """Bytes at most."""
+            """Return the most bytes that the source holds."""
             return self.max_memory
 
         def config(self) -> ProducerConfig:
-            """Of requests.
+            """Return the configuration of requests.
 
-            :raises ConfigError: something is wrong with it.
+            :raises ConfigError: it is invalid.
             """
             return ProducerConfig(
                 retries=self.retries,
@@ -124,9 +124,9 @@ class LogHubSource:
             )
 
         def first(self) -> str:
-            """From where the first cursor is asked for.
+            """Return the start of the first cursor.
 
-            :raises ConfigError: it is no time.
+            :raises ConfigError: ``start`` is not a valid time.
             """
             if self.start in ("begin", "end"):
                 return self.start
@@ -140,10 +140,7 @@ class LogHubSource:
         self._options, self._context = options, context
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`.
-
-        :raises LogHubReadError: LogHub does not say what it holds.
-        """
+        """:raises LogHubReadError: LogHub cannot be read."""
         options = self._options
         with ExitStack() as ends:
             reader = LogstoreReader(self._client(ends, options.config()), options.logstore)
@@ -187,7 +184,7 @@ class LogHubSource:
         return GroupShards(ends.enter_context(membership), logstore)
 
     def _client(self, ends: ExitStack, config: ProducerConfig) -> SignedClient:
-        """One that is closed at the end."""
+        """Return a client that is closed at the end of the run."""
         account, options = self._options.account(), self._options
         client = SignedClient(
             account,
@@ -202,27 +199,27 @@ class LogHubSource:
 
 
 class Logstore:
-    """What is asked of LogHub, with numbers for cursors.
+    """Reader of a logstore, with numbers in place of cursors.
 
-    :param most: bytes of an answer, decompressed.
-    :raises CursorError: by each method, if a cursor is none.
+    :param most: maximum bytes of an answer, decompressed.
+    :raises CursorError: by each method, if LogHub's cursor is not a number.
     """
 
     def __init__(self, reader: LogstoreReader, most: int) -> None:
         self._reader, self._most = reader, most
 
     def shards(self) -> list[str]:
-        """All, also those that are only read any more."""
+        """Return all shards, including read-only ones."""
         return self._reader.shards()
 
     def number(self, shard: str, start: str) -> int:
-        """The number of the first LogGroup that came at ``start`` or later."""
+        """Return the number of the first LogGroup received at ``start`` or later."""
         return _number(self._reader.cursor(shard, start))
 
     def pull(self, shard: str, number: int, count: int) -> tuple[Sequence[bytes], int]:
-        """The LogGroups from there on, and the number of the one behind.
+        """Return LogGroups from a number on, and the number after them.
 
-        :raises AnswerTooLargeError: one alone has more bytes than an answer may.
+        :raises AnswerTooLargeError: a single LogGroup exceeds the bytes of an answer.
         """
         while True:
             try:
@@ -239,36 +236,36 @@ class Logstore:
 def _number(cursor: str) -> int:
     number = position_of(cursor)
     if number is None:
-        raise CursorError(f"the cursor {cursor!r} is no number, and cannot be kept as a position")
+        raise CursorError(f"the cursor {cursor!r} is not a number, so it cannot be stored as a position")
     return number
 
 
 class Shards(Protocol):
-    """Which shards are read."""
+    """Assignment of shards to this source."""
 
     def wanted(self) -> Collection[str]:
-        """Those that are to be read now."""
+        """Return the shards to read at this moment."""
 
     def begin(self, shard: str, end: int) -> int:
-        """The number of the LogGroup at which to begin with one.
+        """Return the number of the first LogGroup to read in a shard.
 
-        :param end: that which the channels have it up to; -1 if they have nothing.
+        :param end: the channels' position; -1 if they have none.
         """
 
     def stop(self, outer: Stop) -> Stop:
-        """Ends a wait for room in a channel."""
+        """Return the signal that ends a wait for room in a channel."""
 
     def note(self, ends: Mapping[str, int], *, at_once: bool = False) -> None:
-        """The numbers up to which nothing of shards is lost any more."""
+        """Save checkpoints: the numbers up to which shards are safe in the channels."""
 
     def give_up(self, shard: str) -> None:
-        """One that is not wanted any more is not read any more."""
+        """Release a shard that is not assigned any more."""
 
 
 class OwnShards:
-    """Those that were named, or all; nobody else reads them.
+    """The configured shards, or all of them, read by this source alone.
 
-    :param start: where those begin that are there now.
+    :param start: where the shards begin that exist at the start.
     """
 
     def __init__(self, options: LogHubSource.Options, logstore: Logstore, start: str, clock: Clock) -> None:
@@ -278,7 +275,6 @@ class OwnShards:
         self._next_look = clock.monotonic()
 
     def wanted(self) -> Collection[str]:
-        """See :class:`Shards`, as for those that follow."""
         if self._clock.monotonic() >= self._next_look:
             self._all = [str(shard) for shard in self._named] or self._logstore.shards()
             self._there = self._all if self._there is None else self._there
@@ -288,7 +284,7 @@ class OwnShards:
     def begin(self, shard: str, end: int) -> int:
         if end >= 0:
             return end
-        # Of a shard that came later nothing was passed over.
+        # A shard that was created later is read from its begin.
         return self._logstore.number(shard, self._start if shard in (self._there or ()) else "begin")
 
     def stop(self, outer: Stop) -> Stop:
@@ -302,13 +298,12 @@ class OwnShards:
 
 
 class GroupShards:
-    """Those that a consumer group gives this member."""
+    """The shards that a consumer group assigns to this member."""
 
     def __init__(self, membership: Membership, logstore: Logstore) -> None:
         self._membership, self._logstore = membership, logstore
 
     def wanted(self) -> Collection[str]:
-        """See :class:`Shards`, as for those that follow."""
         return self._membership.wanted()
 
     def begin(self, shard: str, end: int) -> int:
@@ -330,8 +325,8 @@ class GroupShards:
 class _Pulling:
     """One run of the source.
 
-    :ivar _next: of each shard the number of the next LogGroup.
-    :ivar _stops: of each shard where batches have to end, since a channel has it up to there.
+    :ivar _next: the number of the next LogGroup of each shard.
+    :ivar _stops: the channels' positions in each shard, where batches have to end.
     """
 
     def __init__(
@@ -343,7 +338,7 @@ class _Pulling:
         self._stops: dict[str, list[int]] = {}
 
     def look(self) -> bool:
-        """Pull each shard once, and put what is new; whether there was anything."""
+        """Pull each shard once, and put what is new; return True if anything was put."""
         wanted = self._shards.wanted()
         for shard in [shard for shard in self._next if shard not in wanted]:
             self._give_up(shard)
@@ -358,14 +353,14 @@ class _Pulling:
         return moved
 
     def end(self) -> None:
-        """Note how far it came."""
+        """Save the last checkpoints."""
         try:
             self._shards.note(self._safe(self._next), at_once=True)
         except LogHubReadError as error:
-            _log.warning("source %s: what was read last may come again: %s", self._options.logstore, error)
+            _log.warning("source %s: the last checkpoint was not saved: %s", self._options.logstore, error)
 
     def _begin(self, shard: str) -> None:
-        """Go on where the channels are. A position is one more than a number: 0 is that of who has nothing."""
+        """Begin at the channels' position, which is a number plus 1: position 0 means none."""
         ends = self._outlet.ends(_name(shard))
         first = self._shards.begin(shard, ends[0] - 1) + 1
         if first > ends[0]:
@@ -384,7 +379,7 @@ class _Pulling:
         return {shard: end for shard, end in ends.items() if end >= 0}
 
     def _advance(self, shard: str) -> bool:
-        """Put what a shard has; whether it had anything."""
+        """Put the new logs of a shard; return True if there were any."""
         try:
             return self._advance_by(shard, self._options.groups)
         except LogGroupTooLargeError:
@@ -393,7 +388,7 @@ class _Pulling:
     def _advance_by(self, shard: str, count: int) -> bool:
         number = self._next[shard]
         groups, following = self._logstore.pull(shard, number, count)
-        if following - number != len(groups):  # whose LogGroups it passed over, nobody knows
+        if following - number != len(groups):  # LogHub skipped numbers, so those of the LogGroups are unknown
             stops, ends = [], [following] * len(groups)
         else:
             stops, ends = self._stops[shard], list(range(number + 1, following + 1))
@@ -402,20 +397,20 @@ class _Pulling:
             if events and not self._outlet.put_until(_batch(events, Position(_name(shard), end + 1)), stop):
                 return False
             self._next[shard] = end
-        self._next[shard] = following  # also where it passed over what no LogGroup stands for
+        self._next[shard] = following  # includes skipped numbers
         return following != number
 
     def _parts(
         self, groups: Sequence[bytes], ends: Sequence[int], stops: Sequence[int]
     ) -> Iterator[tuple[list[Event], int]]:
-        """Events of whole LogGroups, about as many as a batch has, and the number behind them."""
+        """Yield the events of whole LogGroups in batches of limited size, with the number after them."""
         events: list[Event] = []
         reckoning = Reckoning(self._check)
         size = 0
         for at, (group, end) in enumerate(zip(groups, ends, strict=True), 1):
             shared = None
             for event in self._events(group, reckoning):
-                if shared is None:  # texts that are those of all events of the LogGroup
+                if shared is None:  # texts shared by all events of the LogGroup
                     shared = size_of({name: text for name, text in event[0].items() if name.startswith(_OF_GROUP)})
                     size += shared
                 events.append(event)
@@ -441,14 +436,12 @@ class _Pulling:
             yield self._event(log)
 
     def _check(self, size: int) -> None:
-        """
-        :raises LogGroupTooLargeError: there is no memory for so many bytes.
-        """
+        """:raises LogGroupTooLargeError: the bytes exceed the limit."""
         most = self._options.max_memory // _SHARE
         if size > most:
             raise LogGroupTooLargeError(
-                f"the events of a LogGroup of {self._options.logstore} take more than {most} bytes of memory: "
-                f"raise max_memory to more than {_SHARE} times as much"
+                f"the events of a LogGroup of {self._options.logstore} need more than {most} bytes of memory: "
+                f"raise max_memory to more than {_SHARE} times this size"
             )
 
     def _event(self, log: Fields) -> Event:
@@ -459,20 +452,20 @@ class _Pulling:
         body = log.pop(self._options.field, None)
         if body is None:
             return headers, json.dumps(log, ensure_ascii=False).encode(errors="surrogatepass")
-        if "timestamp" in log:  # both are kept
+        if "timestamp" in log:  # keep both
             log["field_timestamp"] = log.pop("timestamp")
         return {**log, **headers}, body.encode(errors="surrogatepass")
 
 
 def _batch(events: list[Event], position: Position) -> EventBatch:
-    """Make a batch; the list is emptied, since its events are many times as large as the batch while that waits."""
+    """Make a batch, and empty the list: its events are many times as large as the batch, which may wait."""
     batch = EventBatch.of_events(events, position)
     events.clear()
     return batch
 
 
 def _cost_of(log: bytes) -> int:
-    """Bytes of the objects of a log, at most; a small one is not counted."""
+    """Return the most bytes of a log's objects; 0 for a small log, which is not counted."""
     if len(log) <= SMALL:
         return 0
     return sum(

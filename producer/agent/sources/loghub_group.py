@@ -1,11 +1,11 @@
-"""The source ``loghub`` as a member of a consumer group: which shards are its own, and how far the group has read.
+"""Membership of the source ``loghub`` in a consumer group: the assigned shards, and the group's checkpoints.
 
-Heartbeats go out on a thread of their own, also while a channel is full. A member that got no answer for the group's
-timeout holds its shards for lost, as LogHub does: from then on others may read them. A checkpoint is saved only of what
-nobody can lose any more (:meth:`~..interfaces.Outlet.safe_end`).
+A thread sends heartbeats, also while a channel is full. A member without an answer for the group's timeout treats its
+shards as lost, as LogHub does: other members may read them. A checkpoint is saved only for logs that are safe in the
+channels (:meth:`~..interfaces.Outlet.safe_end`).
 
-Whoever makes the group notes there where ``start`` is in each shard; a shard without a note came later, and is read
-from its beginning.
+The member that creates the group saves the cursor of ``start`` in each shard. A shard without a checkpoint was created
+later, and is read from its begin.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from ...runtime.whole_file import write_whole
 
 _log = get_logger("loghub.agent.source.loghub")
 
-#: Heartbeats of a timeout.
+#: Heartbeats in one timeout.
 BEATS = 3
-#: Seconds between two savings of checkpoints.
+#: Seconds between two saves of checkpoints.
 _SAVE_INTERVAL = 1.0
-#: What LogHub says to who is no member any more, or to whom a shard does not belong.
+#: LogHub's error codes if the consumer is no longer a member, or the shard belongs to another one.
 _NOT_MINE = ("ConsumerNotExsit", "ConsumerNotExist", "ConsumerNotMatch")
 
 
 class Membership:
-    """See the module; a context manager.
+    """Membership in a consumer group; a context manager.
 
-    :param heart: asked on a thread of its own.
-    :param group: the same group, for the thread that reads.
-    :param timeout: seconds of silence after which a member has left.
+    :param heart: the group's client for the heartbeat thread.
+    :param group: the group's client for the reading thread.
+    :param timeout: seconds without a heartbeat after which a member is removed.
     """
 
     def __init__(self, heart: ConsumerGroup, group: ConsumerGroup, timeout: int, clock: Clock) -> None:
         self._heart, self._group, self._timeout, self._clock = heart, group, timeout, clock
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards the fields below
         self._held: set[str] = set()
         self._given: frozenset[str] = frozenset()
         self._heard = clock.monotonic()
@@ -64,9 +64,9 @@ class Membership:
         self._thread.join()
 
     def join(self, begin: Callable[[], Mapping[str, str]]) -> None:
-        """Make the group if there is none, and become a member.
+        """Create the group if it does not exist, and become a member.
 
-        :param begin: for each shard that is there the cursor where a new group begins.
+        :param begin: returns the cursor where a new group begins, for each existing shard.
         :raises LogHubReadError: LogHub refuses.
         """
         if self._group.create(self._timeout):
@@ -75,19 +75,19 @@ class Membership:
         self._beat()
 
     def wanted(self) -> frozenset[str]:
-        """The shards that this member shall read."""
+        """Return the shards assigned to this member."""
         with self._lock:
             lost = self._clock.monotonic() - self._heard >= self._timeout
             return frozenset() if lost else self._given
 
     def is_asked(self) -> bool:
-        """Whether some of the shards that are read are to be given up."""
+        """Return True if a shard that is being read is not assigned any more."""
         wanted = self.wanted()
         with self._lock:
             return not self._held <= wanted
 
     def take(self, shard: str) -> str | None:
-        """Begin with a shard: the cursor up to which the group has read it."""
+        """Begin to read a shard; return the group's checkpoint."""
         with self._lock:
             self._held.add(shard)
         checkpoint = self._group.checkpoints().get(shard)
@@ -95,15 +95,15 @@ class Membership:
         return checkpoint
 
     def give_up(self, shard: str) -> None:
-        """Another member may have it."""
+        """Release a shard to other members."""
         self._saved.pop(shard, None)
         with self._lock:
             self._held.discard(shard)
 
     def save(self, cursors: Mapping[str, str], *, at_once: bool = False) -> None:
-        """Tell the group how far shards were read, as often as is good.
+        """Save checkpoints, at most once a second.
 
-        :raises LogHubReadError: LogHub cannot be told.
+        :raises LogHubReadError: LogHub does not save them.
         """
         now = self._clock.monotonic()
         if not at_once and now < self._next_save:
@@ -121,7 +121,7 @@ class Membership:
             if error.code not in _NOT_MINE:
                 raise
             _log.warning(
-                "another consumer has shard %s, and reads again what is behind its checkpoint: %s", shard, error
+                "shard %s belongs to another consumer, which reads again from the checkpoint on: %s", shard, error
             )
 
     def _live(self) -> None:
@@ -129,9 +129,9 @@ class Membership:
             try:
                 self._beat()
             except LogHubReadError as error:
-                _log.warning("no heartbeat reached LogHub: %s", error)
-            except Exception:  # noqa: BLE001  # the shards are given up when the timeout is over
-                _log.exception("a heartbeat failed")
+                _log.warning("a heartbeat to LogHub failed: %s", error)
+            except Exception:  # noqa: BLE001  # after the timeout the shards count as lost
+                _log.exception("a heartbeat to LogHub failed with an unexpected error")
 
     def _beat(self) -> None:
         begun = self._clock.monotonic()
@@ -143,9 +143,9 @@ class Membership:
 
 
 class UntilAsked(Stop):
-    """Ends a wait for room in a channel also when shards are to be given up.
+    """Stop signal that is also set when shards have to be released.
 
-    :param outer: ends it, too.
+    :param outer: the source's stop signal.
     """
 
     def __init__(self, outer: Stop, membership: Membership) -> None:
@@ -166,9 +166,9 @@ class UntilAsked(Stop):
 
 
 def consumer_name(state: Path, prefix: str) -> str:
-    """A name that no other agent has, and that this one has again when it is started again.
+    """Return a unique consumer name, which is kept across restarts.
 
-    :param state: where it is kept.
+    :param state: the directory of the file with the name.
     """
     file = state / "consumer"
     with suppress(FileNotFoundError):

@@ -1,6 +1,6 @@
-"""Lines over TCP, each acknowledged with ``OK``; and datagrams. Sources: Flume's ``NetcatSource``, ``NetcatUdpSource``.
+"""Lines over TCP, each acknowledged with ``OK``, and datagrams. Modelled on Flume's netcat sources.
 
-What one read brings is one batch. While a channel is full a connection waits, and so does its peer.
+The lines of one read are one batch. While a channel is full the connection is not read, so the peer waits.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from .tcp_source import TcpSource
 
 
 def _without_encoding(texts: Mapping[str, str]) -> dict[str, str]:
-    """Bodies are bytes: an encoding that leaves them as they are says nothing."""
+    """Drop the option of an encoding that leaves bodies unchanged."""
     kept = without_needless(texts)
     return {k: v for k, v in kept.items() if k not in ("encoding",) or v.lower() not in ("utf-8", "utf8")}
 
 
 class NetcatSource(TcpSource):
-    """Lines over TCP, with TLS or without, each acknowledged with ``OK``. Source: Flume's ``NetcatSource``."""
+    """Source of lines over TCP, each acknowledged with ``OK``. Modelled on Flume's ``NetcatSource``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(TcpOptions):
-        """Flume's ``netcat``'s."""
+        """Options of Flume's ``netcat``."""
 
-        port: int = option(least=0, most=65535, doc="to listen on; 0 for any free one")
+        port: int = option(least=0, most=65535, doc="port to listen on; 0 for any free one")
         max_line_length: int = option(
             1 << 16,
             flume="max-line-length",
             least=2,
             unit="bytes",
-            doc="bytes of a line with its end; a longer one ends the connection",
+            doc="maximum bytes of a line with its end; a longer one ends the connection",
         )
-        ack_every_event: bool = option(True, flume="ack-every-event", doc="answer OK for each line that is committed")
+        ack_every_event: bool = option(True, flume="ack-every-event", doc="answer OK for each committed line")
 
         translate_flume = staticmethod(_without_encoding)
 
@@ -64,7 +64,7 @@ class NetcatSource(TcpSource):
             self._take(connection, bytes(rest) + b"\n")
 
     def _take(self, connection: Connection, block: bytes | bytearray) -> bool:
-        """Put lines, and acknowledge them; whether the connection goes on."""
+        """Put lines, and acknowledge them; return False if the connection ends."""
         whole = bytes(block)
         fitting = self._fitting(whole)
         batch = EventBatch.of_lines(whole[:fitting])
@@ -78,7 +78,7 @@ class NetcatSource(TcpSource):
         return fitting == len(whole)
 
     def _fitting(self, block: bytes) -> int:
-        """Bytes of the lines before the first one that is too long."""
+        """Return the bytes of the lines before the first one that is too long."""
         most = self._options.max_line_length
         if len(block) <= most:
             return len(block)
@@ -95,16 +95,16 @@ class NetcatSource(TcpSource):
 
 
 class NetcatUdpSource:
-    """Datagrams, each an event, without the line end that it may have. Source: Flume's ``NetcatUdpSource``."""
+    """Source of datagrams, each an event without its line end. Modelled on Flume's ``NetcatUdpSource``."""
 
     endless = True
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(UdpOptions):
-        """Flume's ``netcatudp``'s."""
+        """Options of Flume's ``netcatudp``."""
 
-        port: int = option(least=0, most=65535, doc="to listen on; 0 for any free one")
-        remote_address_header: str | None = option(None, doc="a header for the sender's address")
+        port: int = option(least=0, most=65535, doc="port to listen on; 0 for any free one")
+        remote_address_header: str | None = option(None, doc="header for the sender's address")
 
         translate_flume = staticmethod(_without_encoding)
 
@@ -114,7 +114,6 @@ class NetcatUdpSource:
         self.listening = self.server.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`."""
         self.server.run(outlet, stop)
 
     def _batch(self, datagrams: Sequence[Datagram]) -> EventBatch | None:

@@ -1,8 +1,8 @@
-"""Logs of OpenTelemetry by HTTP (OTLP/HTTP): protobuf or JSON, packed with gzip or not; with TLS or without.
+"""Logs of OpenTelemetry over HTTP (OTLP/HTTP): protobuf or JSON, optionally with gzip and TLS.
 
-A request is one batch, and 200 says that every required channel has committed it. While a channel is full, memory is
-short, or an interceptor fails, it is 503 with ``Retry-After``, and whoever sends tries again. What else is asked for,
-such as traces, is 404. See :mod:`..protocols.otlp` for what becomes of a record.
+A request is one batch. 200 means that every required channel has committed it. While a channel is full, memory is
+short, or an interceptor fails, the answer is 503 with ``Retry-After``, so the sender tries again. Other paths, for
+example of traces, are answered with 404. :mod:`..protocols.otlp` converts the records.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _PROTOBUF, _JSON = "application/x-protobuf", "application/json"
 
 
 class OtlpSource(PostSource):
-    """See the module."""
+    """Source of OpenTelemetry logs over HTTP (OTLP/HTTP), in protobuf or JSON."""
 
     needs: ClassVar = {**PostSource.needs, "opentelemetry.proto": "otlp"}
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(RequestOptions):
-        """Where to listen, for whom, and how much they may send."""
+        """Address, authentication and limits."""
 
-        port: int = option(4318, least=0, most=65535, doc="to listen on; 0 for any free one")
-        path: str = option("/v1/logs", doc="of requests")
+        port: int = option(4318, least=0, most=65535, doc="port to listen on; 0 for any free one")
+        path: str = option("/v1/logs", doc="path of requests")
 
     def __init__(self, options: Options, context: Context) -> None:
         super().__init__(options, options.port, context)
@@ -44,7 +44,7 @@ class OtlpSource(PostSource):
             raise RequestError(404, f"only {self._path} is served")
         super()._check(request)
         if _kind(request) not in (_PROTOBUF, _JSON):
-            raise RequestError(415, f"only {_PROTOBUF} and {_JSON} are understood")
+            raise RequestError(415, f"unknown Content-Type; supported: {_PROTOBUF}, {_JSON}")
 
     def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
         from ..protocols.otlp import NoLogsError, batches_of_json, batches_of_protobuf
@@ -60,7 +60,7 @@ class OtlpSource(PostSource):
             raise RequestError(400, str(error)) from error
 
     def _accepted(self, request: Request) -> tuple[str, bytes]:
-        """An empty response, in the form of the request."""
+        """Return an empty response in the format of the request."""
         kind = _kind(request)
         return kind, b"" if kind == _PROTOBUF else b"{}"
 

@@ -1,8 +1,9 @@
 """PostSource: events by POST over HTTP, with TLS or without.
 
-A request is one batch: 200 says that every required channel has committed it. A body that is none, or that no channel
-can ever take, is 400, one that is too large 413; while a channel is full, memory is short, or an interceptor fails, the
-answer is 503, with ``Retry-After``: who gets that tries again, and a 500 has many a client drop what it sent.
+A request is one batch. 200 means that every required channel has committed it. A body that is invalid, or that no
+channel can ever take, is answered with 400, one that is too large with 413. While a channel is full, memory is short,
+or an interceptor fails, the answer is 503 with ``Retry-After``. Clients retry after a 503; after a 500 many drop their
+events.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions(TcpOptions):
-    """Of every source that is sent requests."""
+    """Options of all sources of HTTP requests."""
 
     silence: float = option(60.0, least=0.001, doc="seconds after which a silent connection is closed")
-    max_body: int = option(32 << 20, least=1, unit="bytes", doc="bytes of a body, packed and unpacked")
+    max_body: int = option(32 << 20, least=1, unit="bytes", doc="maximum bytes of a body, packed and unpacked")
     max_memory: int = option(
-        128 << 20, least=1, unit="bytes", doc="bytes of all requests: bodies, unpacked, and what JSON becomes"
+        128 << 20, least=1, unit="bytes", doc="maximum bytes of all requests: unpacked bodies, and parsed JSON"
     )
-    request_timeout: float = option(60.0, least=0.001, doc="seconds that a request may take to come")
+    request_timeout: float = option(60.0, least=0.001, doc="seconds for a request to arrive")
     put_timeout: float | None = option(
         None, least=0, doc="seconds to wait for room in a channel; empty for the channels' keep_alive"
     )
-    retry_after: int = option(5, least=0, doc="seconds that a client is asked to wait when there is no room")
-    user: str | None = option(None, doc="for basic authentication")
-    password: str | None = option(None, secret=True, doc="likewise")
-    token: str | None = option(None, secret=True, doc="for bearer authentication")
+    retry_after: int = option(5, least=0, doc="seconds until a client may retry when there is no room")
+    user: str | None = option(None, doc="user for basic authentication")
+    password: str | None = option(None, secret=True, doc="password for basic authentication")
+    token: str | None = option(None, secret=True, doc="token for bearer authentication")
 
     def __post_init__(self) -> None:
         TcpOptions.__post_init__(self)
@@ -52,14 +53,14 @@ class RequestOptions(TcpOptions):
             raise ConfigError("user", "goes with password: give both, or neither", self.user)
 
     def holds(self) -> int:
-        """Bytes at most."""
+        """Return the most bytes that the source holds."""
         return self.max_memory
 
 
 class PostSource(TcpSource):
-    """See the module.
+    """Source that puts the events of each request as one batch, and answers with the outcome.
 
-    :param port: to listen on; 0 for any free one.
+    :param port: the port to listen on; 0 for any free one.
     """
 
     needs: ClassVar = {"h11": "agent"}
@@ -87,7 +88,7 @@ class PostSource(TcpSource):
         connection.finish()
 
     def _handle(self, peer: str, reader: RequestReader, request: Request) -> bool:
-        """Serve one request; whether another one may follow."""
+        """Serve one request; return True if another may follow."""
         try:
             self._check(request)
             if short_of_memory(self._outlet):
@@ -104,7 +105,7 @@ class PostSource(TcpSource):
         except OSError:
             raise
         except Exception:
-            self._say(reader, 500, "it failed", ends=True)
+            self._say(reader, 500, "internal error", ends=True)
             raise
         finally:
             reader.release(request)
@@ -115,19 +116,19 @@ class PostSource(TcpSource):
         if self._allowed:
             given = request.headers.get("authorization", "").encode("utf-8", "replace")
             if not any(hmac.compare_digest(given, allowed) for allowed in self._allowed):
-                raise RequestError(401, "user and password are missing or wrong")
+                raise RequestError(401, "the credentials are missing or wrong")
         if request.method != "POST":
             raise RequestError(405, "only POST is served")
 
     @abstractmethod
     def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
-        """The events of a request: one batch, if their headers are not too different for that.
+        """Return the events of a request, in one batch unless their headers differ too much.
 
-        :raises RequestError: it has none.
+        :raises RequestError: the body is invalid.
         """
 
     def _accepted(self, request: Request) -> tuple[str, bytes]:
-        """What the answer to a request that was committed holds: its type, and its body."""
+        """Return the type and the body of the answer to a committed request."""
         return "", b""
 
     def _say(self, reader: RequestReader, status: int, text: str, *, ends: bool = False) -> bool:
@@ -142,7 +143,7 @@ class PostSource(TcpSource):
 
 
 def _credentials(options: RequestOptions) -> list[bytes]:
-    """What stands in ``Authorization`` of those who may come; nothing if all may."""
+    """Return the accepted values of ``Authorization``; none if requests are not authenticated."""
     allowed = []
     if options.user is not None:
         allowed.append(b"Basic " + b64encode(f"{options.user}:{options.password}".encode()))

@@ -1,4 +1,4 @@
-"""The numbers from 0 on, as text: for tests. Source: Flume's ``SequenceGeneratorSource``."""
+"""Rising numbers as text, for tests. Modelled on Flume's ``SequenceGeneratorSource``."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from ..events.interfaces import Context, Outlet
 
 
 class SequenceSource:
-    """See the module; ends after ``total_events``."""
+    """Source of the numbers from 0 on, for tests. Modelled on Flume's ``SequenceGeneratorSource``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's ``seq``'s."""
+        """Options of Flume's ``seq``."""
 
         batch_size: int = option(1, least=1, doc="events put at once")
-        total_events: int = option(2**63 - 1, least=0, doc="how many in all")
+        total_events: int = option(2**63 - 1, least=0, doc="number of events in total")
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options = options
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`."""
         number, options = 0, self._options
         while number < options.total_events and not stop.is_set():
             after = min(number + options.batch_size, options.total_events)

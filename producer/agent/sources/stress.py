@@ -1,4 +1,4 @@
-"""Events of one size, as fast as the channels take them: for measuring. Source: Flume's ``StressSource``."""
+"""Equal events, as fast as the channels take them, for measurements. Modelled on Flume's ``StressSource``."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ..events.interfaces import Context, Outlet
 
 
 class StressSource:
-    """See the module; ends after ``max_total_events``."""
+    """Source of equal events, as fast as the channels take them. Modelled on Flume's ``StressSource``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """Flume's ``stress``'s."""
+        """Options of Flume's ``stress``."""
 
         size: int = option(500, least=1, unit="bytes", doc="bytes of an event")
         batch_size: int = option(1, least=1, doc="events put at once")
-        max_total_events: int = option(-1, doc="how many in all; -1 for no end")
-        max_events_per_second: int = option(0, least=0, doc="how many a second; 0 for as many as there is room for")
+        max_total_events: int = option(-1, doc="number of events in total; -1 for no limit")
+        max_events_per_second: int = option(0, least=0, doc="maximum rate in events a second; 0 for no limit")
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Each event is put until it is in the channel: all are successful."""
+            """Merge Flume's two limits: each event is put until it succeeds, so all events are successful ones."""
             found = dict(texts)
             limits = [found.pop("maxSuccessfulEvents", "-1"), found.get("maxTotalEvents", "-1")]
             given = [each for each in limits if each.strip() != "-1"]
@@ -37,7 +37,6 @@ class StressSource:
         self._options, self._clock = options, context.clock
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`."""
         options, left = self._options, self._options.max_total_events
         body, begun, done = b"x" * options.size, self._clock.monotonic(), 0
         while left and not stop.is_set():

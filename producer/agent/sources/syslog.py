@@ -1,9 +1,9 @@
 """Syslog over TCP, with TLS or without, on one port or several, and over UDP.
 
-Sources: Flume's ``SyslogTcpSource``, ``MultiportSyslogTCPSource`` and ``SyslogUDPSource``. How messages are divided is
-told in :mod:`.syslog_frames`, what becomes of them in :mod:`.syslog_events`. What one read of a connection brings is
-one batch. The protocol has no acknowledgement: while a channel is full a connection is not read, and its peer waits;
-what a peer has sent and we have not committed is lost when either dies.
+Modelled on Flume's ``SyslogTcpSource``, ``MultiportSyslogTCPSource`` and ``SyslogUDPSource``. :mod:`.syslog_frames`
+splits a connection into messages, and :mod:`.syslog_events` parses them. The messages of one read are one batch. The
+protocol has no acknowledgement. While a channel is full the connection is not read, so the peer waits. Messages that
+were sent and not committed are lost if either side dies.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from .syslog_events import FIELDS, SyslogParser
 from .syslog_frames import Frames, FramingError
 from .tcp_source import TcpSource
 
-#: Messages that are put at once.
+#: Messages put at once.
 _AT_ONCE = 1 << 14
-_PORT = "to listen on; 0 for any free one"
-_KEEP = "what stays in bodies: none, all, or some of " + " ".join(FIELDS)
+_PORT = "port to listen on; 0 for any free one"
+_KEEP = "fields that stay in bodies: none, all, or some of " + " ".join(FIELDS)
 
 
 def kept(fields: Sequence[str]) -> Sequence[str]:
-    """The fields that stay in bodies.
+    """Return the fields that stay in bodies.
 
-    :raises ConfigError: there is no such field.
+    :raises ConfigError: a field is unknown.
     """
     named = [field for field in fields if field not in ("none", "false")]
     if set(named) & {"all", "true"}:
@@ -45,7 +45,7 @@ def kept(fields: Sequence[str]) -> Sequence[str]:
 
 
 def _translated(texts: Mapping[str, str]) -> dict[str, str]:
-    """What says nothing here: bodies are bytes, and what one read brings is a batch."""
+    """Drop options without effect: bodies are bytes, and the messages of one read are a batch."""
     found = without_needless(texts, ("batchSize", "readBufferSize", "numProcessors"))
     for key in [key for key in found if key.startswith("charset.")]:
         if found[key].lower() in ("utf-8", "utf8"):
@@ -54,22 +54,20 @@ def _translated(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 class SyslogTcpSource(TcpSource):
-    """Syslog over TCP, with TLS or without, on one port or several. Sources: Flume's ``SyslogTcpSource`` and
-    ``MultiportSyslogTCPSource``.
-    """
+    """Source of syslog over TCP. Modelled on Flume's ``SyslogTcpSource`` and ``MultiportSyslogTCPSource``."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(TcpOptions):
-        """Those of Flume's ``syslogtcp`` and ``multiport_syslogtcp``."""
+        """Options of Flume's ``syslogtcp`` and ``multiport_syslogtcp``."""
 
         port: int | None = option(None, least=0, most=65535, doc=_PORT)
-        ports: tuple[int, ...] = option((), doc="several of them")
+        ports: tuple[int, ...] = option((), doc="several ports to listen on, instead of port")
         event_size: int = option(
-            1 << 16, least=16, unit="bytes", doc="bytes of a message; of a longer one the first are kept"
+            1 << 16, least=16, unit="bytes", doc="maximum bytes of a message; a longer one is truncated"
         )
         keep_fields: tuple[str, ...] = option(("none",), doc=_KEEP)
-        client_ip_header: str | None = option(None, flume="clientIPHeader", doc="a header for the peer's address")
-        port_header: str | None = option(None, doc="a header for the port that it came to")
+        client_ip_header: str | None = option(None, flume="clientIPHeader", doc="header for the peer's address")
+        port_header: str | None = option(None, doc="header for the local port")
 
         def __post_init__(self) -> None:
             TcpOptions.__post_init__(self)
@@ -83,7 +81,7 @@ class SyslogTcpSource(TcpSource):
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Flume says ``host`` for the address."""
+            """Rename Flume's ``host``, the address to listen on."""
             return {"bind" if key == "host" else key: value for key, value in _translated(texts).items()}
 
     def __init__(self, options: Options, context: Context) -> None:
@@ -104,7 +102,7 @@ class SyslogTcpSource(TcpSource):
         self._put(frames.end(), frames.cut, shared)
 
     def _put(self, messages: Sequence[bytes], cut: Sequence[int], shared: Mapping[str, str]) -> bool:
-        """Put messages, so many at a time: of two bytes each they become several hundred times as large."""
+        """Put messages in parts: parsed, a message of two bytes is several hundred times as large."""
         for start in range(0, len(messages), _AT_ONCE):
             part = messages[start : start + _AT_ONCE]
             if not self._put_part(part, [number - start for number in cut if 0 <= number - start < len(part)], shared):
@@ -125,24 +123,24 @@ class SyslogTcpSource(TcpSource):
 
 
 class SyslogUdpSource:
-    """Syslog over UDP: each datagram is a message. Source: Flume's ``SyslogUDPSource``."""
+    """Source of syslog over UDP: each datagram is a message. Modelled on Flume's ``SyslogUDPSource``."""
 
     endless = True
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(UdpOptions):
-        """Flume's ``syslogudp``'s."""
+        """Options of Flume's ``syslogudp``."""
 
         port: int = option(least=0, most=65535, doc=_PORT)
         keep_fields: tuple[str, ...] = option(("none",), doc=_KEEP)
-        client_ip_header: str | None = option(None, flume="clientIPHeader", doc="a header for the sender's address")
+        client_ip_header: str | None = option(None, flume="clientIPHeader", doc="header for the sender's address")
 
         def __post_init__(self) -> None:
             kept(self.keep_fields)
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """As for TCP; no datagram is longer than what is read."""
+            """Rename Flume's ``host``, and drop the maximum size: a read takes any datagram whole."""
             return {"bind" if k == "host" else k: v for k, v in _translated(texts).items() if k != "maxsize"}
 
     def __init__(self, options: Options, context: Context) -> None:
@@ -152,7 +150,6 @@ class SyslogUdpSource:
         self.listening = self.server.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`."""
         self.server.run(outlet, stop)
 
     def _batch(self, datagrams: Sequence[Datagram]) -> EventBatch | None:

@@ -1,8 +1,8 @@
-"""Messages of syslog as events, as :mod:`producer.wire.syslog` reads them.
+"""Conversion of syslog messages, as :mod:`producer.wire.syslog` reads them, into events.
 
-Headers are Flume's: ``Facility``, ``Severity``, ``timestamp`` (milliseconds) and ``host``; the body is what stands
-behind the host. ``flume.syslog.status`` is ``Invalid`` for a message without a priority, whose body is all of it, and
-``Incomplete`` for one of which bytes are missing.
+Headers are Flume's: ``Facility``, ``Severity``, ``timestamp`` (milliseconds) and ``host``. The body is the text after
+the host. ``flume.syslog.status`` is ``Invalid`` for a message without a priority, whose body is the whole message, and
+``Incomplete`` for a truncated one.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from ...wire.times import AHEAD, NANOS, moment_of, without_fraction
 from ..events.batch import Column, EventBatch
 
 STATUS = "flume.syslog.status"
-#: What may stay in bodies, in the order in which it stands there.
+#: Fields that may stay in bodies, in their order.
 FIELDS = ("priority", "version", "timestamp", "hostname")
 _CODES = {str(number): facility_and_severity(str(number)) for number in range(192)}
 _DAY = 86_400
 
 
 class SyslogParser:
-    """Makes batches of messages.
+    """Converter of messages into batches.
 
-    :param keep: fields that stay in bodies: of :data:`FIELDS`.
+    :param keep: the fields of :data:`FIELDS` that stay in bodies.
     """
 
     def __init__(self, keep: Sequence[str], clock: Clock) -> None:
         self._keep, self._clock = tuple(field in keep for field in FIELDS), clock
-        # Messages share their times, or at least the seconds of them.
+        # Many messages have the same time, or at least the same second.
         self._times_seen, self._seconds_seen = lru_cache(4096)(self._milliseconds), lru_cache(4096)(_seconds)
 
     def batch(
@@ -43,11 +43,11 @@ class SyslogParser:
         shared: Mapping[str, str] = {},
         columns: Mapping[str, Column] = {},
     ) -> EventBatch:
-        """The events of messages.
+        """Return the events of messages.
 
-        :param cut: the numbers of those of which bytes are missing.
-        :param shared: further headers.
-        :param columns: further headers, of each.
+        :param cut: the indexes of truncated messages.
+        :param shared: further headers of all messages.
+        :param columns: further headers with a value for each message.
         """
         found = headers_of(messages)
         codes = [None if each is None else _CODES[each] for each in found.priorities]
@@ -77,7 +77,7 @@ class SyslogParser:
         return None if second is None else str(second * 1000 + int(fraction[:3].ljust(3, "0")))
 
     def _kept(self, found: SyslogHeaders) -> Iterator[bytes]:
-        """Bodies with the fields in front that stay."""
+        """Yield bodies that begin with the kept fields."""
         forms = ("<{}>", "{} ", "{} ", "{} ")
         for number, (start, end) in enumerate(pairwise([0, *found.ends])):
             parts = zip(self._keep, forms, [column[number] for column in found[: len(forms)]], strict=True)
@@ -86,15 +86,17 @@ class SyslogParser:
 
 
 def _seconds(text: str, day: int) -> int | None:
-    """Of a time without a zone, this machine's; without a year, the last time that this was: a clock may be ahead by a
-    day.
+    """Return the epoch second of a time.
+
+    Without a zone it is local time. Without a year it is the latest such time up to one day ahead, since a sender's
+    clock may be fast.
     """
     moment = moment_of(text, datetime.astimezone, datetime.fromtimestamp((day + 1) * _DAY, UTC) + AHEAD)
     return None if moment is None else moment // NANOS
 
 
 def _divided(headers: Mapping[str, Column]) -> tuple[dict[str, str], dict[str, Column]]:
-    """Headers of one value, and those of several; those without any are left out."""
+    """Divide headers into those with one value and those with several; drop those without a value."""
     same: dict[str, str] = {}
     several: dict[str, Column] = {}
     for name, column in headers.items():

@@ -1,8 +1,8 @@
-r"""Where one message of syslog ends and the next begins in a TCP connection (RFC 6587).
+r"""Framing of syslog messages in a TCP connection (RFC 6587).
 
-Messages end with ``\n`` or NUL, or each has its size before it (``12 <13>abcdefgh``): the first byte of a connection
-tells, since a message begins with ``<``. Line ends and NULs behind a message that its size does not count are skipped.
-Of a message that is longer than allowed the first bytes are kept.
+Messages end with ``\n`` or NUL, or have their size before them (``12 <13>abcdefgh``). The first byte of a connection
+tells which, since a message begins with ``<``. Line ends and NULs between counted messages are skipped. A message that
+is too long is truncated.
 
 Example: ``<13>a\n<13>b\0`` and ``5 <13>a\n5 <13>b`` are both ``<13>a`` and ``<13>b``.
 """
@@ -13,47 +13,47 @@ import re
 
 _ENDS = b"\r\n\0"
 _SIZE = re.compile(rb"[\r\n\0]*+([1-9]\d{0,8}) ")
-#: How a stream of zlib begins, which rsyslog sends if told to.
+#: First bytes of a zlib stream, which rsyslog sends with compression.
 _PACKED = re.compile(rb"x[\x01\x9c\xda]")
-#: Digits of a size, and its space.
+#: Length of a size and its space.
 _LONGEST_SIZE = 10
 
 
 class FramingError(ValueError):
-    """What came is no size where one must stand, or is compressed."""
+    """Raised if a size is missing, or the stream is compressed."""
 
 
 class Frames:
-    """Cuts the bytes of one connection.
+    """Splitter of the bytes of one connection.
 
-    :param most: bytes of a message.
-    :ivar cut: the numbers of the messages, of the last ones returned, that are not whole.
+    :param most: maximum bytes of a message.
+    :ivar cut: indexes of the truncated messages among those returned last.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._rest = bytearray()
-        #: Bytes to pass over, of a message whose first ones are gone already; -1 for all up to a line's end.
+        #: Bytes to skip of a truncated message; -1 for all up to the line end.
         self._skip = 0
-        #: Bytes without which there is nothing to look for.
+        #: Number of bytes needed before the search for the next message.
         self._needed = 0
         self._counted: bool | None = None
         self.cut: list[int] = []
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The messages that have ended.
+        """Return the messages completed by these bytes.
 
-        :raises FramingError: see there; what came before has been returned.
+        :raises FramingError: as described there; earlier messages have been returned.
         """
         self.cut = []
         if self._counted is None:
             if _PACKED.match(data):
-                raise FramingError("it compresses its stream: in rsyslog leave out compression.mode")
+                raise FramingError("it sends a compressed stream: in rsyslog, remove compression.mode")
             self._counted = b"1" <= data[:1] <= b"9"
         return self._by_size(data) if self._counted else self._by_line(data)
 
     def end(self) -> list[bytes]:
-        """What was left behind when the connection ended."""
+        """Return the incomplete last message after the end of the connection."""
         rest = bytes(self._rest)
         if self._counted:
             size = _SIZE.match(rest)
@@ -79,7 +79,7 @@ class Frames:
         return lines + self._shortened(len(lines))
 
     def _shortened(self, number: int = 0) -> list[bytes]:
-        """Of a line that has no end yet and is too long already, its beginning."""
+        """Return the first part of an unfinished line that is already too long."""
         if self._skip:
             self._rest.clear()
             return []
@@ -107,7 +107,7 @@ class Frames:
                 self._rest = bytearray(rest)
                 if found or _may_be_size(rest):
                     return found
-                raise FramingError(f"no size before a message: {rest[:_LONGEST_SIZE]!r}")
+                raise FramingError(f"a message without a size before it: {rest[:_LONGEST_SIZE]!r}")
             length, begin = int(size[1]), size.end()
             kept = min(length, self._most)
             if begin + kept > len(buffer):

@@ -1,4 +1,4 @@
-"""TcpSource: the part that all sources share that serve the connections of a TCP server."""
+"""TcpSource: the base class of sources that serve TCP connections."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -25,7 +25,6 @@ class TcpSource(ABC):
         self.listening = self.server.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~..interfaces.Source`."""
         self._outlet, self._stop = outlet, stop
         self.server.run(stop)
 

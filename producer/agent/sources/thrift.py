@@ -1,8 +1,8 @@
-"""Events of Flume's Thrift sinks and clients, over TCP, with TLS or without. Source: Flume's ``ThriftSource``.
+"""Events of Flume's Thrift sinks and clients, over TCP, with TLS or without. Modelled on Flume's ``ThriftSource``.
 
-A call is one batch: ``OK`` says that every required channel has committed it. While a channel is full the answer is
-``FAILED``, and whoever calls tries again. Calls of the compact protocol and of the binary one are understood, in
-frames; each peer is answered in its own.
+A call is one batch. ``OK`` means that every required channel has committed it. While a channel is full the answer is
+``FAILED``, and the client tries again. Framed calls of the compact and of the binary protocol are accepted, and
+answered in the same protocol.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class ThriftSource(CallSource):
-    """See the module."""
+    """Source of events from Flume's Thrift sinks and clients. Modelled on Flume's ``ThriftSource``."""
 
     needs: ClassVar = {"thrift": "thrift"}
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(CallOptions):
-        """Flume's ``thrift``'s, and bounds."""
+        """Options of Flume's ``thrift``, and limits."""
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Connections have threads, and both protocols are understood; of TLS nothing counts where it is off."""
+            """Drop options without effect: each connection has a thread, and both protocols are accepted."""
             return without_needless(texts, ("threads", "protocol"))
 
     def _conversation(self) -> Conversation:

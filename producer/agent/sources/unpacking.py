@@ -1,7 +1,7 @@
-"""Unpacks what senders have packed, a piece at a time, in time that grows as the packed bytes do.
+"""Decompression of data from peers, piece by piece, in time linear in the compressed bytes.
 
-gzip and zstd may have any number of members behind each other, as Fluentd sends them. Each unpacker is fed few bytes at
-a time: zlib copies what stands behind a member, and a member may have 20 bytes.
+gzip and zstd data may have any number of members, as Fluentd sends them. Each unpacker is fed few bytes at a time,
+since zlib copies the bytes after a member, and a member may have only 20 bytes.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Callable, Iterable, Iterator
 
 import zstandard
 
-#: By the names of HTTP and of Fluentd.
+#: Names used by HTTP and by Fluentd.
 PACKINGS = ("gzip", "x-gzip", "deflate", "zstd")
 _FED, _FED_OF_ZSTD, _PIECE = 1 << 11, 1 << 7, 1 << 16
-#: Bytes of a window that zstd may look back; the largest of its levels that are not "ultra".
+#: Maximum bytes of a zstd window: that of the highest level that is not "ultra".
 _MOST_WINDOW = 1 << 23
 
 
 class UnpackingError(ValueError):
-    """It is not packed in that way, or not whole."""
+    """Raised for data that is invalid or incomplete."""
 
 
 def unpacked(kind: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Unpack some bytes, at most 64 KiB at a time; of zstd 4 MiB.
+    """Unpack data, at most 64 KiB at a time; for zstd, 4 MiB.
 
     :param kind: one of :data:`PACKINGS`.
-    :raises UnpackingError: it cannot be done.
+    :raises UnpackingError: the data is invalid.
     """
     return _zstd(pieces) if kind == "zstd" else _zlib(kind, pieces)
 
@@ -40,16 +40,16 @@ def _zlib(kind: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
                 if unpacker is None or unpacker.eof:
                     unpacker = make(data)
                 yield unpacker.decompress(data, _PIECE)
-                data = unpacker.unconsumed_tail or unpacker.unused_data  # noqa: PLW2901  # what is left of it
+                data = unpacker.unconsumed_tail or unpacker.unused_data  # noqa: PLW2901  # the rest of the piece
         while unpacker is not None and not unpacker.eof:
             piece = unpacker.decompress(b"", _PIECE)
             if not piece:
-                raise UnpackingError("it is not whole")
+                raise UnpackingError("the data is incomplete")
             yield piece
     except zlib.error as error:
-        raise UnpackingError(f"it is no {kind}: {error}") from error
+        raise UnpackingError(f"invalid {kind}: {error}") from error
     if unpacker is None:
-        raise UnpackingError("it is empty")
+        raise UnpackingError("the data is empty")
 
 
 def _gzip(_data: bytes) -> zlib._Decompress:
@@ -57,12 +57,12 @@ def _gzip(_data: bytes) -> zlib._Decompress:
 
 
 def _deflate(data: bytes) -> zlib._Decompress:
-    """With zlib's head, as HTTP means it, or without, as some send it."""
+    """Return an unpacker with zlib's header, as HTTP requires, or without, as some clients send it."""
     return zlib.decompressobj(zlib.MAX_WBITS if data[0] & 0x0F == 8 else -zlib.MAX_WBITS)
 
 
 def _zstd(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Of few bytes more than of the others: a block of 4 may become 128 KiB, and all that is made comes at once."""
+    """Feed fewer bytes at a time than to zlib: a block of 4 may unpack to 128 KiB, returned at once."""
     packed = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW)
     unpacker = None
     try:
@@ -71,11 +71,11 @@ def _zstd(pieces: Iterable[bytes]) -> Iterator[bytes]:
                 if unpacker is None or unpacker.eof:
                     unpacker = packed.decompressobj()
                 yield unpacker.decompress(data)
-                data = unpacker.unused_data  # noqa: PLW2901  # what is left of it
+                data = unpacker.unused_data  # noqa: PLW2901  # the rest of the piece
     except zstandard.ZstdError as error:
-        raise UnpackingError(f"it is no zstd: {error}") from error
+        raise UnpackingError(f"invalid zstd: {error}") from error
     if unpacker is None or not unpacker.eof:
-        raise UnpackingError("it is not whole")
+        raise UnpackingError("the data is incomplete")
 
 
 def _fed(pieces: Iterable[bytes], size: int = _FED) -> Iterator[bytes]:

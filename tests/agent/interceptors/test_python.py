@@ -61,7 +61,7 @@ def test_headers_without_end_are_no_square():
 
 def test_what_is_no_batch_is_told():
     """A function that returns something else is named in the error."""
-    with pytest.raises(TypeError, match="to_nothing must return an EventBatch, and returned NoneType"):
+    with pytest.raises(TypeError, match="to_nothing must return an EventBatch, not NoneType"):
         interceptor("python", function=f"{__name__}:to_nothing").intercept(lines("a"))
 
 

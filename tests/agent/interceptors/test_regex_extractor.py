@@ -86,10 +86,10 @@ def test_times_are_those_that_ship_reads(zone):
     [
         ({"regex": "(a"}, "regex: must be a regular expression"),
         ({"regex": "a"}, "headers: must name a header"),
-        ({"regex": "(a)", "headers": "x y"}, "the pattern has 1 groups"),
-        ({"regex": "(a)", "headers": "x", "times": {"y": "yyyy"}}, "no group has the header"),
+        ({"regex": "(a)", "headers": "x y"}, "more headers than the pattern has groups"),
+        ({"regex": "(a)", "headers": "x", "times": {"y": "yyyy"}}, "no group has this header"),
         ({"regex": "(a)", "headers": "x", "times": {"x": "yyyy-QQ"}}, "the letter 'Q'"),
-        ({"regex": "(a)", "headers": "x", "times": {"x": "yyyy yyyy"}}, "names something twice"),
+        ({"regex": "(a)", "headers": "x", "times": {"x": "yyyy yyyy"}}, "has a part twice"),
         ({"regex": "(a)", "headers": "x", "times": {"x": "%Y %Q"}}, "is a bad directive"),
         ({"regex": "(a)", "headers": "x", "time_zone": "Nowhere/At_All"}, "must be a time zone"),
     ],

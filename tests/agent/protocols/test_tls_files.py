@@ -54,10 +54,10 @@ def files(tmp_path: Path, authority: trustme.CA) -> Path:
     [
         ("none.pem", "own.key", "certificate: cannot be read: No such file or directory"),
         ("own.pem", "none.key", "key: cannot be read: No such file or directory"),
-        ("own.pem", "other.key", "key: is not that of the certificate"),
+        ("own.pem", "other.key", "key: does not match the certificate"),
         ("own.pem", "locked.key", "key: is encrypted, and the agent cannot ask for a passphrase"),
         ("broken.pem", "own.key", "certificate: cannot be used"),
-        ("old.pem", "old.key", "certificate: is of no use: certificate has expired"),
+        ("old.pem", "old.key", "certificate: is refused by peers: certificate has expired"),
     ],
 )
 @pytest.mark.parametrize("kind", ["sources.netcat", "sources.http", "sinks.forward", "sinks.http"])
@@ -170,11 +170,11 @@ def test_a_source_serves_a_renewed_certificate_without_a_restart(files: Path, ca
         first = _serial(served, files)
         _place(files, "other", ".pem")
         assert _serial(served, files) == first
-        assert "goes on with the certificate that it has: " in caplog.text
+        assert "keeps its current certificate: " in caplog.text
         _place(files, "other", ".key")
         assert _serial(served, files) != first
     assert f"uses the new {files / 'used.pem'}" in caplog.text
-    assert caplog.text.count("goes on with the certificate that it has") == 1
+    assert caplog.text.count("keeps its current certificate") == 1
 
 
 @pytest.mark.usefixtures("_looks_at_once")
@@ -296,7 +296,7 @@ def test_what_posts_events_goes_on_with_the_files_that_it_has_while_the_new_ones
                 connection.interrupt()
             eventually(lambda: not served.source.server._connections)
         assert served.outlet.bodies == [b"a"] * 3
-        assert caplog.text.count(f"sink {kind} goes on with the certificate that it has: {wrong}: ") == 1
+        assert caplog.text.count(f"sink {kind} keeps its current certificate: {wrong}: ") == 1
         assert "uses the new" not in caplog.text
         shutil.copy(
             files / {"key": "own.key", "certificate": "own.pem"}.get(wrong, "authority.pem"), files / places[wrong]
@@ -309,8 +309,8 @@ def test_what_posts_events_goes_on_with_the_files_that_it_has_while_the_new_ones
 def test_a_certificate_that_peers_refuse_is_told_by_the_source(files: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It has expired: the start says so, and so does a line when a peer that checks it turns away."""
     with serving("netcat", certificate=str(files / "old.pem"), key=str(files / "old.key")) as served:
-        assert "source netcat: certificate: is of no use: certificate has expired" in caplog.text
+        assert "source netcat: certificate: is refused by peers: certificate has expired" in caplog.text
         context = ssl.create_default_context(cafile=str(files / "authority.pem"))
         with pytest.raises(ssl.SSLCertVerificationError):
             context.wrap_socket(served.connect(), server_hostname="localhost")
-        eventually(lambda: "does not take our certificate" in caplog.text)
+        eventually(lambda: "refuses the server's certificate" in caplog.text)

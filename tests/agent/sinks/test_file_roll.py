@@ -242,7 +242,7 @@ def test_what_the_disk_has_lost_is_written_again(tmp_path, caplog):
     sink.write(_numbered(1, 2))
     sink.close()
     assert sorted(_visible(tmp_path).values()) == [b"1\n", b"1\n2\n"]
-    assert "has 2 bytes, and had 4: some of it may come again" in caplog.text
+    assert "has 2 bytes of 4 written: some events may be repeated" in caplog.text
 
 
 def test_what_cannot_be_noted_is_taken_back(tmp_path, monkeypatch):

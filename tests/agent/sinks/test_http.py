@@ -311,7 +311,7 @@ def test_a_server_that_is_not_there_or_silent_is_an_error_of_the_sink():
     ("options", "message"),
     [
         ({"endpoint": "ftp://x/"}, "must be a URL"),
-        ({"endpoint": "http://u:hidden@x/"}, "must not hold a password"),
+        ({"endpoint": "http://u:hidden@x/"}, "must not contain a password"),
         ({"endpoint": "http://x/", "rollback": {"5xx": True}}, "must name statuses"),
         ({"endpoint": "http://x/", "token": "hidden", "user": "u"}, "must not be given together with user"),
     ],
@@ -403,16 +403,16 @@ def _frame(headers, body):
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"abc", "cut off"),
-        (_frame(b"{}", b"")[:-1], "cut off"),
-        (_frame(b"[]", b""), "no texts by name"),
-        (_frame(b'{"~count": 1}', b""), "no texts by name"),
-        (_frame(b"{}", b"a"), "no batch"),
-        (_frame(b'{"~count": "2", "~form": "lines"}', b"a\n"), "does not hold 2 events"),
-        (_frame(b'{"~count": "1", "~form": "lines"}', b"a"), "does not hold 1 events"),
-        (_frame(b'{"~count": "2"}', struct.pack("<IQQ", 0, 5, 1) + b"a"), "does not hold 2 events"),
+        (b"abc", "incomplete"),
+        (_frame(b"{}", b"")[:-1], "incomplete"),
+        (_frame(b"[]", b""), "must be texts by name"),
+        (_frame(b'{"~count": 1}', b""), "must be texts by name"),
+        (_frame(b"{}", b"a"), "lack ~count"),
+        (_frame(b'{"~count": "2", "~form": "lines"}', b"a\n"), "does not contain 2 events"),
+        (_frame(b'{"~count": "1", "~form": "lines"}', b"a"), "does not contain 1 events"),
+        (_frame(b'{"~count": "2"}', struct.pack("<IQQ", 0, 5, 1) + b"a"), "does not contain 2 events"),
         (_frame(b'{"~count": "9999999999999"}', struct.pack("<IQ", 0, 1) + b"a"), "not a batch"),
-        (_frame(b"[" * 10_000, b""), "no batches"),
+        (_frame(b"[" * 10_000, b""), "invalid batches"),
     ],
 )
 def test_what_is_no_batch_is_refused(body, why):

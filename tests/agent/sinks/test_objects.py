@@ -365,9 +365,9 @@ def test_it_waits_until_there_is_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"path": "/%q"}, "%q is not known"),
+        ({"path": "/%q"}, "unknown escape %q"),
         ({"path": "nosuch://a"}, "cannot be used"),
-        ({"path": "/a", "compression": "snappy"}, "snappy is for parquet"),
+        ({"path": "/a", "compression": "snappy"}, "snappy is only for parquet"),
         ({"path": "/a", "time_zone": "Mars"}, "must be a time zone"),
     ],
 )

@@ -247,7 +247,7 @@ def test_where_an_interceptor_fails_the_client_is_to_send_again(caplog):
         served.outlet.put = put
         assert _post(served, b"x").status_code == 200
     assert caplog.text.count("ZeroDivisionError: division by zero") == 2  # the line, and its trace
-    assert "127.0.0.1 is to send 2 events again: ZeroDivisionError" in caplog.text
+    assert "asked 127.0.0.1 to send 2 events again: ZeroDivisionError" in caplog.text
     assert "source http: events are accepted again" in caplog.text
     assert served.source.server._counters.get("GenericProcessingFail") == 3
 

@@ -52,7 +52,7 @@ def test_who_gets_no_answer_waits_and_nothing_is_lost(
             eventually(lambda: len(served.outlet.bodies) == 1)
             peer.sendall(data)
             eventually(lambda: len(served.outlet.bodies) == 2)
-    assert "1 events wait, and so does who sent them: ConnectionError: the service" in caplog.text
+    assert "1 events wait, and their sender with them: ConnectionError: the service" in caplog.text
     assert "events are accepted again" in caplog.text
 
 

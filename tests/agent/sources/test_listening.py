@@ -52,19 +52,19 @@ def test_a_peer_has_a_line_for_each_of_its_faults(caplog):
             server.tell("10.0.0.1", fault)
         server.tell("10.0.0.2", "no size: z")
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
-        "the connection of 10.0.0.1 ends: a call of 9 bytes is too much",
-        "the connection of 10.0.0.1 ends: no size: b'x'",
-        "the connection of 10.0.0.2 ends: no size: z",
+        "closing the connection of 10.0.0.1: a call of 9 bytes is too much",
+        "closing the connection of 10.0.0.1: no size: b'x'",
+        "closing the connection of 10.0.0.2: no size: z",
     ]
 
 
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        ({"max_connections": 1}, "it has 1, the most that it takes (max_connections)"),
+        ({"max_connections": 1}, "it has 1 open, the limit (max_connections)"),
         (
             {"max_connections": 2},
-            "it has 1 of 127.0.0.1, the most that it takes of one address (max_connections_per_peer)",
+            "it has 1 of 127.0.0.1 open, the limit for one address (max_connections_per_peer)",
         ),
     ],
 )
@@ -94,7 +94,7 @@ def test_connections_leave_descriptors_for_others(monkeypatch, caplog):
             again.sendall(b"b\n")
             assert again.recv(3) == b"OK\n"
     assert [line for line in caplog.messages if "refuses" in line] == [
-        "source netcat: refuses connections: it has 1, and the process may have 4 files open (ulimit -n), with few left"
+        "source netcat: refuses connections: it has 1 open, and few of the process's 4 files are left (ulimit -n)"
     ]
 
 

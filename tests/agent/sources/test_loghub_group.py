@@ -202,7 +202,7 @@ def test_a_shard_that_another_member_has_is_not_saved(
             late = Membership(stranger, stranger, 30, SystemClock())
             late.save({"0": cursor_at(3)}, at_once=True)
         assert group.checkpoints()["0"] == cursor_at(7)
-    assert "another consumer has shard 0" in caplog.text
+    assert "shard 0 belongs to another consumer" in caplog.text
 
 
 def test_a_member_has_the_same_name_when_it_is_started_again(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def _is_turned_away(served: Served, context: ssl.SSLContext, data: bytes) -> boo
 @pytest.mark.parametrize(
     ("own", "why"),
     [
-        ("wrong", "its certificate is refused: unable to get local issuer certificate"),
-        (None, "it shows no certificate (client_authorities)"),
+        ("wrong", "its certificate is invalid: unable to get local issuer certificate"),
+        (None, "it sent no certificate (client_authorities)"),
     ],
 )
 def test_whose_certificate_is_refused_is_told(
@@ -58,7 +58,7 @@ def test_whose_certificate_is_refused_is_told(
         for _ in range(2):
             assert _is_turned_away(served, _context(files, own), _LINE)
         eventually(lambda: caplog.messages, "a line of it")
-    assert caplog.messages == [f"source syslog_tcp: the connection of 127.0.0.1 ends: {why}"]
+    assert caplog.messages == [f"source syslog_tcp: closing the connection of 127.0.0.1: {why}"]
 
 
 @pytest.mark.parametrize(

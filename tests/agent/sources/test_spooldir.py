@@ -358,7 +358,7 @@ def test_a_name_that_is_used_again_gets_a_number(spool: Spool, caplog: pytest.Lo
 
     assert spool.done() == ["a.1.COMPLETED", "a.2.COMPLETED", "a.COMPLETED"]
     assert (spool.logs / "a.COMPLETED").read_bytes() == b"one\n"
-    assert "its name was used before" in caplog.text
+    assert "a completed file with this name exists" in caplog.text
 
 
 def test_a_marked_name_that_is_used_again_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -371,7 +371,7 @@ def test_a_marked_name_that_is_used_again_is_read(tmp_path: Path, caplog: pytest
     spool.restart()
 
     assert spool.seen() == []
-    assert "another file had its name" in caplog.text
+    assert "the mark of this name belongs to another file" in caplog.text
 
 
 @pytest.mark.parametrize("mark", ['{"ino', "[1]", "7", "\udcff"])
@@ -383,7 +383,7 @@ def test_a_mark_that_is_none_keeps_nothing_up(tmp_path: Path, caplog: pytest.Log
     spool.write(".flumespool/marked.COMPLETED", mark.encode(errors="surrogateescape"))
 
     assert spool.seen() + spool.seen() == [b"good"]
-    assert ["has content of no known form" in record.message for record in caplog.records] == [True]
+    assert ["is not a valid mark" in record.message for record in caplog.records] == [True]
 
 
 def test_the_same_file_once_more_is_read_once_more(spool: Spool) -> None:
@@ -440,7 +440,7 @@ def test_what_cannot_be_looked_at_keeps_nothing_else_up(spool: Spool, caplog: py
 
     assert sorted(spool.seen() + spool.seen(1)) == [b"good", b"lines"]
     assert [record.message for record in caplog.records] == [
-        f"{spool.logs}/loop: cannot be looked at: Too many levels of symbolic links; it is tried again"
+        f"{spool.logs}/loop: cannot be checked: Too many levels of symbolic links; retrying"
     ]
     assert spool.counters.get("UnreadableCount") == 1
     (spool.logs / "loop").unlink()
@@ -493,14 +493,14 @@ def test_a_compressed_file_is_told_and_left(spool: Spool, caplog: pytest.LogCapt
     assert spool.seen() == []
     assert spool.done() == ["a.gz"]
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
-        f"{spool.logs}/a.gz: it is compressed, and not read"
+        f"{spool.logs}/a.gz: it is compressed and not read"
     ]
 
 
 def test_a_directory_belongs_to_one_source(spool: Spool) -> None:
     """The second one is refused in words, until the first one ends."""
     spool.look()
-    with pytest.raises(SpoolDirectoryError, match="is read by another source"):
+    with pytest.raises(SpoolDirectoryError, match="is already read by another source"):
         Spooler(spool.chosen, spool._context(), spool.outlet, spool.stop)
     spool.close()
 
@@ -528,7 +528,7 @@ def test_a_directory_that_cannot_be_read_for_a_while_is_told_by_its_path(
         assert [spool.seen() for _ in range(3)] == [[], [], []]
         assert spool.counters.get("UnreadableCount") == 1
     assert [record.message for record in caplog.records] == [
-        f"{spool.logs}: cannot be read: Permission denied; it is tried again"
+        f"{spool.logs}: cannot be read: Permission denied; retrying"
     ]
     assert spool.seen() == [b"one"]
     assert spool.counters.get("UnreadableCount") == 0
@@ -544,7 +544,7 @@ def test_a_directory_that_may_not_be_written_is_told(
         assert [spool.seen() for _ in range(4)] == [[b"one"], [], [], []]
     assert spool.done() == ["a.COMPLETED"]
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
-        f"{spool.logs}/a: cannot be completed: Permission denied; it is tried again"
+        f"{spool.logs}/a: cannot be completed: Permission denied; retrying"
     ]
 
 

@@ -252,7 +252,7 @@ def test_a_compressed_file_beside_is_not_read(tail: Tail, caplog: pytest.LogCapt
     assert tail.seen() == []
     assert tail.seen(60) == []
     assert [r.message for r in caplog.records if "compressed" in r.message] == [
-        f"{tail.logs}/a.log.1.gz: it is compressed, and not read, but for what is missing of a file that was being read"
+        f"{tail.logs}/a.log.1.gz: it is compressed and not read, except for unread lines of a file that was followed"
     ]
 
 
@@ -313,7 +313,7 @@ def test_bytes_that_were_gone_before_we_looked_are_told(tail: Tail, caplog: pyte
     caplog.set_level(logging.ERROR)
     tail.look()
 
-    assert [r.message for r in caplog.records] == [f"{a.path}: 11 bytes were deleted before they were read"]
+    assert [r.message for r in caplog.records] == [f"{a.path}: 11 unread bytes were deleted"]
     tail.restart()
     tail.look()
     assert len(caplog.records) == 1
@@ -331,7 +331,7 @@ def test_half_a_line_that_is_gone_with_its_file_is_told(tmp_path: Path, caplog: 
     first.path.unlink()
     for _ in range(30):
         tail.seen(1)
-    assert f"{first.path}: 4 bytes were deleted before they were read" in caplog.text
+    assert f"{first.path}: 4 unread bytes were deleted" in caplog.text
 
 
 def test_bytes_that_were_cut_off_unread_are_told(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
@@ -344,9 +344,7 @@ def test_bytes_that_were_cut_off_unread_are_told(tail: Tail, caplog: pytest.LogC
     os.truncate(a.path, 0)
     tail.look()
 
-    assert [r.message for r in caplog.records] == [
-        f"{a.path}: 11 bytes were cut off before they were read, and no copy has them"
-    ]
+    assert [r.message for r in caplog.records] == [f"{a.path}: 11 unread bytes were truncated, and no copy has them"]
 
 
 def test_a_reused_inode_is_noticed(tail: Tail) -> None:
@@ -386,7 +384,7 @@ def test_permission_lost_and_given_back(
     assert tail.seen(1) == written
     assert tail.counters.get("UnreadableCount") == 0
     assert [(r.levelno, r.message) for r in caplog.records if r.levelno in (logging.INFO, logging.WARNING)] == [
-        (logging.WARNING, f"{a.path}: cannot be read: Permission denied; it is tried again"),
+        (logging.WARNING, f"{a.path}: cannot be read: Permission denied; retrying"),
         (logging.INFO, f"{a.path} can be read again"),
     ]
 

@@ -1,4 +1,4 @@
-"""What an object holds: lines of text or JSON, packed or not, or a table as Parquet."""
+"""Encoding of objects: lines of text or JSON, optionally compressed, or a Parquet table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..json_lines import json_line
 
 FORMATS = ("text", "json", "parquet")
 COMPRESSIONS = ("none", "gzip", "zstd", "snappy")
-#: By format: how it is packed if nobody says.
+#: Default compression of each format.
 PACKED_BY_DEFAULT = {"text": "gzip", "json": "gzip", "parquet": "zstd"}
 _ENDINGS = {"text": ".txt", "json": ".json", "parquet": ".parquet"}
 _PACKED_ENDINGS = {"none": "", "gzip": ".gz", "zstd": ".zst"}
@@ -26,14 +26,14 @@ _PACK: Mapping[str, Callable[[bytes], bytes]] = {
 
 
 def ending(form: str, compression: str) -> str:
-    """Of the names of objects."""
+    """Return the suffix of objects' names."""
     return _ENDINGS[form] + ("" if form == "parquet" else _PACKED_ENDINGS[compression])
 
 
 def encoded(batches: Sequence[EventBatch], form: str, compression: str, columns: Sequence[str]) -> bytes:
-    """An object; of the same batches always the same one.
+    """Encode an object; the same batches always give the same bytes.
 
-    :param columns: headers that are columns of a table.
+    :param columns: headers that become columns of a table.
     """
     if form == "parquet":
         return _table(batches, compression, columns)
@@ -45,7 +45,7 @@ def encoded(batches: Sequence[EventBatch], form: str, compression: str, columns:
 
 
 def _table(batches: Sequence[EventBatch], compression: str, columns: Sequence[str]) -> bytes:
-    """A column ``body``, one of each of these headers, and ``headers`` with the others."""
+    """Return a Parquet file with the column ``body``, one for each given header, and ``headers`` with the others."""
     import pyarrow
     from pyarrow import parquet
 
@@ -62,7 +62,7 @@ def _table(batches: Sequence[EventBatch], compression: str, columns: Sequence[st
 
 
 def _bodies(bodies: Sequence[bytes]) -> Any:
-    """As text; bytes that are none are replaced."""
+    """Return bodies as a text column; bytes that are not UTF-8 are replaced."""
     import pyarrow
 
     try:

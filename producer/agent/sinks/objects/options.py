@@ -1,4 +1,4 @@
-"""The options of ``objects``, with the names that Flume's ``hdfs`` sink has for them."""
+"""The options of ``objects``, with the names of Flume's ``hdfs`` sink."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .forms import COMPRESSIONS, FORMATS, PACKED_BY_DEFAULT, ending
 from .places import Places, Rounding
 from .stores import check_scheme
 
-#: Of Flume's keys those that change nothing here: an object is made at once, and there is nothing to keep open.
+#: Flume's options without effect: an object is written at once, so no file stays open.
 _NEEDLESS = frozenset(
     {
         "hdfs.batchSize",
@@ -33,90 +33,90 @@ _NEEDLESS = frozenset(
     }
 )
 _PLAIN_FILES = ("datastream", "compressedstream")
-#: Bytes of an object, where no end is set for them.
+#: Maximum bytes of an object if ``roll_size`` is 0.
 _MOST_BYTES = 256 << 20
 _MOST_EVENTS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectsOptions:
-    """Those of Flume's ``hdfs``, and some more."""
+    """Options of the ``objects`` sink: those of Flume's ``hdfs``, and more."""
 
     path: str = option(
         flume="hdfs.path",
-        doc="a directory, or an address such as s3://bucket/logs; may hold %{header}, %Y, %m, %d, %H and their like",
+        doc="directory or address, such as s3://bucket/logs; may contain %{header} and times such as %Y, %m, %d, %H",
     )
-    file_prefix: str = option("events", flume="hdfs.filePrefix", doc="what names begin with; may hold the same")
-    file_suffix: str | None = option(None, flume="hdfs.fileSuffix", doc="what names end with; empty for the format's")
-    format: str = option("text", flume="serializer", doc="what an object holds", choices=FORMATS)
+    file_prefix: str = option("events", flume="hdfs.filePrefix", doc="prefix of names; may contain the same")
+    file_suffix: str | None = option(None, flume="hdfs.fileSuffix", doc="suffix of names; empty for the format's")
+    format: str = option("text", flume="serializer", doc="format of objects", choices=FORMATS)
     compression: str | None = option(
-        None, flume="hdfs.codeC", doc="how it is packed; empty for gzip, and zstd of Parquet", choices=COMPRESSIONS
+        None, flume="hdfs.codeC", doc="compression; empty for gzip, or zstd for Parquet", choices=COMPRESSIONS
     )
-    columns: tuple[str, ...] = option((), doc="headers that are columns of Parquet; all others are in the map headers")
+    columns: tuple[str, ...] = option((), doc="headers that become Parquet columns; the map headers has the others")
     roll_size: int = option(
         32 << 20,
         flume="hdfs.rollSize",
         least=0,
         unit="bytes",
-        doc="bytes of bodies of an object, unpacked; 0 for 256 MiB",
+        doc="bytes of bodies in an object, before compression; 0 for 256 MiB",
     )
-    roll_count: int = option(0, flume="hdfs.rollCount", least=0, doc="events of an object; 0 for no such end")
+    roll_count: int = option(0, flume="hdfs.rollCount", least=0, doc="events in an object; 0 disables")
     roll_interval: float = option(
-        300.0, flume="hdfs.rollInterval", least=0, doc="seconds after which an object is written; 0 for no such end"
+        300.0, flume="hdfs.rollInterval", least=0, doc="write an object after so many seconds; 0 disables"
     )
     idle_timeout: float = option(
-        0.0, flume="hdfs.idleTimeout", least=0, doc="seconds in which nothing came, likewise; 0 for no such end"
+        0.0, flume="hdfs.idleTimeout", least=0, doc="write an object after so many idle seconds; 0 disables"
     )
     round: bool = option(False, flume="hdfs.round", doc="round times in paths down")
-    round_value: int = option(1, flume="hdfs.roundValue", least=1, most=60, doc="to so many")
-    round_unit: str = option("second", flume="hdfs.roundUnit", choices=("second", "minute", "hour"), doc="of these")
-    time_zone: str | None = option(None, flume="hdfs.timeZone", doc="of times in paths; empty for this machine's")
-    time_header: str = option("timestamp", doc="the header with an event's time, milliseconds since 1970")
+    round_value: int = option(1, flume="hdfs.roundValue", least=1, most=60, doc="round to a multiple of this number")
+    round_unit: str = option("second", flume="hdfs.roundUnit", choices=("second", "minute", "hour"), doc="unit")
+    time_zone: str | None = option(None, flume="hdfs.timeZone", doc="time zone of paths; empty for this machine's")
+    time_header: str = option("timestamp", doc="header with an event's time in milliseconds since the epoch")
     use_local_time_stamp: bool = option(
-        False, flume="hdfs.useLocalTimeStamp", doc="times in paths are those of writing, not those of the header"
+        False, flume="hdfs.useLocalTimeStamp", doc="use the time of writing in paths, not the header"
     )
-    file_type: str | None = option(None, flume="hdfs.fileType", doc="taken from Flume's files: plain ones are made")
-    storage: Mapping[str, str] = option({}, secret=True, doc="what fsspec is given: key, secret, endpoint_url, …")
+    file_type: str | None = option(None, flume="hdfs.fileType", doc="accepted from Flume's files: only plain files")
+    storage: Mapping[str, str] = option({}, secret=True, doc="arguments for fsspec: key, secret, endpoint_url, …")
 
     def holds(self) -> int:
-        """Bytes at most: a delivery, and the objects that are made of it."""
+        """Return the most bytes that the sink holds: a delivery, and the objects made of it."""
         return 3 * (self.roll_size or _MOST_BYTES)
 
     def __post_init__(self) -> None:
         check_scheme(self.path)
         self.places()
         if self.file_type is not None and self.file_type.lower() not in _PLAIN_FILES:
-            rule = "must be DataStream or CompressedStream: sequence files, Flume's default, are not made here"
+            rule = "must be DataStream or CompressedStream: sequence files, Flume's default, are not supported"
             raise ConfigError("file_type", rule, self.file_type)
         if self.format == "parquet" and importlib.util.find_spec("pyarrow") is None:
             raise ConfigError("format", f"parquet needs pyarrow: {how_to_install('arrow')}", self.format)
         if self.compression == "snappy" and self.format != "parquet":
-            raise ConfigError("compression", "snappy is for parquet", self.compression)
+            raise ConfigError("compression", "snappy is only for parquet", self.compression)
 
     @property
     def packed(self) -> str:
-        """How it is packed."""
+        """The compression of objects."""
         return self.compression or PACKED_BY_DEFAULT[self.format]
 
     @property
     def suffix(self) -> str:
-        """Of names."""
+        """The suffix of objects' names."""
         return ending(self.format, self.packed) if self.file_suffix is None else self.file_suffix
 
     @property
     def most_events(self) -> int:
-        """Of an object."""
+        """The most events in an object."""
         return self.roll_count or _MOST_EVENTS
 
     @property
     def most_bytes(self) -> int:
-        """Of an object."""
+        """The most bytes in an object."""
         return self.roll_size or _MOST_BYTES
 
     def places(self) -> Places:
-        """Where objects go.
+        """Return the rule for the paths of objects.
 
-        :raises ConfigError: that cannot be read.
+        :raises ConfigError: a path or a time zone is invalid.
         """
         rounding = Rounding(self.round_unit if self.round else "", self.round_value)
         header = None if self.use_local_time_stamp else self.time_header
@@ -125,7 +125,7 @@ class ObjectsOptions:
 
     @staticmethod
     def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-        """Flume's defaults where they can be had, and its words."""
+        """Add Flume's defaults, and rename its values; drop options without effect."""
         found = {"hdfs.fileType": "SequenceFile"}
         found |= {key: value for key, value in texts.items() if key not in _NEEDLESS}
         if found["hdfs.fileType"].lower() in _PLAIN_FILES:

@@ -1,8 +1,8 @@
-"""Where objects go: paths in which stand headers and times, with Flume's escapes.
+"""Paths of objects, which may contain headers and times, with Flume's escapes.
 
-``%{name}`` is a header, ``%[localhost]``, ``%[IP]`` and ``%[FQDN]`` are this machine, ``%t`` is milliseconds since 1970
-and all other letters are those of a time. What a header says is one part of a path, whatever it says: it leads nowhere
-else.
+``%{name}`` is a header. ``%[localhost]``, ``%[IP]`` and ``%[FQDN]`` are this machine. ``%t`` is milliseconds since the
+epoch, and all other letters are parts of a time. The value of a header is always one part of a path; it cannot lead to
+another directory.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ....model.errors import ConfigError
 from ...events.batch import EventBatch
 
 _ESCAPE = re.compile(r"%(?:\{(?P<header>[^{}]+)\}|\[(?P<host>\w+)\]|(?P<letter>.))")
-#: What a header may not bring into a path.
+#: Characters of a header that are replaced in a path.
 _UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]")
 _NOTHING = "_"
-#: Characters of a digest.
+#: Length of a digest in characters.
 _DIGEST = 16
 
 _TIMES: Mapping[str, Callable[[datetime], str]] = {
@@ -42,7 +42,7 @@ _HOSTS: Mapping[str, Callable[[], str]] = {
 
 
 class Rounding(NamedTuple):
-    """Times are rounded down to so many of a unit.
+    """Rule to round times down to a multiple of a unit.
 
     :ivar unit: ``second``, ``minute`` or ``hour``; empty for no rounding.
     """
@@ -51,7 +51,7 @@ class Rounding(NamedTuple):
     value: int
 
     def down(self, time: datetime) -> datetime:
-        """The time, rounded."""
+        """Return the rounded time."""
         if not self.unit:
             return time
         lower = {"second": {}, "minute": {"second": 0}, "hour": {"second": 0, "minute": 0}}[self.unit]
@@ -61,12 +61,12 @@ class Rounding(NamedTuple):
 
 
 class Places:
-    """See the module.
+    """Rule for the paths of objects.
 
-    :param template: the path.
-    :param zone: of times; None is this machine's.
-    :param time_header: milliseconds since 1970; None takes the time of writing.
-    :raises ConfigError: an escape is not known.
+    :param template: the path with escapes.
+    :param zone: the time zone; None for this machine's.
+    :param time_header: the header with milliseconds since the epoch; None to use the time of writing.
+    :raises ConfigError: an escape is unknown.
     """
 
     def __init__(self, template: str, zone: tzinfo | None, rounding: Rounding, time_header: str | None) -> None:
@@ -80,13 +80,13 @@ class Places:
         self._parts.append(template[at:])
         has_time = any(callable(part) for part in self._parts)
         self._time_header = time_header if has_time else None
-        #: Times that are equal in all that the path shows of them: milliseconds.
+        #: Resolution of the times in the path, milliseconds.
         self._step = 1 if re.search("%[tscS]", template) or not has_time else 60_000
 
     def split(self, batch: EventBatch, now: int) -> list[tuple[str, EventBatch]]:
-        """The events of each place, with the number of their batch.
+        """Split a batch by the paths of its events.
 
-        :param now: for events without a time, milliseconds.
+        :param now: the time for events without one, milliseconds.
         """
         used = [*self._headers, *([self._time_header] if self._time_header else [])]
         if not any(name in batch.columns for name in used):
@@ -113,13 +113,13 @@ class Places:
         if host in _HOSTS:
             return _HOSTS[host]()
         if letter not in _TIMES:
-            raise ConfigError("path", f"{escape[0]} is not known: there are %{{header}} and times such as %Y", template)
+            raise ConfigError("path", f"unknown escape {escape[0]}: use %{{header}} or times such as %Y", template)
         return _TIMES[letter]
 
     def _place(self, row: Sequence[str | None], now: int) -> str:
         stamp = row[-1] if self._time_header else None
         if stamp is not None and stamp.isascii() and stamp.isdecimal():
-            with contextlib.suppress(ValueError, OverflowError, OSError):  # of a time beyond the calendar's end
+            with contextlib.suppress(ValueError, OverflowError, OSError):  # a time beyond the calendar's end
                 return self._place_at(row, int(stamp))
         return self._place_at(row, now)
 
@@ -134,10 +134,10 @@ class Places:
 
 
 def shortened(place: str, most: int, reserved: int) -> str:
-    """A place none of whose names is longer than a file system takes; a longer one ends with a digest of all of it.
+    """Shorten the names in a path to a file system's limit; a shortened name ends with a digest of the whole.
 
-    :param most: bytes of a name.
-    :param reserved: bytes that follow the last name.
+    :param most: maximum bytes of a name.
+    :param reserved: bytes that are appended to the last name.
     """
     *directories, name = place.split("/")
     return "/".join([*(_short(each, most) for each in directories), _short(name, most - reserved)])
@@ -157,6 +157,6 @@ def _stepped(value: str | None, step: int) -> str | None:
 
 
 def _safe(value: str | None) -> str:
-    """A header's value as one part of a path."""
+    """Return a header's value as one part of a path."""
     cleaned = _UNSAFE.sub("_", value or "")
     return _NOTHING if cleaned in ("", ".", "..") else cleaned

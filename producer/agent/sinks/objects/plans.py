@@ -1,5 +1,5 @@
-"""Plans: which batches become an object, noted before it is written, so that it becomes the same one when it is tried
-again, also by another process.
+"""Plans: which batches become one object. A plan is noted before the object is written, so that a retry, also by
+another process, writes the same object.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _FILE = "plans.json"
 class Plan(NamedTuple):
     """Batches that are written together.
 
-    :ivar origin: names their channel.
+    :ivar origin: the identifier of their channel.
     :ivar first: the number of the first batch.
-    :ivar last: of the last.
-    :ivar time: milliseconds since 1970, when they were to be written first.
+    :ivar last: the number of the last batch.
+    :ivar time: the time of the first attempt, milliseconds since the epoch.
     """
 
     origin: str
@@ -36,15 +36,15 @@ class Plan(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For all that is made of them."""
+        """The part of objects' names that identifies the plan."""
         return f"{sha256(self.origin.encode()).hexdigest()[:12]}-{self.first:012d}-{self.last:012d}"
 
 
 class Plans:
-    """The plans of what was taken last.
+    """The plans of the last delivery.
 
-    :param directory: where they are kept.
-    :param run: names this run: of batches that cannot be known again.
+    :param directory: the directory of the notes.
+    :param run: the identifier of this run, for batches that cannot be recognized again.
     """
 
     def __init__(self, directory: Path, run: str) -> None:
@@ -55,9 +55,9 @@ class Plans:
         self._read()
 
     def cut(self, batches: Sequence[EventBatch], now: int) -> list[tuple[Plan, list[EventBatch]]]:
-        """What is written together: as it was planned before, where it was.
+        """Group batches into plans; those planned before are grouped in the same way.
 
-        :param now: milliseconds since 1970.
+        :param now: milliseconds since the epoch.
         """
         known = {(plan.origin, plan.first): plan for plan in self._plans}
         batches = [batch if batch.sequence is not None else self._numbered(batch) for batch in batches]
@@ -70,9 +70,9 @@ class Plans:
         return found
 
     def note(self, plans: Sequence[Plan], hidden: Sequence[str]) -> None:
-        """Have it on the disk what is to be written, and under which hidden names.
+        """Store the plans and hidden names on the disk, before anything is written.
 
-        :raises OSError: it cannot be.
+        :raises OSError: that failed.
         """
         if list(plans) == self._plans and list(hidden) == self.hidden:
             return
@@ -82,7 +82,7 @@ class Plans:
         self._plans, self.hidden = list(plans), list(hidden)
 
     def _groups(self, batches: Sequence[EventBatch], known: dict[tuple[str, int], Plan]) -> Iterator[list[EventBatch]]:
-        """Cut where a plan began or ended, and where batches of another origin begin."""
+        """Yield groups: split where a plan began or ended, and where batches have another origin."""
         there = {self._identity(batch) for batch in batches}
         group: list[EventBatch] = []
         last: int | None = None
@@ -100,7 +100,7 @@ class Plans:
             yield group
 
     def _numbered(self, batch: EventBatch) -> EventBatch:
-        """One that no channel has numbered is not known again."""
+        """Number a batch that its channel did not number; it cannot be recognized again."""
         return batch.numbered(next(self._unnumbered), f"{self._run}/")
 
     def _identity(self, batch: EventBatch) -> tuple[str, int]:
@@ -114,4 +114,4 @@ class Plans:
         except FileNotFoundError:
             return
         except (OSError, ValueError, KeyError, TypeError) as error:
-            _log.warning("%s cannot be read, what it names may be written twice: %s", self._path, error)
+            _log.warning("%s cannot be read, so objects planned in it may be written twice: %s", self._path, error)

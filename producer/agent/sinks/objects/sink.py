@@ -1,4 +1,4 @@
-"""ObjectsSink: makes an object of each place of what is taken at once."""
+"""ObjectsSink: the sink that the agent runs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .plans import Plan, Plans
 from .stores import PathRefusedError, store_of
 
 _MOST_SAID = 300
-#: Bytes by which a hidden name is longer.
+#: Additional bytes of a hidden name.
 _OF_HIDDEN = 2
-#: Shorter values are words that stand in messages anyway.
+#: Shorter secrets are not hidden in messages: they may be usual words.
 _SECRET_LENGTH = 8
 
 
 class ObjectsSink:
-    """See the package."""
+    """Sink that writes objects: files on a disk, in S3 and other stores, or in HDFS; text, JSON or Parquet."""
 
     Options = ObjectsOptions
 
@@ -37,7 +37,6 @@ class ObjectsSink:
         self._clean = False
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~...interfaces.Sink`."""
         try:
             self._remove_left()
             groups = self._plans.cut([batch for batch in batches if batch.count], round(self._clock.time() * 1000))
@@ -46,7 +45,7 @@ class ObjectsSink:
             hidden = [name for path in paths if (name := self._store.hidden(path)) is not None]
             self._plans.note([plan for plan, _ in groups], hidden)
             refusals = self._put_all(placed)
-        except Exception as error:  # each store has errors of its own, and of those that it stands on
+        except Exception as error:  # each store raises errors of its own libraries
             if is_of_event(error):
                 raise
             raise SinkError(f"{without_userinfo(self._options.path)}: {self._said(error)}") from error
@@ -55,11 +54,10 @@ class ObjectsSink:
             raise RefusedError.of(refusals)
 
     def close(self) -> None:
-        """See :class:`~...interfaces.Sink`."""
         self._store.close()
 
     def _put_all(self, placed: Sequence[dict[str, list[EventBatch]]]) -> list[Refusal]:
-        """Store objects; the events of those of which no path can be."""
+        """Store objects; return the refusals of those whose path is invalid."""
         refusals: list[Refusal] = []
         for objects in placed:
             for path, parts in objects.items():
@@ -71,7 +69,7 @@ class ObjectsSink:
         return refusals
 
     def _placed(self, plan: Plan, batches: Sequence[EventBatch]) -> dict[str, list[EventBatch]]:
-        """The objects of a plan, by their paths."""
+        """Return the batches of each object of a plan, by path."""
         found: dict[str, list[EventBatch]] = {}
         for batch in batches:
             for place, part in self._places.split(batch, plan.time):
@@ -88,14 +86,14 @@ class ObjectsSink:
         self._counters.add(ObjectCount=1)
 
     def _remove_left(self) -> None:
-        """What a death left under hidden names."""
+        """Remove hidden files left by a crash."""
         if not self._clean:
             for path in self._plans.hidden:
                 self._store.remove(path)
             self._clean = True
 
     def _said(self, error: Exception) -> str:
-        """In one line, without the secrets that the store was given."""
+        """Return an error in one line, without the store's secrets."""
         named = str(error) if isinstance(error, PathRefusedError) else f"{type(error).__name__}: {error}"
         line = without_userinfo(" ".join(named.split()))
         for secret in self._options.storage.values():

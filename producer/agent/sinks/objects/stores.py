@@ -1,12 +1,12 @@
-"""Where objects are stored: a disk, a store of objects, or another file system.
+"""Stores of objects: a disk, an object store, or another file system.
 
 =============  ==================================================================
-a disk         written under a hidden name, on the disk, and then renamed
-S3 and others  one request: an object is there as a whole, or not at all
+a disk         written under a hidden name, synced, and then renamed
+S3 and others  one request: an object exists as a whole, or not at all
 HDFS, others   written under a hidden name, and then renamed
 =============  ==================================================================
 
-All but the disk by fsspec, and the package that it needs for each.
+All but the disk use fsspec, and the package that it needs for each.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ....model.errors import ConfigError
 from ....runtime.whole_file import sync_directory, write_whole
 from ....text.extras import how_to_install
 
-#: Stores in which an object appears as a whole.
+#: Schemes of stores where an object appears as a whole.
 _WHOLE = ("s3", "s3a", "oss", "gs", "gcs", "abfs", "abfss", "az", "adl")
-#: Bytes of a name on a disk or in HDFS, and of a key in a store of objects.
+#: Maximum bytes of a name on a disk or in HDFS, and of a key in an object store.
 _MOST_NAME, _MOST_KEY = 255, 1024
-#: Errors that one path may have while others can be written; those of the second kind an operator can fix.
+#: Errors of one path while others can be written; an operator can fix those of the second kind.
 _OF_PATHS = frozenset({errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL})
 _OF_PLACES = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EACCES, errno.EPERM})
-#: Seconds and attempts of a request to S3; what fails is tried again by whoever wrote.
+#: Seconds and attempts of a request to S3; the agent retries a failed delivery.
 _S3_SECONDS, _S3_ATTEMPTS = 10, 2
 
 
 class PathRefusedError(Exception):
-    """No object can be stored under a path, though others can be.
+    """Raised if a path cannot be written although others can.
 
-    :ivar permanent: whether no path like it can ever be.
+    :ivar permanent: True if such a path can never be written.
     """
 
     def __init__(self, error: BaseException, *, permanent: bool) -> None:
@@ -45,31 +45,31 @@ class PathRefusedError(Exception):
 
 
 class Store(Protocol):
-    """See the module."""
+    """A place where objects are stored."""
 
     @property
     def most_name(self) -> int | None:
-        """Bytes of a part of a path, at most; None for no such limit."""
+        """Maximum bytes of a part of a path; None for no limit."""
 
     def hidden(self, path: str) -> str | None:
-        """The name under which an object is written first; None if it has its own from the beginning."""
+        """Return the name under which an object is written first; None if it is written directly."""
 
     def put(self, path: str, data: bytes) -> None:
-        """Have an object there, as a whole; one that is there under this name is the same one.
+        """Store an object as a whole; one that exists under this name is the same.
 
-        :raises PathRefusedError: it cannot be, for what its path is.
-        :raises Exception: it is not.
+        :raises PathRefusedError: the path cannot be written.
+        :raises Exception: the object is not stored.
         """
 
     def remove(self, path: str) -> None:
-        """Remove what was left under a hidden name, if it is there."""
+        """Remove a file left under a hidden name, if it exists."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 def store_of(path: str, options: Mapping[str, str]) -> Store:
-    """The store of a path."""
+    """Return the store of a path."""
     scheme = scheme_of(path)
     fixed = path.partition("%")[0].rpartition("/")[0] if "%" in path else path
     if scheme in ("", "file"):
@@ -80,14 +80,14 @@ def store_of(path: str, options: Mapping[str, str]) -> Store:
 
 
 def scheme_of(path: str) -> str:
-    """Empty for a path of this machine."""
+    """Return the scheme of a path; empty for a path of this machine."""
     return path.partition("://")[0].lower() if "://" in path else ""
 
 
 def check_scheme(path: str) -> None:
-    """Whether what the path needs is installed.
+    """Check that the packages for the path's store are installed.
 
-    :raises ConfigError: it is not.
+    :raises ConfigError: one is missing.
     """
     scheme = scheme_of(path)
     if scheme in ("", "file"):
@@ -107,13 +107,14 @@ def _install(scheme: str) -> str:
 
 
 def _hidden(path: str) -> str:
-    """Beside it; what reads directories passes over such names."""
+    """Return the hidden name beside a path; readers of directories skip such names."""
     head, slash, name = path.rpartition("/")
     return f"{head}{slash}.{name}~"
 
 
 class _Disk:
-    """
+    """Store on a disk.
+
     :param fixed: the directory below which events choose paths.
     """
 
@@ -134,7 +135,7 @@ class _Disk:
             raise
 
     def _is_of_path(self, error: OSError) -> bool:
-        """Whether it is about a name, where the directory above can be written."""
+        """Return True for an error of a name, while the directory above is writable."""
         if error.filename is None or error.errno not in _OF_PATHS | _OF_PLACES:
             return False
         return self._fixed.is_dir() and os.access(self._fixed, os.W_OK | os.X_OK)
@@ -153,7 +154,7 @@ class _Disk:
 
 
 def _make(directory: Path) -> None:
-    """A directory whose name, and those above it, outlive a power cut."""
+    """Create a directory, and sync it and its new parents, so that they survive a power cut."""
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     for each in missing:
@@ -186,8 +187,9 @@ class _Fsspec:
 
 
 class _Whole(_Fsspec):
-    """
-    :param is_fixed: whether the bucket is the same for all events.
+    """Store where an object appears as a whole.
+
+    :param is_fixed: True if all events go to the same bucket.
     """
 
     most_name = None
@@ -216,7 +218,7 @@ class _Whole(_Fsspec):
 
 
 def _is_invalid(error: Exception) -> bool:
-    """Whether the client of S3 takes no bucket of this name; its class is in a package that is an extra."""
+    """Return True if the S3 client refuses the bucket's name; its error class is in an optional package."""
     return type(error).__name__ == "ParamValidationError"
 
 
@@ -228,7 +230,7 @@ class _Moving(_Fsspec):
 
     def put(self, path: str, data: bytes) -> None:
         files, draft = self._files, _hidden(path)
-        if files.exists(path):  # it was moved, and nobody heard of that
+        if files.exists(path):  # moved by an attempt whose answer was lost
             return
         files.makedirs(str(PurePosixPath(files._strip_protocol(path)).parent), exist_ok=True)
         files.pipe_file(draft, data)

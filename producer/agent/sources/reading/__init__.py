@@ -1,1 +1,1 @@
-"""Files that are read while they may still change: for sources that read lines of files."""
+"""Reading of files that may still change, for sources that read lines of files."""

@@ -1,7 +1,7 @@
-r"""Containers' logs as the runtimes of Kubernetes write them (CRI): ``2016-10-06T00:17:09.669794202Z stdout P text``.
+r"""Container logs in the format of Kubernetes' runtimes (CRI): ``2016-10-06T00:17:09.669794202Z stdout P text``.
 
-A line has its time, its stream, a tag, and text. Of what a container wrote as one line the runtime makes parts of
-16 KiB with the tag ``P``, and a last one with ``F``; those of the two streams may lie between each other.
+A line has a time, a stream, a tag and text. The runtime splits a long line of a container into parts of 16 KiB with the
+tag ``P``, and a last part with the tag ``F``. Parts of the two streams may alternate.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ....wire.times import NANOS, moment_of
 from ...events.batch import EventBatch, Position
 
 _TAGGED = re.compile(rb"^\S+ (stdout|stderr) ([FP])", re.MULTILINE)
-#: What is no such line is text only.
+#: A line in another format matches, too: all of it is text.
 _LINE = re.compile(rb"^(?:(\S+) (stdout|stderr) ([FP])(?::\S*)?(?: |$))?(.*)$", re.MULTILINE)
 _PART = b"P"
-#: What follows the seconds of a time as runtimes write it, and its end.
+#: The usual characters after the seconds of a time, and at its end.
 _USUAL = ".Z"
 _TO_THE_SECOND = len("2016-10-06T00:17:09")
 
@@ -27,7 +27,7 @@ _Row = tuple[bytes, bytes, bytes, bytes]
 
 
 def whole_end(data: bytes) -> int:
-    """Up to where lines are whole events, in all streams.
+    """Return the end of the lines that are whole events, in both streams.
 
     :param data: whole lines.
     """
@@ -45,9 +45,9 @@ def whole_end(data: bytes) -> int:
 
 
 def _end_of_parts(data: bytes, start: int) -> int | None:
-    """A byte of the line with which all is whole again; None if there is none.
+    """Return a byte in the line that completes the open events of both streams; None if there is none.
 
-    :param start: of a part's line.
+    :param start: the start of a partial line.
     """
     unfinished: set[bytes] = set()
     for line in _TAGGED.finditer(data, start):
@@ -59,7 +59,7 @@ def _end_of_parts(data: bytes, start: int) -> int | None:
 
 
 def events_of(data: bytes, headers: Mapping[str, str], position: Position) -> EventBatch:
-    """The events of whole lines, with the headers ``time``, ``timestamp`` (milliseconds) and ``stream``."""
+    """Return the events of whole lines, with the headers ``time``, ``timestamp`` (milliseconds) and ``stream``."""
     rows: list[_Row] = _LINE.findall(data.removesuffix(b"\n"))
     times, streams, _, texts = zip(*(_joined(rows) if b" P" in data else rows), strict=True)
     bodies = [text.removesuffix(b"\r") for text in texts] if b"\r" in data else texts
@@ -73,7 +73,7 @@ def events_of(data: bytes, headers: Mapping[str, str], position: Position) -> Ev
 
 
 def _joined(rows: Sequence[_Row]) -> list[_Row]:
-    """Parts of one line as one; it stands where its last part is, and has the time of its first."""
+    """Join the parts of each event, in the order of the last parts; the event's time is that of its first part."""
     found: list[_Row] = []
     parts: dict[bytes, list[_Row]] = {}
     for row in rows:
@@ -96,7 +96,7 @@ def _decoded(values: Sequence[bytes]) -> list[str | None]:
 
 
 def _milliseconds(times: Sequence[str | None]) -> list[str | None]:
-    """Since 1970; None where it is no time."""
+    """Return milliseconds since the epoch; None for a text that is not a time."""
     if None in times:
         return [None if time is None else _millisecond(time) for time in times]
     known = cast(Sequence[str], times)

@@ -1,17 +1,16 @@
-"""By what a file is known again: the name under which its position is kept, and a note of what was seen of it.
+"""Identity of files: the name under which a file's position is stored, and a note that helps to recognize the file.
 
-A name is made when the first bytes of a file are taken, and never changes::
+A name is made when the first bytes of a file are read, and never changes::
 
     1234.2049.0.1024.9ae0daaf
-    │    │    │ │    └ CRC-32 of them
-    │    │    │ └ how many first bytes tell it from others; at most 1024
-    │    │    └ how many files were seen with this inode before
+    │    │    │ │    └ CRC-32 of the first bytes
+    │    │    │ └ number of these first bytes, at most 1024
+    │    │    └ number of earlier files with this inode
     │    └ device
     └ inode
 
-A note holds what the name cannot, since it changes: the path, the size, and the marks of the place up to which it was
-read (:mod:`producer.runtime.file_identity`). By one of them a copy is known that was made before the last bytes were
-written.
+A note holds the parts of a file's state that change: its path, its size, and marks at the place up to which it was
+read (:mod:`producer.runtime.file_identity`). A mark identifies a copy that was made before the last bytes were written.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from typing import NamedTuple
 from ....runtime.file_identity import Mark, head_of, holds_marks, mark_at
 from ....wire.compressed_heads import compression_of
 
-#: First bytes of a file that its name has the checksum of, at most.
+#: Most first bytes of a file that its name has the checksum of.
 HEAD_BYTES = 1024
 
 
 class FileName(NamedTuple):
-    """See the module."""
+    """The name under which a file's position is stored."""
 
     inode: int
     device: int
@@ -44,7 +43,7 @@ class FileName(NamedTuple):
 
 
 def parse_name(text: str) -> FileName | None:
-    """The name that a text is; None for something else."""
+    """Parse a name; return None for another text."""
     parts = text.split(".")
     try:
         inode, device, generation, size = map(int, parts[:4])
@@ -55,19 +54,19 @@ def parse_name(text: str) -> FileName | None:
 
 @dataclass(slots=True)
 class Note:
-    """What was seen of a file.
+    """The observed state of a file.
 
-    :ivar path: where it was found first.
-    :ivar place: where it was found last.
-    :ivar group: to which it belongs.
-    :ivar device: of the file that holds it now, as ``inode``: not the name's if that is a copy.
+    :ivar path: the path where it was found first.
+    :ivar place: the path where it was found last.
+    :ivar group: the file's group.
+    :ivar device: device of the file that holds the bytes; as ``inode``, not the name's own if that file is a copy.
     :ivar size: bytes.
-    :ivar end: up to there it was read, at least.
-    :ivar tail_size: bytes before ``end``.
-    :ivar tail: CRC-32 of them.
-    :ivar gone: since when it cannot be found, seconds since the epoch; None if it can.
-    :ivar marks: places before ``end``, in order.
-    :ivar short: the file that holds it now is a copy that was made before all was read: it ends there.
+    :ivar end: the least position up to which it was read.
+    :ivar tail_size: number of bytes before ``end`` in ``tail``.
+    :ivar tail: CRC-32 of these bytes.
+    :ivar gone: time at which it was found missing, seconds since the epoch; None if it exists.
+    :ivar marks: marks before ``end``, in order.
+    :ivar short: True if the file is a copy made before all was read: it ends before ``end``.
     """
 
     path: str
@@ -84,12 +83,12 @@ class Note:
     short: bool = False
 
     def dump(self) -> bytes:
-        """As it is kept."""
+        """Return the note as it is stored."""
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode()
 
 
 def parse_note(raw: bytes | None) -> Note | None:
-    """The note that was kept; None if it is none."""
+    """Parse a stored note; return None if it is missing or invalid."""
     try:
         if raw is None:
             return None
@@ -101,9 +100,9 @@ def parse_note(raw: bytes | None) -> Note | None:
 
 
 def holds(descriptor: int, name: FileName, note: Note | None, end: int) -> bool:
-    """Whether a file holds the bytes that were read under a name.
+    """Return True if a file holds the bytes that were read under a name.
 
-    :param end: up to there a channel has it.
+    :param end: a channel's position in the file.
     """
     size = os.fstat(descriptor).st_size
     if size < max(end, name.head_size) or not _has_head(descriptor, name):
@@ -117,8 +116,9 @@ def holds(descriptor: int, name: FileName, note: Note | None, end: int) -> bool:
 
 
 def held_part(descriptor: int, name: FileName, note: Note) -> int | None:
-    """The size of a file that holds the first part of what was read under a name, such as a copy that was made before
-    the rest was written; None if it does not.
+    """Return the size of a file that holds the first part of the bytes read under a name; else None.
+
+    Such a file is a copy that was made before the rest was written.
     """
     size = os.fstat(descriptor).st_size
     mark = max((mark for mark in note.marks if mark.end <= size), default=None)
@@ -132,16 +132,16 @@ def _has_head(descriptor: int, name: FileName) -> bool:
 
 
 class Heads:
-    """What a file begins with, to be compared with many names: it is read once for each size of their heads."""
+    """The first bytes of a file, compared with many names; read once for each size."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._size = descriptor, os.fstat(descriptor).st_size
         self._heads: dict[int, int] = {}
 
     def are_of(self, name: FileName, *, if_shorter: bool = False) -> bool:
-        """Whether the file begins as the one of a name did.
+        """Return True if the file begins as the named file did.
 
-        :param if_shorter: what to say of a file that has fewer bytes.
+        :param if_shorter: the result for a file with fewer bytes than the name needs.
         """
         size = name.head_size
         if self._size < size:
@@ -152,10 +152,10 @@ class Heads:
 
 
 def is_compressed(descriptor: int) -> bool:
-    """Whether the file's first bytes say so."""
+    """Return True if the file's first bytes are those of a compressed format."""
     return compression_of(os.pread(descriptor, 16, 0)) is not None
 
 
 def open_quickly(path: str) -> int:
-    """A descriptor for reading; a named pipe does not hold it up."""
+    """Open a file for reading; a named pipe does not block."""
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOCTTY", 0))

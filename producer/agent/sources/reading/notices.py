@@ -1,4 +1,4 @@
-"""Notices: what is said once of a file that is not what it should be: of another encoding, or with holes."""
+"""Notices: warnings, once a file, about a wrong encoding and about holes of NUL bytes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ....wire.encodings import is_utf8, looks_like
 from ...events.counters import Counters
 from .reader import Block
 
-#: Files that are remembered; then all are forgotten, and may be told of again.
+#: Most remembered files; beyond it all are forgotten, and warnings may repeat.
 _MOST = 10_000
 
 
 class Notices:
-    """Logs them, and counts NULs that are skipped.
+    """Logger of the warnings, and counter of skipped NUL bytes.
 
-    :param encoding: as it is configured.
-    :param option: that names the encoding.
+    :param encoding: the configured encoding.
+    :param option: the name of the option for the encoding.
     """
 
     def __init__(self, log: logging.Logger, counters: Counters, encoding: str, option: str) -> None:
@@ -26,13 +26,13 @@ class Notices:
         self._told: set[tuple[Key, str]] = set()
 
     def look(self, place: str, key: Key, block: Block) -> None:
-        """Look at a block that is about to be put."""
+        """Check a block that is about to be put."""
         if block.hole:
             self._counters.add(SkippedNulCount=block.hole)
             if self._is_new(key, "hole"):
                 self._log.warning(
-                    "%s: %d NUL bytes from byte %d on are skipped: a program that does not append left them when the"
-                    " file was cut (copytruncate), or a file system after a crash; further ones are only counted",
+                    "%s: %d NUL bytes from byte %d on are skipped: left by a program that does not append when its file"
+                    " was truncated (copytruncate), or by a crash of the file system; later ones are only counted",
                     *(place, block.hole, block.start),
                 )
         elif block.start == 0 and self._utf8:

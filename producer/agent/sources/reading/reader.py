@@ -1,4 +1,4 @@
-"""FileReader: one file on its way, from the first byte that no channel has to the last one that is written."""
+"""FileReader: reads one file, from the first byte that some channel lacks to its end."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ....wire.log_start import Logs, last_start, last_start_in
 from .cri import whole_end
 from .identity import HEAD_BYTES, FileName, Note, held_part, holds, open_quickly
 
-#: Most bytes of one batch, but for a line that is longer.
+#: Most bytes of one batch, except for a single longer line.
 BLOCK_BYTES = 1 << 20
-#: Most lines of one batch, about: what is made of an empty one takes a hundred times its bytes.
+#: Most lines of one batch, roughly: an empty line's event takes a hundred times its bytes.
 _MOST_LINES = 1 << 16
-#: Bytes at the end of a possible copy.
+#: Last bytes of a possible copy that are compared.
 _COMPARED = 4096
-#: A file that was renamed or deleted: nobody goes on with its last line after so many seconds.
+#: Seconds after which the last line of a renamed or deleted file is taken without a line end.
 _ROTATED_SETTLE = 1.0
 
 
 class ContentChangedError(Exception):
-    """The file does not hold any more what was read of it."""
+    """Raised when a file no longer holds the bytes that were read of it."""
 
 
 class Block(NamedTuple):
     """Whole lines of a file.
 
-    :ivar data: they.
-    :ivar start: their first byte in the file, or the first one of the hole before them.
-    :ivar hole: NULs before them, which are skipped.
+    :ivar data: the lines.
+    :ivar start: the byte in the file where the lines begin, or the hole before them.
+    :ivar hole: number of skipped NUL bytes before the lines.
     """
 
     data: bytes
@@ -47,20 +47,20 @@ class Block(NamedTuple):
 
     @property
     def raw(self) -> bytes:
-        """The bytes as the file has them, but for the first ones of a large hole."""
+        """The bytes as the file has them; a large hole is shortened."""
         return b"\0" * min(self.hole, HEAD_BYTES) + self.data if self.hole else self.data
 
 
 class Rules(NamedTuple):
-    """When what is at the end of a file is complete.
+    """Rules by which the end of a file is complete.
 
-    :ivar logs: how events of several lines begin; None if each line is one.
-    :ivar max_line: bytes; a longer one comes in parts.
-    :ivar settle: seconds without a write that end a last line.
-    :ivar log_settle: that end an event of several lines.
-    :ivar cri: whether lines are those of containers, of which several parts may be one event.
-    :ivar encoding: of the files.
-    :ivar final: True if files are complete: NULs at their end are skipped, and nothing is expected behind them.
+    :ivar logs: the rule by which multi-line events begin; None if each line is an event.
+    :ivar max_line: most bytes of an event; a longer one is split.
+    :ivar settle: seconds without a write that complete a last line.
+    :ivar log_settle: seconds without a write that complete a multi-line event.
+    :ivar cri: True for container logs in the CRI format, where several lines may be one event.
+    :ivar encoding: the files' encoding.
+    :ivar final: True if the files are complete: NUL bytes at their end are skipped.
     """
 
     logs: Logs | None
@@ -73,22 +73,22 @@ class Rules(NamedTuple):
 
 
 class FileReader:
-    """See the module.
+    """Reader of one file.
 
-    :param path: where the file is.
-    :param group: to which it belongs.
+    :param path: the file's path.
+    :param group: the file's group.
     :param now: monotonic seconds.
-    :ivar path: where it was found first.
-    :ivar place: where it was found last.
-    :ivar headers: that all its events have.
-    :ivar name: under which its position is kept; None as long as nothing was taken.
-    :ivar short: whether it is a copy that was made before all was read that its name stands for.
-    :ivar position: up to there it was put.
-    :ivar stops: where batches have to end, since a channel has it up to there.
-    :ivar size: as it was when it was looked at last.
-    :ivar changed: when it was seen to be written last, monotonic seconds.
-    :ivar located: whether the last scan found it.
-    :ivar trouble: what kept it from being read last time; None if nothing did.
+    :ivar path: the path where it was found first.
+    :ivar place: the path where it was found last.
+    :ivar headers: the headers of all its events.
+    :ivar name: the name of its position; None as long as nothing was read.
+    :ivar short: True for a copy that ends before the last byte read under its name.
+    :ivar position: the byte up to which it was put.
+    :ivar stops: positions of other channels, where batches have to end.
+    :ivar size: the size at the last poll.
+    :ivar changed: the time of the last observed write, monotonic seconds.
+    :ivar located: True if the last scan found it.
+    :ivar trouble: the error of the last read; None if it succeeded.
     """
 
     def __init__(self, path: str, group: str, key: Key, rules: Rules, now: float) -> None:
@@ -103,57 +103,57 @@ class FileReader:
         self.trouble: str | None = None
         self._rules = rules
         self.short = False
-        self._tail = b""  # what was read stands before the position
-        self._head = b""  # and this at byte 0, if that is the position
+        self._tail = b""  # the bytes before the position
+        self._head = b""  # the first bytes, as long as the position is 0
         self._marks: Sequence[Mark] = ()
         self._written: int | None = None
         self._tried: tuple[int, bool, bool] | None = None
         self._descriptor: int | None = None
         self._held: tuple[int, float] | None = None
         self._encoding: str | None = None
-        #: Sizes beyond the position, and when each was seen first: the oldest and the newest.
+        #: Observed sizes beyond the position, each with its time: the oldest and the newest.
         self._behind: tuple[tuple[int, float], ...] = ()
 
     @property
     def directory(self) -> str:
-        """In which it was found last."""
+        """The directory where it was found last."""
         return self.place.rpartition("/")[0] or "/"
 
     @property
     def file_name(self) -> str:
-        """Its name there."""
+        """The file name where it was found last."""
         return self.place.rpartition("/")[2]
 
     @property
     def unread(self) -> int:
-        """Bytes that are known to be there and were not put."""
+        """Known bytes that were not put."""
         return max(0, self.size - self.position, self._behind[-1][0] - self.position if self._behind else 0)
 
     @property
     def is_read(self) -> bool:
-        """Whether all was put that was there when it was looked at last, and it is still there."""
+        """True if all bytes known at the last poll were put, and the file still exists."""
         return self.name is not None and self.located and self.size == self.position and self.trouble is None
 
     @property
     def behind_since(self) -> float | None:
-        """When the oldest of these bytes was seen at the latest, monotonic seconds; None if there are none."""
+        """The time at which the oldest unread byte was observed, monotonic seconds; None if all is read."""
         behind = self._behind
         return behind[0][1] if behind else None
 
     @property
     def cut_off(self) -> int:
-        """Bytes that were there before the last change, and were not put."""
+        """Bytes that were truncated before they were put."""
         return max(0, self._earlier - self.position)
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a descriptor."""
+        """True if the file is open."""
         return self._descriptor is not None
 
     def open(self) -> int:
-        """Its descriptor.
+        """Open the file, unless it is open; return its descriptor.
 
-        :raises OSError: it is not where it was, or must not be read.
+        :raises OSError: the file was moved or cannot be opened.
         """
         if self._descriptor is None:
             descriptor = open_quickly(self.place)
@@ -165,16 +165,16 @@ class FileReader:
         return self._descriptor
 
     def close(self) -> None:
-        """Give the descriptor back; it can be opened again."""
+        """Close the file; it can be opened again."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def go_on(self, name: FileName, note: Note | None, ends: Sequence[int]) -> bool:
-        """Go on with what was read under a name, if the file holds that; whether it does.
+        """Continue a name if the file holds the bytes read under it; else return False.
 
-        :param ends: up to where the channels have it, sorted.
-        :raises OSError: it cannot be read.
+        :param ends: each channel's position in the file, sorted.
+        :raises OSError: the file cannot be read.
         """
         descriptor, key = self.open(), None if note is None else (note.device, note.inode)
         part = None if note is None or (key == self.key and not note.short) else held_part(descriptor, name, note)
@@ -182,7 +182,7 @@ class FileReader:
         known = min(TAIL_BYTES, position)
         tail = os.pread(descriptor, known, position - known)
         head = b"" if position else os.pread(descriptor, name.head_size, 0)
-        # What was cut never holds it again: so if the file does now, what was just read of it is what was put.
+        # Check after reading: a truncated file never matches again, so a match proves that head and tail are valid.
         if holds(descriptor, name, note, ends[-1]):
             part = None
         elif part is None:
@@ -194,9 +194,9 @@ class FileReader:
         return True
 
     def begins_like(self, descriptor: int, size: int) -> bool:
-        """Whether another file of ``size`` bytes is what this one begins with; also if this one was just cut.
+        """Return True if another file of ``size`` bytes equals this one's beginning, or this one was just truncated.
 
-        :raises OSError: one of them cannot be read.
+        :raises OSError: one of the files cannot be read.
         """
         name = self.name
         if name is not None and size >= name.head_size and head_of(descriptor, name.head_size) != name.head:
@@ -206,7 +206,7 @@ class FileReader:
     def is_same(self) -> bool:
         """Return True if the bytes that were read are still there, as far as the head, the tail and the marks say.
 
-        :raises OSError: it cannot be read.
+        :raises OSError: the file cannot be read.
         """
         known = self._tail + self._head
         same = os.pread(self.open(), len(known), self.position - len(self._tail)) == known
@@ -216,10 +216,10 @@ class FileReader:
         return self.name is None or not self.position or head_of(self.open(), self.name.head_size) == self.name.head
 
     def look(self, now: float) -> bool:
-        """Look at its size and time; whether there may be something to read.
+        """Poll the size and modification time; return True if there may be something to read.
 
-        :raises OSError: it cannot be looked at.
-        :raises ContentChangedError: it was cut or replaced.
+        :raises OSError: the file has no status.
+        :raises ContentChangedError: the file was truncated or replaced.
         """
         if self._descriptor is not None:
             status = os.fstat(self._descriptor)
@@ -237,10 +237,10 @@ class FileReader:
         return size > self.position and self._tried != (size, *self._rested(now))
 
     def read(self, now: float) -> Block | None:
-        """The next lines; None if none is complete.
+        """Return the next lines; None if none is complete.
 
-        :raises OSError: it cannot be read.
-        :raises ContentChangedError: it was cut or replaced.
+        :raises OSError: the file cannot be read.
+        :raises ContentChangedError: the file was truncated or replaced.
         """
         descriptor, known, rested = self.open(), len(self._tail), self._rested(now)
         start, stop = self.position, self.stops[0] - self.position if self.stops else None
@@ -260,7 +260,7 @@ class FileReader:
                     want = min(stop, BLOCK_BYTES)
                 start, known = end, 0
                 continue
-            whole = len(data) < known + want  # the file has no more
+            whole = len(data) < known + want  # read to the end of the file
             self._see(start + len(data) - known, now)
             cut = self._cut(data, known, rested if whole else (False, False), now)
             if cut == known and want == stop:
@@ -276,7 +276,7 @@ class FileReader:
             want = min(2 * want, self._rules.max_line, stop or self._rules.max_line)
 
     def _nothing_behind(self, size: int, rested: tuple[bool, bool], now: float) -> Block | None:
-        """There are NULs up to the end: a file that was laid out for what is still to be written."""
+        """Handle NUL bytes up to the end: space allocated for bytes that are still to be written."""
         end = max(self.size, self.position + size)
         self._see(end, now)
         self._tried = (end, *rested)
@@ -297,25 +297,25 @@ class FileReader:
         return is_utf8(self._rules.encoding)
 
     def _line_end(self, data: bytes, known: int) -> int:
-        """The byte after the last line end; 0 if there is none."""
+        """Return the byte after the last line end; 0 if there is none."""
         if self._is_utf8:
             return data.rfind(b"\n", known) + 1
         return last_line_end(data, known, line_end_of(self.encoding))
 
     def _see(self, size: int, now: float) -> None:
-        """The file is so large, at least."""
+        """Record the least size of the file, to compute the lag."""
         if size > self.position and (not self._behind or size > self._behind[-1][0]):
             newest = self._behind[1][1] if len(self._behind) > 1 else now
             self._behind = (*self._behind[:1], (size, newest))
 
     def take(self, block: Block) -> None:
-        """It was put."""
+        """Move the position past a block that was put."""
         self.position = block.end
         self.size = max(self.size, block.end)
         raw = block.raw
         before = self._tail + b"\0" * min(block.end - block.start - len(raw), TAIL_BYTES)
         data = raw if len(raw) >= TAIL_BYTES else before + raw
-        if not self.short:  # it has those of the whole
+        if not self.short:  # a short copy keeps the marks of the whole file
             self._marks = marks_of(before[-TAIL_BYTES:], raw, block.end, self._marks)
         self._tail, self._head = data[-TAIL_BYTES:], b""
         self._behind = tuple(each for each in self._behind if each[0] > self.position)
@@ -323,9 +323,9 @@ class FileReader:
             del self.stops[0]
 
     def name_by(self, first: bytes, generation: int) -> FileName:
-        """Give it a name.
+        """Name the reader by its first bytes.
 
-        :param first: what was read at byte 0, and is about to be put; nothing else is put under this name.
+        :param first: the bytes at the start of the file, which are about to be put under the name.
         """
         device, inode = self.key
         self._head = first[:HEAD_BYTES]
@@ -333,21 +333,21 @@ class FileReader:
         return self.name
 
     def note(self) -> Note:
-        """What is known of it."""
+        """Return the file's state as a note."""
         end, tail = (self.position, self._tail) if self.position else (len(self._head), self._head[-TAIL_BYTES:])
         seen = len(tail), zlib.crc32(tail)
         known = *self.key, self.size, end, *seen
         return Note(self.path, self.place, self.group, *known, marks=self._marks, short=self.short)
 
     def _rested(self, now: float) -> tuple[bool, bool]:
-        """Whether its last line, and its last event of several lines, can be taken to be complete."""
+        """Return whether the last line is complete by its age, and whether the last multi-line event is."""
         rest, rules = now - self.changed, self._rules
         if self.place != self.path or not self.located:
             return rest >= min(_ROTATED_SETTLE, rules.settle), rest >= min(_ROTATED_SETTLE, rules.log_settle)
         return rest >= rules.settle, rest >= rules.log_settle
 
     def _cut(self, data: bytes, known: int, rested: tuple[bool, bool], now: float) -> int:
-        """Where what can be taken ends; ``known`` if nothing can."""
+        """Return the end of the complete lines or events; ``known`` if there are none."""
         logs = self._rules.logs
         if logs is not None and not rested[1]:
             if self._is_utf8:
@@ -363,7 +363,7 @@ class FileReader:
         return len(data) - (len(data) - known) % len(line_end_of(self.encoding))
 
     def _few_lines(self, data: bytes, known: int, cut: int, now: float) -> int:
-        """Where a block ends that has no more lines than it may, if lines or events of several end there."""
+        """Return the end of a block within the limit of lines, if lines or events end there."""
         while data.count(b"\n", known, cut) > _MOST_LINES:
             half = self._cut(data[: known + (cut - known) // 2], known, (False, False), now)
             if half == known:
@@ -372,8 +372,9 @@ class FileReader:
         return cut
 
     def _whole_cut(self, data: bytes, known: int, cut: int, now: float) -> int:
-        """Of containers' lines: before the first part whose last one is missing, unless that is missing for long, and
-        holds up what the container writes elsewhere.
+        """Return the end of CRI lines before the first part whose last part is missing.
+
+        After ``log_settle`` seconds the part is taken without it: it delays the container's other stream.
         """
         end = known + whole_end(data[known:cut])
         at = self.position + end - known
@@ -387,15 +388,15 @@ class FileReader:
 
 
 def _before_hole(data: bytes, known: int, cut: int) -> int:
-    """Where lines end before a hole; ``cut`` if there is none among them."""
+    """Return the end of the lines before a hole; ``cut`` if there is no hole."""
     hole = data.find(b"\n" + HOLE, known, cut) if b"\0" in data else -1
     return hole + 1 if hole >= 0 else cut
 
 
 def begins_alike(one: int, other: int, size: int) -> bool:
-    """Whether the first ``size`` bytes of two files are alike, as far as some at their beginning and end tell.
+    """Return True if the first ``size`` bytes of two files are alike; only their beginning and end are compared.
 
-    :raises OSError: one of them cannot be read.
+    :raises OSError: one of the files cannot be read.
     """
     last = max(0, size - _COMPARED)
     parts = ((0, min(size, HEAD_BYTES)), (last, size - last))

@@ -1,11 +1,11 @@
-"""Files that are put into a directory whole, one by one. Source: Flume's ``SpoolDirectorySource``.
+"""Read whole files that are moved into a directory. Modelled on Flume's ``SpoolDirectorySource``.
 
-A file is taken once it has rested: one that is still written is waited for. When all of it was put, and no channel
-could lose it any more (one that forgets has delivered it), the file is completed: renamed, deleted, or marked in a
-directory beside. A death before that reads on where the channels are.
+A file is read once it was not written for a while. It is completed when all of it is safe in the channels: a durable
+channel has stored it, any other channel has delivered it. A completed file is renamed, deleted, or marked in another
+directory. After a crash reading continues at the channels' position.
 
-What a file cannot be is told, and keeps nothing else up: one that changes while it is read is read on, one whose bytes
-are replaced is read anew, a name that was used before gets a number. A directory belongs to one source, which locks it.
+A faulty file does not stop the others. A file that grows while it is read is read on, and one whose bytes change is
+read again from its first byte. A name that was used before gets a number. A lock ensures one source for each directory.
 """
 
 from .source import SpoolDirectorySource

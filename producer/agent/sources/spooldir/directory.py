@@ -1,4 +1,4 @@
-"""SpoolDirectory: the files that wait in a directory, and how they are completed."""
+"""SpoolDirectory: the files that wait in a directory, and their completion."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .options import SpoolDirectoryOptions
 
 _log = get_logger("loghub.agent.spooldir")
 
-#: What is put aside ends with it, and is not looked at again.
+#: Suffix of a file that cannot be read; it is not read again.
 FAILED_SUFFIX = ".FAILED"
 
 
 class SpoolDirectoryError(ProducerError):
-    """The directory cannot be used."""
+    """Raised when the directory cannot be used."""
 
 
 class Waiting(NamedTuple):
-    """A file that is to be read.
+    """A file to read.
 
-    :ivar status: as it was when it was found.
+    :ivar status: its status when it was found.
     """
 
     path: str
@@ -38,10 +38,10 @@ class Waiting(NamedTuple):
 
 
 class SpoolDirectory:
-    """See the module.
+    """The directory of one source, locked.
 
-    :ivar unreadable: what could not be looked at last time, by path.
-    :raises SpoolDirectoryError: it is not there, or belongs to another source.
+    :ivar unreadable: the error of each path whose last check failed.
+    :raises SpoolDirectoryError: the directory is missing, or another source reads it.
     """
 
     def __init__(self, options: SpoolDirectoryOptions) -> None:
@@ -54,11 +54,11 @@ class SpoolDirectory:
         self._lock = self._locked()
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         os.close(self._lock)
 
     def waiting(self) -> list[Waiting]:
-        """The files that are to be read, in the order in which they are.
+        """Return the files to read, in order.
 
         :raises OSError: the directory cannot be read.
         """
@@ -72,9 +72,9 @@ class SpoolDirectory:
         return found
 
     def complete(self, path: str) -> None:
-        """All of a file is where it belongs.
+        """Rename, delete or mark a file that was read.
 
-        :raises OSError: it cannot be renamed, deleted or marked.
+        :raises OSError: that failed.
         """
         if self._options.delete_policy == "immediate":
             os.unlink(path)
@@ -84,7 +84,7 @@ class SpoolDirectory:
             self._mark(path)
 
     def put_aside(self, path: str) -> str:
-        """A file that cannot be read; it is not looked at again. Where it is now."""
+        """Rename a file that cannot be read; return its new path."""
         return self._rename(path, FAILED_SUFFIX)
 
     def _locked(self) -> int:
@@ -97,7 +97,7 @@ class SpoolDirectory:
         except BlockingIOError as error:
             os.close(descriptor)
             raise SpoolDirectoryError(
-                f"{self._root} is read by another source: a spool directory belongs to one"
+                f"{self._root} is already read by another source; give each source its own spool directory"
             ) from error
         except OSError as error:
             _log.warning(
@@ -113,7 +113,7 @@ class SpoolDirectory:
                 try:
                     yield from self._at(entry)
                 except FileNotFoundError:
-                    continue  # it was taken away just now
+                    continue  # deleted or moved just now
                 except OSError as error:
                     self.unreadable[entry.path] = error
 
@@ -125,16 +125,16 @@ class SpoolDirectory:
             yield Waiting(entry.path, self._status(entry))
 
     def _status(self, entry: os.DirEntry[str]) -> os.stat_result:
-        """The status of the file that is to be read.
+        """Return the status of a file, or of the target of a link.
 
-        :raises OSError: it cannot be looked at, or is a link that must not be followed.
+        :raises OSError: there is no status, or the link must not be followed.
         """
         if not entry.is_symlink():
             return entry.stat()
         target = os.path.realpath(entry.path)
         if not self._links_to.allow(target):
             raise OSError(errno.EPERM, not_followed(target, "allow_links_to"))
-        return os.stat(target, follow_symlinks=False)  # the link may lead elsewhere by now
+        return os.stat(target, follow_symlinks=False)  # the target may have become a link
 
     def _is_wanted(self, entry: os.DirEntry[str]) -> bool:
         name = entry.name
@@ -149,12 +149,12 @@ class SpoolDirectory:
                 break
             target = f"{path}.{number}{suffix}"
         if target != path + suffix:
-            _log.warning("%s: its name was used before: it becomes %s", path, target)
+            _log.warning("%s: a completed file with this name exists; renaming to %s", path, target)
         os.rename(path, target)
         sync_directory(Path(path).parent)
         return target
 
-    # -- marks in a directory beside
+    # -- marks in a tracker directory
 
     def _mark_of(self, path: str) -> Path:
         relative = os.path.relpath(path, self._root)
@@ -168,7 +168,7 @@ class SpoolDirectory:
         self._marked[path] = said
 
     def _is_marked(self, entry: os.DirEntry[str]) -> bool:
-        """Whether the file was completed; Flume's marks, which are empty, hold for whatever has the name."""
+        """Return True if the file is marked as completed; Flume's empty marks match any file of the name."""
         if self._options.tracking_policy != "tracker_dir":
             return False
         said = self._marked.get(entry.path)
@@ -181,16 +181,16 @@ class SpoolDirectory:
         now = {"inode": status.st_ino, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
         if not said or said == now:
             return True
-        _log.warning("%s: another file had its name, and was completed: this one is read, too", entry.path)
+        _log.warning("%s: the mark of this name belongs to another file; this file is read", entry.path)
         self._mark_of(entry.path).unlink(missing_ok=True)
         del self._marked[entry.path]
         return False
 
 
 def _read_mark(mark: Path) -> dict[str, int]:
-    """What a mark says; nothing of one that is Flume's, or of which nothing can be made: it is a mark all the same.
+    """Return the content of a mark; empty for Flume's marks, and for an invalid one, which still counts.
 
-    :raises OSError: it cannot be read, or there is none.
+    :raises OSError: the mark cannot be read, or is missing.
     """
     try:
         said = json.loads(mark.read_text() or "{}")
@@ -198,5 +198,5 @@ def _read_mark(mark: Path) -> dict[str, int]:
         said = None
     if isinstance(said, dict):
         return said
-    _log.warning("%s has content of no known form: the file of its name is treated as completed", mark)
+    _log.warning("%s is not a valid mark; the file of its name is treated as completed", mark)
     return {}

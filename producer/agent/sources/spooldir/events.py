@@ -1,4 +1,4 @@
-"""Blocks of a file as batches: lines as they lie, decoded, or cut; or the block as one event."""
+"""Conversion of a file's blocks into batches: decoded lines, split if they are too long, or one event a block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ERRORS = {"REPLACE": "replace", "IGNORE": "ignore", "FAIL": "strict", "KEEP": "
 
 
 class EventMaker:
-    """See the module."""
+    """Converter of blocks into batches."""
 
     def __init__(self, options: SpoolDirectoryOptions) -> None:
         self._options = options
@@ -22,11 +22,11 @@ class EventMaker:
     def lines(
         self, block: bytes, headers: Mapping[str, str], position: Position, encoding: str | None = None, *, first: bool
     ) -> EventBatch:
-        """The events of whole lines.
+        """Return the events of whole lines.
 
-        :param encoding: of the lines, with its byte order; None for the source's charset.
-        :param first: the block begins the file, and may have a byte order mark.
-        :raises UnicodeDecodeError: they are no text, and shall be.
+        :param encoding: the encoding of the lines, with its byte order; None for the source's charset.
+        :param first: True if the block begins the file, and may have a byte order mark.
+        :raises UnicodeDecodeError: the lines cannot be decoded, and the policy is FAIL.
         """
         if not self._keeps and not (block.isascii() and self._options.is_utf8):
             block = block.decode(encoding or self._options.input_charset, self._errors).encode()
@@ -35,11 +35,11 @@ class EventMaker:
         return self._cut(EventBatch.of_lines(block, headers, position))
 
     def blob(self, block: bytes, headers: Mapping[str, str], position: Position) -> EventBatch:
-        """One event."""
+        """Return one event."""
         return EventBatch.of_bodies([block], headers, {}, position)
 
     def _cut(self, batch: EventBatch) -> EventBatch:
-        """Lines that are longer than allowed, in parts."""
+        """Split lines that are longer than the limit."""
         limit = self._options.max_line_length
         if limit is None or all(len(body) <= limit for body in batch.bodies()):
             return batch

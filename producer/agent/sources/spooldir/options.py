@@ -14,53 +14,53 @@ from ....wire import encodings
 from ....wire.patterns import Pattern
 from ...config.flume_keys import without_needless
 
-_NOT_NEEDED = "taken from Flume's files and not needed: "
+_NOT_NEEDED = "accepted from Flume's files, without effect: "
 _DESERIALIZER = "deserializer."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolDirectoryOptions:
-    """Flume's ``spooldir``'s, and some more."""
+    """Options of the ``spooldir`` source: Flume's, and more."""
 
-    spool_directory: Path = option(flume="spoolDir", doc="where the files are")
-    file_suffix: str = option(".COMPLETED", doc="what the name of a completed file ends with")
-    delete_policy: str = option("never", choices=("never", "immediate"), doc="whether a completed file is deleted")
+    spool_directory: Path = option(flume="spoolDir", doc="directory to read files from")
+    file_suffix: str = option(".COMPLETED", doc="suffix of a completed file")
+    delete_policy: str = option("never", choices=("never", "immediate"), doc="immediate: delete a completed file")
     tracking_policy: str = option(
         "rename",
         choices=("rename", "tracker_dir"),
-        doc="how a file is completed: by its name, or a mark elsewhere",
+        doc="rename completed files, or mark them in tracker_directory",
     )
     tracker_directory: str = option(
-        ".flumespool", flume="trackerDir", doc="for marks; if it is not absolute, below the spool directory"
+        ".flumespool", flume="trackerDir", doc="directory for marks, relative to the spool directory"
     )
-    include_pattern: str = option("^.*$", doc="regular expression: only files with such names")
-    ignore_pattern: str = option("^$", doc="regular expression: no files with such names")
-    consume_order: str = option("oldest", choices=("oldest", "youngest", "random"), doc="which file is the next")
-    allow_links_to: tuple[str, ...] = option((), doc="directories below which links may lead, besides this one")
-    recursive_directory_search: bool = option(False, doc="whether directories in it are looked into")
-    poll_delay: float = option(0.5, scale=0.001, least=0.001, doc="seconds between two looks")
-    settle: float = option(5.0, least=0, doc="seconds without a write, after which a file is taken to be complete")
-    input_charset: str = option("UTF-8", doc="of the files; another than UTF-8 is converted to it")
+    include_pattern: str = option("^.*$", doc="regular expression for names of files to read")
+    ignore_pattern: str = option("^$", doc="regular expression for names of files not to read")
+    consume_order: str = option("oldest", choices=("oldest", "youngest", "random"), doc="which file is read next")
+    allow_links_to: tuple[str, ...] = option((), doc="directories that links may lead to, besides this one")
+    recursive_directory_search: bool = option(False, doc="read subdirectories, too")
+    poll_delay: float = option(0.5, scale=0.001, least=0.001, doc="seconds between two scans")
+    settle: float = option(5.0, least=0, doc="seconds without a write after which a file is complete")
+    input_charset: str = option("UTF-8", doc="encoding of the files; others are converted to UTF-8")
     decode_error_policy: str = option(
         "KEEP",
         choices=("KEEP", "REPLACE", "IGNORE", "FAIL"),
-        doc="what becomes of bytes that are no text: they stay, become U+FFFD, are left out, or the file is put aside",
+        doc="undecodable bytes: keep them, replace them by U+FFFD, drop them, or put the file aside",
     )
-    deserializer: str = option("LINE", choices=("LINE", "BLOB"), doc="what an event is: a line, or a whole file")
-    max_line_length: int | None = option(None, least=1, doc="characters: longer lines are cut into several events")
+    deserializer: str = option("LINE", choices=("LINE", "BLOB"), doc="an event is a line, or a whole file")
+    max_line_length: int | None = option(None, least=1, doc="maximum characters of an event; longer lines are split")
     max_blob_length: int = option(
-        32 << 20, least=1, unit="bytes", doc="bytes: larger files are cut into several events"
+        32 << 20, least=1, unit="bytes", doc="maximum size of a BLOB event in bytes; larger files are split"
     )
-    max_line_bytes: int = option(4 << 20, least=1024, unit="bytes", doc="a longer line comes in parts in any case")
-    file_header: bool = option(False, doc="whether events have a header with the path of their file")
-    file_header_key: str = option("file", doc="the name of that header")
-    basename_header: bool = option(False, doc="whether events have a header with the name of their file")
-    basename_header_key: str = option("basename", doc="the name of that header")
-    batch_size: int = option(100, least=1, doc=_NOT_NEEDED + "lines travel in blocks of 1 MiB at most")
-    max_backoff: float = option(4.0, scale=0.001, doc=_NOT_NEEDED + "a full channel lets in as soon as it has room")
+    max_line_bytes: int = option(4 << 20, least=1024, unit="bytes", doc="bytes of a line; longer ones are split")
+    file_header: bool = option(False, doc="add a header with the file's path")
+    file_header_key: str = option("file", doc="name of the header for the path")
+    basename_header: bool = option(False, doc="add a header with the file's name")
+    basename_header_key: str = option("basename", doc="name of the header for the file's name")
+    batch_size: int = option(100, least=1, doc=_NOT_NEEDED + "lines are read in blocks of at most 1 MiB")
+    max_backoff: float = option(4.0, scale=0.001, doc=_NOT_NEEDED + "a put waits until the channel has room")
 
     def missing(self) -> Iterator[ConfigError]:
-        """The directory, if it is not there."""
+        """Yield an error if the directory does not exist."""
         if not self.spool_directory.is_dir():
             yield ConfigError("spool_directory", "there is no such directory", str(self.spool_directory))
 
@@ -73,42 +73,42 @@ class SpoolDirectoryOptions:
         if not self.file_suffix:
             raise ConfigError("file_suffix", "must not be empty", self.file_suffix)
         if self.decode_error_policy == "KEEP" and not self.is_utf8:
-            object.__setattr__(self, "decode_error_policy", "REPLACE")  # nothing else can be kept in UTF-8
+            object.__setattr__(self, "decode_error_policy", "REPLACE")  # only UTF-8 bytes can be kept
 
     def names(self) -> tuple[Pattern[str], Pattern[str]]:
-        """The patterns of names of files that are read, and of those that are not.
+        """Return the patterns of file names to read, and of those to ignore.
 
-        :raises ConfigError: one is no regular expression.
+        :raises ConfigError: one is not a regular expression.
         """
         return self._pattern("include_pattern"), self._pattern("ignore_pattern")
 
     def _pattern(self, name: str) -> Pattern[str]:
         text = getattr(self, name)
         try:
-            # A name may have line ends.
+            # DOTALL: a file name may contain line ends.
             return Pattern(text, re.DOTALL, option=name, outcome="the file is not read")
         except ValueError as error:
             raise ConfigError(name, f"must be a regular expression: {error.__cause__}", text) from error
 
     @property
     def is_utf8(self) -> bool:
-        """Whether the bytes of lines stay as they are."""
+        """True if the bytes of lines are not converted."""
         return codecs.lookup(self.input_charset).name in ("utf-8", "ascii")
 
     @property
     def encoding_of_lines(self) -> str:
-        """The encoding by whose line ends files are cut: the charset, if these are more than a byte."""
+        """The encoding whose line ends split files: the charset if its line end is longer than a byte, else UTF-8."""
         wide = len(encodings.line_end_of(encodings.in_order(self.input_charset, b""))) > 1
         return self.input_charset if wide and not encodings.is_utf8(self.input_charset) else "utf-8"
 
     @property
     def marks(self) -> Path:
-        """Where the marks of completed files lie."""
+        """The directory of the marks."""
         return self.spool_directory / self.tracker_directory
 
     @staticmethod
     def translate_flume(values: Mapping[str, str]) -> Mapping[str, str]:
-        """The keys of the deserializer are ours; its class may be named whole."""
+        """Remove the prefix of the deserializer's keys, and accept its full class name."""
         given = without_needless(values, ("bufferMaxLines", "bufferMaxLineLength"))
         found = {key.removeprefix(_DESERIALIZER): value for key, value in given.items()}
         kind = found.get("deserializer", "LINE").removesuffix("$Builder").rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""SpoolDirectorySource: see the package."""
+"""SpoolDirectorySource: the source that the agent runs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .options import SpoolDirectoryOptions
 
 _log = get_logger("loghub.agent.spooldir")
 
-#: Seconds between two looks for positions of files that are gone: a channel that gives their last events notes them.
+#: Seconds between two removals of positions of deleted files, in the sources' positions of every channel.
 _SWEEP_INTERVAL = 60.0
-#: Files that were put and are not safe yet, at most: then nothing more is read.
+#: Most files that were put and are not safe yet; at this limit reading pauses.
 _MOST_UNSAFE = 1000
 
 
 @dataclass(slots=True)
 class _Seen:
-    """When a file was seen to change last, monotonic seconds."""
+    """The last observed change of a file; ``since`` in monotonic seconds."""
 
     size: int
     mtime_ns: int
@@ -37,7 +37,7 @@ class _Seen:
 
 
 class SpoolDirectorySource:
-    """See the package."""
+    """Source of whole files that are moved into a directory. Modelled on Flume's ``SpoolDirectorySource``."""
 
     endless = True
 
@@ -48,14 +48,10 @@ class SpoolDirectorySource:
         self._spooler: Spooler | None = None
 
     def lag(self) -> Lag:
-        """See :class:`~...interfaces.Source`."""
         return Lag(bytes=0, seconds=0.0) if self._spooler is None else self._spooler.lag()
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~...interfaces.Source`.
-
-        :raises SpoolDirectoryError: the directory is not there, or another source reads it.
-        """
+        """:raises SpoolDirectoryError: the directory is missing, or another source reads it."""
         self._spooler = spooler = Spooler(self._options, self._context, outlet, stop)
         try:
             while not stop.is_set():
@@ -68,11 +64,11 @@ class SpoolDirectorySource:
 class Spooler:
     """One run of the source.
 
-    :ivar _unsafe: files that were put whole, by path.
-    :ivar _names: of those that were put in part, or whole and not completed.
-    :ivar _given: those of them that this run has given.
-    :ivar _behind: those that wait and were not put whole.
-    :ivar _told: what is wrong with these paths was said; ``_troubled`` are those of this look.
+    :ivar _unsafe: readers of files that were put completely, by path.
+    :ivar _names: names of files that were put at least in part, and are not completed.
+    :ivar _given: names made in this run.
+    :ivar _behind: waiting files that were not put completely.
+    :ivar _told: paths with a logged problem; ``_troubled`` are those of this scan.
     """
 
     def __init__(self, options: SpoolDirectoryOptions, context: Context, outlet: Outlet, stop: Stop) -> None:
@@ -91,20 +87,20 @@ class Spooler:
         self._next_sweep = context.clock.monotonic()
 
     def close(self) -> None:
-        """Let the directory go."""
+        """Close all files, and release the directory."""
         for reader in self._unsafe.values():
             reader.close()
         self._directory.close()
 
     def lag(self) -> Lag:
-        """The files that wait, and for how long the oldest one; asked on any thread."""
+        """Return the size of the waiting files and the age of the oldest; may be called on any thread."""
         behind = tuple(self._behind.values())
         oldest = min((status.st_mtime for status in behind), default=None)
         age = 0.0 if oldest is None else max(0.0, self._context.clock.time() - oldest)
         return Lag(bytes=sum(status.st_size for status in behind), seconds=age)
 
     def look(self) -> bool:
-        """Look into the directory once, and put what is complete; whether there was anything."""
+        """Scan the directory once, and put complete files; return True if anything was put."""
         self._troubled.clear()
         moved = self._look()
         if not self._stop.is_set():
@@ -118,10 +114,10 @@ class Spooler:
         try:
             waiting = self._directory.waiting()
         except OSError as error:
-            self._tell_once(str(self._options.spool_directory), f"cannot be read: {error.strerror}; it is tried again")
+            self._tell_once(str(self._options.spool_directory), f"cannot be read: {error.strerror}; retrying")
             return False
         for path, trouble in self._directory.unreadable.items():
-            self._tell_once(path, f"cannot be looked at: {trouble.strerror}; it is tried again")
+            self._tell_once(path, f"cannot be checked: {trouble.strerror}; retrying")
         self._forget_absent(waiting, now)
         self._behind = {file.path: file.status for file in waiting if file.path not in self._unsafe}
         for file in waiting:
@@ -133,7 +129,7 @@ class Spooler:
         return moved
 
     def _has_rested(self, file: Waiting, now: float) -> bool:
-        """Whether nobody has written it for long: by its own time at first, and by what was seen of it then."""
+        """Return True if a file was not written for long, by its modification time and what was observed since."""
         status = file.status
         key = status.st_dev, status.st_ino
         seen = self._seen.get(key)
@@ -143,7 +139,7 @@ class Spooler:
         return now - seen.since >= self._options.settle
 
     def _forget_absent(self, waiting: Sequence[Waiting], now: float) -> None:
-        """Forget what was seen of files that are not there any more, and now and then their positions."""
+        """Forget the state of deleted files, and at intervals their positions."""
         present = {(file.status.st_dev, file.status.st_ino) for file in waiting}
         self._seen = {key: seen for key, seen in self._seen.items() if key in present}
         if now < self._next_sweep:
@@ -160,7 +156,7 @@ class Spooler:
     # -- one file
 
     def _take(self, file: Waiting, now: float) -> bool:
-        """Put what a file has; whether it had anything."""
+        """Put what a file has; return True if anything was put."""
         reader = FileReader(file.path, "", (file.status.st_dev, file.status.st_ino), self._rules, now)
         reader.headers = self._headers(file.path)
         start = 0
@@ -168,7 +164,7 @@ class Spooler:
             self._go_on(reader)
             start = reader.position
             if self._options.deserializer == "LINE" and is_compressed(reader.open()):
-                self._tell_once(file.path, "it is compressed, and not read")
+                self._tell_once(file.path, "it is compressed and not read")
             elif self._put_all(reader, now):
                 self._unsafe[file.path] = reader
                 self._behind.pop(file.path, None)
@@ -176,15 +172,15 @@ class Spooler:
             self._replaced(reader)
         except UnicodeDecodeError as error:
             aside = self._directory.put_aside(file.path)
-            _log.error("%s is not %s: %s; it is now %s", file.path, self._options.input_charset, error.reason, aside)
+            _log.error("%s is not %s: %s; renamed to %s", file.path, self._options.input_charset, error.reason, aside)
         except OSError as error:
-            self._tell_once(file.path, f"cannot be read: {error.strerror}; it is tried again")
+            self._tell_once(file.path, f"cannot be read: {error.strerror}; retrying")
         finally:
             reader.close()
         return reader.position > start
 
     def _put_all(self, reader: FileReader, now: float) -> bool:
-        """Put a file to its end; False if ``stop`` came before."""
+        """Put a file to its end; return False if ``stop`` was set before."""
         reader.look(now)
         for block, batch in self._batches(reader, now):
             if batch.count and not self._outlet.put_until(batch, self._stop):
@@ -193,17 +189,17 @@ class Spooler:
         return not self._stop.is_set()
 
     def _go_on(self, reader: FileReader) -> None:
-        """Begin where the channels are."""
+        """Continue at the channels' position."""
         name = self._names.get(reader.key)
         if name is None:
             return
         ends, status = self._outlet.ends(str(name)), os.fstat(reader.open())
         if status.st_mtime_ns != name.generation and name not in self._given:
-            # Another one, which got the number of one that was completed just before a death. Whoever wrote to that
-            # one while nobody ran has it read anew: that is better than to lose what another one begins with.
+            # Another file with the inode of one that was completed just before a crash. A file that was written
+            # while the agent was down is read again as a whole: duplicates are better than a loss.
             self._forget(reader.key)
             return
-        again = status.st_size == ends[-1] and status.st_mtime_ns != name.generation  # the same file, once more
+        again = status.st_size == ends[-1] and status.st_mtime_ns != name.generation  # rewritten with the same size
         if again or not reader.go_on(name, None, ends):
             raise ContentChangedError
 
@@ -227,7 +223,7 @@ class Spooler:
 
     def _position(self, reader: FileReader, block: Block) -> Position:
         if reader.name is None:
-            # Its time of change tells it from a file that had its inode and its first bytes before.
+            # The modification time distinguishes it from an earlier file with this inode and these first bytes.
             name = reader.name_by(block.raw, os.fstat(reader.open()).st_mtime_ns)
             self._names[reader.key] = name
             self._given.add(name)
@@ -242,18 +238,18 @@ class Spooler:
         return {name: os.fsencode(value).decode(errors="backslashreplace") for name, value in headers.items()}
 
     def _replaced(self, reader: FileReader) -> None:
-        """A file that should not change has other bytes than those that were put."""
-        _log.error("%s was changed after it was read in part: it is read from its first byte", reader.place)
+        """Read a file from byte 0 that holds other bytes than those that were put."""
+        _log.error("%s was changed after it was read in part: it is read again from byte 0", reader.place)
         self._forget(reader.key)
 
     def _forget(self, key: Key) -> None:
-        """What is there now is not what was put."""
+        """Forget the position of a file."""
         name = self._names.pop(key, None)
         if name is not None:
             self._given.discard(name)
             self._outlet.forget(str(name))
 
-    # -- completed
+    # -- completion
 
     def _complete_safe(self) -> None:
         for path, reader in list(self._unsafe.items()):
@@ -268,13 +264,13 @@ class Spooler:
                 _log.error("%s was replaced by another file before it was completed", path)
                 return
             if status.st_size != reader.position:
-                _log.warning("%s was written while it was read: what was added is read when it has rested", path)
+                _log.warning("%s was written while it was read; its new bytes are read when it has settled", path)
                 return
             self._directory.complete(path)
         except FileNotFoundError:
-            _log.warning("%s was taken away before it was completed", path)
+            _log.warning("%s was moved or deleted before it was completed", path)
         except OSError as error:
-            self._tell_once(path, f"cannot be completed: {error.strerror}; it is tried again")
+            self._tell_once(path, f"cannot be completed: {error.strerror}; retrying")
             return
         self._seen.pop(reader.key, None)
         self._forget(reader.key)

@@ -1,4 +1,4 @@
-"""Blocks of a file as batches."""
+"""Conversion of a file's blocks into batches."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class _Block(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchMaker:
-    """How a block becomes a batch.
+    """Converter of blocks into batches.
 
-    :ivar logs: how events of several lines begin; None if each line is one.
-    :ivar byte_offset: whether each event tells where in the file it begins.
-    :ivar cri: whether lines are those of containers.
+    :ivar logs: the rule by which multi-line events begin; None if each line is an event.
+    :ivar byte_offset: True to add each event's byte offset in the file.
+    :ivar cri: True if the lines are container logs in the CRI format.
     """
 
     logs: Logs | None
@@ -41,10 +41,10 @@ class BatchMaker:
     def batch(
         self, block: _Block, headers: Mapping[str, str], name: str, place: str = "", encoding: str = "utf-8"
     ) -> EventBatch:
-        """The events of a block.
+        """Return the events of a block.
 
         :param place: the file's path.
-        :param encoding: of the file, with its byte order.
+        :param encoding: the file's encoding, with its byte order.
         """
         position, data = Position(name, block.end, place), _text(block, encoding)
         if self.cri:
@@ -64,14 +64,14 @@ class BatchMaker:
 
 
 def _text(block: _Block, encoding: str) -> bytes:
-    """The lines in UTF-8, without the mark at the beginning of the file."""
+    """Return the lines in UTF-8, without the file's byte order mark."""
     if not is_utf8(encoding):
         return to_utf8(block.data, encoding, first=block.start == 0)
     return block.data.removeprefix(MARK) if block.start == block.hole == 0 else block.data
 
 
 def _starts(data: bytes, logs: Logs) -> Iterator[int]:
-    """Where events of several lines begin; the first byte of a block is always one."""
+    """Yield the start of each multi-line event; the first byte of a block is always one."""
     start = 0
     for line in data.split(b"\n"):
         if start == 0 or (start < len(data) and logs.start.match(line[:SEEN_BYTES].removesuffix(b"\r"))):

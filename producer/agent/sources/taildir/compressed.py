@@ -1,8 +1,8 @@
-"""What was not read of a file before it was rotated and compressed: it is only in the compressed one beside it.
+"""Recovery of unread bytes of a file that was rotated and compressed.
 
-That is known by what it unpacks to: it begins as the file did, and has the last bytes that were read where they were.
-What is missing of it is unpacked into a file without a name, which nobody has to delete: whoever is killed unpacks it
-again, from where it was read up to. Files of gzip, as ``logrotate`` makes them.
+A gzip file beside the old path is recognized by its unpacked content: it begins as the file did, and has the last bytes
+that were read at the same place. The unread part is unpacked into a nameless temporary file, which the kernel deletes
+after a crash. The next run unpacks it again, from the stored position. Only gzip is supported.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from .file_registry import key_of, paths_beside
 
 _log = get_logger("loghub.agent.taildir")
 
-#: Bytes before what is missing that are unpacked, too: they show that it is the same file.
+#: Bytes unpacked before the unread part, to compare with what was read.
 _BEFORE = 4096
 _PIECE_BYTES = 1 << 20
-#: At the end of a file of gzip: how many bytes it unpacks to, modulo so many.
+#: The last bytes of a gzip file: the unpacked size modulo ``_MODULUS``.
 _TRAILER_BYTES, _MODULUS = 4, 1 << 32
 
 
 class Packed(NamedTuple):
-    """What is missing of a file.
+    """The unread part of a file, unpacked.
 
-    :ivar path: the compressed one.
-    :ivar descriptor: of a file with what that unpacks to, but for a hole where it was read already.
+    :ivar path: the compressed file.
+    :ivar descriptor: descriptor of the unpacked file, which has a hole in place of the bytes that were read.
     """
 
     path: str
@@ -45,9 +45,11 @@ class Packed(NamedTuple):
 
 
 class UnpackedReader(FileReader):
-    """Reads it. Its file cannot be opened again, and so is open until nobody has the reader.
+    """Reader of an unpacked file.
 
-    :param note: of the file that was compressed, which is not to be looked for under the inode of this one.
+    The file has no path, so it stays open as long as the reader exists.
+
+    :param note: the note of the file that was compressed; its inode is not that of the unpacked file.
     """
 
     def __init__(self, packed: Packed, group: str, note: Note, rules: Rules, now: float) -> None:
@@ -59,28 +61,27 @@ class UnpackedReader(FileReader):
         self.located = False
 
     def close(self) -> None:
-        """See the class."""
+        """Do nothing: the file could not be opened again."""
 
     def note(self) -> Note:
-        """See :meth:`FileReader.note`."""
         return replace(super().note(), device=self._device, inode=self._inode)
 
 
 def find_packed(
     name: FileName, note: Note, ends: Sequence[int], taken: Mapping[Key, FileReader], directory: Path, stop: Stop
 ) -> Packed | None:
-    """What is missing of a file, unpacked; None if nothing is, or it is nowhere.
+    """Unpack the unread part of a file; None if there is none, or it is not found.
 
-    :param ends: up to where the channels have it, sorted.
-    :param taken: files that are read already, and so are not compressed.
-    :param directory: in which it is unpacked.
-    :param stop: ends it.
+    :param ends: each channel's position in the file, sorted.
+    :param taken: files with a reader: these are not compressed.
+    :param directory: the directory for the unpacked file.
+    :param stop: the event that ends the search.
     """
     for path in _candidates(note, taken):
         try:
             descriptor = open_quickly(path)
         except OSError:
-            continue  # nobody may read it, or it has gone: then it is no help
+            continue  # no permission, or deleted
         try:
             if not is_compressed(descriptor) or _size_of(descriptor) == ends[0] % _MODULUS:
                 continue
@@ -90,7 +91,7 @@ def find_packed(
                     if found is not None:
                         return Packed(path, found)
         except (OSError, EOFError, zlib.error) as error:
-            _log.error("%s may hold what was not read of %s, and cannot be unpacked: %s", path, note.path, error)
+            _log.error("%s may hold unread bytes of %s, and cannot be unpacked: %s", path, note.path, error)
         finally:
             os.close(descriptor)
     return None
@@ -100,7 +101,7 @@ def _candidates(note: Note, taken: Mapping[Key, FileReader]) -> list[str]:
     try:
         return [path for path in paths_beside(note) if key_of(path) not in taken]
     except OSError:
-        return []  # whoever looked for a plain copy has said so
+        return []  # find_copy() has logged it
 
 
 def _size_of(descriptor: int) -> int:
@@ -112,15 +113,15 @@ def _begins_as(unpacking: gzip.GzipFile, name: FileName) -> bool:
     try:
         return zlib.crc32(unpacking.read(name.head_size)) == name.head
     except (OSError, EOFError, zlib.error):
-        return False  # no gzip, or nobody knows whose
+        return False  # not gzip, or damaged at its head
 
 
 def _unpack(
     unpacking: gzip.GzipFile, name: FileName, note: Note, ends: Sequence[int], directory: Path, stop: Stop
 ) -> int | None:
-    """The file, if it is the one that was read and has more; None if it is not.
+    """Return the unpacked file if it is the one that was read, and has more; else None.
 
-    :raises OSError: it cannot be unpacked, or written; as ``EOFError`` and ``zlib.error``.
+    :raises OSError: the file cannot be unpacked or written; also ``EOFError`` and ``zlib.error``.
     """
     wanted = max(0, min(ends[0], note.end) - _BEFORE)
     descriptor = _nameless(directory)

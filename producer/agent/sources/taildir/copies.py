@@ -1,8 +1,8 @@
-"""Copies: which files that are new may be copies in the making: somebody copies a file, to cut it next.
+"""Detection of new files that are copies in progress, made by ``copytruncate`` before it truncates the original.
 
-A copy holds, byte for byte, what its original begins with, and its name begins like that of the original. It is known
-by that before anything of it is put; then it waits until its original is cut, and goes on where that was left, or until
-it has rested so long that it is a file of its own.
+A copy begins with the same bytes as its original, and its name begins alike. It is detected before any byte of it is
+put. Then it waits. When the original is truncated, the copy is read on from the original's position. When the copy has
+rested long enough, it is read as a file of its own.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from ..reading.reader import FileReader, begins_alike
 from .file_registry import stem_of
 from .readers import Readers
 
-#: Files that are alike have these first bytes in common, or are shorter.
+#: First bytes by which possible copies are grouped; a shorter file is compared whole.
 _FIRST = 64
 
 
 class Copies:
-    """See the module."""
+    """Index of the files found in this scan, to find the original of a copy and the copies of an original."""
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
-        # By directory and first bytes: files that were found in this look, of which nothing was read.
+        # Files found in this scan and not read yet, by directory and first bytes.
         self._fresh: dict[tuple[str, bytes], list[FileReader]] = {}
         self._first_of: dict[FileReader, bytes] = {}
 
     def begin_look(self) -> None:
-        """Files that were found before have been read."""
+        """Forget the files of the scan before: they have been read."""
         self._fresh.clear()
         self._first_of.clear()
 
     def add(self, reader: FileReader, descriptor: int) -> None:
-        """A file is new, and read from now on.
+        """Register a new file that is read from this scan on.
 
-        :raises OSError: it cannot be read.
+        :raises OSError: the file cannot be read.
         """
         first = self._first_of[reader] = os.pread(descriptor, _FIRST, 0)
         self._fresh.setdefault((reader.directory, first), []).append(reader)
 
     def original_of(self, path: str, descriptor: int, *, fresh: bool) -> FileReader | None:
-        """The reader of a file of which a new one may be a copy.
+        """Return the reader of the file of which a new one may be a copy.
 
-        :param fresh: only of one that is as new.
-        :raises OSError: it cannot be read.
+        :param fresh: True to compare only with files of this scan.
+        :raises OSError: the file cannot be read.
         """
         directory, base = _split(path)
         for reader in self._alike(path, descriptor, copies=False):
@@ -61,34 +61,37 @@ class Copies:
         return None
 
     def copies_of(self, path: str, descriptor: int) -> list[FileReader]:
-        """Those of the readers that are as new as a file, and may be copies of it.
+        """Return the readers of this scan whose files may be copies of a file.
 
-        :raises OSError: it cannot be read.
+        :raises OSError: the file cannot be read.
         """
         stem = stem_of(path)
         found = self._alike(path, descriptor, copies=True)
         return [reader for reader in found if reader.file_name.startswith(stem)]
 
     def _begins_otherwise(self, reader: FileReader, first: bytes) -> bool:
-        """Whether a reader's file is known to begin otherwise, without opening it: of very many new ones else each
-        would be compared with each.
+        """Return True if a reader's file is known to begin otherwise, without opening it.
+
+        Without this check very many new files would all be compared with each other.
         """
         known = self._first_of.get(reader, b"")
         return len(known) == _FIRST and not known.startswith(first)
 
     def is_like(self, reader: FileReader, descriptor: int) -> bool:
-        """Whether a file is what a reader's begins with; also if that was cut just now."""
+        """Return True if a file equals the beginning of a reader's file, or that was truncated just now."""
         try:
             return reader.begins_like(descriptor, os.fstat(descriptor).st_size)
         except OSError:
-            return False  # its own look tells what is wrong with it
+            return False  # the reader's own turn reports the error
         finally:
             self._readers.limit_open(reader)
 
     def _alike(self, path: str, descriptor: int, *, copies: bool) -> list[FileReader]:
-        """Readers as new, of which one file begins with all that the other one has.
+        """Return readers of this scan, where one of the two files begins with all of the other.
 
-        :param copies: those that come behind the file: whichever has less, or a longer name, is the copy.
+        The shorter file is the copy; of two with one size it is the one with the longer name.
+
+        :param copies: True for copies of the file, False for its originals.
         """
         first, own = os.pread(descriptor, _FIRST, 0), (os.fstat(descriptor).st_size, -len(path), path)
         found = []
@@ -100,12 +103,12 @@ class Copies:
         return found
 
     def _common_size(self, reader: FileReader, descriptor: int, size: int) -> int:
-        """The size of a reader's file, if it begins with what another has, or the other way round; else 0."""
+        """Return the size of a reader's file if one of the two files begins with the other; else 0."""
         try:
             other = os.fstat(reader.open()).st_size
             return other if begins_alike(descriptor, reader.open(), min(size, other)) else 0
         except OSError:
-            return 0  # its own look tells what is wrong with it
+            return 0  # the reader's own turn reports the error
         finally:
             self._readers.limit_open(reader)
 

@@ -1,4 +1,4 @@
-"""KnownFiles: the names of all files that were read, with their notes, and which of them nobody goes on with."""
+"""KnownFiles: the names of all files that were read, with their notes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _NOTE_INTERVAL = 1.0
 
 
 class KnownFiles:
-    """See the module.
+    """Registry of the names of all files that were read, with their notes.
 
-    :param state: where the notes lie.
-    :ivar first_start: whether the source was never started before.
+    :param state: the directory of the notes.
+    :ivar first_start: True if the source was never started before.
     """
 
     def __init__(self, outlet: Outlet, state: Path, name: str, clock: Clock) -> None:
@@ -46,7 +46,7 @@ class KnownFiles:
         self._changed: dict[FileName, FileReader] = {}
         try:
             self._read()
-        except BaseException:  # of a full disk; the next run opens them anew
+        except BaseException:  # the disk may be full; the next run opens the notes again
             self._notes.close()
             raise
 
@@ -67,7 +67,7 @@ class KnownFiles:
         self._generations: dict[int, int] = {}
         for file in sorted(self._of, key=lambda each: each.generation):
             self._add(file, self._of[file])
-        #: Those that no reader goes on with.
+        #: Names without a reader.
         self.orphans: set[FileName] = set(self._of)
         self._notes.write(_STARTED, b"", -1)
 
@@ -79,8 +79,9 @@ class KnownFiles:
         self._generations[name.inode] = max(name.generation, self._generations.get(name.inode, -1))
 
     def held_by(self, key: Key, path: str) -> FileName | None:
-        """The name, one that nobody goes on with, whose bytes an inode had when it was seen last. Devices may get other
-        numbers when the machine is started again: then the path has to be the same.
+        """Return the name without a reader whose bytes an inode had when it was last seen.
+
+        Devices may be renumbered when the machine restarts; then the path has to be the same.
         """
         for name in (self._held_by.get(key), self._in_place.get((key[1], path))):
             if name in self.orphans:
@@ -88,16 +89,17 @@ class KnownFiles:
         return None
 
     def note_of(self, name: FileName) -> Note | None:
-        """What is kept of it."""
+        """Return the note of a name; None if it has none."""
         return self._of.get(name)
 
     def next_generation(self, inode: int) -> int:
-        """For a new name."""
+        """Return the generation of a new name for an inode."""
         return self._generations.get(inode, -1) + 1
 
     def begin(self, readers: Iterable[FileReader]) -> None:
-        """Readers have got names, and are about to put their first blocks. It is noted before, or who is killed in
-        between would not know a copy of the file.
+        """Note readers that got names and are about to put their first blocks.
+
+        The notes are written before the put. Otherwise a process killed in between could not recognize a copy.
         """
         rows = [(reader.name, reader.note()) for reader in readers if reader.name is not None]
         for name, note in rows:
@@ -106,7 +108,7 @@ class KnownFiles:
         self._write(rows)
 
     def adopt(self, reader: FileReader) -> None:
-        """A reader goes on with its name."""
+        """Register that a reader continues its name."""
         assert reader.name is not None  # noqa: S101  # its callers give it one
         note = reader.note()
         self._of[reader.name] = note
@@ -115,12 +117,12 @@ class KnownFiles:
         self.touch(reader)
 
     def touch(self, reader: FileReader) -> None:
-        """What is known of a reader's file has changed."""
+        """Mark the note of a reader's file as changed."""
         if reader.name is not None:
             self._changed[reader.name] = reader
 
     def leave(self, reader: FileReader) -> None:
-        """Nobody goes on with it for now: its file is gone."""
+        """Register that a reader's file is gone; its name has no reader."""
         if reader.name is None:
             return
         note = reader.note()
@@ -131,7 +133,7 @@ class KnownFiles:
         self._write([(reader.name, note)])
 
     def lost(self, names: Iterable[FileName]) -> list[FileName]:
-        """They cannot be found; of which that is new. They are noted together: there may be many."""
+        """Note names whose files cannot be found, in one write; return those newly lost."""
         rows = [(name, note) for name in names if (note := self._newly_lost(name)) is not None]
         self._write(rows)
         return [name for name, _ in rows]
@@ -146,16 +148,16 @@ class KnownFiles:
         return note
 
     def in_directory(self, directory: str) -> Iterator[tuple[FileName, Note]]:
-        """Those that nobody goes on with, and that were read there."""
+        """Yield the names without a reader whose files were in a directory, with their notes."""
         for name in sorted(self.orphans, key=lambda each: -each.generation):
             note = self._of.get(name)
             if note is not None and note.path and note.place.rpartition("/")[0] == directory.rstrip("/"):
                 yield name, note
 
     def forget(self, after: float) -> None:
-        """Forget those that are gone for longer.
+        """Forget names whose files have been gone for long.
 
-        :param after: seconds.
+        :param after: the least time, seconds.
         """
         now = self._clock.time()
         for name in list(self.orphans):
@@ -167,9 +169,9 @@ class KnownFiles:
                 del self._of[name]
 
     def write(self, *, now: float | None = None) -> None:
-        """Keep what has changed.
+        """Write the changed notes.
 
-        :param now: monotonic seconds: only if it is time; None for at once.
+        :param now: monotonic seconds, to write only when the interval has passed; None to write at once.
         """
         if now is not None and now < self._next_write:
             return
@@ -180,7 +182,7 @@ class KnownFiles:
         self._next_write = self._clock.monotonic() + _NOTE_INTERVAL
 
     def close(self) -> None:
-        """Keep all, and let go."""
+        """Write the changed notes, and close the file of notes."""
         try:
             self.write()
         finally:
@@ -191,9 +193,9 @@ class KnownFiles:
 
 
 class Copy(NamedTuple):
-    """A file that holds what was read under a name.
+    """A file that holds the bytes read under a name.
 
-    :ivar whole: whether it holds all of that; if not, it was made before the last bytes were written.
+    :ivar whole: True if it holds all of them; False for a copy made before the last bytes were written.
     """
 
     path: str
@@ -203,20 +205,19 @@ class Copy(NamedTuple):
 
 
 def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileReader]) -> Copy | None:
-    """A file beside the old one that holds what was read under a name: a copy, such as ``copytruncate`` makes; the one
-    that holds most of it.
+    """Return the file beside the old one that holds most of the bytes read under a name.
 
-    :param end: up to there a channel has it.
-    :param taken: files that are read already.
+    :param end: a channel's position in the file.
+    :param taken: files with a reader.
     """
     try:
         beside = [path for path in paths_beside(note) if path != note.place]
     except OSError as error:
-        _log.warning("%s: no copy was looked for: %s", note.place.rpartition("/")[0], error.strerror)
+        _log.warning("%s: no copy was searched: %s", note.place.rpartition("/")[0], error.strerror)
         return None
     best: Copy | None = None
     for path in beside:
-        copy = None if key_of(path) in taken else copy_at(path, name, note, end)  # the former opens no file
+        copy = None if key_of(path) in taken else copy_at(path, name, note, end)  # key_of() opens no file
         if copy is None or copy.key in taken:
             continue
         if copy.whole:
@@ -226,16 +227,16 @@ def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileRead
 
 
 def paths_beside(note: Note) -> list[str]:
-    """Files whose names begin like that of a file, in the directory where it was last.
+    """Return the files in the same directory whose names begin like that of a file.
 
-    :raises OSError: that cannot be read.
+    :raises OSError: the directory cannot be read.
     """
     directory, stem = note.place.rpartition("/")[0], stem_of(note.path)
     return sorted(f"{directory}/{each}" for each in os.listdir(directory or "/") if each.startswith(stem))
 
 
 def key_of(path: str) -> Key | None:
-    """Its device and inode; None if it has gone."""
+    """Return the device and inode of a path; None if there is no such file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -244,11 +245,11 @@ def key_of(path: str) -> Key | None:
 
 
 def copy_at(path: str, name: FileName, note: Note, end: int) -> Copy | None:
-    """A file, if it holds what was read under a name."""
+    """Return a file if it holds the bytes read under a name."""
     try:
         descriptor = open_quickly(path)
     except OSError:
-        return None  # nobody may read it, or it has gone: then it is no help
+        return None  # no permission, or deleted
     try:
         status = os.fstat(descriptor)
         whole = holds(descriptor, name, note, end)
@@ -262,5 +263,5 @@ def copy_at(path: str, name: FileName, note: Note, end: int) -> Copy | None:
 
 
 def stem_of(path: str) -> str:
-    """What the names of a file's rotated ones begin with, too."""
+    """Return the part of a file's name that its rotated files begin with, too."""
     return path.rpartition("/")[2].partition(".")[0]

@@ -1,4 +1,4 @@
-"""Finder: which files there are, and under which names they are now."""
+"""Finder: which files exist, and under which names."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from .resume import Beginnings
 
 _log = get_logger("loghub.agent.taildir")
 
-#: Scans may take a 50th of the time, but none waits for more than so many seconds: what was rotated is deleted soon.
+#: Scans take at most a 50th of the time, but never start later than 5 s after the last: rotated files are deleted soon.
 _SCAN_SHARE, _LONGEST_WAIT = 50, 5.0
-#: Seconds between two tries to open what could not be.
+#: Seconds between two attempts to open a file.
 _RETRY = 1.0
-#: A file that begins like one that is being read may be a copy in the making until it has rested so long, seconds.
+#: Seconds without a change after which a file that may be a copy in progress is read as a file of its own.
 _COPY_SETTLE = 3.0
 
 
 class _Waiting:
     """A file that is not read yet.
 
-    :ivar trouble: why it cannot be; None for one that may be a copy in the making.
+    :ivar trouble: the reason why it cannot be read; None for a possible copy in progress.
     :ivar like: the reader of the file of which it may be a copy.
-    :ivar since: when its size was seen to change last.
+    :ivar since: the time of its last change of size.
     """
 
     def __init__(self, group: Group | None, now: float, trouble: str | None) -> None:
@@ -44,11 +44,11 @@ class _Waiting:
 
 
 class Finder:
-    """See the module.
+    """Scanner of the directories that assigns each file to a reader.
 
-    :param stop: ends a look at very many new files before all were found; there is none after it.
-    :param links_to: says which links are followed.
-    :ivar _met: by path: the inode in the directory, and which reader has the file; None if none shall.
+    :param stop: the event that ends a scan of very many new files early; no scan follows it.
+    :param links_to: the rule for links that are followed.
+    :ivar _met: the inode and the reader's key of each path; the key is None for a file that is not read.
     """
 
     def __init__(
@@ -71,21 +71,21 @@ class Finder:
         self._told: set[str] = set()
         self._unreadable: set[str] = set()
         self._next_scan = clock.monotonic()
-        # Seconds that new files took in this scan.
+        # Seconds that opening new files took in this scan.
         self._beginning = 0.0
 
     @property
     def sees_all(self) -> bool:
-        """Whether every directory could be read."""
+        """True if every directory could be read."""
         return not self._unreadable
 
     @property
     def unreadable(self) -> int:
-        """Files and directories that there are, and that cannot be read."""
+        """Number of files and directories that exist and cannot be read."""
         return len(self._unreadable) + sum(each.trouble is not None for each in self._waiting.values())
 
     def find(self, now: float) -> None:
-        """Look into the directories, if it is time."""
+        """Scan the directories, if it is time."""
         self._copies.begin_look()
         if now >= self._next_scan:
             self._beginning = 0.0
@@ -101,8 +101,10 @@ class Finder:
         self._try_waiting(now)
 
     def _wait(self, began: float) -> None:
-        """For the next scan. A new file is begun once: if its time counted, many of them would make the wait longer,
-        in which more of them come, and so on.
+        """Set the time of the next scan.
+
+        The time of opening new files does not count, since each is opened once. Otherwise many new files would delay
+        the next scan, and even more of them would arrive until then.
         """
         ended = self._clock.monotonic()
         self._next_scan = ended + min(_SCAN_SHARE * (ended - began - self._beginning), _LONGEST_WAIT)
@@ -110,13 +112,13 @@ class Finder:
     def _tell_unreadable(self) -> None:
         unreadable = self._directories.unreadable
         for path in unreadable.keys() - self._unreadable:
-            _log.warning("%s cannot be read: %s; it is tried again", path, unreadable[path].strerror)
+            _log.warning("%s cannot be read: %s; retrying", path, unreadable[path].strerror)
         for path in self._unreadable - unreadable.keys():
             recoveries.info("%s can be read again", path)
         self._unreadable = set(unreadable)
 
     def _follow_links(self) -> None:
-        """Where a link leads may change without a change of its directory."""
+        """Rescan directories with links that lead elsewhere: this does not change the directory."""
         for path, key in self._links.items():
             try:
                 status = os.stat(path)
@@ -126,7 +128,7 @@ class Finder:
             if changed:
                 self._directories.look_again(_directory_of(path))
 
-    # -- what a directory has
+    # -- entries of a directory
 
     def _take_in(self, scan: Scan, now: float) -> None:
         prefix = scan.path.rstrip("/") + "/"
@@ -144,7 +146,7 @@ class Finder:
         self._forget_names(scan, prefix)
 
     def _in_order(self, scan: Scan, prefix: str) -> Iterable[Entry]:
-        """At first those that are known, before others are taken for copies of them, and the older ones first."""
+        """Return entries in the order of opening: known files before their copies, and older files first."""
         if not self._beginnings.first:
             return scan.entries
         held = self._known.held_by
@@ -156,7 +158,7 @@ class Finder:
         return sorted(scan.entries, key=rank)
 
     def _key_of(self, path: str, entry: Entry, scan: Scan, now: float) -> Key | None:
-        """Which reader has what is under a name; None if none has."""
+        """Return the key of the reader that has the file of a path; None if no reader has it."""
         met, readers = self._met.get(path), self._readers.by_key
         if met is not None and met[0] == entry.inode and not entry.is_link and (met[1] is None or met[1] in readers):
             return met[1]
@@ -173,7 +175,7 @@ class Finder:
         return key
 
     def _settle_places(self, scan: Scan, places: Mapping[Key, Sequence[str]], now: float) -> None:
-        """Where each reader's file is now, if it is in this directory, or was."""
+        """Update the path of each reader whose file is in this directory, or was."""
         for reader in self._readers.by_key.values():
             found = places.get(reader.key)
             if found is not None:
@@ -185,10 +187,10 @@ class Finder:
     def _locate(self, reader: FileReader, places: Sequence[str], scan: Scan, now: float) -> None:
         reader.located = True
         if reader.place not in places:
-            _log.info("%s is now %s", reader.place, places[0])
+            _log.info("%s was renamed to %s", reader.place, places[0])
             group = None if reader.name is not None or reader.size else scan.group_of(places[0].rpartition("/")[2])
             self._readers.moved(reader, places[0], None if group is None else places[0])
-            if group is not None:  # nothing was written under its first name
+            if group is not None:  # the file was empty under its first name
                 self._beginnings.give_headers(reader, group)
             reader.changed = now
             self._known.touch(reader)
@@ -201,10 +203,10 @@ class Finder:
                 del self._met[path]
                 self._links.pop(path, None)
 
-    # -- a file that is new
+    # -- new files
 
     def _begin(self, path: str, group: Group | None, now: float) -> Key | None:
-        """Open a file for the first time; its key if it is read from now on."""
+        """Open a file for the first time; return its key if it is read."""
         began = self._clock.monotonic()
         try:
             descriptor = open_quickly(path)
@@ -223,7 +225,7 @@ class Finder:
         except OSError as error:
             trouble = error.strerror or str(error)
             self._waiting[path] = _Waiting(group, now, trouble)
-            self._tell_once(path, f"cannot be read: {trouble}; it is tried again")
+            self._tell_once(path, f"cannot be read: {trouble}; retrying")
             return None
         finally:
             self._beginning += self._clock.monotonic() - began
@@ -241,7 +243,7 @@ class Finder:
         if key in self._readers.by_key:
             return key
         if is_compressed(descriptor):
-            said = "it is compressed, and not read, but for what is missing of a file that was being read"
+            said = "it is compressed and not read, except for unread lines of a file that was followed"
             self._tell_once(path, said)
             return None
         if not self._beginnings.open(path, group, key):
@@ -254,22 +256,24 @@ class Finder:
         return key
 
     def _put_off(self, copy: FileReader, group: Group | None, now: float) -> None:
-        """One that was found just before its original waits whether that is cut."""
+        """Make a copy wait that was found before its original."""
         self._readers.drop(copy)
         self._met.pop(copy.place, None)
         self._waiting[copy.place] = _Waiting(group, now, None)
 
     def _is_copy_in_the_making(self, path: str, descriptor: int, size: int, key: Key, now: float) -> bool:
-        """Whether a new file is, up to its end, what is in a file that is being read: somebody may be copying it, to
-        cut the other one next. One that stays as it is for a while is a file of its own.
+        """Return True if a new file may be a copy in progress of a file that is being read.
+
+        All bytes of such a file are those of the original, which is truncated next. A file that does not change for a
+        while is a file of its own.
         """
         waiting = self._waiting.get(path)
         if waiting is None and self._beginnings.is_known(path, descriptor, key):
             return False
-        begins = self._beginnings.first and self._known.first_start  # nothing was read that could be copied
+        begins = self._beginnings.first and self._known.first_start  # no file was read that could be copied
         original = self._original_of(path, descriptor, waiting, fresh=begins)
         if waiting is None:
-            # Without an original somebody may have begun to write, or to copy.
+            # A new empty file may be the beginning of a copy.
             return original is not None or not (size or begins)
         if size != waiting.size:
             waiting.size, waiting.since = size, now
@@ -278,7 +282,7 @@ class Finder:
         return original is not None and self._is_no_more(original)
 
     def _original_of(self, path: str, descriptor: int, waiting: _Waiting | None, *, fresh: bool) -> FileReader | None:
-        """The reader of a file of which another may be a copy; of one that waits, most likely the same as before."""
+        """Return the reader of a file's possible original; a waiting file most likely keeps the same one."""
         if waiting is None:
             return self._copies.original_of(path, descriptor, fresh=fresh)
         like = waiting.like
@@ -287,7 +291,7 @@ class Finder:
         return waiting.like
 
     def _is_no_more(self, reader: FileReader) -> bool:
-        """Whether a file was cut, or deleted: its reader finds the copy as soon as it sees that."""
+        """Return True if a file was truncated or deleted; its reader then looks for the copy."""
         try:
             no_more = not reader.located or not reader.is_same()
         except OSError:
@@ -323,4 +327,4 @@ def _time_of(path: str) -> float:
     try:
         return os.stat(path).st_mtime
     except OSError:
-        return 0.0  # whoever opens it will say what is wrong with it
+        return 0.0  # opening the file reports the error

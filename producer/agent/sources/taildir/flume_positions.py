@@ -11,7 +11,7 @@ _log = get_logger("loghub.agent.taildir")
 
 
 def read_flume_positions(path: Path | None) -> dict[int, int]:
-    """How far Flume read each file, bytes by inode; empty if there is no such file, or it is none of Flume's."""
+    """Return Flume's byte position of each file by inode; empty if the file is missing or invalid."""
     if path is None:
         return {}
     try:
@@ -20,7 +20,7 @@ def read_flume_positions(path: Path | None) -> dict[int, int]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        _log.error("%s: Flume's positions cannot be read, and every file begins at its first byte: %s", path, error)
+        _log.error("%s: Flume's positions cannot be read, so every file is read from byte 0: %s", path, error)
         return {}
-    _log.info("%s: %d positions of Flume's are taken over", path, len(positions))
+    _log.info("%s: %d of Flume's positions are used", path, len(positions))
     return positions

@@ -1,4 +1,4 @@
-"""Follower: what becomes of each file when it is written, rotated, cut or deleted."""
+"""Follower: reads each file, and handles its rotation, truncation and deletion."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .resume import Beginnings
 
 _log = get_logger("loghub.agent.taildir")
 
-#: Blocks of one file before others have their turn.
+#: Blocks read from one file before other files have their turn.
 _BLOCKS_A_TURN = 8
 #: Seconds without a write after which a file is watched.
 _CALM = 5.0
-#: Seconds between two looks for positions to forget.
+#: Seconds between two removals of old positions.
 _FORGET_INTERVAL = 600.0
 
 
 class Follower:
-    """See the module.
+    """Reader of all files of one source, on the source's thread.
 
-    :param stop: ends a put that waits, and a look at very many files.
+    :param stop: the event that ends a waiting put, and a scan of very many files.
     """
 
     def __init__(self, options: TaildirOptions, context: Context, outlet: Outlet, stop: Stop) -> None:
@@ -57,7 +57,7 @@ class Follower:
         self._next_forget = self._looked + _FORGET_INTERVAL
 
     def look(self) -> bool:
-        """Look at the files once, and put what is new; whether there was anything."""
+        """Scan the files once, and put what is new; return True if anything was put."""
         now = self._clock.monotonic()
         self._finder.find(now)
         if self._stop.is_set():
@@ -83,19 +83,19 @@ class Follower:
             self._counters.set(UnreadableCount=count)
 
     def lag(self) -> Lag:
-        """What is known to be in the files, and was not put, and since when; asked on any thread."""
+        """Return the known bytes that were not put, and their age; may be called on any thread."""
         readers = tuple(self._readers.by_key.values())
         times = [since for reader in readers if (since := reader.behind_since) is not None]
         age = self._clock.monotonic() - min(times) if times else 0.0
         return Lag(bytes=sum(reader.unread for reader in readers), seconds=age)
 
     def close(self) -> None:
-        """Close all files, and keep the notes."""
+        """Close all files, and write the notes."""
         self._readers.close()
         self._known.close()
 
     def _advance(self, reader: FileReader, now: float) -> bool:
-        """Put what is new in a file; whether there was anything."""
+        """Put what is new in a file; return True if anything was put."""
         try:
             before, changed = reader.position, reader.changed
             if reader.look(now):
@@ -114,12 +114,12 @@ class Follower:
         return reader.position > before
 
     def _name_new(self, readers: Iterable[FileReader], now: float) -> None:
-        """Give names to files of which something can be taken for the first time; all are noted at once."""
+        """Give names to files that are read for the first time; their notes take one write."""
         begun: list[FileReader] = []
         for reader in readers:
             if self._stop.is_set():
                 break
-            with suppress(OSError, ContentChangedError):  # its turn tells what is wrong with it
+            with suppress(OSError, ContentChangedError):  # _advance() reports the error
                 if reader.name is None and reader.look(now) and (block := reader.read(now)) is not None:
                     self._beginnings.give_name(reader, block.raw)
                     begun.append(reader)
@@ -127,9 +127,9 @@ class Follower:
             self._known.begin(begun)
 
     def _calm(self, reader: FileReader, now: float) -> None:
-        """Nothing has come for some time: if all of it was read, wait to be told."""
+        """Watch a file that was read to its end and is not written; close it after the idle timeout."""
         rests = reader.is_read and self._readers.is_live(reader) and self._readers.watch(reader)
-        if rests and (reader.look(now) or reader.changed == now):  # it was written just before it was watched
+        if rests and (reader.look(now) or reader.changed == now):  # written just before the watch was set
             self._readers.wake(reader)
         if now - reader.changed >= self._options.idle_timeout:
             self._rest(reader)
@@ -141,7 +141,7 @@ class Follower:
             if block is None:
                 break
             if reader.name is None:
-                return  # it was written just now: next time
+                return  # written just now: the next scan names it
             self._notices.look(reader.place, reader.key, block)
             batch = self._maker.batch(block, reader.headers, str(reader.name), reader.place, reader.encoding)
             if not self._outlet.put_until(batch, self._stop):
@@ -151,26 +151,26 @@ class Follower:
         self._readers.keep_open(reader)
 
     def _rest(self, reader: FileReader) -> None:
-        """It has not been written for long."""
+        """Close a file that was not written for long."""
         if reader.located:
             self._readers.rest(reader)
         else:
             self._gone(reader)
 
     def _replaced(self, reader: FileReader) -> None:
-        """It was cut, or holds other bytes: begin it anew, and look for a copy of what it held."""
+        """Begin a truncated or replaced file at byte 0, and look for a copy of its old bytes."""
         self._drop(reader)
         self._beginnings.begin_anew(reader)
-        _log.info("%s was cut or written anew, and is read from its first byte", reader.place)
+        _log.info("%s was truncated or rewritten; reading from byte 0", reader.place)
         if not self._beginnings.go_on_in_copy(reader) and reader.cut_off:
             lost = reader.cut_off
-            _log.error("%s: %d bytes were cut off before they were read, and no copy has them", reader.place, lost)
+            _log.error("%s: %d unread bytes were truncated, and no copy has them", reader.place, lost)
 
     def _gone(self, reader: FileReader) -> None:
-        """No directory has it any more, and all that could be read of it was."""
+        """Drop a file that no directory has any more; all that could be read was put."""
         self._drop(reader)
         if not self._beginnings.go_on_in_copy(reader) and reader.unread:
-            _log.error("%s: %d bytes were deleted before they were read", reader.place, reader.unread)
+            _log.error("%s: %d unread bytes were deleted", reader.place, reader.unread)
 
     def _drop(self, reader: FileReader) -> None:
         self._troubled.discard(reader)
@@ -178,18 +178,18 @@ class Follower:
         self._known.leave(reader)
 
     def _failed(self, reader: FileReader, error: OSError) -> None:
-        """It cannot be read now: it was deleted, or nobody may."""
+        """Handle a file that cannot be read: it was deleted, renamed, or has no permission."""
         self._readers.shut(reader)
         if isinstance(error, FileNotFoundError):
             if not reader.located:
                 self._gone(reader)
-            return  # it was renamed, and the next scan says where to
+            return  # renamed: the next scan finds the new path
         if reader.trouble is None:
             reader.trouble = error.strerror or str(error)
             self._troubled.add(reader)
             self._counters.add(EventReadFail=1)
             self._counters.last_error = f"{reader.place}: {reader.trouble}"
-            _log.warning("%s cannot be read: %s; it is tried again", reader.place, reader.trouble)
+            _log.warning("%s cannot be read: %s; retrying", reader.place, reader.trouble)
         self._readers.rest(reader)
 
     def _tell_recovery(self, reader: FileReader) -> None:

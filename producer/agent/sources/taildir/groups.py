@@ -1,4 +1,4 @@
-"""What is followed: groups of files, and the directories that are looked into for them."""
+"""File groups, and the scan of their directories."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ....model.errors import ConfigError
 from ....runtime.link_targets import named_directory
 from ....wire.patterns import Pattern
 
-#: A directory is read again after so many seconds, also if its time of change says that nothing changed.
+#: Seconds after which a directory is read again, even if its modification time is the same.
 _FORCED = 30.0
 _NOT_FOLLOWED = "the file is not followed"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Files of one kind.
+    """Files of one configured kind.
 
-    :ivar name: as the configuration has it; ``paths`` for globs.
-    :ivar directory: where they lie; a glob if ``wild``.
-    :ivar names: matches a whole file name.
-    :ivar headers: of their events.
+    :ivar name: the group's name in the configuration; ``paths`` for globs.
+    :ivar directory: the files' directory; a glob if ``wild``.
+    :ivar names: the pattern of a whole file name.
+    :ivar headers: the headers of their events.
     """
 
     name: str
@@ -38,18 +38,18 @@ class Group:
 
     @property
     def named_directory(self) -> str:
-        """The directory below which all of it lies, but for what links lead to."""
+        """The directory that contains all files of the group, except targets of links."""
         return named_directory(self.directory) if self.wild else self.directory
 
     def directories(self) -> list[str]:
-        """Those that there are now."""
+        """Return the group's directories that exist at this moment."""
         return _directories(self.directory) if self.wild else [self.directory]
 
 
 def file_group(name: str, text: str, headers: Mapping[str, str]) -> Group:
-    """A group as Flume writes it: a directory, and a regular expression for file names.
+    """Return a group written as in Flume: a directory, and a regular expression for file names.
 
-    :raises ConfigError: it is not.
+    :raises ConfigError: the text has another form.
     """
     directory, slash, expression = text.rpartition("/")
     if not slash or not expression:
@@ -64,14 +64,14 @@ def file_group(name: str, text: str, headers: Mapping[str, str]) -> Group:
 
 
 def _as_expression(pattern: str) -> str:
-    """A glob of a file name as an expression that people can read."""
+    """Return a file name's glob as a readable regular expression."""
     return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
 
 
 def glob_group(text: str, headers: Mapping[str, str]) -> Group:
-    """A group of one glob.
+    """Return a group of one glob.
 
-    :raises ConfigError: it names no files.
+    :raises ConfigError: the glob names no files.
     """
     directory, _, pattern = os.path.abspath(os.path.expanduser(text)).rpartition("/")
     if not pattern or text.endswith("/"):
@@ -81,7 +81,7 @@ def glob_group(text: str, headers: Mapping[str, str]) -> Group:
 
 
 class Entry(NamedTuple):
-    """A name in a directory."""
+    """An entry of a directory."""
 
     name: str
     inode: int
@@ -90,9 +90,9 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a directory has.
+    """The content of a directory.
 
-    :ivar device: its number.
+    :ivar device: the device number.
     """
 
     path: str
@@ -101,12 +101,12 @@ class Scan:
     groups: Sequence[Group]
 
     def group_of(self, name: str) -> Group | None:
-        """To which one a name belongs."""
+        """Return the first group that a file name belongs to; None if there is none."""
         return next((group for group in self.groups if group.names.fullmatch(name)), None)
 
 
 class _Directory:
-    """When one was read."""
+    """The state of one directory: when it was read, and its modification time then."""
 
     def __init__(self, groups: list[Group]) -> None:
         self.groups = groups
@@ -116,9 +116,9 @@ class _Directory:
 
 
 class Directories:
-    """Reads those directories that have changed.
+    """Reader of directories that have changed.
 
-    :ivar unreadable: what is wrong with those that cannot be read, by path.
+    :ivar unreadable: the error of each directory that cannot be read, by path.
     """
 
     def __init__(self, groups: Sequence[Group]) -> None:
@@ -129,7 +129,7 @@ class Directories:
         self.unreadable: dict[str, OSError] = {}
 
     def scans(self, now: float) -> Iterator[Scan]:
-        """What has changed; one read of a directory for all that it has.
+        """Yield the content of each changed directory; each is read once for all groups.
 
         :param now: monotonic seconds.
         """
@@ -148,19 +148,19 @@ class Directories:
                 yield scan
 
     def _vanished(self, path: str, directory: _Directory) -> Scan | None:
-        """There is no such directory: not yet, or not any more, of which its files hear once."""
+        """Handle a missing directory; return an empty scan once if it existed before."""
         was_there, directory.changed, directory.again = directory.changed is not None, None, True
         if path not in self._wanted:
             del self._known[path]
         return Scan(path, 0, (), directory.groups) if was_there else None
 
     def look_again(self, path: str) -> None:
-        """Read a directory at the next call, whatever its time says."""
+        """Read a directory at the next call, even if its modification time is the same."""
         if path in self._known:
             self._known[path].again = True
 
     def _find(self, now: float) -> None:
-        """Which directories there are: those of globs come and go."""
+        """Find the directories: those that match a glob come and go."""
         if now - self._found < _FORCED / 3:
             return
         self._found = now
@@ -177,7 +177,7 @@ class Directories:
         same = status.st_mtime_ns == directory.changed
         if same and not directory.again and now - directory.read < _FORCED:
             return None
-        # A change within the same tick of the file system's clock as the one before would not be seen: look twice.
+        # A second change within one tick of the file system's clock has the same modification time: read twice.
         directory.again, directory.changed, directory.read = not same, status.st_mtime_ns, now
         with os.scandir(path) as entries:
             found = [Entry(entry.name, entry.inode(), entry.is_symlink()) for entry in entries]
@@ -185,7 +185,10 @@ class Directories:
 
 
 def _directories(pattern: str) -> list[str]:
-    """Those that a glob names. Python's own names files, too, and goes through links that lead back for ever."""
+    """Return the directories that match a glob.
+
+    ``glob.glob`` also returns files, and follows a cycle of links without end.
+    """
     found = ["/"]
     for part in filter(None, pattern.split("/")):
         if part == "**":
@@ -201,7 +204,7 @@ def _directories(pattern: str) -> list[str]:
 
 
 def _all_below(roots: Iterable[str]) -> list[str]:
-    """They, and all directories below them, each once, however many links lead there."""
+    """Return the directories and all below them, each once, even if several links lead to it."""
     found: dict[tuple[int, int], str] = {}
     waiting = deque(roots)
     while waiting:
@@ -209,7 +212,7 @@ def _all_below(roots: Iterable[str]) -> list[str]:
         try:
             status = os.stat(path)
         except OSError:
-            continue  # it has gone
+            continue  # deleted just now
         if found.setdefault((status.st_dev, status.st_ino), path) is path:
             waiting.extend(_children(path, hidden=False))
     return list(found.values())
@@ -220,7 +223,7 @@ def _children(path: str, *, hidden: bool) -> list[str]:
         with os.scandir(path) as entries:
             return sorted(each.path for each in entries if hidden == each.name.startswith(".") and _is_directory(each))
     except OSError:
-        return []  # whoever reads it for its files tells what is wrong with it
+        return []  # the scan of this directory reports the error
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:

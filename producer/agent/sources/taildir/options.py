@@ -14,63 +14,59 @@ from ....wire.encodings import is_utf8
 from ....wire.log_start import Logs, StartPattern
 from .groups import Group, file_group, glob_group
 
-_NOT_NEEDED = "taken from Flume's files and not needed: "
+_NOT_NEEDED = "accepted from Flume's files, without effect: "
 _FLUMES_FILE = "~/.flume/taildir_position.json"
-#: Milliseconds; Flume takes fewer.
+#: Milliseconds; Flume accepts fewer.
 _LEAST_IDLE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaildirOptions:
-    """Flume's ``TAILDIR``'s, and some more."""
+    """Options of the ``taildir`` source: Flume's ``TAILDIR``, and more."""
 
-    paths: tuple[str, ...] = option((), doc="globs of the files to follow; ** for any depth")
+    paths: tuple[str, ...] = option((), doc="globs of the files to follow; ** matches directories of any depth")
     file_groups: Mapping[str, str] = option(
-        {}, flume="filegroups", doc="by a name of yours: a directory, a slash, and a regular expression for file names"
+        {}, flume="filegroups", doc="groups by name, each a directory, a slash and a regular expression for file names"
     )
     allow_links_to: tuple[str, ...] = option(
-        (), doc="directories below which links may lead, besides those of the files, and pods beside containers"
+        (), doc="directories that links may lead to, besides those of the files (and pods beside containers)"
     )
-    headers: Mapping[str, Mapping[str, str]] = option({}, doc="by file group: headers of its events")
-    file_header: bool = option(False, doc="whether events have a header with the path of their file")
-    file_header_key: str = option("file", doc="the name of that header")
+    headers: Mapping[str, Mapping[str, str]] = option({}, doc="headers for the events of each file group")
+    file_header: bool = option(False, doc="add a header with the file's path")
+    file_header_key: str = option("file", doc="name of the header for the path")
     byte_offset_header: bool = option(
-        False, doc="whether events have a header byteoffset: where in the file they begin; costs time for each line"
+        False, doc="add the header byteoffset, the event's first byte in the file; costs time for each line"
     )
     skip_to_end: bool = option(
-        False, doc="whether files that are there when the source is started for the first time are read from their end"
+        False, doc="at the source's very first start, read existing files from their end instead of their beginning"
     )
-    settle: float = option(
-        10.0, least=0, doc="seconds without a write, after which a last line without an end is taken as it is"
-    )
-    idle_timeout: float = option(120.0, scale=0.001, least=1, doc="seconds without a write: a file is closed")
-    multiline_start: str | None = option(
-        None, doc="an event is several lines, of which the first one matches this regular expression"
-    )
+    settle: float = option(10.0, least=0, doc="seconds without a write after which an unfinished last line is read")
+    idle_timeout: float = option(120.0, scale=0.001, least=1, doc="seconds without a write until a file is closed")
+    multiline_start: str | None = option(None, doc="regular expression for the first line of a multi-line event")
     multiline_timeout: float = option(
-        5.0, least=0, doc="seconds without a write, after which such an event is taken to be complete"
+        5.0, least=0, doc="seconds without a write after which a multi-line event is complete"
     )
     line_format: str = option(
         "plain",
         choices=("plain", "cri"),
-        doc="cri: lines of Kubernetes' container runtimes; their parts are joined, time and stream become headers",
+        doc="cri: lines of Kubernetes container runtimes; parts are joined, time and stream become headers",
     )
-    encoding: str = option("utf-8", doc="of the files; another than UTF-8 is converted to it")
+    encoding: str = option("utf-8", doc="encoding of the files; others are converted to UTF-8")
     max_line_bytes: int = option(
-        4 << 20, least=1024, unit="bytes", doc="a longer line, or event of several, comes in parts"
+        4 << 20, least=1024, unit="bytes", doc="maximum size of an event in bytes; a longer one is split"
     )
-    max_open_files: int = option(512, least=1, doc="files that are kept open at a time")
-    forget_after: float = option(86_400.0, least=0, doc="seconds: how long the position of a file that is gone is kept")
+    max_open_files: int = option(512, least=1, doc="maximum number of open files")
+    forget_after: float = option(86_400.0, least=0, doc="seconds for which the position of a deleted file is kept")
     position_file: Path | None = option(
         None,
-        doc="Flume's positions, read once when the source is started for the first time; ours lie with the channels",
+        doc="Flume's position file, read once at the very first start; positions are stored with the channels",
     )
-    batch_size: int = option(100, least=1, doc=_NOT_NEEDED + "lines travel in blocks of 1 MiB at most")
+    batch_size: int = option(100, least=1, doc=_NOT_NEEDED + "lines are read in blocks of at most 1 MiB")
     max_batch_count: int | None = option(None, doc=_NOT_NEEDED + "files take turns")
-    write_pos_interval: float = option(3.0, scale=0.001, doc=_NOT_NEEDED + "each commit has its position")
-    backoff_sleep_increment: float = option(1.0, scale=0.001, doc=_NOT_NEEDED + "pauses grow from 0.1 to 1 s")
-    max_backoff_sleep: float = option(5.0, scale=0.001, doc=_NOT_NEEDED + "pauses grow from 0.1 to 1 s")
-    cache_pattern_matching: bool = option(True, doc=_NOT_NEEDED + "directories are read when they have changed")
+    write_pos_interval: float = option(3.0, scale=0.001, doc=_NOT_NEEDED + "each commit stores the position")
+    backoff_sleep_increment: float = option(1.0, scale=0.001, doc=_NOT_NEEDED + "pauses grow from 0.1 s to 1 s")
+    max_backoff_sleep: float = option(5.0, scale=0.001, doc=_NOT_NEEDED + "pauses grow from 0.1 s to 1 s")
+    cache_pattern_matching: bool = option(True, doc=_NOT_NEEDED + "only changed directories are read")
 
     def __post_init__(self) -> None:
         if not self.paths and not self.file_groups:
@@ -100,9 +96,9 @@ class TaildirOptions:
             )
 
     def groups(self) -> list[Group]:
-        """What is followed, in order: a file belongs to the first group that has it.
+        """Return the groups in order; a file belongs to the first group that matches.
 
-        :raises ConfigError: one is not what it must be.
+        :raises ConfigError: a group is invalid.
         """
         return [
             *(file_group(name, text, self.headers.get(name, {})) for name, text in self.file_groups.items()),
@@ -110,9 +106,9 @@ class TaildirOptions:
         ]
 
     def logs(self) -> Logs | None:
-        """How events of several lines begin.
+        """Return the rule by which multi-line events begin; None if each line is an event.
 
-        :raises ConfigError: the expression is none.
+        :raises ConfigError: ``multiline_start`` is not a regular expression.
         """
         if self.multiline_start is None:
             return None
@@ -123,7 +119,7 @@ class TaildirOptions:
 
     @staticmethod
     def translate_flume(values: Mapping[str, str]) -> Mapping[str, Any]:
-        """``filegroups`` is a list there, with a key for each; ``headers.<group>.<name>`` are keys, too."""
+        """Nest Flume's ``filegroups.<group>`` and ``headers.<group>.<name>`` by group."""
         others = {key: value for key, value in values.items() if not key.startswith(("filegroups", "headers."))}
         headers: dict[str, dict[str, str]] = {}
         for key, value in values.items():
@@ -143,7 +139,7 @@ class TaildirOptions:
 
 
 def _number(text: str | None) -> float:
-    """Not a number, if it is none: the option's own rule says so."""
+    """Return the number; NaN if the text is not one, which the option's own rule refuses."""
     try:
         return float(text or "")
     except ValueError:

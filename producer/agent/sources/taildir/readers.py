@@ -1,7 +1,8 @@
-"""Readers: all files that are being read: whose turn it is, and which are open.
+"""Readers: all file readers, the order of their turns, and which files are open.
 
-A **live** one is looked at each time; one that rests is **watched** (:mod:`.watches`), and looked at seldom, in case
-the watch is blind; or else it is **quiet**, and takes turns with its like.
+A **live** reader is polled in each scan. A resting one is **watched** by the kernel (:mod:`.watches`), and polled
+seldom, in case the watch reports nothing. Where no watch is possible it is **quiet**, and quiet readers are polled in
+turn.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from ..reading.reader import FileReader
 from .file_registry import stem_of
 from .watches import Watches
 
-#: Of the quiet so many are looked at in a second; of those that are watched so many, and more if there are so many that
-#: one of them would not be looked at for longer than so many seconds.
+#: Polls a second of quiet readers and of watched readers, and the most seconds for one round of the watched ones. So
+#: very many watched readers get more polls a second.
 _QUIET_LOOKS, _WATCHED_LOOKS, _WATCHED_ROUND = 800, 80, 12
 
 
 class Readers:
-    """See the module.
+    """All file readers of a source.
 
-    :param most_open: files that are open at a time.
-    :ivar by_key: all of them.
+    :param most_open: the most files that are open at a time.
+    :ivar by_key: all readers, by device and inode.
     """
 
     def __init__(self, most_open: int) -> None:
         self._most_open = most_open
         self.by_key: dict[Key, FileReader] = {}
-        # By directory and by what the names of a file's rotated ones begin with.
+        # By directory and stem: the part of a file's name that its rotated files begin with, too.
         self._by_stem: dict[tuple[str, str], dict[Key, FileReader]] = {}
         self._live: dict[Key, FileReader] = {}
         self._quiet: deque[FileReader] = deque()
@@ -38,7 +39,7 @@ class Readers:
         self._opened: dict[FileReader, None] = {}
 
     def add(self, reader: FileReader) -> None:
-        """Read it from now on, in place of another one of the same file."""
+        """Add a reader; it replaces another one of the same file."""
         before = self.by_key.get(reader.key)
         if before is not None:
             self._forget_stem(before)
@@ -47,7 +48,7 @@ class Readers:
         self.keep_open(reader)
 
     def drop(self, reader: FileReader) -> None:
-        """Read it no more."""
+        """Close and remove a reader."""
         self.shut(reader)
         if self.by_key.get(reader.key) is reader:
             self._forget_stem(reader)
@@ -57,16 +58,16 @@ class Readers:
         self._take_out(reader)
 
     def moved(self, reader: FileReader, place: str, path: str | None = None) -> None:
-        """It was found under another name.
+        """Record a file's new path.
 
-        :param path: the new name of its lines; None to keep the one that they have.
+        :param path: the new path for its events; None to keep the old one.
         """
         self._forget_stem(reader)
         reader.place, reader.path = place, path or reader.path
         self._note_stem(reader)
 
     def named_alike(self, directory: str, base: str) -> Iterator[FileReader]:
-        """Those in a directory whose rotated files could have this name."""
+        """Yield the readers in a directory whose rotated files could have this name."""
         for length in range(len(base) + 1):
             yield from self._by_stem.get((directory, base[:length]), {}).values()
 
@@ -81,7 +82,7 @@ class Readers:
             self._by_stem.pop(place, None)
 
     def due(self, elapsed: float) -> list[FileReader]:
-        """Those that were written lately, and some of the others in turn.
+        """Return the readers to poll: all live ones, and some of the others in turn.
 
         :param elapsed: seconds since the last call.
         """
@@ -94,17 +95,17 @@ class Readers:
         ]
 
     def is_live(self, reader: FileReader) -> bool:
-        """Whether it is looked at each time."""
+        """Return True if a reader is polled in each scan."""
         return reader.key in self._live
 
     def wake(self, reader: FileReader) -> None:
-        """It may be written."""
+        """Make a reader live: its file may be written."""
         if self.by_key.get(reader.key) is reader and reader.key not in self._live:
             self._live[reader.key] = reader
             self._take_out(reader)
 
     def written(self, reader: FileReader) -> None:
-        """It was seen to be written. If it is watched, its watch should have told."""
+        """Make a reader live whose file was seen to be written; count a watch that did not report it."""
         if reader.key in self._watches:
             self._wake_told()
             if reader.key in self._watches:
@@ -113,9 +114,9 @@ class Readers:
         self.wake(reader)
 
     def watch(self, reader: FileReader) -> bool:
-        """It rests: do not look at it until it is written; False where that cannot be known.
+        """Watch a reader's file instead of polling it; return False if no watch is possible.
 
-        :raises OSError: it cannot be opened.
+        :raises OSError: the file cannot be opened.
         """
         was_open = reader.is_open
         if not self._watches.add(reader.key, reader.open()):
@@ -127,7 +128,7 @@ class Readers:
         return True
 
     def rest(self, reader: FileReader) -> None:
-        """It was not written for long."""
+        """Make a reader quiet: its file was not written for long."""
         self.shut(reader)
         if self._live.pop(reader.key, None) is not None:
             self._quiet.append(reader)
@@ -138,7 +139,7 @@ class Readers:
                 self.wake(self.by_key[key])
 
     def _forget_blind(self, device: int) -> None:
-        """Take turns with the files of a device whose watches tell nothing."""
+        """Make the watched readers of a device quiet, if its watches report nothing."""
         if not self._watches.believes(device):
             blind = [reader for reader in self._watched if reader.key[0] == device]
             for reader in blind:
@@ -146,20 +147,20 @@ class Readers:
             self._quiet.extend(blind)
 
     def _take_out(self, reader: FileReader) -> None:
-        """Out of those that rest."""
+        """Remove a reader from the resting ones."""
         self._watches.drop(reader.key)
         for resting in (self._quiet, self._watched):
             if reader in resting:
                 resting.remove(reader)
 
     def keep_open(self, reader: FileReader) -> None:
-        """It was read now; those that were not for the longest time are closed, if there are too many."""
+        """Mark a reader as used last; close the least recently used files beyond the limit."""
         self._opened.pop(reader, None)
         self._opened[reader] = None
         self._close_others()
 
     def limit_open(self, reader: FileReader) -> None:
-        """It was opened, if it was not, to be compared."""
+        """Count a file that was opened only to be compared, and keep the limit."""
         if reader.is_open:
             self._opened.setdefault(reader, None)
             self._close_others()
@@ -169,7 +170,7 @@ class Readers:
             self.shut(next(iter(self._opened)))
 
     def shut(self, reader: FileReader) -> None:
-        """Close its file."""
+        """Close a reader's file."""
         self._opened.pop(reader, None)
         reader.close()
 
@@ -181,7 +182,7 @@ class Readers:
 
 
 def _next(resting: deque[FileReader], most: int) -> list[FileReader]:
-    """Whose turn it is."""
+    """Return the next readers in turn, and put them at the end."""
     found = [resting.popleft() for _ in range(min(len(resting), most))]
     resting.extend(found)
     return found

@@ -1,4 +1,4 @@
-"""Beginnings: where the reading of a file begins: where it ended before, in a copy, or at its first byte."""
+"""Beginnings: the position at which a file is read first: the stored one, one in a copy, or byte 0."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _log = get_logger("loghub.agent.taildir")
 
 
 class Beginnings:
-    """See the module.
+    """Starter of readers at the right position.
 
-    :ivar first: whether files that are found now were there when the source was started.
+    :ivar first: True during the first scan, whose files existed when the source was started.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class Beginnings:
         self.first = True
 
     def open(self, path: str, group: Group | None, key: Key) -> bool:
-        """Read a file from now on: under the name that it had, as the copy of another, or as a new one.
+        """Start to read a file: under its known name, as the copy of another, or under a new name.
 
-        :param group: to which it belongs; None to read it only if it is known.
-        :returns: whether it is read.
-        :raises OSError: it cannot be.
+        :param group: the file's group; None to read it only if it is known.
+        :returns: True if it is read.
+        :raises OSError: the file cannot be read.
         """
         reader = self._reader(path, "" if group is None else group.name, key)
         try:
@@ -75,26 +75,27 @@ class Beginnings:
         return True
 
     def begin_anew(self, reader: FileReader) -> None:
-        """What is in a reader's file now is not what it read: begin at the first byte."""
+        """Read a file from byte 0 under a new name: its old bytes are gone."""
         fresh = self._reader(reader.place, reader.group, reader.key)
         fresh.path = reader.path
         self._begin(fresh)
 
     def is_known(self, path: str, descriptor: int, key: Key) -> bool:
-        """Whether a file holds what was read of it before. Its inode alone says nothing: it may be given anew.
+        """Return True if a file holds the bytes that were read of it; an inode may have been reused.
 
-        :raises OSError: it cannot be read.
+        :raises OSError: the file cannot be read.
         """
         name = self._known.held_by(key, path)
         return name is not None and holds(descriptor, name, self._known.note_of(name), self._outlet.ends(str(name))[-1])
 
     def give_name(self, reader: FileReader, first: bytes) -> FileName:
-        """Its first bytes are about to be put, or passed over."""
+        """Name a reader by its first bytes, which are about to be put or skipped."""
         return reader.name_by(first, self._known.next_generation(reader.key[1]))
 
     def go_on_in_copy(self, reader: FileReader) -> bool:
-        """Whether there is a copy of what a reader had; it is read from now on. Also if the source ends before that is
-        known: the next run looks again.
+        """Continue a reader's name in a copy; return True if there is one.
+
+        Also return True if the source stops during the search: the next run searches again.
         """
         if reader.name is None:
             return False
@@ -104,9 +105,7 @@ class Beginnings:
         return is_read or self._stop.is_set()
 
     def end_first(self) -> None:
-        """All directories were looked into. What was read before, and has no file in them, may be in a copy, or is
-        gone.
-        """
+        """End the first scan: search copies of known files that no directory has, and report those that are lost."""
         lost: list[FileName] = []
         for name in list(self._known.orphans):
             if self._stop.is_set():
@@ -116,13 +115,13 @@ class Beginnings:
                 found = find_copy(name, note, ends[-1], self._readers.by_key)
                 if (found is not None and self._read_copy(name, found)) or self._read_packed(name, note):
                     continue
-                if self._stop.is_set():  # perhaps in the midst of the search
+                if self._stop.is_set():  # the search may be incomplete
                     return
             lost.append(name)
         for name in self._known.lost(lost):
             note, begin = self._known.note_of(name), self._outlet.ends(str(name))[0]
             if note is not None and note.size > begin:
-                _log.error("%s: %d bytes were deleted before they were read", note.place, note.size - begin)
+                _log.error("%s: %d unread bytes were deleted", note.place, note.size - begin)
         self.first, self._skipping, self._flumes = False, False, {}
 
     def _reader(self, path: str, group: str, key: Key) -> FileReader:
@@ -133,7 +132,7 @@ class Beginnings:
         self._readers.add(reader)
 
     def give_headers(self, reader: FileReader, group: Group | None) -> None:
-        """Give a reader its group, and the headers of all its events."""
+        """Set a reader's group, and the headers of all its events."""
         if group is not None:
             reader.group = group.name
         reader.headers = dict(group.headers) if group is not None else {}
@@ -142,12 +141,12 @@ class Beginnings:
             reader.headers[self._options.file_header_key] = shown
 
     def _recognize(self, reader: FileReader) -> bool:
-        """Whether it holds what was read under a name: its own, or that of a file of which it is a copy."""
+        """Continue a known name if the file holds its bytes; return False if none matches."""
         name = self._known.held_by(reader.key, reader.place)
         if name is not None:
             if self._go_on(reader, name):
                 return True
-            _log.warning("%s does not hold what was read of it any more: it was cut or replaced", reader.place)
+            _log.warning("%s no longer has the bytes that were read: it was truncated or replaced", reader.place)
         heads = Heads(reader.open())
         for other, note in self._known.in_directory(reader.directory):
             if other == name or not heads.are_of(other) or not reader.file_name.startswith(stem_of(note.path)):
@@ -155,15 +154,15 @@ class Beginnings:
             end = self._outlet.ends(str(other))[-1]
             found = copy_at(reader.place, other, note, end)
             if found is not None and not found.whole:
-                found = find_copy(other, note, end, self._readers.by_key)  # there may be a better one
+                found = find_copy(other, note, end, self._readers.by_key)  # another copy may hold more
             if found is not None and found.key == reader.key and self._go_on(reader, other):
                 return True
         return False
 
     def _go_on(self, reader: FileReader, name: FileName) -> bool:
-        """Go on with what was read under a name, if a reader's file holds that; whether it does.
+        """Continue a name in a reader's file; return False if the file does not hold its bytes.
 
-        :raises OSError: it cannot be read.
+        :raises OSError: the file cannot be read.
         """
         note, ends = self._known.note_of(name), self._outlet.ends(str(name))
         if not reader.go_on(name, note, ends):
@@ -179,14 +178,14 @@ class Beginnings:
             if not self._go_on(reader, name):
                 return False
         except OSError as error:
-            _log.error("%s, a copy of what was being read, cannot be read: %s", copy.path, error.strerror)
+            _log.error("%s, a copy of a followed file, cannot be read: %s", copy.path, error.strerror)
             return False
-        _log.info("%s: what was not read of it is read in %s", reader.path, copy.path)
+        _log.info("%s: reading its unread bytes from %s", reader.path, copy.path)
         self._begin(reader)
         return True
 
     def _read_packed(self, name: FileName, note: Note) -> bool:
-        """Whether what is missing of a file is in a compressed one; it is read from now on."""
+        """Continue a name in a compressed file; return True if there is one."""
         ends = self._outlet.ends(str(name))
         packed = find_packed(name, note, ends, self._readers.by_key, self._state, self._stop)
         if packed is None:
@@ -194,12 +193,12 @@ class Beginnings:
         reader = UnpackedReader(packed, note.group, note, self._rules, self._clock.monotonic())
         if not self._go_on(reader, name):
             return False
-        _log.info("%s: what was not read of it is read in %s", reader.path, packed.path)
+        _log.info("%s: reading its unread bytes from %s", reader.path, packed.path)
         self._begin(reader)
         return True
 
     def _skip(self, reader: FileReader, size: int) -> None:
-        """Where a file begins that was there when the source was started for the first time."""
+        """Skip a new file's beginning, as ``skip_to_end`` or Flume's positions say."""
         start = self._start(reader, size)
         if start:
             name = self.give_name(reader, os.pread(reader.open(), min(HEAD_BYTES, start), 0))
@@ -207,7 +206,7 @@ class Beginnings:
                 self._outlet.pass_over(Position(str(name), start))
                 self._known.adopt(reader)
             else:
-                reader.name = None  # it was cut just now, and is new
+                reader.name = None  # truncated just now: read it from byte 0
 
     def _start(self, reader: FileReader, size: int) -> int:
         flumes = self._flumes.get(reader.key[1])

@@ -1,4 +1,4 @@
-"""TaildirSource: see the package."""
+"""TaildirSource: the source that the agent runs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ...events.interfaces import Context, Lag, Outlet
 from .follower import Follower
 from .options import TaildirOptions
 
-#: Seconds between two looks while nothing is written, at first and at most.
+#: Seconds between two scans while nothing is written: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 
 
 class TaildirSource:
-    """Follows files."""
+    """Source that follows log files as they grow and are rotated. Modelled on Flume's ``TaildirSource``."""
 
     endless = True
 
     @staticmethod
     def notes(options: TaildirOptions, _given: Collection[str]) -> list[str]:
-        """Globs that no file matches: one may come, or the glob is wrong."""
+        """Return a note for each glob that matches no file: it may be wrong, or the file may come later."""
         paths = [os.path.abspath(os.path.expanduser(text)) for text in options.paths if "**" not in text]
         missing = [path for path in paths if next(glob.iglob(path), None) is None]
         return [f"no file matches {path} yet" for path in missing]
@@ -34,7 +34,6 @@ class TaildirSource:
         self._follower: Follower | None = None
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
-        """See :class:`~...interfaces.Source`."""
         self._follower = follower = Follower(self._options, self._context, outlet, stop)
         pause = _FIRST_PAUSE
         try:
@@ -48,5 +47,4 @@ class TaildirSource:
             follower.close()
 
     def lag(self) -> Lag:
-        """See :class:`~...interfaces.Source`."""
         return Lag(bytes=0, seconds=0.0) if self._follower is None else self._follower.lag()

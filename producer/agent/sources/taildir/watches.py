@@ -1,9 +1,9 @@
-"""Watches: the kernel tells when a file that rests is written, so that nobody has to look. Source: Linux, inotify(7).
+"""Watches: notification by the kernel when a resting file is written, instead of polling. Linux, inotify(7).
 
-Each watch is on the inode, not on a path, and ends when it has told once: what is written all the time is looked at all
-the time, and makes no events. Where there is no inotify, or none is left, there are no watches, and files are looked at
-as before. The same holds for a file system that does not tell, such as one that is written on another machine: it
-is not believed any more once files had changed of which nothing was told.
+Each watch is on an inode, not on a path, and ends with its first notification. A file that is written all the time is
+polled, and causes no notifications. Without inotify, or when its limit is reached, files are only polled. Some file
+systems do not notify, such as one that another machine writes to. A device is not trusted any more after several
+changes without a notification.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ....runtime.file_identity import Key
 
 _MODIFY, _ATTRIBUTES, _MOVED, _DELETED, _ONCE = 0x2, 0x4, 0x800, 0x400, 0x80000000
 _OVERFLOW = 0x4000
-#: Watch, what happened, which belong together, and how many bytes of a name follow.
+#: Fields of struct inotify_event: watch, mask, cookie, length of the name.
 _EVENT = struct.Struct("iIII")
 _READ_BYTES = 1 << 16
-#: A device is not believed any more after so many changes in a row of which it told nothing: one may be told too late.
+#: Changes in a row without a notification after which a device is not trusted; one notification may just be late.
 _MOST_MISSED = 3
 
 
 class Watches:
-    """See the module; every method belongs to one thread."""
+    """Set of watched files; all methods are called on one thread."""
 
     def __init__(self) -> None:
         self._descriptor = -1
@@ -38,9 +38,9 @@ class Watches:
         return key in self._of
 
     def add(self, key: Key, descriptor: int) -> bool:
-        """Watch a file; False where that cannot be. What is written after it returns is told.
+        """Watch a file; return False if that is impossible. Any write after the return is notified.
 
-        :param descriptor: of the file, opened.
+        :param descriptor: a descriptor of the file.
         """
         if key in self._of:
             return True
@@ -49,14 +49,14 @@ class Watches:
         wanted = _MODIFY | _ATTRIBUTES | _MOVED | _DELETED | _ONCE
         watch = self._library.inotify_add_watch(self._descriptor, b"/proc/self/fd/%d" % descriptor, wanted)
         if watch < 0:
-            self._missed[key[0]] = _MOST_MISSED  # there are no more, and nobody tries each time
+            self._missed[key[0]] = _MOST_MISSED  # no watches are left: stop trying
             return False
         self._of[key] = watch
         self._keys[watch] = key
         return True
 
     def told(self) -> list[Key]:
-        """The files that were written, renamed or deleted since it was asked last; they are watched no more."""
+        """Return the files written, renamed or deleted since the last call; their watches have ended."""
         found: list[Key] = []
         while self._of and (events := self._read()):
             at = 0
@@ -65,7 +65,7 @@ class Watches:
                 at += _EVENT.size + size
                 if what & _OVERFLOW:
                     found += self._of
-                    self.close()  # whatever else it would tell is of no use now
+                    self.close()  # other notifications are of no use
                     return found
                 key = self._keys.pop(watch, None)
                 if key is not None:
@@ -75,23 +75,23 @@ class Watches:
         return found
 
     def missed(self, key: Key) -> None:
-        """A file had changed of which nothing was told."""
+        """Count a change of a file that was not notified."""
         self.drop(key)
         self._missed[key[0]] += 1
 
     def believes(self, device: int) -> bool:
-        """Whether files of a device can be watched, as far as is known."""
+        """Return True if the device's file system notifies, as far as known."""
         return self._missed[device] < _MOST_MISSED
 
     def drop(self, key: Key) -> None:
-        """Watch it no more."""
+        """Remove the watch of a file."""
         watch = self._of.pop(key, None)
         if watch is not None and self._library is not None:
             del self._keys[watch]
             self._library.inotify_rm_watch(self._descriptor, watch)
 
     def close(self) -> None:
-        """Watch nothing more; it can be used again."""
+        """Remove all watches; others can be added later."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
@@ -116,10 +116,10 @@ class Watches:
 
 
 def _library() -> ctypes.CDLL | None:
-    """The C library, if it has inotify."""
+    """Return the C library; None if it has no inotify."""
     try:
         library = ctypes.CDLL(None)
-        library.inotify_init1, library.inotify_add_watch, library.inotify_rm_watch  # noqa: B018  # are they there?
+        library.inotify_init1, library.inotify_add_watch, library.inotify_rm_watch  # noqa: B018  # fails if missing
     except (OSError, AttributeError, TypeError):
         return None
     return library
