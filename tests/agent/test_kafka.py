@@ -353,7 +353,11 @@ def test_what_a_channel_had_when_the_agent_died_is_passed_over(
     assert found == wanted
     assert {batch.position for batch in outlet.committed} >= {Position(name, 10) for name in (same, unknown, shorter)}
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    for text in ("messages between these offsets are skipped", "the group has no offset for it", "it ends at offset 10"):
+    for text in (
+        "messages between these offsets are skipped",
+        "the group has no offset for it",
+        "it ends at offset 10",
+    ):
         assert [text in message for message in told].count(True) == 1
 
 

@@ -21,7 +21,7 @@ def _passed(made, *bodies, **shared):
 
 
 def test_what_was_seen_within_the_window_is_dropped():
-    """Of equal bodies the first passes, in one batch or in several, until the window since then is over."""
+    """Of equal bodies only the first passes, in one batch or in several, until the window is over."""
     clock = ManualClock()
     made = interceptor("dedupe", clock, seconds=10)
     assert _passed(made, "a", "b", "a") == ["a", "b"]
@@ -32,7 +32,7 @@ def test_what_was_seen_within_the_window_is_dropped():
 
 
 def test_the_window_of_what_passed_twice_is_since_the_first():
-    """Two connections may both pass one at the same time: the second does not make the window longer."""
+    """A repeat that passed on another connection does not extend the window."""
     clock = ManualClock()
     made = interceptor("dedupe", clock, seconds=10)
     first, second = made.intercept(lines("a")), made.intercept(lines("a"))
@@ -44,23 +44,23 @@ def test_the_window_of_what_passed_twice_is_since_the_first():
 
 
 def test_the_oldest_are_forgotten_first():
-    """No more than the given number is remembered."""
+    """At most the given number of events is remembered; the oldest are forgotten first."""
     made = interceptor("dedupe", most=2)
     _passed(made, "a", "b", "c")
     assert _passed(made, "a", "b", "c") == ["a"]
 
 
 def test_a_header_may_say_what_is_the_same():
-    """By a header, events of one value are the same; those without it are like no others."""
+    """With by, events with the same header value are equal; an event without the header equals no other."""
     made = interceptor("dedupe", by="id")
     assert _passed(made, "a", "b", id="1") == ["a"]
     assert _passed(made, "c", "d") == ["c", "d"]
 
 
 class _Channel:
-    """Takes batches, or fails."""
+    """Channel that accepts batches, or fails."""
 
-    positions = None  # which batches without one do not ask for
+    positions = None  # batches without a position do not ask for it
 
     def __init__(self):
         self.fails, self.taken = True, []
@@ -79,7 +79,7 @@ class _All:
 
 
 def test_what_was_not_committed_is_not_seen(tmp_path):
-    """A sender that repeats what no channel took is heard: nothing is dropped that nobody has."""
+    """An event that was not committed does not count as seen, so its repeat is not dropped."""
     channel, ledger = _Channel(), Ledger(tmp_path / "s", SystemClock())
     outlet = SourceOutlet("s", [interceptor("dedupe")], _All(), {"c": channel}, ledger, Counters(), SystemClock())
     with pytest.raises(ChannelError):

@@ -1,4 +1,4 @@
-"""timestamp, host, static, uuid and remove_header: headers, and nothing else."""
+"""timestamp, host, static, uuid and remove_header."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARKS = [
 
 @pytest.mark.parametrize(("name", "options"), _MARKS)
 def test_a_mark_costs_the_same_for_any_number_of_events(name, options):
-    """What only concerns headers never looks at bodies: the block is the same object, and no column is made."""
+    """A header with one value is shared: no column is made, and the block is the same object."""
     batch = lines("a", "b", other="o")
     after = interceptor(name, **options).intercept(batch)
     assert after.block is batch.block
@@ -33,7 +33,7 @@ def test_a_mark_costs_the_same_for_any_number_of_events(name, options):
 @pytest.mark.parametrize(("name", "options"), _MARKS[:3])
 @pytest.mark.parametrize("preserve", [True, False])
 def test_a_header_of_before_is_kept_or_replaced(name, options, preserve):
-    """With preserve_existing each event that has the header keeps its value, and only the others get one."""
+    """With preserve_existing events keep an existing header, and only the others get one."""
     made = interceptor(name, ManualClock(), **options | {"preserve_existing": preserve})
     (given,) = headers(made.intercept(lines("a")))
     new = given["h"]
@@ -43,12 +43,12 @@ def test_a_header_of_before_is_kept_or_replaced(name, options, preserve):
 
 
 def test_the_time_is_in_milliseconds():
-    """timestamp's header is the clock's time in whole milliseconds since 1970."""
+    """timestamp's header is the clock's time in whole milliseconds since the epoch."""
     assert headers(interceptor("timestamp", ManualClock(12.3456)).intercept(lines("a"))) == [{"timestamp": "12345"}]
 
 
 def test_the_host_is_an_address_or_a_name():
-    """host gives the address that others see, or the name; Flume's key for it is useIP."""
+    """host is the address that others see, or the name; Flume's option for it is useIP."""
     (by_address,) = headers(interceptor("host").intercept(lines("a")))
     assert re.fullmatch(r"[\d.]+|[0-9a-f:]+", by_address["host"])
     (by_name,) = headers(made_of_flume("interceptors", "host", useIP="false", hostHeader="n").intercept(lines("a")))
@@ -56,13 +56,13 @@ def test_the_host_is_an_address_or_a_name():
 
 
 def test_static_has_flumes_defaults():
-    """static without options is key = value, as in Flume."""
+    """static without options adds key = value, as in Flume."""
     assert headers(interceptor("static").intercept(lines("a"))) == [{"key": "value"}]
 
 
 @pytest.mark.parametrize("batch", [lines("a", "b", "c"), bodies("a\nb", "", "c")])
 def test_each_event_gets_a_uuid_of_its_own(batch):
-    """uuid gives every event another random UUID of version 4, with the prefix before it."""
+    """uuid gives every event another random UUID of version 4, with the prefix."""
     found = [each["id"] for each in headers(interceptor("uuid", prefix="x-").intercept(batch))]
     assert len(set(found)) == 3
     assert all(
@@ -71,7 +71,7 @@ def test_each_event_gets_a_uuid_of_its_own(batch):
 
 
 def test_a_uuid_of_before_is_kept_unless_told():
-    """uuid keeps an id that an event has; with preserve_existing = false it makes a new one."""
+    """uuid keeps an existing id; with preserve_existing = false it replaces it."""
     assert headers(interceptor("uuid").intercept(lines("a", id="1"))) == [{"id": "1"}]
     mixed = interceptor("uuid").intercept(EventBatch.of_events([({"id": "1"}, b"a"), ({}, b"b")]))
     assert [each["id"] == "1" for each in headers(mixed)] == [True, False]
@@ -91,13 +91,13 @@ def test_a_uuid_of_before_is_kept_unless_told():
     ],
 )
 def test_headers_go_by_name_list_or_pattern(options, left):
-    """remove_header takes away what is named, listed, or wholly matched, shared or not."""
+    """remove_header removes headers by name, list or whole match, shared or not."""
     batch = EventBatch.of_events([({"a1": "x", "a2": "y", "b1": "z"}, b"1"), ({"a1": "other"}, b"2")])
     after = made_of_flume("interceptors", "remove_header", **options).intercept(batch)
     assert set(headers(after)[0]) == left
 
 
 def test_a_pattern_that_is_none_is_refused_before_anything_starts():
-    """A wrong regular expression is an error of the configuration, with the option's name and the reason."""
+    """An invalid regular expression is a configuration error with the option's name and the reason."""
     with pytest.raises(AgentConfigError, match=r"matching: must be a regular expression: .*unterminated"):
         interceptor("remove_header", matching="(")

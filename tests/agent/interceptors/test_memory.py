@@ -1,4 +1,4 @@
-"""What interceptors remember of values that peers choose."""
+"""Memory of interceptors for values that peers choose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.agent.components import interceptor
 
 @pytest.mark.parametrize(("kind", "options"), [("dedupe", {}), ("rate_limit", {"events_per_second": 1})])
 def test_long_values_are_not_remembered_as_they_are(kind: str, options: dict[str, int]) -> None:
-    """Of 400 values of 50 KB that differ at their ends little is kept, and each still is a value of its own."""
+    """400 values of 50 KB that differ at their ends take little memory, and are distinguished."""
     made = interceptor(kind, ManualClock(), by="key", **options)
     tracemalloc.start()
     try:
@@ -32,7 +32,7 @@ def test_long_values_are_not_remembered_as_they_are(kind: str, options: dict[str
 
 
 def test_long_texts_that_are_no_times_are_not_remembered() -> None:
-    """400 texts of 50 KB where a time should be leave nothing behind."""
+    """400 texts of 50 KB in place of times leave nothing in memory."""
     read = milliseconds_parser("yyyy-MM-dd", None, ManualClock())
     assert read("2020-01-02") is not None
     tracemalloc.start()

@@ -9,14 +9,14 @@ from tests.agent.components import headers, interceptor, lines
 
 
 def test_fields_become_headers():
-    """The fields of each line are headers of its event; a line of another format stays as it is."""
+    """The fields of each line become headers of its event; a line of another format stays as it is."""
     after = interceptor("parse", format="logfmt").intercept(lines("a=1 b=x", "no format", "a=2"))
     assert headers(after) == [{"a": "1", "b": "x"}, {}, {"a": "2"}]
     assert after.block == b"a=1 b=x\nno format\na=2\n"
 
 
 def test_lines_of_another_format_may_be_dropped():
-    """With drop_others only lines of the format are left."""
+    """With drop_others only lines of the format pass."""
     after = interceptor("parse", format="syslog", drop_others=True).intercept(
         lines("<34>Oct 11 22:14:15 box su[7]: failed", "x")
     )
@@ -25,14 +25,14 @@ def test_lines_of_another_format_may_be_dropped():
 
 
 def test_only_what_is_wanted_becomes_a_header():
-    """Fields that are named become headers, with the prefix, in place of those of before."""
+    """The named fields become headers with the prefix, and replace existing ones."""
     line = '1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326'
     made = interceptor("parse", format="access", fields=["status", "uri"], prefix="http_")
     assert headers(made.intercept(lines(line, http_uri="old"))) == [{"http_status": "200", "http_uri": "/a"}]
 
 
 def test_values_between_delimiters_are_named():
-    """csv and tsv take the names of their fields, and need them."""
+    """csv and tsv require names for their fields."""
     made = interceptor("parse", format="csv", fields=["a", "b"])
     assert headers(made.intercept(lines('1,"x,y"', "1,2,3"))) == [{"a": "1", "b": "x,y"}, {}]
     with pytest.raises(AgentConfigError, match="must name the fields of csv"):
@@ -49,7 +49,7 @@ _LINES = {
 @pytest.mark.parametrize("name", _LINES)
 @pytest.mark.parametrize("drop_others", [False, True])
 def test_a_block_and_single_lines_are_parsed_alike(name, drop_others):
-    """What is found in a block at once is what is found line by line, as a line beyond ASCII makes it be."""
+    """Parsing a block gives the same headers as parsing single lines, which a line beyond ASCII forces."""
     made = interceptor("parse", format=name, drop_others=drop_others)
     at_once = headers(made.intercept(lines(*_LINES[name])))
     one_by_one = headers(made.intercept(lines(*_LINES[name], "é")))
@@ -58,7 +58,7 @@ def test_a_block_and_single_lines_are_parsed_alike(name, drop_others):
 
 
 def test_fields_without_end_do_not_take_all_memory(caplog):
-    """Of lines with ever new fields those become headers that are usual; it is said once, and the bodies have all."""
+    """If lines have ever new fields only the frequent ones become headers; that is logged once, and bodies keep all."""
     made = interceptor("parse", format="logfmt")
     block = lines(*(f"k{number}=1 usual=2" for number in range(5000)))
     after = made.intercept(made.intercept(block))
@@ -69,14 +69,14 @@ def test_fields_without_end_do_not_take_all_memory(caplog):
 
 
 def test_a_line_of_very_many_fields_has_them_all():
-    """One line is no reason to leave any out, and costs no square of them."""
+    """A single line with very many fields keeps all of them, in linear time."""
     line = " ".join(f"k{number}=1" for number in range(20000))
     (found,) = headers(interceptor("parse", format="logfmt").intercept(lines(line)))
     assert len(found) == 20000
 
 
 def test_the_time_of_a_line_becomes_that_of_its_event():
-    """With timestamp a line of an access log has the header timestamp, milliseconds; others have none."""
+    """With timestamp a line of an access log gets its time in milliseconds; other lines get none."""
     line = '1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326'
     made = interceptor("parse", format="access", fields=["time"], timestamp=True)
     assert [found.get("timestamp") for found in headers(made.intercept(lines(line, "x")))] == ["971211336000", None]

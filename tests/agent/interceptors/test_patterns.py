@@ -27,14 +27,14 @@ from tests.runaway import ENDLESS, RUNAWAY
     ],
 )
 def test_javas_own_notation_is_understood(pattern, text, found):
-    """What Java writes otherwise than Python means what it means in Java; what only looks like it is left alone."""
+    """Java's syntax has Java's meaning; text that only looks like it is unchanged."""
     match = compiled("regex", pattern).search(text)
     assert (match and match[0]) == found
 
 
 @pytest.mark.parametrize("pattern", [r"\p{Han}", r"[^\P{Alpha}]", "a{2,1}", "(?<!a+)b"])
 def test_what_is_not_understood_is_refused(pattern):
-    """A pattern that would mean something else here is an error that names the option."""
+    """A pattern that would have another meaning is refused with the option's name."""
     with pytest.raises(ConfigError, match="regex: must be a regular expression"):
         compiled("regex", pattern)
 
@@ -51,8 +51,9 @@ def test_what_is_not_understood_is_refused(pattern):
     ],
 )
 def test_a_pattern_that_runs_away_ends_and_no_event_is_lost(quick_limit, caplog, name, options, after):
-    """An event at which a search ended stays, without what was looked for; what should be hidden or removed is. The
-    log names the option.
+    """At the limit of a search no event is lost: a text to hide or remove is hidden or removed, and others are kept.
+
+    The log has the option's name.
     """
     batch = lines(ENDLESS, a=ENDLESS, **{ENDLESS: "1"})
     done = interceptor(name, **options).intercept(batch)

@@ -9,31 +9,31 @@ from tests.agent.components import headers, interceptor, lines
 
 
 def by_batch(batch):
-    """A user's function."""
+    """Change a batch, as a user's function."""
     return batch.with_shared({"seen": "yes"})
 
 
 def made_anew(batch):
-    """One that knows nothing of positions."""
+    """Return a new batch without the position."""
     return EventBatch.of_bodies([body.upper() for body in batch.bodies()])
 
 
 def by_event(given, body):
-    """Another one."""
+    """Change or drop an event, as a user's function."""
     return None if body == b"drop" else (given | {"size": str(len(body))}, body.upper())
 
 
 def named_by_its_data(given, body):
-    """One whose headers are without end."""
+    """Return headers named by the data, without limit."""
     return given | {"all": "yes", f"h{body.decode()}": "\u00e9"}, body
 
 
 def to_nothing(batch):
-    """A wrong one."""
+    """Return None, which is invalid."""
 
 
 def test_a_function_gets_batches():
-    """A function of a batch is given it whole; the position stays the source's."""
+    """A function for batches gets the whole batch; the position stays the source's."""
     batch = lines("a").at(Position("f", 3))
     after = interceptor("python", function=f"{__name__}:by_batch").intercept(batch)
     assert headers(after) == [{"seen": "yes"}]
@@ -42,13 +42,13 @@ def test_a_function_gets_batches():
 
 
 def test_a_function_gets_events():
-    """A function of an event changes headers and body, or drops it."""
+    """A function for events changes headers and body, or drops the event."""
     after = interceptor("python", function=f"{__name__}:by_event", each="event").intercept(lines("a", "drop", "bc"))
     assert list(after.events()) == [({"size": "1"}, b"A"), ({"size": "2"}, b"BC")]
 
 
 def test_headers_without_end_are_no_square():
-    """Where each event has a header of its own all are kept, in one: places do not grow with their square."""
+    """If each event has a header of its own, all are kept in linear memory."""
     count = 5_000
     after = interceptor("python", function=f"{__name__}:named_by_its_data", each="event").intercept(
         lines(*map(str, range(count)))
@@ -60,14 +60,14 @@ def test_headers_without_end_are_no_square():
 
 
 def test_what_is_no_batch_is_told():
-    """A function that returns something else is named in the error."""
+    """A function that returns something other than a batch is named in the error."""
     with pytest.raises(TypeError, match="to_nothing must return an EventBatch, not NoneType"):
         interceptor("python", function=f"{__name__}:to_nothing").intercept(lines("a"))
 
 
 @pytest.mark.parametrize("function", ["no_such_module:x", f"{__name__}:x", "", "os:sep"])
 def test_a_function_that_there_is_not_is_refused(function):
-    """What names no function is an error of the configuration."""
+    """A missing function is a configuration error."""
     with pytest.raises(AgentConfigError, match="function: must be"):
         interceptor("python", function=function)
 
@@ -80,6 +80,6 @@ def test_a_function_that_there_is_not_is_refused(function):
     ],
 )
 def test_a_function_of_the_other_kind_is_told_before_anything_starts(function, each, message):
-    """By its arguments: at work it would fail with each batch, and hold its source up."""
+    """A function with the arguments of the other kind is refused before the start."""
     with pytest.raises(AgentConfigError, match=message):
         interceptor("python", function=f"{__name__}:{function}", each=each)

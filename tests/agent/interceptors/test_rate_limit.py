@@ -8,7 +8,7 @@ from tests.agent.components import interceptor, lines
 
 
 def test_so_many_pass_in_a_second():
-    """After a burst as many events pass as the time since then allows, and never more than a burst."""
+    """After a burst, events pass at the rate, and never more than a burst at once."""
     clock = ManualClock()
     made = interceptor("rate_limit", clock, events_per_second=10, burst=3)
     batch = lines(*"abcde")
@@ -21,14 +21,14 @@ def test_so_many_pass_in_a_second():
 
 
 def test_each_value_has_a_limit_of_its_own():
-    """By a header, a value that is too loud takes nothing from the others."""
+    """With by, a frequent value does not use the limit of the others."""
     made = interceptor("rate_limit", ManualClock(), events_per_second=1, by="app")
     batch = EventBatch.of_events([({"app": app}, app.encode()) for app in ("loud", "loud", "loud", "quiet")])
     assert made.intercept(batch).bodies() == [b"loud", b"quiet"]
 
 
 def test_values_without_end_need_no_memory_without_end():
-    """However many values come, only so many are remembered."""
+    """The number of remembered values is limited."""
     made = interceptor("rate_limit", ManualClock(), events_per_second=1, by="app")
     made.intercept(EventBatch.of_events([({"app": str(number)}, b"") for number in range(10_100)]))
     assert len(made._buckets) == 10_000

@@ -19,10 +19,10 @@ _CORPUS = tomllib.loads(Path(__file__).with_name("redact_corpus.toml").read_text
 
 
 def _lines(kind: str) -> Iterator[tuple[str, str]]:
-    """Each line of a kind, and what must become of it."""
+    """Yield each line of a kind's corpus, with the expected result."""
     given = _CORPUS[kind]
     for frame, value in itertools.product(given["frames"], given["values"]):
-        quoted = re.sub(r"b?(\\*['\"])@\1", "@", frame) if kind == "password" else frame  # which goes with its quotes
+        quoted = re.sub(r"b?(\\*['\"])@\1", "@", frame) if kind == "password" else frame  # replaced with its quotes
         yield frame.replace("@", value), quoted.replace("@", "***")
     for line in given["go"]:
         yield re.sub("[«»]", "", line), re.sub("«[^»]*(?:»|$)", "***", line)
@@ -31,7 +31,7 @@ def _lines(kind: str) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("kind", _CORPUS)
 def test_a_kind_finds_what_it_names_and_leaves_the_rest(kind: str) -> None:
-    """Each line of the corpus: what must go is gone, wherever it stands, and what only looks like it stays."""
+    """In each line of the corpus secrets are replaced, wherever they are, and similar texts are kept."""
     cases = list(_lines(kind))
     assert len(cases) >= 100
     made = interceptor("redact", kinds=[kind])
@@ -51,7 +51,7 @@ _PIECES += ["password", "password=", "password ", "'", '\\"', '\\\\"', "Bearer "
 @pytest.mark.parametrize("kind", _CORPUS)
 @pytest.mark.parametrize("piece", _PIECES)
 def test_no_line_takes_for_ever(kind: str, piece: str) -> None:
-    """A line that repeats what a kind begins with is read in a time that grows with its length, not its square."""
+    """A line that repeats the beginning of a match takes linear time."""
     made = interceptor("redact", kinds=[kind])
     short, long = (min(_seconds(made, piece * (size // len(piece))) for _ in range(3)) for size in (5_000, 40_000))
     assert long < 8 * 4 * short + 0.05
@@ -64,13 +64,13 @@ def _seconds(made: Any, line: str) -> float:
 
 
 def test_of_a_pattern_with_groups_only_the_groups_go():
-    """An own pattern is blacked out whole, or where it has groups, those."""
+    """A user's pattern is replaced as a whole, or, if it has groups, only the groups."""
     made = interceptor("redact", patterns=[r"user=(\w+) (\w+)?", "secret"], replacement="#")
     assert made.intercept(lines("user=joe x secret", "user=ann ")).bodies() == [b"user=# # #", b"user=# "]
 
 
 def test_headers_are_blacked_out_where_they_are_named():
-    """Headers are looked at only if they are named, be their values the same for all events or not."""
+    """Only named headers are searched, shared ones and others."""
     batch = EventBatch.of_events(
         [({"a": "x@y.zz", "b": "x@y.zz"}, b"1"), ({"a": "x@y.zz", "b": "no"}, b"2"), ({}, b"3")]
     )
@@ -82,13 +82,13 @@ def test_headers_are_blacked_out_where_they_are_named():
 
 
 def test_a_batch_without_anything_of_it_is_the_same():
-    """Where nothing is found the batch is passed on as it is."""
+    """A batch without a match is passed on as it is."""
     batch = lines("a")
     assert interceptor("redact", kinds=["email"]).intercept(batch) is batch
 
 
 def test_there_is_something_to_look_for():
-    """Neither a kind nor a pattern, or a kind that there is not, is an error of the configuration."""
+    """A missing or unknown kind, without a pattern, is a configuration error."""
     with pytest.raises(AgentConfigError, match="must name a kind, unless patterns has a pattern"):
         interceptor("redact")
     with pytest.raises(AgentConfigError, match="must be some of email"):

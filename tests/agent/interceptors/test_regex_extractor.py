@@ -14,7 +14,7 @@ from tests.agent.components import bodies, headers, interceptor, lines, made_of_
 
 @pytest.mark.parametrize("make", [lines, bodies])
 def test_groups_become_headers(make):
-    """Each group's text is a header of the event; an event in which nothing is found has none, and bodies stay."""
+    """Each group's text is a header; an event without a match gets none, and bodies are unchanged."""
     flume = {"serializers": "s1 s2", "serializers.s1.name": "Num1", "serializers.s2.name": "Num2"}
     made = made_of_flume("interceptors", "regex_extractor", regex=r"(\d):(\d)", **flume)
     batch = make("1:2.3.4foobar5", "none", "7:8")
@@ -24,20 +24,20 @@ def test_groups_become_headers(make):
 
 
 def test_groups_of_their_own_names_need_no_list():
-    """Named groups are headers without further options, Java's notation included."""
+    """Named groups are headers without further options, also in Java's syntax."""
     made = interceptor("regex_extractor", regex=r"(?<level>\p{Upper}+) (?P<rest>.*)")
     assert headers(made.intercept(lines("INFO x y"))) == [{"level": "INFO", "rest": "x y"}]
 
 
 def test_a_group_that_took_no_part_leaves_the_header_of_before():
-    """Where a group has nothing, the event keeps the header that it had."""
+    """If a group does not take part in the match, the event keeps its existing header."""
     made = interceptor("regex_extractor", regex=r"a(?P<h>\d)?")
     assert headers(made.intercept(lines("a1", "a", "b", h="old"))) == [{"h": "1"}, {"h": "old"}, {"h": "old"}]
     assert headers(made.intercept(lines("a"))) == [{}]
 
 
 def test_times_become_milliseconds():
-    """A serializer of the type millis reads a time by Java's pattern, in the given zone."""
+    """A serializer of the type millis parses a time by Java's pattern, in the given zone."""
     flume = {
         "serializers": "s1",
         "serializers.s1.type": "org.apache.flume.interceptor.RegexExtractorInterceptorMillisSerializer",
@@ -65,7 +65,7 @@ def test_times_become_milliseconds():
     ],
 )
 def test_patterns_of_times(pattern, text, moment):
-    """Java's letters and strptime's directives are understood; without a year it is the last time that this was."""
+    """Java's letters and strptime's directives are supported; without a year the latest such time is meant."""
     clock = ManualClock(datetime(2024, 1, 1, 12, tzinfo=UTC).timestamp())
     options = {"regex": "(.+)", "headers": ["t"], "times": {"t": pattern}, "time_zone": "UTC"}
     found = headers(interceptor("regex_extractor", clock, **options).intercept(lines(text)))
@@ -74,7 +74,7 @@ def test_patterns_of_times(pattern, text, moment):
 
 @pytest.mark.parametrize("zone", ["Asia/Shanghai", "+08:00"])
 def test_times_are_those_that_ship_reads(zone):
-    """A zone by its name or its offset, and nine digits after the second, are known to the agent as to ``ship``."""
+    """Zones by name or offset, and nine digits after the second, are parsed as by ``ship``."""
     form, text = "%d.%m.%Y %H:%M:%S.%f", "31.01.2024 20:00:00.123456789"
     made = interceptor("regex_extractor", regex="(.+)", headers=["t"], times={"t": form}, time_zone=zone)
     read = LineTimes(zone, form).reader()(text)
@@ -95,13 +95,13 @@ def test_times_are_those_that_ship_reads(zone):
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(options, message):
-    """A wrong pattern, list of headers, time or zone is an error of the configuration that says what is wrong."""
+    """An invalid pattern, list of headers, time or zone is a configuration error with the reason."""
     with pytest.raises(AgentConfigError, match=message):
         interceptor("regex_extractor", **options)
 
 
 def test_a_serializer_class_of_somebodys_is_told():
-    """Flume's custom serializers are refused by their key, not left out; a list of blanks names none."""
+    """A user's serializer class is refused by its option; a list of blanks names no serializer."""
     with pytest.raises(AgentConfigError, match="headers: must name a header"):
         made_of_flume("interceptors", "regex_extractor", regex="(a)", serializers="   ")
     flume = {"serializers": "s1", "serializers.s1.type": "com.example.My$Serializer"}
@@ -116,7 +116,7 @@ def test_an_empty_batch_stays_one():
 
 @pytest.mark.parametrize("make", [lines, bodies])
 def test_re_is_asked_where_compiled_code_does_not_know(make, monkeypatch):
-    """Headers are the same with it and without, whatever lies between lines that are easy."""
+    """Headers are the same with compiled code and without, also for lines that it cannot decide."""
     regex = r"^(?P<host>\S+) (?P<user>\S+)(?: (?P<agent>.*)x)?$"
     texts = ["a b cx", "no", "ä b", "a b", "a é cx", "", "c d e fx", "Ω ω ωx", "last one"]
     batch = make(*texts, host="old")

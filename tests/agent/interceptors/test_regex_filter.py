@@ -22,7 +22,7 @@ from tests.agent.components import bodies, interceptor, lines, made_of_flume
 )
 @pytest.mark.parametrize("make", [lines, bodies])
 def test_events_stay_or_go_by_what_is_found(make, regex, kept):
-    """An event stays where the pattern is found anywhere in its body; with excludeEvents exactly the others stay."""
+    """An event passes if its body matches anywhere; with excludeEvents if it does not."""
     all_bodies = ["x INFO HTTP y", "WARN", "x", ""]
     batch = make(*all_bodies)
     after = made_of_flume("interceptors", "regex_filter", regex=regex).intercept(batch)
@@ -32,7 +32,7 @@ def test_events_stay_or_go_by_what_is_found(make, regex, kept):
 
 
 def test_a_pattern_never_spans_two_lines():
-    """Each line is looked at alone: neither a literal nor a pattern finds what two lines hold together."""
+    """Neither a literal nor a pattern matches across two lines."""
     batch = lines("a", "b")
     for regex in ("a\nb", r"a\sb", r"a[\s\S]b"):
         assert interceptor("regex_filter", regex=regex).intercept(batch).count == 0
@@ -44,13 +44,13 @@ def test_the_end_of_a_windows_line_is_no_part_of_it():
 
 
 def test_lines_stay_lines_and_a_batch_of_which_all_stays_is_not_copied():
-    """Filtering keeps the form of a block, and the block itself where nothing is dropped."""
+    """Filtered lines stay lines, and the block is the same object if no event is dropped."""
     batch = lines("a1", "a2", "b")
     assert interceptor("regex_filter", regex="a").intercept(batch).block == b"a1\na2\n"
     assert interceptor("regex_filter", regex=".").intercept(batch) is batch
 
 
 def test_bytes_that_are_no_text_are_filtered_too():
-    """A body that is not UTF-8 is matched where it is text, and passes unchanged."""
+    """A body that is not UTF-8 is matched by its text parts, and passes unchanged."""
     batch = lines("a").with_bodies([b"\xff\xfe a"])
     assert interceptor("regex_filter", regex=r"\sa").intercept(batch).bodies() == [b"\xff\xfe a"]

@@ -9,7 +9,7 @@ from tests.agent.components import interceptor, lines
 
 
 def test_a_share_stays():
-    """About the given share of the events stays; of 0 none, of 1 all."""
+    """About the given share of the events passes; for 0 none, for 1 all."""
     batch = lines(*map(str, range(10_000)))
     assert 2_600 < interceptor("sample", share=0.3).intercept(batch).count < 3_400
     assert interceptor("sample", share=0).intercept(batch).count == 0
@@ -17,7 +17,7 @@ def test_a_share_stays():
 
 
 def test_events_of_one_value_stay_or_go_together():
-    """By a header, all events of a value stay or all go, in this process and in others."""
+    """With by, all events of a value pass or none does, in every process."""
     batch = EventBatch.of_events([({"trace": str(number % 100)}, b"") for number in range(1000)])
     kept = {each["trace"] for each in interceptor("sample", share=0.5, by="trace").intercept(batch).headers()}
     assert 30 < len(kept) < 70
@@ -25,6 +25,6 @@ def test_events_of_one_value_stay_or_go_together():
 
 
 def test_a_share_is_between_none_and_all():
-    """A share beyond 1 is an error of the configuration."""
+    """A share above 1 is a configuration error."""
     with pytest.raises(AgentConfigError, match="must be a number from 0 to 1"):
         interceptor("sample", share=2)

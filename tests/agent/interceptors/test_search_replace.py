@@ -20,20 +20,20 @@ from tests.agent.components import bodies, interceptor, lines, made_of_flume
 )
 @pytest.mark.parametrize("make", [lines, bodies])
 def test_what_is_found_is_replaced(make, pattern, replacement, body, after):
-    """Every place where the pattern is found is replaced, with Java's references to groups in Flume's files."""
+    """All matches are replaced, with Java's references to groups in Flume's files."""
     options = {"searchPattern": pattern, "replaceString": replacement, "charset": "UTF-8"}
     made = made_of_flume("interceptors", "search_replace", **options)
     assert made.intercept(make(body, "other", k="v")).bodies() == [after.encode(), b"other"]
 
 
 def test_a_batch_in_which_nothing_is_found_is_the_same():
-    """Where there is nothing to replace, the block is passed on as it is."""
+    """A block without a match is passed on as it is."""
     batch = lines("a", "b")
     assert interceptor("search_replace", search_pattern="x").intercept(batch) is batch
 
 
 def test_lines_stay_lines_unless_a_replacement_breaks_them():
-    r"""The form of a block is kept; a body that gets a \n or \r stays one event."""
+    r"""Lines stay lines; a body that gets a \n or \r stays one event."""
     batch = lines("a b", "c")
     kept = interceptor("search_replace", search_pattern=" ", replace_string="").intercept(batch)
     assert (kept.ends, kept.block) == (None, b"ab\nc\n")
@@ -43,7 +43,7 @@ def test_lines_stay_lines_unless_a_replacement_breaks_them():
 
 
 def test_bytes_that_are_no_text_stay():
-    """Bytes that are not UTF-8 come through a replacement as they were."""
+    """Bytes that are not UTF-8 pass a replacement unchanged."""
     batch = lines("x").with_bodies([b"\xffa\xc3"])
     assert interceptor("search_replace", search_pattern="a", replace_string="b").intercept(batch).bodies() == [
         b"\xffb\xc3"
@@ -51,6 +51,6 @@ def test_bytes_that_are_no_text_stay():
 
 
 def test_a_replacement_that_cannot_work_is_refused():
-    """A reference to a group that there is not is an error of the configuration."""
+    """A reference to a missing group is a configuration error."""
     with pytest.raises(AgentConfigError, match=r"replace_string: must be a replacement: invalid group reference"):
         interceptor("search_replace", search_pattern="a", replace_string=r"\1")

@@ -1,4 +1,4 @@
-"""Files of TLS that are missing, wrong, too old or replaced: what is said of them, and what goes on."""
+"""TLS files that are missing, invalid, expired or replaced: messages, and connections that continue."""
 
 import datetime
 import shutil
@@ -35,7 +35,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 def files(tmp_path: Path, authority: trustme.CA) -> Path:
-    """A certificate and its key, another key, an encrypted one, one that is too old, and the authority."""
+    """Create a certificate and its key, another key, an encrypted one, an expired certificate, and the authority."""
     for name, until in (("own", None), ("other", None), ("old", datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))):
         made_of = authority.issue_cert("localhost", not_after=until)
         made_of.cert_chain_pems[0].write_to_path(tmp_path / f"{name}.pem")
@@ -62,7 +62,7 @@ def files(tmp_path: Path, authority: trustme.CA) -> Path:
 )
 @pytest.mark.parametrize("kind", ["sources.netcat", "sources.http", "sinks.forward", "sinks.http"])
 def test_a_file_of_tls_that_is_wrong_is_named(kind: str, certificate: str, key: str, told: str, files: Path) -> None:
-    """``check`` says which of the files it is, and what is wrong with it; nobody is asked for a passphrase."""
+    """``check`` names the invalid file and the fault, without a prompt for a passphrase."""
     given: dict[str, Any] = {"certificate": str(files / certificate), "key": str(files / key)}
     given |= {
         "sources.netcat": {"port": 0},
@@ -76,7 +76,7 @@ def test_a_file_of_tls_that_is_wrong_is_named(kind: str, certificate: str, key: 
 
 
 def test_a_key_that_nobody_may_read_is_named(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root may read all: so the system's answer is given here."""
+    """A key without read permission is named; the error is simulated, since root may read all."""
 
     def refuse(path: Any, *_: Any, **__: Any) -> Any:
         if str(path).endswith("own.key"):
@@ -89,7 +89,7 @@ def test_a_key_that_nobody_may_read_is_named(files: Path, monkeypatch: pytest.Mo
 
 
 def test_a_certificate_in_its_time_is_well(files: Path) -> None:
-    """Whatever else is wrong with it is told elsewhere."""
+    """A certificate within its time has no fault; other faults are reported where it is used."""
     assert list(out_of_time(files / "own.pem", files / "own.key")) == []
     assert list(out_of_time(files / "own.pem", files / "other.key")) == []
     assert list(out_of_time(None, None)) == []
@@ -99,7 +99,7 @@ _END = datetime.datetime(2031, 5, 6, 7, 8, 9, tzinfo=datetime.UTC)
 
 
 def test_when_a_certificate_expires_is_known_also_of_one_that_has(files: Path, authority: trustme.CA) -> None:
-    """In seconds since 1970; of nothing that can be used, nothing is said."""
+    """A certificate's time of expiry is known, even if it has passed, in epoch seconds; None for an invalid file."""
     authority.issue_cert("x", not_after=_END).private_key_and_cert_chain_pem.write_to_path(files / "both.pem")
     assert end_of(files / "both.pem", None) == _END.timestamp()
     assert (
@@ -115,7 +115,7 @@ def test_when_a_certificate_expires_is_known_also_of_one_that_has(files: Path, a
 def test_a_certificate_of_one_purpose_alone_is_looked_at_likewise(
     end: datetime.datetime, purpose: Any, tmp_path: Path
 ) -> None:
-    """What only a client may have is no less expired."""
+    """An expired certificate for clients only is reported, too."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")])
     begin = datetime.datetime(2019, 1, 1, tzinfo=datetime.UTC)
@@ -129,7 +129,7 @@ def test_a_certificate_of_one_purpose_alone_is_looked_at_likewise(
 
 
 def test_a_machine_without_tls_1_3_knows_as_much(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its handshakes have a step more."""
+    """Expiry is found without TLS 1.3, whose handshake is shorter."""
 
     def older(protocol: int) -> ssl.SSLContext:
         context = ssl.SSLContext(protocol)
@@ -148,7 +148,7 @@ def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _place(files: Path, name: str, *suffixes: str) -> None:
-    """Put files in the place of those in use, each by a rename."""
+    """Replace the files in use by renames."""
     for suffix in suffixes:
         shutil.copy(files / f"{name}{suffix}", files / "new")
         (files / "new").rename(files / f"used{suffix}")
@@ -164,7 +164,7 @@ def _serial(served: Any, files: Path) -> str:
 
 @pytest.mark.usefixtures("_looks_at_once")
 def test_a_source_serves_a_renewed_certificate_without_a_restart(files: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Certificate and key come one after the other: between them the old pair serves, then the new one does."""
+    """If certificate and key are replaced one after the other, the old pair is used until the new one matches."""
     _place(files, "own", ".pem", ".key")
     with serving("netcat", certificate=str(files / "used.pem"), key=str(files / "used.key")) as served:
         first = _serial(served, files)
@@ -179,7 +179,7 @@ def test_a_source_serves_a_renewed_certificate_without_a_restart(files: Path, ca
 
 @pytest.mark.usefixtures("_looks_at_once")
 def test_a_sink_connects_with_a_renewed_certificate(files: Path) -> None:
-    """The context of the next connection is of the new files; that of a pair that does not fit is not taken."""
+    """The next connection uses the new files; a pair that does not match is not used."""
     _place(files, "own", ".pem", ".key")
     sink = made(
         "sinks", "forward", host="x", tls=True, certificate=str(files / "used.pem"), key=str(files / "used.key")
@@ -194,7 +194,7 @@ def test_a_sink_connects_with_a_renewed_certificate(files: Path) -> None:
 
 
 def test_the_files_are_not_looked_at_for_each_connection(files: Path) -> None:
-    """At most once a second."""
+    """The files are checked at most once a second, not for each connection."""
     looks = list[int]()
 
     class Counted(WatchedFiles):
@@ -220,7 +220,7 @@ _EXPIRES = "CertificateExpiryTimestampSeconds"
 @pytest.mark.usefixtures("_looks_at_once")
 @pytest.mark.parametrize("kind", ["sources.netcat", "sources.http", "sinks.forward", "sinks.http", "sinks.otlp"])
 def test_the_monitoring_knows_when_a_certificate_expires(kind: str, files: Path, authority: trustme.CA) -> None:
-    """Also once it is renewed."""
+    """The counter has the certificate's time of expiry, also after a renewal."""
     authority.issue_cert("localhost", not_after=_END).private_key_and_cert_chain_pem.write_to_path(files / "first.pem")
     later = _END + datetime.timedelta(days=1)
     authority.issue_cert("localhost", not_after=later).private_key_and_cert_chain_pem.write_to_path(
@@ -251,7 +251,7 @@ def test_the_monitoring_knows_when_a_certificate_expires(kind: str, files: Path,
 def test_what_posts_events_goes_on_with_renewed_files(
     kind: str, renewed: str, files: Path, authority: trustme.CA, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server trusts others, or is of others, from now on: the sink is refused until its file is replaced."""
+    """After the server's certificate or authorities change, the sink is refused until its file is replaced."""
     stranger = trustme.CA()
     stranger.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(files / "used-certificate.pem")
     stranger.cert_pem.write_to_path(files / "used-authorities.pem")
@@ -278,7 +278,7 @@ def test_what_posts_events_goes_on_with_renewed_files(
 def test_what_posts_events_goes_on_with_the_files_that_it_has_while_the_new_ones_are_wrong(
     kind: str, wrong: str, files: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As between the writing of a certificate and of its key: new connections, too; that is said once."""
+    """With invalid new files the sink keeps its current ones, also for new connections, and logs that once."""
     _place(files, "own", ".pem", ".key")
     shutil.copy(files / "authority.pem", files / "trusted.pem")
     own = {"certificate": str(files / "used.pem"), "key": str(files / "used.key")}
@@ -292,7 +292,7 @@ def test_what_posts_events_goes_on_with_the_files_that_it_has_while_the_new_ones
         shutil.copy(files / {"key": "other.key"}.get(wrong, "broken.pem"), files / places[wrong])
         for _ in range(3):
             sink.write([lines("a")])
-            for connection in list(served.source.server._connections):  # the next one is a new one
+            for connection in list(served.source.server._connections):  # force a new connection
                 connection.interrupt()
             eventually(lambda: not served.source.server._connections)
         assert served.outlet.bodies == [b"a"] * 3
@@ -307,7 +307,7 @@ def test_what_posts_events_goes_on_with_the_files_that_it_has_while_the_new_ones
 
 
 def test_a_certificate_that_peers_refuse_is_told_by_the_source(files: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It has expired: the start says so, and so does a line when a peer that checks it turns away."""
+    """An expired certificate is logged at the start, and when a peer refuses it."""
     with serving("netcat", certificate=str(files / "old.pem"), key=str(files / "old.key")) as served:
         assert "source netcat: certificate: is refused by peers: certificate has expired" in caplog.text
         context = ssl.create_default_context(cafile=str(files / "authority.pem"))

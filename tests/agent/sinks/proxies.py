@@ -1,4 +1,4 @@
-"""A proxy of HTTP that opens tunnels for who knows its password, and may die."""
+"""An HTTP proxy that opens tunnels with a password, and can be stopped."""
 
 import contextlib
 import socket
@@ -18,7 +18,7 @@ class Proxy:
         return f"http://{user}127.0.0.1:{self._listener.getsockname()[1]}"
 
     def die(self) -> None:
-        """Cut all that goes through it; who comes is turned away at once."""
+        """Close all tunnels, and refuse new connections."""
         self.dead = True
         for each in self._open:
             with contextlib.suppress(OSError):

@@ -30,7 +30,7 @@ def _hidden(directory):
 
 
 def test_files_are_whole_when_they_are_seen(tmp_path):
-    """A file is hidden while it is written, and appears under its name when it is ended, with all its lines."""
+    """A file is hidden while it is written, and gets its name, with all its lines, when it ends."""
     sink = _sink(tmp_path, prefix="p-", extension="log")
     sink.write([lines("a", "b"), bodies("c")])
     assert _visible(tmp_path) == {}
@@ -40,7 +40,7 @@ def test_files_are_whole_when_they_are_seen(tmp_path):
 
 
 def test_files_end_by_time(tmp_path):
-    """After roll_interval a file is ended, also when nothing more comes; with 0 never."""
+    """A file ends after roll_interval, even without further events; 0 disables that."""
     clock, other = ManualClock(1000.0), tmp_path / "never"
     sink, never = _sink(tmp_path / "timed", clock, roll_interval=5), _sink(other, clock, roll_interval=0)
     for each in (sink, never):
@@ -57,7 +57,7 @@ def test_files_end_by_time(tmp_path):
 
 
 def test_files_end_by_size(tmp_path):
-    """A file that has reached roll_size is ended."""
+    """A file ends when it has reached roll_size."""
     sink = _sink(tmp_path, roll_size=4)
     for text in ("a", "b", "c"):
         sink.write([lines(text)])
@@ -66,7 +66,7 @@ def test_files_end_by_size(tmp_path):
 
 
 def test_there_are_no_empty_files(tmp_path):
-    """Where nothing was written, no time brings a file."""
+    """Without events no file is made."""
     clock = ManualClock()
     sink = _sink(tmp_path, clock, roll_interval=1)
     clock.advance(10)
@@ -76,7 +76,7 @@ def test_there_are_no_empty_files(tmp_path):
 
 
 def test_texts_without_line_ends(tmp_path):
-    """With append_newline = false the bodies lie one behind the other; Flume's key for it is understood."""
+    """With append_newline = false bodies are written without separators; Flume's option name is accepted."""
     options = {
         "sink.directory": str(tmp_path),
         "sink.serializer": "TEXT",
@@ -95,7 +95,7 @@ def test_texts_without_line_ends(tmp_path):
 
 
 def test_json_lines_have_headers(tmp_path):
-    """As json each line holds headers and body, and nothing of a body that is not UTF-8 is lost."""
+    """With json each line has headers and body; a body that is not UTF-8 is kept whole."""
     sink = _sink(tmp_path, serializer="json")
     sink.write([lines("é", h="1").with_bodies([b"\xc3\xa9"]), lines("x").with_bodies([b"\xff"])])
     sink.close()
@@ -107,7 +107,7 @@ def test_json_lines_have_headers(tmp_path):
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    """What a failed write had written is taken back: the batch that comes again stands once in the file."""
+    """A failed write is truncated: the batch, delivered again, is in the file once."""
     sink = _sink(tmp_path)
     sink.write([lines("a")])
     with monkeypatch.context() as patch:
@@ -120,7 +120,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_what_could_not_be_taken_back_at_once_is_before_the_next_write(tmp_path, monkeypatch):
-    """A disk that fails the write and the way back keeps the sink from writing until it works again."""
+    """If the truncation fails, too, the sink writes nothing until it succeeds."""
     sink = _sink(tmp_path)
     sink.write([lines("a")])
     with monkeypatch.context() as patch:
@@ -138,7 +138,7 @@ def _fail(*_):
 
 
 def test_all_is_on_the_disk_before_a_write_returns(tmp_path, monkeypatch):
-    """With fsync each write ends with the file's data synced; without it none is."""
+    """With fsync each write syncs the file's data; without it no write does."""
     synced = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
     sink = _sink(tmp_path)
@@ -152,7 +152,7 @@ def test_all_is_on_the_disk_before_a_write_returns(tmp_path, monkeypatch):
 
 
 def test_a_file_and_its_names_outlive_the_power(tmp_path):
-    """The hidden name is on the disk before anything counts that is in it; all that is in it before its own name."""
+    """The hidden name is synced before its bytes count, and all bytes before the final name."""
     with noted_syncs() as seen:
         sink = _sink(tmp_path)
         sink.write([lines("a")])
@@ -172,7 +172,7 @@ def _die_writing(directory):
 
 
 def test_what_a_death_left_is_ended_at_the_next_start(tmp_path):
-    """A hidden file of a dead process gets its name without the half line at its end; an empty one goes."""
+    """A killed process's hidden file is renamed at the next start, without a partial line; an empty one is deleted."""
     process = multiprocessing.get_context("fork").Process(target=_die_writing, args=(tmp_path,))
     process.start()
     process.join(60)
@@ -185,12 +185,12 @@ def test_what_a_death_left_is_ended_at_the_next_start(tmp_path):
 
 
 def _numbered(*numbers, origin="o"):
-    """Batches as a file channel gives them: a line each, with its number."""
+    """Return batches like those of a file channel: one line each, with its number."""
     return [lines(str(number)).numbered(number, origin) for number in numbers]
 
 
 def _dead(directory):
-    """As if the process had died: the next one finds what is on the disk."""
+    """Simulate a killed process: the next sink finds what is on the disk."""
     sink = _sink(directory)
     sink.write(_numbered(1, 2))
     sink._file.close()
@@ -198,7 +198,7 @@ def _dead(directory):
 
 
 def test_what_was_written_before_a_death_does_not_come_twice(tmp_path):
-    """Its take was not committed: the channel gives it again, with what follows, also of another opening."""
+    """A batch written before a crash and delivered again is not written twice, even if the channel was reopened."""
     _dead(tmp_path)
     sink = _sink(tmp_path)
     sink.write([*_numbered(1, 2), *_numbered(3, origin="p")])
@@ -207,7 +207,7 @@ def test_what_was_written_before_a_death_does_not_come_twice(tmp_path):
 
 
 def test_what_was_not_noted_before_a_death_is_cut_off_and_comes_again(tmp_path):
-    """The process died between the write and the note: nobody has acknowledged it."""
+    """Bytes written before a crash without a note are truncated, and delivered again."""
     _dead(tmp_path)
     (hidden,) = _hidden(tmp_path)
     with (tmp_path / hidden).open("ab") as file:
@@ -220,7 +220,7 @@ def test_what_was_not_noted_before_a_death_is_cut_off_and_comes_again(tmp_path):
 
 
 def test_the_first_lines_of_all_are_cut_off_too_if_they_were_not_noted_before_a_death(tmp_path, monkeypatch):
-    """There is a note before anything is written: the process died before that of the first lines."""
+    """The note before the first write lets even the first lines be truncated after a crash."""
     sink = _sink(tmp_path)
     note = sink._written.note
     monkeypatch.setattr(sink._written, "note", lambda *noted: None if noted[2] else note(*noted))
@@ -234,7 +234,7 @@ def test_the_first_lines_of_all_are_cut_off_too_if_they_were_not_noted_before_a_
 
 
 def test_what_the_disk_has_lost_is_written_again(tmp_path, caplog):
-    """A file is shorter than was noted: what comes again is written, and it is said."""
+    """If a file is shorter than noted, batches delivered again are written, with a log line."""
     _dead(tmp_path)
     (hidden,) = _hidden(tmp_path)
     os.truncate(tmp_path / hidden, 2)
@@ -246,7 +246,7 @@ def test_what_the_disk_has_lost_is_written_again(tmp_path, caplog):
 
 
 def test_what_cannot_be_noted_is_taken_back(tmp_path, monkeypatch):
-    """The batch that comes again stands once in the file."""
+    """If the note cannot be written the write is truncated, and the batch is in the file once."""
     sink = _sink(tmp_path)
     sink.write(_numbered(1))
     with monkeypatch.context() as patch:
@@ -263,7 +263,7 @@ def _not_noted(*_):
 
 
 def test_a_file_of_a_living_process_is_left_alone(tmp_path):
-    """Two sinks of one name in one directory: neither takes the other's file, and no file is overwritten."""
+    """Two sinks with one name and directory leave each other's files alone, and overwrite none."""
     first = _sink(tmp_path)
     first.write([lines("a")])
     second = _sink(tmp_path, own="2")
@@ -274,7 +274,7 @@ def test_a_file_of_a_living_process_is_left_alone(tmp_path):
 
 
 def test_a_file_that_came_meanwhile_is_not_written_over(tmp_path):
-    """Somebody else made one of the name that a file was to have."""
+    """A file of the final name, made by another program, is not overwritten."""
     sink = _sink(tmp_path)
     sink.write([lines("a")])
     (tmp_path / "1000000-1").write_bytes(b"another's")
@@ -283,7 +283,7 @@ def test_a_file_that_came_meanwhile_is_not_written_over(tmp_path):
 
 
 def test_of_many_names_the_newest_are_remembered(tmp_path):
-    """A channel has a new one at each opening; what is delivered again is of the last ones."""
+    """Only the newest origins are remembered, since only their batches are delivered again."""
     written = Written(tmp_path, "k")
     for number in range(20):
         written.note("f", number, [lines("a").numbered(5, f"origin-{number}")])
@@ -292,7 +292,7 @@ def test_of_many_names_the_newest_are_remembered(tmp_path):
 
 
 def test_what_cannot_be_read_of_what_was_written_is_let_go(tmp_path):
-    """The next try finds it free, and the same error, not that it is in use."""
+    """A start that fails on invalid notes releases them: the next start gets the same error, not a lock."""
     notes = FileNotes(str(tmp_path), "k")
     notes.write("written", b"no JSON", -1)
     notes.close()
@@ -305,7 +305,7 @@ def test_what_cannot_be_read_of_what_was_written_is_let_go(tmp_path):
 
 @pytest.mark.parametrize("path_manager", ["default", "rolltime"])
 def test_a_wall_clock_that_is_set_back_writes_over_nothing(tmp_path, path_manager):
-    """Files end after their time, and each has a name of its own, also those of the next start at the same time."""
+    """After a clock that is set back no name is used twice, not even by the next start."""
     clock = ManualClock(1_700_000_000.0)
     for _ in range(2):
         sink = _sink(tmp_path, clock, roll_interval=5, path_manager=path_manager)
@@ -321,7 +321,7 @@ def test_a_wall_clock_that_is_set_back_writes_over_nothing(tmp_path, path_manage
 
 
 def test_names_that_exist_are_not_used(tmp_path):
-    """A file of before is never written over."""
+    """An existing file is never overwritten."""
     (tmp_path / "1000000-1").write_bytes(b"old")
     sink = _sink(tmp_path)
     sink.write([lines("a")])
@@ -330,6 +330,6 @@ def test_names_that_exist_are_not_used(tmp_path):
 
 
 def test_a_wrong_serializer_is_refused():
-    """A serializer that there is not is told with those that there are."""
+    """An unknown serializer is refused with the valid ones."""
     with pytest.raises(AgentConfigError, match="must be one of text, json"):
         made_of_flume("sinks", "file_roll", **{"sink.directory": "d", "sink.serializer": "avro_event"})

@@ -22,14 +22,14 @@ from tests.agent.sources.listeners import all_of, serving
 
 
 class _Server(ThreadingHTTPServer):
-    """Answers as told, and remembers what came."""
+    """Server that gives prepared answers, and keeps the requests."""
 
     daemon_threads = True
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers, self.requests, self.refuses = deque(), [], lambda _body: None
-        self.shows = False  # what came, in pages of errors
+        self.shows = False  # True to repeat the request in error pages
         self.url = f"http://127.0.0.1:{self.server_address[1]}/in?a=b"
 
 
@@ -49,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(said)
 
-    def date_time_string(self, timestamp=None):  # of a server whose clock is not that of this machine
+    def date_time_string(self, timestamp=None):  # the server's clock differs from this machine's
         return formatdate(500_000 if timestamp is None else timestamp, usegmt=True)
 
     def log_message(self, *_):
@@ -84,7 +84,7 @@ def test_a_delivery_is_one_request(server, sink_for):
 
 
 def test_json_is_what_flumes_handler_takes(server, sink_for):
-    """As json a request is a list of headers and bodies; packed, and with a token, if asked to."""
+    """With json a request is a list of headers and bodies, with gzip and a token if they are configured."""
     sink_for(format="json", compress=True, token="secret").write([lines("a", "b", h="1")])
     ((_, headers, body),) = server.requests
     assert json.loads(gzip.decompress(body)) == [{"headers": {"h": "1"}, "body": text} for text in "ab"]
@@ -93,7 +93,7 @@ def test_json_is_what_flumes_handler_takes(server, sink_for):
 
 
 def test_flumes_sink_sends_event_by_event(server):
-    """Of a Flume file each event is a request of its own, with the content type that is asked for."""
+    """With a Flume file each event is a request of its own, with the configured content type."""
     options = {"endpoint": server.url, "contentTypeHeader": "text/x", "defaultIncrementMetrics": "true"}
     sink = made_of_flume("sinks", "http", **options)
     sink.write([lines("a", "b")])
@@ -122,7 +122,7 @@ def test_flumes_sink_sends_event_by_event(server):
     ],
 )
 def test_the_status_decides(server, status, rules, outcome):
-    """By the rule of the status, of its group, or of all, events were taken, go back, or are refused permanently."""
+    """The most specific rule for a status decides whether events are accepted, returned or refused permanently."""
     sink = made_of_flume("sinks", "http", ManualClock(), endpoint=server.url, format="lines", **rules)
     server.answers.append((status, {}))
     if outcome == "taken":
@@ -167,7 +167,7 @@ def test_a_pause_that_is_asked_for_is_kept(server, sink_for, headers, seconds):
 
 
 def test_a_redirect_is_told_with_where_it_leads(server, sink_for):
-    """Nobody follows it; whoever wrote the endpoint has to know. Without what may be a secret."""
+    """A redirect is not followed, and the error has its target, without a query that may contain a secret."""
     sink = sink_for()
     server.answers.append((301, {"Location": "https://far.test/in?key=hidden"}))
     with pytest.raises(SinkError, match=r"answered 301, which sends elsewhere, to 'https://far\.test/in': ''"):
@@ -179,7 +179,7 @@ def test_a_redirect_is_told_with_where_it_leads(server, sink_for):
 )
 @pytest.mark.parametrize("proxy", [False, True])
 def test_a_page_that_shows_the_request_tells_no_secret(server, sink_for, options, proxy):
-    """As servers and proxies do that somebody has left in debugging: what else they say is told."""
+    """An error page that repeats the request is shown without the request's secrets."""
     place = server.url.partition("//")[2].partition("/")[0]
     way = {"proxy": f"http://you:als0secret@{place}"} if proxy else {}
     far = f"http://{'far.test' if proxy else place}/in?key=keysecret"
@@ -195,7 +195,7 @@ def test_a_page_that_shows_the_request_tells_no_secret(server, sink_for, options
 
 
 def test_without_backoff_the_next_try_is_at_once(server, sink_for):
-    """A status whose backoff is false is tried again without a pause."""
+    """A status whose backoff is false is retried without a pause."""
     sink = sink_for(ManualClock(), backoff={"503": False})
     server.answers.append((503, {}))
     with pytest.raises(SinkError):
@@ -205,7 +205,7 @@ def test_without_backoff_the_next_try_is_at_once(server, sink_for):
 
 
 def test_single_events_that_were_taken_are_not_sent_again(server, sink_for):
-    """Event by event, a failure in the middle sends only what had not been taken, when the batch comes again."""
+    """With one event a request, a retry sends only the events that were not accepted."""
     sink, batch = sink_for(ManualClock(), format="event", default_backoff=False), lines("a", "b", "c").numbered(5)
     server.answers += [(200, {}), (500, {})]
     with pytest.raises(SinkError):
@@ -215,7 +215,7 @@ def test_single_events_that_were_taken_are_not_sent_again(server, sink_for):
 
 
 def test_of_single_events_only_the_refused_ones_are_refused(server, sink_for):
-    """Event by event, what was taken is not refused, and only the refused is tried again."""
+    """With one event a request, only refused events are refused, and only these are retried."""
     sink = sink_for(ManualClock(), format="event", default_backoff=False)
     batch, behind = lines("a", "b", "c").numbered(5), lines("d").numbered(6)
     server.answers += [(200, {}), (400, {}), (200, {})]
@@ -228,7 +228,7 @@ def test_of_single_events_only_the_refused_ones_are_refused(server, sink_for):
 
 
 def test_what_was_refused_is_not_sent_again_before_its_batch_ends(server, sink_for):
-    """After a failure behind refused events the rest is sent at once: no batch is kept from its end."""
+    """After a failure behind refused events only the rest is sent, so the batch ends."""
     sink = sink_for(ManualClock(), format="event", default_backoff=False)
     batch = lines("a", "b", "c").numbered(5)
     server.answers += [(400, {}), (400, {}), (500, {})]
@@ -242,7 +242,7 @@ def test_what_was_refused_is_not_sent_again_before_its_batch_ends(server, sink_f
 
 @pytest.mark.parametrize("form", ["lines", "json"])
 def test_requests_have_so_many_events_and_bytes_at_most(server, sink_for, form):
-    """Batches are cut, and put together, to what the options say, in order; one event may be larger."""
+    """Batches are divided and merged within the limits, in order; a single event may be larger."""
     texts = [f"{number:04}" for number in range(95)] + ["x" * 2000, "y"]
     sink = sink_for(format=form, batch_size=10, most_bytes=400)
     sink.write([lines(*texts[:60], h="1"), bodies(*texts[60:70]), lines(*texts[70:])])
@@ -256,7 +256,7 @@ def test_requests_have_so_many_events_and_bytes_at_most(server, sink_for, form):
 @pytest.mark.parametrize("status", [400, 413, 422])
 @pytest.mark.parametrize("form", ["lines", "json"])
 def test_only_the_culprit_is_refused(server, sink_for, status, form):
-    """A refused request is halved to find its culprits; all others are delivered once. The reason hides the query."""
+    """A refused request is halved down to the refused events, others are delivered once; the URL's query is hidden."""
     server.refuses = lambda body: status if b"bad" in body else None
     texts = [f"{number:03}" for number in range(500)]
     texts[123] = texts[499] = "bad"
@@ -269,13 +269,13 @@ def test_only_the_culprit_is_refused(server, sink_for, status, form):
     assert all(taken.count(text.encode()) == 1 for text in texts if text != "bad")
     assert len(server.requests) < 50
     before = len(server.requests)
-    with pytest.raises(RefusedError):  # it came again, since nobody took it for its dead letters
+    with pytest.raises(RefusedError):  # delivered again, since there are no dead letters
         sink.write(batches)
     assert len(server.requests) == before + 2
 
 
 def test_a_body_too_large_for_the_server_is_halved(server, sink_for):
-    """What is too much for one request arrives in several."""
+    """A body that is too large for the server is sent in several requests."""
     server.refuses = lambda body: 413 if len(body) > 10_000 else None
     sink_for(format="json").write([lines(*["z" * 300] * 200)])
     taken = [json.loads(body) for _, _, body in server.requests if len(body) <= 10_000]
@@ -283,7 +283,7 @@ def test_a_body_too_large_for_the_server_is_halved(server, sink_for):
 
 
 def test_a_failure_in_the_middle_sends_what_was_taken_no_more(server, sink_for):
-    """Of a batch that was cut only the rest is sent when it comes again."""
+    """After a failure within a divided batch only the rest is sent."""
     sink = sink_for(ManualClock(), batch_size=2, default_backoff=False)
     server.answers += [(200, {}), (500, {})]
     first, second = lines("a", "b").numbered(1), lines("c", "d", "e").numbered(2)
@@ -295,7 +295,7 @@ def test_a_failure_in_the_middle_sends_what_was_taken_no_more(server, sink_for):
 
 
 def test_a_server_that_is_not_there_or_silent_is_an_error_of_the_sink():
-    """Refused connections and answers that do not come are errors that say where."""
+    """A refused connection, or a missing answer, is an error with the server's address."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         url = f"http://127.0.0.1:{port}/"
@@ -317,14 +317,14 @@ def test_a_server_that_is_not_there_or_silent_is_an_error_of_the_sink():
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(options, message):
-    """Wrong URLs and rules are errors of the configuration, which show no password."""
+    """An invalid URL or rule is a configuration error that shows no password."""
     with pytest.raises(AgentConfigError, match=message) as caught:
         made("sinks", "http", **options)
     assert "hidden" not in str(caught.value)
 
 
 def test_a_server_may_ask_who_sends(tmp_path, request):
-    """With a certificate of the server's authorities a sink is served; without one it is not."""
+    """A server that requires client certificates accepts the sink's, and refuses a sink without one."""
     authority = trustme.CA()
     for name in ("localhost", "client"):
         path = tmp_path / f"{name}.pem"
@@ -345,7 +345,7 @@ def test_a_server_may_ask_who_sends(tmp_path, request):
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_batches_travel_whole_between_agents(request, compress):
-    """Lines, columns and bytes stay what they are, however large an event is; a position means nothing there."""
+    """Lines, columns and bytes arrive unchanged, for events of any size, without the position."""
     given = [
         EventBatch.of_lines(b"a\nb\n", {"h": "1"}, Position("p", 2)),
         EventBatch.of_bodies([b"\xff", b"c\nd"], {"~own": "x"}, {"n": ["1", None]}),
@@ -365,7 +365,7 @@ def test_batches_travel_whole_between_agents(request, compress):
 
 
 def test_batches_are_cut_where_they_have_too_many_bytes(request):
-    """And where some of their events are refused."""
+    """Batches are divided if they have too many bytes, or if some of their events are refused."""
     with serving("http", format="batches") as served:
         url = f"http://127.0.0.1:{served.address[1]}/"
         sink = made("sinks", "http", endpoint=url, format="batches", most_bytes=6)
@@ -376,7 +376,7 @@ def test_batches_are_cut_where_they_have_too_many_bytes(request):
 
 
 def test_a_batch_that_the_other_agent_can_never_take_does_not_go_round(request):
-    """Behind one that was committed: it alone is refused, after few requests, and nothing is lost."""
+    """A batch that the other agent can never take is refused alone, after few requests, and nothing is lost."""
     with serving("http", format="batches") as served:
         put, asked = served.outlet.put, []
 
@@ -416,7 +416,7 @@ def _frame(headers, body):
     ],
 )
 def test_what_is_no_batch_is_refused(body, why):
-    """A stranger's sizes and counts are not believed: 400, and nothing is put."""
+    """Invalid sizes and counts get 400, and nothing is put."""
     with serving("http", format="batches") as served, served.connect() as peer:
         peer.sendall(
             b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body

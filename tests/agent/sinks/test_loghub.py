@@ -1,4 +1,4 @@
-"""The sink into LogHub: each batch once, in the form that its options say."""
+"""The sink ``loghub``: each batch exactly once, in the configured form."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def test_lines_become_logs(server: LogHubServer, sinks: _Sinks) -> None:
 
 
 def test_headers_of_single_events_become_fields(server: LogHubServer, sinks: _Sinks) -> None:
-    """Beside the body, in bodies of any bytes; or nothing, where the options say so."""
+    """Headers of single events become fields beside any body, or are dropped if columns = none."""
     batch = EventBatch.of_events([({"n": "1", "host": "h"}, b"a\nb"), ({"host": "h"}, b"c")])
     sinks().write([batch])
     sinks(headers="fields", columns="none", logstore="other", field="text").write([batch])
@@ -94,7 +94,7 @@ def _deliver(channel: BatchChannel, sink: LogHubSink, letters: BatchChannel | No
         return runner.deliver(0)
     finally:
         for taking in {id(one.delivery): one.delivery for one in runner._aside._waiting}.values():
-            taking.rollback()  # as a death does
+            taking.rollback()  # like a crash
 
 
 def _deliver_all(channel: BatchChannel, sink: LogHubSink, letters: BatchChannel | None) -> None:
@@ -107,7 +107,7 @@ def _deliver_all(channel: BatchChannel, sink: LogHubSink, letters: BatchChannel 
 
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_a_lost_answer_stores_nothing_twice(server: LogHubServer, sinks: _Sinks, tmp_path: Path, lanes: int) -> None:
-    """What may have been stored goes back, is delivered again, and each line is there once."""
+    """A batch whose answer was lost is delivered again, and each line is stored once."""
     with opened(file_channel(tmp_path)) as channel:
         wanted = _filled(channel, 20)
         server.faults.add(drop_answer(), probability=0.3, seed=7, operation="PutLogs")
@@ -121,13 +121,13 @@ def test_a_lost_answer_stores_nothing_twice(server: LogHubServer, sinks: _Sinks,
 def test_what_was_stored_before_a_death_is_not_stored_again(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path
 ) -> None:
-    """The process dies between the answer and the commit of the take: the next one delivers the batches again."""
+    """A batch stored before a crash, without its commit, is delivered again and not stored twice."""
     with opened(file_channel(tmp_path)) as channel:
         wanted = _filled(channel, 9)
         taking = channel.take(1000, 1 << 20, 0)
         assert taking is not None
         sinks().write(taking.batches[:5])
-        taking.rollback()  # what a death does
+        taking.rollback()  # like a crash
     with opened(file_channel(tmp_path)) as channel:
         assert _deliver(channel, sinks())
         assert channel.held == 0
@@ -135,7 +135,7 @@ def test_what_was_stored_before_a_death_is_not_stored_again(
 
 
 def test_one_lane_keeps_the_order(server: LogHubServer, sinks: _Sinks, tmp_path: Path) -> None:
-    """Over failures as well."""
+    """With lanes = 1 the order is kept, also across failures."""
     with opened(file_channel(tmp_path)) as channel:
         wanted = _filled(channel, 12)
         server.faults.add(answer(500, "InternalServerError"), probability=0.3, seed=3, operation="PutLogs")
@@ -149,7 +149,7 @@ def test_one_lane_keeps_the_order(server: LogHubServer, sinks: _Sinks, tmp_path:
 def test_behind_a_refused_batch_nothing_is_taken_for_stored(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, *, buried: bool
 ) -> None:
-    """One that waits while others are delivered has no number, also after a death, and is stored once accepted."""
+    """A waiting refused batch has no number, and is stored once it is accepted, even after a crash."""
     server.faults.add(answer(400, "InvalidFormat"), times=1 if buried else 2, operation="PutLogs")
     with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
         wanted = _filled(channel, 6)
@@ -158,7 +158,7 @@ def test_behind_a_refused_batch_nothing_is_taken_for_stored(
     assert sorted(_stored(server)) == (wanted[1:] if buried else wanted)
 
 
-#: Of an event that the service does not take; what has as many bytes has one in it.
+#: The body of an event that the service refuses; a body of the same size is refused, too.
 _BAD = "bad" * 500
 
 
@@ -171,7 +171,7 @@ def _refuses_bad(server: LogHubServer, code: str = "ParameterInvalid") -> None:
 
 
 def _put_some_bad(channel: BatchChannel) -> list[str]:
-    """Some batches, of which some have bad events; what is good."""
+    """Put batches with some refused events; return the other bodies."""
     lines = [str(number) for number in range(36)]
     for start in range(0, 36, 6):
         bad = {12: [13], 18: [18, 22], 24: range(24, 30)}.get(start, [])
@@ -185,7 +185,7 @@ def _put_some_bad(channel: BatchChannel) -> list[str]:
 def test_only_the_events_that_the_service_refuses_are_dead_letters(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, lanes: int, code: str
 ) -> None:
-    """All others are stored once and in order, though answers are lost and the process dies before the commit."""
+    """Refused events are dead letters; all others are stored once and in order, across lost answers and a crash."""
     _refuses_bad(server, code)
     server.faults.add(drop_answer(), probability=0.2, seed=7, operation="PutLogs")
     with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
@@ -194,7 +194,7 @@ def test_only_the_events_that_the_service_refuses_are_dead_letters(
         assert taking is not None
         with pytest.raises((RefusedError, SinkError)):
             sinks(lanes=lanes).write(taking.batches)
-        taking.rollback()  # what a death does
+        taking.rollback()  # like a crash
         _deliver_all(channel, sinks(lanes=lanes), letters)
         dead = letters.take(100, 1 << 20, 0)
         assert dead is not None
@@ -208,7 +208,7 @@ def test_only_the_events_that_the_service_refuses_are_dead_letters(
 def test_without_dead_letters_events_that_the_service_refuses_hold_no_others_up(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path
 ) -> None:
-    """They wait, and are stored once the service takes them; nothing is there twice."""
+    """Without dead letters refused events wait, and are stored once the service accepts them; nothing is repeated."""
     _refuses_bad(server)
     with opened(file_channel(tmp_path)) as channel:
         good, counters, clock = _put_some_bad(channel), Counters(), ManualClock()
@@ -227,7 +227,7 @@ def test_without_dead_letters_events_that_the_service_refuses_hold_no_others_up(
 def test_what_was_stored_before_a_refused_request_is_not_stored_again(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a batch that takes several requests."""
+    """If the second request of a batch is refused, the first is not stored again."""
     monkeypatch.setattr(loghub_pieces, "_PIECE_LOGS", 4)
     _refuses_bad(server)
     lines = [_BAD if number == 6 else str(number) for number in range(12)]
@@ -241,7 +241,7 @@ def test_what_was_stored_before_a_refused_request_is_not_stored_again(
 def test_a_service_that_refuses_everything_is_not_asked_for_each_event(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path
 ) -> None:
-    """After the first hundred the rest of the batch is asked for in large parts."""
+    """If the service refuses everything, only the first hundred events are sent alone, and the rest in large parts."""
     server.faults.add(answer(400, "ParameterInvalid"), operation="PutLogs")
     with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters", capacity=9999)) as letters:
         channel.put(EventBatch.of_lines(b"x\n" * 4000))
@@ -258,7 +258,7 @@ def test_a_service_that_refuses_everything_is_not_asked_for_each_event(
 def test_what_is_no_fault_of_events_is_tried_again(
     server: LogHubServer, sinks: _Sinks, code: str, body: bytes | None
 ) -> None:
-    """A refusal that an operator can mend, or that is not LogHub's."""
+    """A refusal that an operator can fix, or that is not LogHub's, is retried."""
     server.faults.add(lambda _: Refuse(status=400, code=code, body=body), operation="PutLogs")
     with pytest.raises(SinkError, match=code if body is None else "BadResponse") as raised:
         sinks().write([EventBatch.of_lines(b"a\nb\n")])
@@ -266,7 +266,7 @@ def test_what_is_no_fault_of_events_is_tried_again(
 
 
 def _unfit() -> dict[str, EventBatch]:
-    """Three events each: the one in the middle can never become a log."""
+    """Return batches of three events whose middle one can never become a log."""
     large = b"x" * (9 << 20)
     return {
         "a line that is too large": EventBatch.of_lines(b"0\n" + large + b"\n2\n"),
@@ -279,7 +279,7 @@ def _unfit() -> dict[str, EventBatch]:
 def test_an_event_that_no_request_can_carry_is_refused_alone(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, name: str, *, dead_letters: bool
 ) -> None:
-    """It goes to the dead letters, or is dropped where there are none; those before and behind it arrive, once."""
+    """An unfit event goes to the dead letters, or is dropped without them; the others arrive once."""
     with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
         channel.put(_unfit()[name])
         channel.put(EventBatch.of_lines(b"3\n"))
@@ -293,7 +293,7 @@ def test_an_event_that_no_request_can_carry_is_refused_alone(
 def test_an_event_that_no_request_can_carry_is_a_dead_letter_once(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path
 ) -> None:
-    """Also if what was sent beside it fails for as long as the service is away, and is tried again after pauses."""
+    """An unfit event is one dead letter, even if its batch is retried for as long as the service is down."""
     batch = _unfit()["a body that is too large"]
     with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
         channel.put(batch)
@@ -309,7 +309,7 @@ def test_an_event_that_no_request_can_carry_is_a_dead_letter_once(
 def test_a_batch_of_more_requests_than_it_has_numbers_is_refused(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a whole: it goes to the dead letters, is not tried for ever, and nothing of it is stored."""
+    """A batch with more requests than numbers is refused as a whole: no retry, and no part is stored."""
     monkeypatch.setattr(loghub_pieces, "MOST_PIECES", 2)
     with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
         channel.put(EventBatch.of_bodies([b"never"] * 3, {"n": "x" * (2 << 20)}))
@@ -324,7 +324,7 @@ def test_a_batch_of_more_requests_than_it_has_numbers_is_refused(
 def test_a_header_with_bytes_that_are_no_text_is_stored_with_backslashes(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, headers: str
 ) -> None:
-    """An event alone in its batch as well as one among others; a name as well as a value."""
+    """Bytes that are not UTF-8 in a header's name or value are stored as backslash escapes."""
     odd, shown = "caf\udce9", "caf\\xe9"
     with opened(file_channel(tmp_path)) as channel:
         channel.put(EventBatch.of_bodies([b"alone"], {odd: odd}))
@@ -339,7 +339,7 @@ def test_a_header_with_bytes_that_are_no_text_is_stored_with_backslashes(
 def test_events_whose_tags_no_request_can_carry_keep_nothing_else_up(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, tags: dict[str, str]
 ) -> None:
-    """They go to the dead letters, and others, of any lane, arrive."""
+    """Events whose tags do not fit a request go to the dead letters; events of all lanes arrive."""
     with opened(file_channel(tmp_path)) as channel, opened(file_channel(tmp_path, "letters")) as letters:
         wanted = _filled(channel, 3)
         channel.put(EventBatch.of_lines(b"never\n", tags))
@@ -352,7 +352,7 @@ def test_events_whose_tags_no_request_can_carry_keep_nothing_else_up(
 def test_a_header_that_is_called_like_the_field_of_bodies_does_not_replace_them(
     server: LogHubServer, sinks: _Sinks
 ) -> None:
-    """Both are kept, the header under another name."""
+    """A header with the name of the body's field is kept under another name."""
     sinks().write([EventBatch.of_events([({"content": "a header"}, b"a"), ({}, b"b")])])
     assert [dict(log.contents) for log in server.logs("p", "l")] == [
         {"content": "a", "header_content": "a header"},
@@ -361,7 +361,7 @@ def test_a_header_that_is_called_like_the_field_of_bodies_does_not_replace_them(
 
 
 def test_a_time_that_is_none_is_passed_over(server: LogHubServer, sinks: _Sinks) -> None:
-    """Of more digits than Python makes a number of, too: the log has the time of its delivery."""
+    """An invalid time, also one with very many digits, is replaced by the time of delivery."""
     stamps = {"a": "9" * 5000, "b": "1700000000000", "c": str(2**32 * 1000)}
     sinks().write([EventBatch.of_events([({"timestamp": stamp}, body.encode()) for body, stamp in stamps.items()])])
     times = {dict(log.contents)["content"]: log.time for log in server.logs("p", "l")}
@@ -369,7 +369,7 @@ def test_a_time_that_is_none_is_passed_over(server: LogHubServer, sinks: _Sinks)
 
 
 def test_what_an_operator_can_mend_is_not_refused(server: LogHubServer, sinks: _Sinks) -> None:
-    """A wrong key or a missing logstore: the events stay in the channel, and the message says which."""
+    """With a wrong key or a missing logstore events stay in the channel, and the message has the reason."""
     with pytest.raises(SinkError, match=r"LogStoreNotExist|Unauthorized|SignatureNotMatch") as raised:
         sinks(access_key_secret="wrong").write([EventBatch.of_lines(b"a\n")])
     assert not isinstance(raised.value, RefusedError)
@@ -377,7 +377,7 @@ def test_what_an_operator_can_mend_is_not_refused(server: LogHubServer, sinks: _
 
 
 def test_a_block_of_many_short_lines_goes_in_several_requests(server: LogHubServer, sinks: _Sinks) -> None:
-    """Each within the limits of the service, all of them under numbers of the batch."""
+    """Many short lines are sent in several requests within the service's limits, each with a number."""
     lines = b"".join(b"%d\n" % number for number in range(100_000))
     sinks().write([EventBatch.of_lines(lines).numbered(5, "origin")])
     sinks().write([EventBatch.of_lines(lines).numbered(5, "origin")])
@@ -396,7 +396,7 @@ def test_a_block_of_many_short_lines_goes_in_several_requests(server: LogHubServ
     ],
 )
 def test_what_no_producer_can_use_is_told_before_anything_starts(wrong: dict[str, str], rule: str) -> None:
-    """The rules of the producer's own configuration hold for the options, with their names; no secret is shown."""
+    """The producer's own rules for options apply, under the sink's names; no secret is shown."""
     right = {"project": "p", "logstore": "l", "endpoint": "http://x", "access_key_id": "i", "access_key_secret": "hush"}
     with pytest.raises(AgentConfigError) as raised:
         read_options(LogHubSink.Options, {**right, **wrong}, "sinks.k")
@@ -408,7 +408,7 @@ def test_what_no_producer_can_use_is_told_before_anything_starts(wrong: dict[str
 def test_a_batch_without_a_number_of_its_own_is_stored_beside_numbered_ones(
     server: LogHubServer, sinks: _Sinks, *, known_first: bool
 ) -> None:
-    """Each has the key that its number belongs to: under the other's key the lower one would be taken for stored."""
+    """Batches with and without a channel's number use different keys, so none is taken for a stored one."""
     known = EventBatch.of_lines(b"known\n").numbered(5000, "origin")
     batches = [known, EventBatch.of_lines(b"unknown\n").numbered(7)]
     sinks(lanes=1).write(batches if known_first else batches[::-1])
@@ -416,7 +416,7 @@ def test_a_batch_without_a_number_of_its_own_is_stored_beside_numbered_ones(
 
 
 def test_each_option_that_makes_other_requests_makes_another_key(sinks: _Sinks) -> None:
-    """Under the same number another encoding would not be stored, though nothing of it was."""
+    """Each option that changes requests changes the key, so another encoding is not taken for a stored one."""
     others: list[dict[str, Any]] = [
         *({"field": "body"}, {"headers": "fields"}, {"columns": "none"}, {"time_header": None}, {"lanes": 2}),
         *({"project": "q"}, {"logstore": "m"}),

@@ -1,4 +1,4 @@
-"""What of a batch goes into LogHub's requests: bodies, headers as fields, times."""
+"""Pieces of LogHub requests: bodies, headers as fields, times."""
 
 import tracemalloc
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class _Form:
 
 
 def _one_by_one(batch: EventBatch, form: _Form, now: int) -> bytes:
-    """Each event as a dictionary, as whoever reads the page of the sink expects it."""
+    """Encode each event from a dictionary, as the sink's documentation describes it."""
     wanted = set(batch.shared) if form.headers == "fields" else set()
     wanted |= set(batch.columns) if form.columns == "fields" else set()
     records = []
@@ -74,7 +74,7 @@ def test_columns_become_the_fields_of_single_events(
     lines: bool,
     kept: bool,
 ) -> None:
-    """Byte for byte as each event alone, with what is absent, empty, not UTF-8 or called like the body's field."""
+    """Encoding by columns gives the bytes of single events, also for missing, empty, binary and colliding headers."""
     own = {name: list(values)[: len(bodies)] for name, values in columns.items() if name not in shared}
     batch = EventBatch.of_bodies(bodies, shared, own)
     if lines:
@@ -82,14 +82,14 @@ def test_columns_become_the_fields_of_single_events(
     expected = _one_by_one(batch, form, 1000)
     made = Pieces(form, ManualClock(1000.0)).of(read_batch(write_batch(batch)) if kept else batch)
     assert made == [(expected, len(bodies))]
-    with patch.object(loghub_pieces, "_SHARED_BYTES", 0):  # then each event is a part
+    with patch.object(loghub_pieces, "_SHARED_BYTES", 0):  # each event is a part
         parts = list(Pieces(form, ManualClock(1000.0)).of(batch))
     assert b"".join(bytes(records) for records, _ in parts) == expected
     assert sum(count for _, count in parts) == len(bodies)
 
 
 def test_large_headers_that_all_events_share_take_a_bounded_memory() -> None:
-    """No more than a part of them is there at once; what no request can carry is told before the first one is made."""
+    """Large shared headers are encoded in parts, one in memory at a time; unfit ones raise before the first part."""
     shared, most = {"n": "x" * 1_000_000}, 3 * loghub_pieces._SHARED_BYTES
     pieces = Pieces(_Form(headers="fields"), ManualClock())
     tracemalloc.start()
@@ -106,7 +106,7 @@ def test_large_headers_that_all_events_share_take_a_bounded_memory() -> None:
 
 @pytest.mark.parametrize("columns", [{"n": ["1", "a\ud800"]}, {"\ud800": ["1", "2"]}, {"n": ["ß", "\ud800"]}])
 def test_a_header_that_is_no_text_is_named(columns: dict[str, list[str]]) -> None:
-    """The error says which header, and no request is made."""
+    """A header that is not valid text raises an error with its name, and no request is made."""
     batch = EventBatch.of_bodies([b"a", b"b"], {}, columns)
     name = repr(next(iter(columns))).strip("'").replace("\\", "\\\\")
     with pytest.raises(InvalidArgumentError, match=name):

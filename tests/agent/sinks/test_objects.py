@@ -1,4 +1,4 @@
-"""objects: on a disk, in S3 (moto's), and in a file system of fsspec that moves."""
+"""objects: on a disk, in S3 (moto), and in a file system of fsspec."""
 
 import gzip
 import io
@@ -39,7 +39,7 @@ def sink(state: Path, path: object, **options: Any) -> ObjectsSink:
 
 
 def numbered(first: int, *bodies: bytes, **headers: str) -> list[EventBatch]:
-    """Batches as a channel gives them, one for each body."""
+    """Return batches with numbers, one for each body."""
     return [
         EventBatch.of_lines(body + b"\n", headers).numbered(number, "origin")
         for number, body in enumerate(bodies, first)
@@ -67,7 +67,7 @@ class TestOnADisk(SinkConformance):
 
 
 class S3(NamedTuple):
-    """A store: what fsspec needs for it, and what it looks like from outside."""
+    """A store: fsspec's options, and a client to look into it."""
 
     storage: dict[str, str]
     files: Any
@@ -84,7 +84,7 @@ def s3() -> Iterator[S3]:
 
 
 class TestInS3(SinkConformance):
-    """The rules of all sinks, where the bucket is missing for a while."""
+    """The conformance tests of sinks, with a bucket that is missing for a while."""
 
     @pytest.fixture(autouse=True)
     def _store(self, s3: S3, request: pytest.FixtureRequest) -> None:
@@ -106,7 +106,7 @@ class TestInS3(SinkConformance):
 @pytest.mark.parametrize("form", ["text", "json", "parquet"])
 @pytest.mark.parametrize("path", ["%{host}", "a/%{x}-%{topic}/%{key}", "%Y/%s/%t/%{host}/%{x}%{scope}%{tag}"])
 def test_no_header_of_a_path_keeps_others_from_being_written(path: str, form: str, tmp_path: Path) -> None:
-    """Names that are too long are shortened, and stay different; what no path can hold is dropped, alone."""
+    """Long names are shortened and stay distinct; an event without a possible path is dropped alone."""
     folder, odd = tmp_path / "objects", list(odd_events())
     letters = memory_channel(tmp_path, "letters", capacity=10_000)
     with opened(memory_channel(tmp_path)) as channel, opened(letters):
@@ -124,7 +124,7 @@ def test_no_header_of_a_path_keeps_others_from_being_written(path: str, form: st
 
 
 def test_a_place_that_cannot_be_written_keeps_no_other_up(tmp_path: Path) -> None:
-    """Its events go to the dead letters, the others are stored; a disk that fails for all is no event's fault."""
+    """Events of an unwritable path go to the dead letters, the others are stored; a failing disk refuses no event."""
     folder, deep = tmp_path / "objects", "/".join(["%{x}"] * 20)
     folder.mkdir()
     (folder / "taken").write_text("a file in its place")
@@ -152,14 +152,14 @@ def test_a_place_that_cannot_be_written_keeps_no_other_up(tmp_path: Path) -> Non
 
 
 def test_a_time_beyond_the_calendar_is_none(tmp_path: Path) -> None:
-    """The event has the time of writing then, in every form of it."""
+    """An event with a time beyond the calendar gets the time of writing."""
     batch = EventBatch.of_bodies([b"x"], {"timestamp": "253402300799999"})
     sink(tmp_path / "state", f"{tmp_path}/o/%s-%t-%Y").write(numbered(0, b"x", **batch.shared))
     assert list(files(tmp_path / "o").values()) == [b"x\n"]
 
 
 def test_parquet_in_s3_has_a_column_for_each_header_named(s3: S3, tmp_path: Path) -> None:
-    """One object an hour and host; the body as text, the named headers as columns, the others as a map."""
+    """With columns a Parquet file has the body as text, the named headers as columns, and the others as a map."""
     options = {"format": "parquet", "compression": "snappy", "columns": ["level"], "storage": s3.storage}
     made = sink(tmp_path, "s3://logs/table/day=%Y-%m-%d/host=%{host}", **options)
     batch = EventBatch.of_events(
@@ -184,7 +184,7 @@ def test_parquet_in_s3_has_a_column_for_each_header_named(s3: S3, tmp_path: Path
 
 
 def test_an_object_whose_answer_was_lost_is_not_stored_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if the process died, more batches are there now, and it is another day: its name is the same."""
+    """An object whose answer was lost is written again under the same name, also after a crash and on another day."""
     folder, state = tmp_path / "objects", tmp_path / "state"
     first = sink(state, folder / "%Y-%m-%d")
 
@@ -208,7 +208,7 @@ def test_an_object_whose_answer_was_lost_is_not_stored_twice(tmp_path: Path, mon
 
 
 def test_a_plan_is_on_the_disk_before_its_object_and_that_before_the_write_returns(tmp_path: Path) -> None:
-    """Each is synced before it has its name, and its name then; new directories are synced, too."""
+    """Plans, objects, their names and new directories are synced in the order that a power cut requires."""
     state, folder = tmp_path / "k", tmp_path / "objects"
     with noted_syncs() as seen:
         sink(tmp_path, folder / "a").write(numbered(1, b"x"))
@@ -222,7 +222,7 @@ def test_a_plan_is_on_the_disk_before_its_object_and_that_before_the_write_retur
 
 
 def test_what_lies_between_two_plans_is_an_object_again(tmp_path: Path) -> None:
-    """Each plan of a take is known again at the next start, the one behind the first, too."""
+    """All plans of a delivery are recognized after a restart, so batches between them form the same object."""
     folder, state = tmp_path / "objects", tmp_path / "state"
     made = sink(state, folder)
     made.write(numbered(5, b"a", b"b"))
@@ -235,7 +235,7 @@ def test_what_lies_between_two_plans_is_an_object_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", ["{", '{"plans": [[1]]}', "[]"])
 def test_plans_that_cannot_be_read_are_no_failure(kept: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is said; what they name may be stored twice."""
+    """Unreadable plans are logged, and the delivery continues; its objects may be repeated."""
     (tmp_path / "state/k").mkdir(parents=True)
     (tmp_path / "state/k/plans.json").write_text(kept)
     sink(tmp_path / "state", tmp_path / "objects").write(numbered(1, b"a"))
@@ -244,11 +244,11 @@ def test_plans_that_cannot_be_read_are_no_failure(kept: str, tmp_path: Path, cap
 
 
 def test_nothing_hidden_is_left_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a death left under a hidden name goes at the next start; readers see whole objects only."""
+    """Hidden files left by a crash are removed at the next start; readers see only complete objects."""
     folder, state = tmp_path / "objects", tmp_path / "state"
     first = sink(state, folder)
     monkeypatch.setattr(Path, "replace", _dies_for_objects(Path.replace))
-    monkeypatch.setattr(Path, "unlink", lambda _path: None)  # the dead clean up nothing
+    monkeypatch.setattr(Path, "unlink", lambda _path: None)  # a killed process removes nothing
     with pytest.raises(KeyboardInterrupt):
         first.write(numbered(1, b"a"))
     monkeypatch.undo()
@@ -269,7 +269,7 @@ def _dies_for_objects(replace: Callable[..., Path]) -> Callable[..., Path]:
 
 
 def test_a_file_system_gets_an_object_by_a_move(tmp_path: Path) -> None:
-    """Hidden first; one that was moved already is left as it is."""
+    """In a file system an object is written under a hidden name and moved; an object that was moved is kept."""
     path = f"memory://{tmp_path.name}/a"
     made = sink(tmp_path / "state", path)
     made.write(numbered(1, b"a"))
@@ -291,7 +291,7 @@ def test_a_file_system_gets_an_object_by_a_move(tmp_path: Path) -> None:
 def test_objects_of_text_hold_lines(
     options: dict[str, Any], ending: str, unpack: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
-    """Packed as it was said, with a name that tells."""
+    """Text objects have the bodies as lines, with the configured compression and its suffix."""
     sink(tmp_path / "state", tmp_path / "objects", **options).write([EventBatch.of_bodies([b"a", b"b"])])
     ((name, data),) = files(tmp_path / "objects").items()
     assert name.endswith(ending)
@@ -299,7 +299,7 @@ def test_objects_of_text_hold_lines(
 
 
 def test_objects_of_json_hold_headers_too(tmp_path: Path) -> None:
-    """A line an event."""
+    """JSON objects have a line for each event, with its headers."""
     sink(tmp_path / "state", tmp_path / "objects", format="json").write(numbered(1, b"a", host="h"))
     ((name, data),) = files(tmp_path / "objects").items()
     assert name.endswith(".json")
@@ -320,7 +320,7 @@ def test_objects_of_json_hold_headers_too(tmp_path: Path) -> None:
     ],
 )
 def test_paths_hold_headers_and_times(path: str, place: str, tmp_path: Path) -> None:
-    """Flume's escapes; a header is one part of the path, whatever it says."""
+    """Paths contain times and headers by Flume's escapes; a header is always one part of the path."""
     made = sink(tmp_path, f"/base/{path}", file_prefix="p")
     headers = {"host": "h", "timestamp": str(TIME), "way": "../../etc/x", "up": ".."}
     assert made._places.split(EventBatch.of_lines(b"a\n", headers), 0)[0][0] == f"/base/{place}/p"
@@ -330,7 +330,7 @@ def test_paths_hold_headers_and_times(path: str, place: str, tmp_path: Path) -> 
     ("unit", "value", "place"), [("second", 15, "22:13:15"), ("minute", 5, "22:10:00"), ("hour", 6, "18:00:00")]
 )
 def test_times_are_rounded_down(unit: str, value: int, place: str, tmp_path: Path) -> None:
-    """As Flume does with round, roundValue and roundUnit."""
+    """round, roundValue and roundUnit round times down, as in Flume."""
     options = {"round": True, "round_value": value, "round_unit": unit}
     made = sink(tmp_path, "/%H:%M:%S", **options)
     columns = {"timestamp": [str(TIME), str(TIME + 1)]}
@@ -340,20 +340,20 @@ def test_times_are_rounded_down(unit: str, value: int, place: str, tmp_path: Pat
 
 @pytest.mark.parametrize("stamp", [None, "", "soon", "9" * 30, "-5"])
 def test_an_event_without_a_time_has_that_of_writing(stamp: str | None, tmp_path: Path) -> None:
-    """Where Flume stops at such an event."""
+    """An event without a time gets the time of writing; Flume's sink stops there."""
     batch = EventBatch.of_bodies([b"a", b"b"], {}, {"timestamp": [stamp, str(TIME)]})
     made = sink(tmp_path, "/%Y")
     assert [place for place, _ in made._places.split(batch, 86_400_000)] == ["/1970/events", "/2023/events"]
 
 
 def test_times_may_be_those_of_writing(tmp_path: Path) -> None:
-    """With use_local_time_stamp."""
+    """With use_local_time_stamp paths have the time of writing."""
     made = sink(tmp_path, "/%Y", use_local_time_stamp=True)
     assert made._places.split(EventBatch.of_lines(b"a\n", {"timestamp": str(TIME)}), 0)[0][0] == "/1970/events"
 
 
 def test_it_waits_until_there_is_enough(tmp_path: Path) -> None:
-    """By size, by count, by time, by idleness; 0 is no such end."""
+    """The sink waits for a size, a count, a time, or idleness; 0 disables each."""
     options = {"roll_size": "1m", "roll_count": 7, "roll_interval": 60, "idle_timeout": 5}
     made = sink(tmp_path, "/a", **options)
     assert (made.most_events, made.most_bytes, made.patience) == (7, 1 << 20, Patience(60, 5))
@@ -372,13 +372,13 @@ def test_it_waits_until_there_is_enough(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_said_before_anything_starts(options: dict[str, str], message: str) -> None:
-    """By name, with the rule."""
+    """An invalid option is refused before the start, with its name and the rule."""
     with pytest.raises(ConfigError, match=message):
         ObjectsSink.Options(**options)  # type: ignore[arg-type]
 
 
 def test_no_secret_is_in_an_error(tmp_path: Path) -> None:
-    """What the store was given is blotted out."""
+    """Secrets of the store are replaced in errors."""
     storage = {"key": "not-a-secret", "secret": "hush-hush-hush"}
     made = sink(tmp_path, "/a", storage=storage)
     assert made._said(ValueError("bad key hush-hush-hush")) == "ValueError: bad key …"
@@ -405,7 +405,7 @@ a1.sinks.k.hdfs.useLocalTimeStamp = true
 
 
 def test_flumes_hdfs_sink_is_this_one() -> None:
-    """Its keys are understood; sequence files, which are its default, are refused in words."""
+    """The options of Flume's hdfs sink are accepted; sequence files, its default, are refused with a message."""
     config = parse_flume(_FLUME + "a1.sinks.k.hdfs.fileType = CompressedStream\na1.sinks.k.hdfs.codeC = gzip\n", "a1")
     assert not config.problems
     options = read_options(ObjectsSink.Options, config.sinks["k"].options, "sinks.k")
@@ -414,6 +414,6 @@ def test_flumes_hdfs_sink_is_this_one() -> None:
     assert (options.roll_size, options.roll_count, options.idle_timeout) == (128 << 20, 0, 60.0)
     with pytest.raises(AgentConfigError) as caught:
         draw(parse_flume(_FLUME, "a1"))
-    (problem,) = caught.value.problems  # and nothing of its path, which is there
+    (problem,) = caught.value.problems  # the path is accepted
     assert problem.key == "hdfs.fileType"
     assert "must be DataStream or CompressedStream" in problem.message

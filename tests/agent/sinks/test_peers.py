@@ -1,4 +1,4 @@
-"""The connection that the sinks ``forward``, ``avro`` and ``thrift`` share: TLS, before receivers that fail it."""
+"""The connection of the sinks ``forward``, ``avro`` and ``thrift``: TLS with failing receivers."""
 
 import fcntl
 import resource
@@ -63,7 +63,7 @@ def _shaken(address: tuple[str, int], timeout: float, context: ssl.SSLContext) -
     ids=["authority", "name", "expired"],
 )
 def test_a_receiver_that_cannot_be_trusted_gets_nothing(name: str, expired: bool, own: bool, said: str) -> None:
-    """Another authority, another name, an expired certificate: each is told, and no connection is left open."""
+    """Another authority, another name, or an expired certificate: an error names it, and the connection is closed."""
     authority = trustme.CA()
     until = datetime.now(UTC) - timedelta(days=1) if expired else None
     certificate = authority.issue_cert(name, not_after=until) if until else authority.issue_cert(name)
@@ -75,7 +75,7 @@ def test_a_receiver_that_cannot_be_trusted_gets_nothing(name: str, expired: bool
 
 
 def test_a_handshake_that_hangs_ends_with_the_time_for_a_connection() -> None:
-    """A receiver that takes the connection, and says nothing."""
+    """A TLS handshake without an answer ends after connect_timeout."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         begun = time.monotonic()
         with pytest.raises(ConnectionError, match="not acknowledged in time"):
@@ -84,7 +84,7 @@ def test_a_handshake_that_hangs_ends_with_the_time_for_a_connection() -> None:
 
 
 def test_a_reset_before_the_handshake_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whatever holds on to the error."""
+    """A reset before the handshake leaves no socket open, even while the error is referenced."""
     numbers: list[int] = []
 
     def connect(address: tuple[str, int], timeout: float) -> socket.socket:
@@ -109,7 +109,7 @@ def test_a_reset_before_the_handshake_leaves_no_socket_open(monkeypatch: pytest.
 
 
 def test_a_receiver_that_has_closed_is_noticed_behind_any_number_of_files() -> None:
-    """Of an agent that follows thousands of files a connection has a descriptor that ``select`` does not take."""
+    """A closed connection is noticed even if its descriptor is too high for ``select``."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     here, there = socket.socketpair()
     with here, there, socket.create_server(("127.0.0.1", 0)) as listener:

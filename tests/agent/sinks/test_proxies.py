@@ -1,4 +1,4 @@
-"""Sinks that make requests, behind proxies and before servers that ask who sends."""
+"""Sinks of requests, with proxies and with servers that require client certificates."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,7 +43,7 @@ def _sink(kind: str, served: Served, files: Path, **options: Any) -> Iterator[An
 
 
 def test_a_proxy_that_hands_on_for_nobody_unknown_is_told_as_such() -> None:
-    """Not as an answer of the server."""
+    """A proxy's refusal without credentials is reported as the proxy's, not as the server's."""
     with proxy() as near:
         sink = made("sinks", "http", endpoint="http://far.test/", proxy=near.url(""))
         with pytest.raises(SinkError, match=rf"407 \(through the proxy {near.url('')}\): the proxy takes no request"):
@@ -53,7 +53,7 @@ def test_a_proxy_that_hands_on_for_nobody_unknown_is_told_as_such() -> None:
 
 @pytest.mark.parametrize("kind", _SINKS)
 def test_events_go_through_a_tunnel_and_go_back_when_its_proxy_dies(kind: str, files: Path) -> None:
-    """A proxy that asks for a password opens one; dead, it costs a try and no event, and its password is not told."""
+    """Events pass a tunnel with a password; when the proxy stops, events go back, and no message has the password."""
     with serving(kind, certificate=str(files / "localhost.pem")) as served, proxy() as near:
         with _sink(kind, served, files, proxy=near.url()) as sink:
             sink.write([lines("a")])
@@ -75,7 +75,7 @@ def test_events_go_through_a_tunnel_and_go_back_when_its_proxy_dies(kind: str, f
 def test_a_proxy_of_the_environment_is_used_unless_told_otherwise(
     given: str | None, ways: int, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """HTTPS_PROXY holds for a sink that names none; "none" goes past it."""
+    """HTTPS_PROXY is used by a sink without a proxy option; proxy = none ignores it."""
     with serving("http", certificate=str(files / "localhost.pem")) as served, proxy() as near:
         monkeypatch.setenv("HTTPS_PROXY", near.url())
         monkeypatch.setenv("NO_PROXY", "")
@@ -86,7 +86,7 @@ def test_a_proxy_of_the_environment_is_used_unless_told_otherwise(
 
 @pytest.mark.parametrize("kind", _SINKS)
 def test_a_server_that_asks_who_sends_hears_only_whom_it_knows(kind: str, files: Path) -> None:
-    """With a certificate of the server's authorities a sink is served; without one it is not."""
+    """A server that requires client certificates accepts the sink's, and refuses a sink without one."""
     known = {"certificate": str(files / "localhost.pem"), "client_authorities": str(files / "authority.pem")}
     with serving(kind, **known) as served:
         with _sink(kind, served, files, certificate=str(files / "client.pem")) as sink:
@@ -97,7 +97,7 @@ def test_a_server_that_asks_who_sends_hears_only_whom_it_knows(kind: str, files:
 
 
 def test_loghub_is_reached_through_a_proxy(tmp_path: Path) -> None:
-    """By sink and source: a name that this machine cannot resolve is the proxy's business."""
+    """The sink and the source ``loghub`` reach a host through a proxy that resolves its name."""
     with LogHubServer() as server:
         options = {"project": "p", "logstore": "l", "endpoint": "http://far.invalid"}
         options |= {"access_key_id": server.access_key_id, "access_key_secret": server.access_key_secret}
@@ -126,7 +126,7 @@ def test_loghub_is_reached_through_a_proxy(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_proxy_is_refused_before_anything_starts(kind: str, url: str) -> None:
-    """And not shown, since it may hold a password."""
+    """An invalid proxy URL is refused before the start, and not shown, since it may contain a password."""
     account = {"project": "p", "logstore": "l", "access_key_id": "i", "access_key_secret": "s"}
     with pytest.raises(AgentConfigError, match="proxy: must be a URL such as") as caught:
         made("sinks", kind, endpoint="http://here", proxy=url, **(account if kind == "loghub" else {}))

@@ -1,4 +1,4 @@
-"""What a channel had in memory and what it had spilled, before sinks that know again what they have stored."""
+"""A channel with events in memory and spilled ones, with sinks that recognize stored batches."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ def _stored(kind: str, folder: Path, server: LogHubServer) -> list[bytes]:
 def test_what_was_in_memory_and_what_was_spilled_is_stored_once(
     kind: str, tmp_path: Path, server: LogHubServer
 ) -> None:
-    """What was spilled has lower numbers than what was delivered before it, and is none of that; also in turns."""
+    """Spilled batches have lower numbers than batches delivered before them, and are stored once, also in turns."""
     with opened(spillable_channel(tmp_path, memory_bytes=600)) as channel:
         sink = _sink(kind, tmp_path, server)
         for part in (_LINES[:10], _LINES[10:]):
@@ -53,6 +53,6 @@ def test_what_was_in_memory_and_what_was_spilled_is_stored_once(
                 numbers |= {batch.sequence or 0 for batch in taking.batches}
                 sink.write(taking.batches)
                 taking.commit()
-            assert min(numbers) < 100 < max(numbers)  # some were spilled, and some were not
+            assert min(numbers) < 100 < max(numbers)  # some batches were spilled, and some were not
         sink.close()
     assert _stored(kind, tmp_path, server) == _LINES

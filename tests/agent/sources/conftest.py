@@ -8,7 +8,7 @@ from .following import Tail
 
 @pytest.fixture(autouse=True)
 def made_tails() -> Iterator[list[Tail]]:
-    """Those that a test has made; they are closed with it."""
+    """Collect the tails that a test makes, and close them after it."""
     yield Tail.made
     while Tail.made:
         Tail.made.pop().close()

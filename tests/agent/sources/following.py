@@ -1,4 +1,4 @@
-"""A taildir source without its thread: a test says when it looks, and what time it is."""
+"""A taildir source without its thread: the test runs each scan, and sets the time."""
 
 import itertools
 from pathlib import Path
@@ -20,7 +20,7 @@ from ..doubles import ledger_of, memory_channel
 
 
 class Tail:
-    """One source, before one memory channel or several."""
+    """A taildir source, with one memory channel or several."""
 
     made: ClassVar[list["Tail"]] = []
 
@@ -57,13 +57,13 @@ class Tail:
         return self._follower
 
     def look(self, seconds: float = 0.0) -> None:
-        """Let time pass, and look until there is nothing more."""
+        """Advance the clock, and scan until there is nothing new."""
         self.clock.advance(seconds)
         while self.follower.look():
             pass
 
     def batches(self, channel: str = "c0") -> list[EventBatch]:
-        """What came to a channel since it was asked last; it counts as delivered."""
+        """Take the batches that a channel got since the last call, as delivered."""
         found: list[EventBatch] = []
         while (taking := self.channels[channel].take(10**6, 1 << 30, 0)) is not None:
             found += taking.batches
@@ -71,7 +71,7 @@ class Tail:
         return found
 
     def lines(self, channel: str = "c0") -> list[bytes]:
-        """As :meth:`batches`: their bodies."""
+        """Take the bodies that a channel got since the last call, as delivered."""
         return list(itertools.chain.from_iterable(batch.bodies() for batch in self.batches(channel)))
 
     def seen(self, seconds: float = 0.0) -> list[bytes]:
@@ -79,12 +79,12 @@ class Tail:
         return self.lines()
 
     def restart(self) -> None:
-        """End the source; the next look is that of a new one."""
+        """Stop the source; the next scan is that of a new one."""
         self.close()
         self.outlet = self._outlet()
 
     def kill(self) -> None:
-        """End the source as ``kill -9`` does: what is not on the disk is gone. What channels have committed stays."""
+        """End the source as ``kill -9`` does: only the disk, and what the channels committed, remain."""
         if self._follower is not None:
             self._follower._readers.close()
             self._follower._known._notes.close()
@@ -97,7 +97,7 @@ class Tail:
 
 
 class Writer:
-    """Writes lines that are all different."""
+    """Writer of unique lines."""
 
     def __init__(self, path: Path, label: str = "") -> None:
         self.path, self._label = path, label or path.name

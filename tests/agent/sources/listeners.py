@@ -1,4 +1,4 @@
-"""Sources that listen, at work in a test."""
+"""Listening sources that run during a test."""
 
 import socket
 import threading
@@ -13,7 +13,7 @@ from tests.support.waiting import PATIENCE, Call, eventually, passed
 
 
 class Outlet:
-    """Keeps what is put; while :attr:`room` is not set it is full."""
+    """Outlet that keeps batches; it is full while :attr:`room` is not set."""
 
     def __init__(self) -> None:
         self.batches: list[EventBatch] = []
@@ -72,7 +72,7 @@ class Served:
 
 @contextmanager
 def serving(name: str, **options: Any) -> Iterator[Served]:
-    """A source of a type, at work until the end of the block."""
+    """Run a source of a type until the end of the block."""
     stop, outlet = Stop(), Outlet()
     source = made("sources", name, **{"port": 0} | options)
     call = Call(lambda: source.run(outlet, stop))
@@ -85,7 +85,7 @@ def serving(name: str, **options: Any) -> Iterator[Served]:
 
 
 def all_of(peer: socket.socket) -> bytes:
-    """What a peer sends until it closes; nothing if it resets the connection."""
+    """Return the bytes that a peer sends until it closes; none if it resets the connection."""
     found = b""
     try:
         while data := peer.recv(1 << 16):

@@ -1,4 +1,4 @@
-"""Sources on threads of their own, before real channels: what a test starts, and starts again."""
+"""Sources on their own threads with real channels, which a test can restart."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from tests.support.waiting import Call
 
 @contextmanager
 def reading(name: str, state: Path, channels: Mapping[str, BatchChannel], **options: Any) -> Iterator[Call]:
-    """A source of a type at work until the end of the block, which says what was wrong."""
+    """Run a source of a type until the end of the block; an error of the source is raised there."""
     selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", state), channels)
     outlet = SourceOutlet("s", [], selector, channels, ledger_of("s", channels, selector), Counters(), SystemClock())
     stop, source = Stop(), made("sources", name, state / "source", **options)

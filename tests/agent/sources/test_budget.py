@@ -1,10 +1,10 @@
-"""The memory that peers together may take: of all, and of each address."""
+"""The memory budget of a listening source: in total, and for each address."""
 
 from producer.agent.sources.budget import Budget, Holding
 
 
 def test_an_address_has_half_of_it_and_the_others_have_the_rest() -> None:
-    """However many messages one sends at a time; what it gives back it may take again."""
+    """One address gets at most half of the budget, for any number of messages, and can reserve released bytes again."""
     budget = Budget(100, 10)
     greedy, again, other = Holding(budget, "a"), Holding(budget, "a"), Holding(budget, "b")
     assert greedy.take(30)
@@ -20,13 +20,13 @@ def test_an_address_has_half_of_it_and_the_others_have_the_rest() -> None:
 
 
 def test_a_message_of_the_largest_size_fits_where_nothing_else_is() -> None:
-    """However little memory there is."""
+    """A message of the largest size fits an unused budget, however small that is."""
     assert Holding(Budget(100, 90), "a").take(90)
     assert not Holding(Budget(100, 90), "a").take(91)
 
 
 def test_what_is_made_of_a_message_has_no_share() -> None:
-    """It is there for a moment, one at a time; all together bound it."""
+    """Objects made of a message do not count against its address's share, only against the whole budget."""
     holding = Holding(Budget(100, 10), "a")
     assert holding.take(50)
     assert holding.take(50, within_share=False)
@@ -34,7 +34,7 @@ def test_what_is_made_of_a_message_has_no_share() -> None:
 
 
 def test_an_address_that_holds_nothing_is_not_kept() -> None:
-    """There are more of them than there is memory."""
+    """An address that holds no bytes takes no memory in the budget."""
     budget = Budget(100, 10)
     for size in (5, 0):
         holding = Holding(budget, "a")
@@ -44,7 +44,7 @@ def test_an_address_that_holds_nothing_is_not_kept() -> None:
 
 
 def test_a_message_gives_way_to_an_older_one_that_needs_memory() -> None:
-    """The youngest one that holds any, and one at a time; the oldest never does."""
+    """The youngest message with bytes is withdrawn for an older one, one at a time; the oldest is never withdrawn."""
     budget, closed = Budget(100, 10), list[str]()
     old, young, other = Holding(budget, "a"), Holding(budget, "a"), Holding(budget, "b")
     assert old.take(25)
@@ -63,6 +63,6 @@ def test_a_message_gives_way_to_an_older_one_that_needs_memory() -> None:
         assert young.withdrawn
         young.keep(0)
         assert old.take(10)
-        young.wait(1, 60)  # it has to end, and does not wait
+        young.wait(1, 60)  # it is withdrawn, so the call returns at once
         assert not old.withdrawn
         assert not other.withdrawn

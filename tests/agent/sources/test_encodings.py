@@ -1,4 +1,4 @@
-"""taildir and spooldir: byte order marks, encodings, and holes of NULs."""
+"""taildir and spooldir: byte order marks, encodings, and holes of NUL bytes."""
 
 import codecs
 import os
@@ -14,7 +14,7 @@ from .test_spooldir import Spool
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line(tail: Tail, tmp_path: Path) -> None:
-    """A file that begins with UTF-8's mark has it in no event, and one that has only the mark has no event."""
+    """A UTF-8 byte order mark is in no event, and a file with only the mark has no event."""
     a = Writer(tail.logs / "a.log")
     a.append(codecs.BOM_UTF8)
     assert tail.seen(60) == []
@@ -31,7 +31,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(tail: Tail, tmp_path: Pa
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32-le", "latin-1", "gb18030"])
 def test_files_of_another_encoding_become_utf8(tmp_path: Path, encoding: str) -> None:
-    """With encoding, lines arrive as UTF-8, also those written later, half a character at a time."""
+    """With encoding, lines arrive as UTF-8, also lines written later, half a character at a time."""
     tail = Tail(tmp_path, encoding=encoding)
     a = Writer(tail.logs / "a.log")
     text = (
@@ -45,7 +45,7 @@ def test_files_of_another_encoding_become_utf8(tmp_path: Path, encoding: str) ->
 
 
 def test_an_encoding_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    """There must be such an encoding of text, and options that look at bytes go without it."""
+    """An unknown encoding is refused, and so is an encoding together with options that need the file's bytes."""
     for options in ({"encoding": "utf-17"}, {"encoding": "rot13"}, {"encoding": "utf-16", "byte_offset_header": True}):
         with pytest.raises(AgentConfigError, match="encoding"):
             Tail(tmp_path, **options)
@@ -55,7 +55,7 @@ def test_an_encoding_that_cannot_be_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_looks_like_another_encoding_is_told_once(
     tail: Tail, tmp_path: Path, encoding: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The warning names the file and the option; ordinary files give none."""
+    """A file that looks like another encoding gives one warning with its name and the option; other files give none."""
     Writer(tail.logs / "a.log").append("INFO something\n".encode(encoding) * 9)
     Writer(tail.logs / "b.log").append(b"INFO \xff something\n" * 9)
     spool = Spool(tmp_path / "spool")
@@ -73,13 +73,13 @@ def _hole(path: Path, size: int) -> None:
 
 
 def test_a_hole_that_copytruncate_leaves_is_skipped(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
-    """200 MiB of NULs cost no memory and are no event: they are counted, and told once; the line behind them comes."""
+    """200 MiB of NUL bytes take no memory and are no event; they are counted, with one warning."""
     a = Writer(tail.logs / "a.log")
     lines = a.lines(3)
     assert tail.seen() == lines
     _hole(tail.logs / "a.log", 200 << 20)
     assert tail.seen() == []
-    assert tail.seen(60) == []  # what is behind it may still be written
+    assert tail.seen(60) == []  # bytes may still be written after the hole
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     a.append(b"behind\n" + b"\0" * 5000 + b"again\nand \0\0\0\0\0 in a line\n\0\0\0short\n")
     assert tail.seen() == [b"behind", b"again", b"and \0\0\0\0\0 in a line", b"\0\0\0short"]
@@ -91,7 +91,7 @@ def test_a_hole_that_copytruncate_leaves_is_skipped(tail: Tail, caplog: pytest.L
 
 
 def test_a_complete_file_with_holes_is_completed(tmp_path: Path) -> None:
-    """spooldir skips NULs at the beginning of lines, and at the end of a file, too."""
+    """spooldir skips NUL bytes before a line and at the end of a file, and completes the file."""
     spool = Spool(tmp_path)
     spool.write("a", b"\0" * 5000 + b"one\n" + b"\0" * 10 + b"two\n" + b"\0" * 100)
     spool.look()
@@ -101,7 +101,7 @@ def test_a_complete_file_with_holes_is_completed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32-le", "gb18030"])
 def test_events_of_several_lines_become_utf8(tmp_path: Path, encoding: str) -> None:
-    """With encoding, multiline_start is matched against the text: an event is complete when the next one begins."""
+    """With encoding, multiline_start matches the decoded text; an event is complete when the next one begins."""
     tail = Tail(tmp_path, encoding=encoding, multiline_start=r"\d", multiline_timeout=5.0)
     a = Writer(tail.logs / "a.log")
     raw = "1 eins\n\tat \u4e2d\n2 \u0a0a\n\u010a\n3".encode(encoding)

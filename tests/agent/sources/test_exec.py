@@ -1,4 +1,4 @@
-"""exec: the lines of a command, its restart, its standard error, and its end."""
+"""exec: a command's lines, its restart, its standard error, and its end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.waiting import eventually, passed
 
 
 class Outlet:
-    """Keeps what is put; ``free`` says whether there is room."""
+    """Outlet that keeps batches; it has room while ``free`` is set."""
 
     def __init__(self) -> None:
         self.batches: list[EventBatch] = []
@@ -83,14 +83,14 @@ def _is_alive(pid: int) -> bool:
 
 
 def test_a_line_that_is_too_long_comes_in_parts(tmp_path: Path) -> None:
-    """While the command still writes it: it is not kept in memory until it ends."""
+    """A line that is too long is split while the command still writes it."""
     with Running(tmp_path, "printf %5000d 7; sleep 60", shell="/bin/sh -c", max_line_bytes=1024) as run:
         eventually(lambda: sum(map(len, run.outlet.lines)) == 5000)
         assert run.thread.is_alive()
 
 
 def test_each_line_of_a_command_is_an_event(tmp_path: Path) -> None:
-    """All that it writes comes, in order, also a last line without an end; lines written one by one are gathered."""
+    """All output arrives in order, including an unfinished last line; single lines are batched."""
     with Running(
         tmp_path, f"{sys.executable} -c \"for n in range(50000): print('line', n)\nprint('half', end='')\""
     ) as run:
@@ -109,7 +109,7 @@ def test_each_line_of_a_command_is_an_event(tmp_path: Path) -> None:
     ],
 )
 def test_a_shell_runs_what_a_shell_understands(tmp_path: Path, shell: str, command: str, said: list[bytes]) -> None:
-    """Loops, pipes, quotes and substitutions."""
+    """With shell, loops, pipes, quotes and substitutions work."""
     with Running(tmp_path, command, shell=shell) as run:
         run.end()
 
@@ -117,13 +117,13 @@ def test_a_shell_runs_what_a_shell_understands(tmp_path: Path, shell: str, comma
 
 
 def test_a_line_comes_when_it_is_written(tmp_path: Path) -> None:
-    """Nothing waits for a batch to be full."""
+    """A line arrives when it is written, without waiting for a full batch."""
     with Running(tmp_path, "echo now; sleep 600", shell="/bin/sh -c") as run:
         eventually(lambda: run.outlet.lines == [b"now"])
 
 
 def test_a_command_is_run_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With restart, after the throttle; an end with an error is the last error, and has one line for many."""
+    """With restart the command runs again after the throttle; repeated failures are logged once."""
     with Running(tmp_path, "echo again; exit 3", shell="/bin/sh -c", restart=True, restart_throttle=0.01) as run:
         eventually(lambda: len(run.outlet.lines) >= 3)
 
@@ -132,7 +132,7 @@ def test_a_command_is_run_again(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
 
 def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
-    """The error names the command and says why."""
+    """A command that cannot be run raises an error with the command and the reason."""
     with Running(tmp_path, "/no/such/program --x") as run:
         run.end()
 
@@ -140,7 +140,7 @@ def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
 
 
 def test_standard_error_is_logged_if_wanted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Line by line, at the level that is shown, and never as events."""
+    """With log_std_err the standard error is logged line by line, and never becomes an event."""
     with Running(tmp_path, "echo out; echo oops >&2", shell="/bin/sh -c", log_std_err=True) as run:
         run.end()
 
@@ -150,7 +150,7 @@ def test_standard_error_is_logged_if_wanted(tmp_path: Path, caplog: pytest.LogCa
 
 
 def test_the_last_words_of_a_command_are_logged_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Also without a line end, and if its standard output was closed before; with the command, as it was given."""
+    """The last line of standard error is logged without a line end, and after standard output was closed."""
     command = "echo out; exec >&-; printf 'first\nout of memory' >&2; exit 3"
     with Running(tmp_path, command, shell="/bin/sh -c", log_std_err=True) as run:
         run.end()
@@ -159,7 +159,7 @@ def test_the_last_words_of_a_command_are_logged_too(tmp_path: Path, caplog: pyte
 
 
 def test_another_charset_becomes_utf8(tmp_path: Path) -> None:
-    """Also one whose line ends are two bytes."""
+    """Output in another charset arrives as UTF-8, also if its line ends have two bytes."""
     (tmp_path / "text").write_bytes("grün\nblau\n".encode("utf-16"))
     with Running(tmp_path, f"cat {tmp_path}/text", charset="UTF-16") as run:
         run.end()
@@ -168,7 +168,7 @@ def test_another_charset_becomes_utf8(tmp_path: Path) -> None:
 
 
 def test_a_full_channel_holds_the_command_back(tmp_path: Path) -> None:
-    """Back-pressure on the pipe: nothing is dropped, and the source does not end."""
+    """A full channel blocks the command's pipe; nothing is dropped, and the source keeps running."""
     run = Running(tmp_path, "seq 2000000")
     run.outlet.free.clear()
     with run:
@@ -182,7 +182,7 @@ def test_a_full_channel_holds_the_command_back(tmp_path: Path) -> None:
 
 
 def test_stop_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
-    """SIGTERM to its group, SIGKILL to what does not listen."""
+    """Stopping the source sends SIGTERM to the command's group, and SIGKILL to processes that ignore it."""
     command = "trap '' TERM; sleep 600 & echo $! $$; wait"
     with Running(tmp_path, command, shell="/bin/sh -c") as run:
         eventually(lambda: run.outlet.lines)
@@ -196,7 +196,7 @@ def test_stop_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
 
 @pytest.fixture
 def agent_process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that runs an exec source, and prints its first line."""
+    """Start a process that runs an exec source, and prints its first line."""
     program = (
         "import sys, pathlib\n"
         "from tests.agent.sources.test_exec import Running\n"
@@ -213,7 +213,7 @@ def agent_process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_the_command_dies_with_a_killed_agent(agent_process: subprocess.Popen[str]) -> None:
-    """kill -9 of the agent: neither the command nor what it started goes on."""
+    """After kill -9 of the agent, neither the command nor the processes that it started survive."""
     assert agent_process.stdout is not None
     pids = [int(pid) for pid in agent_process.stdout.readline().split()]
     assert all(map(_is_alive, pids))
@@ -223,7 +223,7 @@ def test_the_command_dies_with_a_killed_agent(agent_process: subprocess.Popen[st
 
 
 def test_flumes_keys() -> None:
-    """Its names, and milliseconds."""
+    """Flume's option names and milliseconds are accepted."""
     values = {"command": "tail -F /x", "restartThrottle": "2500", "logStdErr": "true", "batchTimeout": "100"}
     options = read_options(ExecSource.Options, from_flume(ExecSource.Options, values), "sources.e")
 
@@ -235,13 +235,13 @@ def test_flumes_keys() -> None:
     [({}, "command: is missing"), ({"command": "a 'b"}, "quoted"), ({"command": "a", "charset": "x-no"}, "charset")],
 )
 def test_a_wrong_configuration_is_told_before_the_start(values: dict[str, str], said: str) -> None:
-    """What, which rule, which value."""
+    """An invalid option is refused before the start, with its name, the rule and the value."""
     with pytest.raises(AgentConfigError, match=said):
         read_options(ExecSource.Options, values, "sources.e")
 
 
 def test_an_interceptor_that_fails_holds_the_command_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It cannot be asked again for what it said: that is put until it works."""
+    """While an interceptor fails the command waits, and its output is put once the interceptor works."""
     monkeypatch.setattr(intake, "_FIRST_PAUSE", 0.001)
     running = Running(tmp_path, "seq 5")
     put, left = running.outlet.put_until, [3]
@@ -259,7 +259,7 @@ def test_an_interceptor_that_fails_holds_the_command_back(tmp_path: Path, monkey
 
 
 def test_lines_of_utf_16_need_no_mark(tmp_path: Path) -> None:
-    """A command that writes none is little-endian, as a file without one is; with one its byte order is the mark's."""
+    """UTF-16 without a byte order mark is little-endian; with a mark its byte order is used."""
     for written in ("a\nb\n".encode("utf-16-le"), b"\xfe\xff" + "a\nb\n".encode("utf-16-be")):
         (tmp_path / "out").write_bytes(written)
         with Running(tmp_path, f"cat {tmp_path / 'out'}", charset="utf-16") as running:

@@ -1,4 +1,4 @@
-"""Each source that listens, while one address does what it can against all others."""
+"""Each listening source under attack from one address, while other addresses use it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MIB = 1 << 20
 _LONG_BODY = b" HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n"
 _FRAMES = {"max_frame": _MIB, "max_memory": 8 * _MIB}
 _BODIES = {"max_body": _MIB, "max_memory": 8 * _MIB}
-#: Of each source its options, and how a message begins that is as large as it may be.
+#: Options of each source, and the beginning of a message of the largest size.
 _KINDS: Mapping[str, tuple[Mapping[str, Any], bytes]] = {
     "netcat": ({"max_line_length": _MIB}, b""),
     "syslog_tcp": ({"event_size": _MIB}, b"1048576 <13>"),
@@ -44,26 +44,26 @@ _KINDS: Mapping[str, tuple[Mapping[str, Any], bytes]] = {
     "avro": (_FRAMES, struct.pack(">III", 1, 1, _MIB - 100)),
     "forward": ({"field": "message", "max_frame": _MIB, "max_memory": 8 * _MIB}, b"\x93\xa1t\xdb\x00\x0f\xff\x00"),
 }
-#: An address of this machine that others do not come from.
+#: Another loopback address than that of the honest peers.
 _HOSTILE = "127.0.0.2", 0
 _PEERS = 12
-#: Seconds that another process may take for anything, beside many others.
+#: Seconds for an action of another process on a busy machine.
 _APART = 120.0
 
 
 def test_every_source_that_listens_is_among_them() -> None:
-    """But for those of datagrams, which have no connections."""
+    """The test covers every listening source, except those of datagrams, which have no connections."""
     assert {name for name in BUILT_IN["sources"] if hasattr(_options_of(name), "max_connections")} == _KINDS.keys()
 
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_none_ever_has_nothing_left_to_do(kind: str) -> None:
-    """``--until-done`` is refused with it, in place of an agent that never ends."""
+    """``--until-done`` refuses a listening source, since such an agent would never end."""
     assert class_of("sources", kind).endless
 
 
 def test_nothing_listens_beyond_this_machine_unless_told() -> None:
-    """Whoever has an address to listen on, datagrams included."""
+    """Every listening source, including those of datagrams, binds to the loopback address by default."""
     fields = [field for name in BUILT_IN["sources"] for field in dataclasses.fields(_options_of(name))]
     assert [field.default for field in fields if field.name == "bind"] == ["127.0.0.1"] * (len(_KINDS) + 2)
 
@@ -74,7 +74,7 @@ def _options_of(name: str) -> Any:
 
 @contextmanager
 def _peers(served: Served | _Apart, sent: bytes, count: int = _PEERS) -> Iterator[list[socket.socket]]:
-    """Hostile ones, which have sent this, as far as anybody reads it, and stay."""
+    """Open hostile connections that send bytes as far as the source reads them, and stay open."""
     with ExitStack() as opened:
         peers = []
         for _ in range(count):
@@ -87,7 +87,7 @@ def _peers(served: Served | _Apart, sent: bytes, count: int = _PEERS) -> Iterato
 
 def _send(peer: socket.socket, data: bytes) -> None:
     left = memoryview(data)
-    with suppress(OSError):  # it was thrown out, as it should be
+    with suppress(OSError):  # the source closed it, as expected
         while left:
             try:
                 left = left[peer.send(left) :]
@@ -97,7 +97,7 @@ def _send(peer: socket.socket, data: bytes) -> None:
 
 
 def _deliver(kind: str, address: tuple[str, int], body: bytes) -> None:
-    """Have an honest peer deliver an event."""
+    """Deliver an event as an honest peer."""
     host, port = address
     if kind in ("netcat", "syslog_tcp"):
         with socket.create_connection(address, PATIENCE) as peer:
@@ -119,14 +119,14 @@ def _deliver(kind: str, address: tuple[str, int], body: bytes) -> None:
 
 
 class _Apart:
-    """A source at work in a process of its own, whose memory is nobody else's."""
+    """A source in a process of its own, so that its memory can be measured."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self.address: tuple[str, int] = self._answer()
 
     def ask(self, about: str) -> Any:
-        """One of :data:`_FIGURES`."""
+        """Return one of :data:`_FIGURES`."""
         self._pipe.send(about)
         return self._answer()
 
@@ -151,7 +151,7 @@ def _apart(kind: str, **options: Any) -> Iterator[_Apart]:
 
 
 def _serve(kind: str, options: Mapping[str, Any], pipe: Connection) -> None:
-    """In that process: until nobody asks any more."""
+    """Run the source in that process, until the test ends."""
     with serving(kind, **options) as served, suppress(EOFError):
         pipe.send(served.address)
         while True:
@@ -165,7 +165,7 @@ def _held(served: Served) -> int:
 
 
 def _peak(_served: Served) -> int:
-    """The most KiB that the process has had; 0 where the system does not say."""
+    """Return the process's peak memory in KiB; 0 if the system does not report it."""
     try:
         found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     except OSError:
@@ -183,7 +183,7 @@ _FIGURES: Mapping[str, Callable[[Served], Any]] = {
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_others_are_served_and_memory_is_bounded(kind: str) -> None:
-    """Peers that are silent, send beginnings, all but ends, or noise; when they have gone nothing is left of them."""
+    """Silent, partial, almost complete and noisy peers leave others served, memory bounded, and nothing behind."""
     options, begins = _KINDS[kind]
     chance = random.Random(kind)
     attacks = [
@@ -203,12 +203,12 @@ def test_others_are_served_and_memory_is_bounded(kind: str) -> None:
                 eventually(lambda: b"honest %d" % number in served.ask("bodies"))
         eventually(lambda: served.ask("connections") == 0, "the end of all connections", _APART)
         assert served.ask("held") == 0
-        assert served.ask("peak") - before < 96 << 10  # 60 connections of 1 MiB, and the heap between them
+        assert served.ask("peak") - before < 96 << 10  # 60 connections of 1 MiB, and fragmentation
 
 
 @pytest.mark.parametrize("kind", ["avro", "forward", "syslog_tcp", "thrift"])
 def test_peers_that_send_noise_do_not_fill_the_log(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    """However often one address comes, and whatever it sends, it has one line for a while; all are counted."""
+    """Repeated noise from one address gives one log line for a while; every failure is counted."""
     with serving(kind) as served, caplog.at_level(logging.INFO):
         for number in range(20):
             with served.connect() as peer, suppress(OSError):
@@ -227,7 +227,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_handshakes_that_hang_hold_nobody_up(kind: str, certificate: Path) -> None:
-    """Peers that begin one, or send something else, are closed in time; meanwhile others have theirs at once."""
+    """Stalled and invalid handshakes are closed in time, while other handshakes proceed at once."""
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     options = {**_KINDS[kind][0], "certificate": str(certificate), "handshake_timeout": 1.0}
@@ -247,7 +247,7 @@ def test_handshakes_that_hang_hold_nobody_up(kind: str, certificate: Path) -> No
 
 @pytest.mark.parametrize(("kind", "head"), [("syslog_udp", b"<13>"), ("netcatudp", b"")])
 def test_datagrams_of_noise_are_events_and_others_come(kind: str, head: bytes) -> None:
-    """Empty ones, the largest ones, and bytes of any kind: nothing ends the source."""
+    """Empty, maximal and arbitrary datagrams are events, and do not stop the source."""
     chance = random.Random(kind)
     with serving(kind) as served, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
         for size in (0, 1, 65_507, *(chance.randrange(2000) for _ in range(50))):
@@ -271,7 +271,7 @@ _ENTRIES = b"\x92\x00\x80" * _EMPTY
 def test_what_waits_for_a_channel_is_not_kept_as_objects(
     kind: str, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a few bytes each an event becomes an object; of all peers together these would be many times max_memory."""
+    """Events that wait for a channel are not kept as objects, which would exceed max_memory many times over."""
     asked, free = threading.Event(), threading.Event()
 
     def put(_batch: EventBatch, _until: object, **_named: bool) -> bool:

@@ -30,7 +30,7 @@ def _events(*bodies):
 
 
 def _raw(served, sent):
-    """The answer to bytes, after which the peer says no more."""
+    """Send bytes, close the sending side, and return the answer."""
     with served.connect() as peer:
         peer.sendall(sent)
         peer.shutdown(socket.SHUT_WR)
@@ -38,7 +38,7 @@ def _raw(served, sent):
 
 
 def test_flumes_json_is_a_batch():
-    """A list of headers and bodies is one batch, in order; numbers in headers become text."""
+    """A JSON list of headers and bodies is one batch in order; numbers in headers become text."""
     with serving("http") as served:
         sent = [
             {"headers": {"a": "b", "n": 1, "none": None}, "body": "é"},
@@ -52,14 +52,14 @@ def test_flumes_json_is_a_batch():
 
 @pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-32"])
 def test_json_may_be_of_any_unicode_encoding(charset):
-    """UTF-8, UTF-16 and UTF-32 are told by their bytes, as JSON has it."""
+    """JSON in UTF-8, UTF-16 and UTF-32 is detected by its bytes."""
     with serving("http") as served:
         assert _post(served, _events("é").encode(charset)).status_code == 200
         served.got("é".encode())
 
 
 def test_lines_are_events():
-    """As lines each line is an event, as it is; nothing in it is an empty batch."""
+    """With format = lines each line is an event; an empty body is an empty batch."""
     with serving("http", format="lines") as served:
         assert _post(served, b'{"a": 1}\n{"b": 2}').status_code == 200
         assert _post(served, b"").status_code == 200
@@ -67,7 +67,7 @@ def test_lines_are_events():
 
 
 def test_a_blob_is_an_event_with_the_parameters_as_headers():
-    """As blob the body is one event; a parameter that must be there and is not is the client's fault."""
+    """With format = blob the body is one event; a missing mandatory parameter is answered with 400."""
     with serving("http", format="blob", mandatory_parameters="a") as served:
         assert _post(served, b"1\n2", params={"a": "x", "b": "y"}).status_code == 200
         assert served.outlet.events == [({"a": "x", "b": "y"}, b"1\n2")]
@@ -81,7 +81,7 @@ def test_a_blob_is_an_event_with_the_parameters_as_headers():
     ["", "no json", '{"body": "x"}', '["x"]', '[{"body": 1}]', '[{"headers": []}, {"headers": [1]}]', "[" * 100_000],
 )
 def test_a_body_that_is_none_is_the_clients_fault(body):
-    """What is no list of events is 400 with a reason, nothing of it is put, and the connection goes on."""
+    """An invalid body gets a 400 with the reason, nothing is put, and the connection continues."""
     with serving("http") as served, requests.Session() as session:
         session.trust_env = False
         url = "http://{}:{}/".format(*served.address)
@@ -93,7 +93,7 @@ def test_a_body_that_is_none_is_the_clients_fault(body):
 
 
 def test_a_full_channel_is_503_until_there_is_room():
-    """While a channel is full the answer is 503 with Retry-After; the same request is taken when there is room."""
+    """While a channel is full the answer is 503 with Retry-After; later the same request is accepted."""
     with serving("http", retry_after=7) as served:
         served.outlet.room.clear()
         answer = _post(served, _events("x"))
@@ -104,7 +104,7 @@ def test_a_full_channel_is_503_until_there_is_room():
 
 
 def test_packed_bodies_are_unpacked_within_a_bound():
-    """gzip is understood, of several members too; what becomes too large, packed or not, is 413 and is not kept."""
+    """gzip bodies are unpacked, also those of several members; a body above the limit gets 413 and is not kept."""
     with serving("http", format="lines", max_body=10_000) as served:
         packed = {"headers": {"Content-Encoding": "gzip"}}
         assert _post(served, gzip.compress(b"a\n") + gzip.compress(b"b\n"), **packed).status_code == 200
@@ -128,7 +128,7 @@ def test_packed_bodies_are_unpacked_within_a_bound():
 
 
 def test_a_request_has_no_more_batches_than_can_be_committed_in_its_time():
-    """Each batch is a commit of its own: 10,001 in one small request are 413, and none is put."""
+    """A small request with 10,001 batches gets 413 and puts none, since each batch is a commit."""
     frame = pack([EventBatch.of_lines(b"\n")])
     with serving("http", format="batches") as served:
         assert _post(served, frame * 10_001).status_code == 413
@@ -137,7 +137,7 @@ def test_a_request_has_no_more_batches_than_can_be_committed_in_its_time():
 
 
 def test_all_requests_together_have_a_bound():
-    """Where the bodies of all requests would need more memory than allowed, the answer is 503, and later it is 200."""
+    """Requests beyond the memory budget get 503, and are accepted once memory is free."""
     with serving("http", format="lines", max_memory=1000) as served:
         with served.connect() as first:
             first.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 890\r\n\r\n" + b"x" * 800)
@@ -157,7 +157,7 @@ def test_all_requests_together_have_a_bound():
     ],
 )
 def test_only_who_is_known_is_heard(options, right, wrong):
-    """With a password or a token others get 401, before their bodies are read."""
+    """With a password or token, requests without it get 401 before their bodies are read."""
     with serving("http", **options) as served:
         assert _post(served, _events("x"), headers={"Authorization": right}).status_code == 200
         assert _post(served, _events("y"), headers={"Authorization": wrong}).status_code == 401
@@ -196,7 +196,7 @@ _CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     ],
 )
 def test_what_is_no_request_is_answered_and_ended(sent, status):
-    """Half, wrong, ambiguous and oversized requests get their answer, put nothing, and end their connection."""
+    """Partial, invalid, ambiguous and oversized requests are answered, put nothing, and end their connection."""
     with serving("http", format="lines") as served:
         assert _raw(served, sent).startswith(b"HTTP/1.1 %d " % status)
         assert served.outlet.batches == []
@@ -219,7 +219,7 @@ def test_requests_follow_each_other_on_a_connection():
 
 
 def test_a_request_that_comes_too_slowly_ends_while_others_are_served():
-    """A request has a time in which to come, however often a byte comes; meanwhile others are served."""
+    """A request that is slower than request_timeout ends, while other requests are served."""
     with serving("http", format="lines", request_timeout=1.0) as served, served.connect() as slow:
         slow.sendall(b"POST / HTTP/1.1\r\n")
         assert _post(served, b"x").status_code == 200
@@ -237,7 +237,7 @@ def test_a_request_that_comes_too_slowly_ends_while_others_are_served():
 
 
 def test_where_an_interceptor_fails_the_client_is_to_send_again(caplog):
-    """A 503 with ``Retry-After``, since a 500 has clients drop it; the trace is logged once, and so is the end."""
+    """A failing interceptor gives 503 with ``Retry-After``; the traceback and the recovery are logged once."""
     with serving("http", format="lines", retry_after=7) as served:
         put = served.outlet.put
         served.outlet.put = lambda *_, **__: 1 / 0
@@ -246,14 +246,14 @@ def test_where_an_interceptor_fails_the_client_is_to_send_again(caplog):
             assert (answer.status_code, answer.headers["Retry-After"]) == (503, "7")
         served.outlet.put = put
         assert _post(served, b"x").status_code == 200
-    assert caplog.text.count("ZeroDivisionError: division by zero") == 2  # the line, and its trace
+    assert caplog.text.count("ZeroDivisionError: division by zero") == 2  # the log line, and its traceback
     assert "asked 127.0.0.1 to send 2 events again: ZeroDivisionError" in caplog.text
     assert "source http: events are accepted again" in caplog.text
     assert served.source.server._counters.get("GenericProcessingFail") == 3
 
 
 def test_a_bug_of_the_source_is_500_and_ends_only_its_connection(monkeypatch):
-    """To send it again would not help; the next connection is served."""
+    """A bug of the source gives 500 and ends the connection; the next connection is served."""
     with serving("http", format="lines") as served:
         batches = served.source._batches
         monkeypatch.setattr(served.source, "_batches", lambda *_: 1 / 0)
@@ -263,7 +263,7 @@ def test_a_bug_of_the_source_is_500_and_ends_only_its_connection(monkeypatch):
 
 
 def test_flumes_keys_are_understood():
-    """Flume's handlers are formats; one of somebody's is refused."""
+    """Flume's handlers are translated into formats; a user's handler class is refused."""
     options = class_of("sources", "http").Options
     texts = {
         "port": "1",
@@ -277,7 +277,7 @@ def test_flumes_keys_are_understood():
 
 
 def test_two_tiers_with_defaults_fit_each_other():
-    """The longest line of ``taildir`` is taken as JSON, whatever its bytes are: NULs, for instance, take six each."""
+    """The longest line of ``taildir`` is accepted as JSON, even if each byte is a NUL, which takes six characters."""
     defaults = {name: read_options(class_of("sources", name).Options, given, name) for name, given in _LEAST.items()}
     worst = len(json.dumps("\0")) - 2
     assert worst * defaults["taildir"].max_line_bytes + (1 << 20) < defaults["http"].max_body
@@ -287,7 +287,7 @@ _LEAST = {"taildir": {"paths": ["/x/*.log"]}, "http": {"port": 1}}
 
 
 def test_a_body_that_would_need_too_much_memory_is_not_read():
-    """A small packed body may become millions of objects: 413 says so, and the next request finds all of the memory."""
+    """A small compressed body that would become millions of objects gets 413, and the next request is served."""
     with serving("http", max_memory=1 << 20) as served:
         bomb = gzip.compress(b"[" + b"{}," * 100_000 + b"{}]")
         answer = _post(served, bomb, headers={"Content-Encoding": "gzip"})

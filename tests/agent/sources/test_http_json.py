@@ -1,4 +1,4 @@
-"""JSON from strangers, taken apart in bounded memory."""
+"""JSON from peers, parsed in bounded memory."""
 
 import json
 import time
@@ -42,7 +42,7 @@ def _peak(act: Callable[[], object]) -> int:
     ],
 )
 def test_a_list_is_taken_apart_as_a_whole_would_be(text: str) -> None:
-    """Headers and bodies of all events, in order; numbers as text, nulls as nothing."""
+    """Incremental parsing gives the headers and bodies in order; numbers become text, nulls are left out."""
     wanted = [
         ({n: v if isinstance(v, str) else json.dumps(v) for n, v in e.get("headers", {}).items() if v is not None}, e)
         for e in json.loads(text)
@@ -53,14 +53,14 @@ def test_a_list_is_taken_apart_as_a_whole_would_be(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[{}", "[{},", "[{},]", "[{} {}]", "[,]", "[{}]x", "[{}]]", "[1", "", "{", "nope"])
 def test_what_is_no_json_is_refused(text: str) -> None:
-    """400."""
+    """Invalid JSON is refused with 400."""
     with pytest.raises(RequestError) as caught:
         events_of_json(text.encode(), _Held())
     assert caught.value.status == 400
 
 
 def test_memory_is_asked_for_before_it_is_taken() -> None:
-    """All that stays of a request is counted: what is asked for is about what it takes."""
+    """The memory counted for a request is about the memory that its events take."""
     events = [
         {"headers": {f"h{n % 7}": f"value {i} {n}" for n in range(5)}, "body": f"body {i}"} for i in range(20_000)
     ]
@@ -83,7 +83,7 @@ def test_memory_is_asked_for_before_it_is_taken() -> None:
     ],
 )
 def test_a_small_request_does_not_become_a_large_one(text: str) -> None:
-    """A header of its own for each event, or events of nothing: it ends at the memory that there is, 413."""
+    """A small request that would become many objects (distinct headers, empty events) gets 413 at the memory limit."""
     limit = 8 << 20
     started = time.thread_time()
 
@@ -97,7 +97,7 @@ def test_a_small_request_does_not_become_a_large_one(text: str) -> None:
 
 
 def test_a_request_has_a_bounded_number_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More are refused: 413."""
+    """A request with too many events is refused with 413."""
     monkeypatch.setattr(reckoning, "MOST_EVENTS", 3)
     assert events_of_json(b"[{},{},{}]", _Held()).count == 3
     with pytest.raises(RequestError, match="more than 3 events"):
@@ -105,7 +105,7 @@ def test_a_request_has_a_bounded_number_of_events(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_event_of_brackets_is_reckoned_before_it_is_taken_apart() -> None:
-    """It becomes 25 times its text: where there is no memory for that it is refused, 413, and nothing was made."""
+    """An event of nested brackets, 25 times its text as objects, gets 413 before it is parsed if memory is short."""
     text = b'[{"headers": {"a": [' + b"{}," * 100_000 + b"0]}}]"
     held = _Held()
     assert _peak(lambda: events_of_json(text, held)) < held.size + len(text)
@@ -120,7 +120,7 @@ def test_an_event_of_brackets_is_reckoned_before_it_is_taken_apart() -> None:
 
 @pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-32"])
 def test_an_event_may_be_larger_than_what_is_decoded_at_once(charset: str) -> None:
-    """Texts, brackets and characters that lie across the ends of what is decoded at once come whole."""
+    """Texts, brackets and characters across the boundaries of decoding windows are parsed correctly."""
     events = [{"headers": {"n": str(n)}, "body": "é" * size} for n, size in enumerate((1, 70_000, 3, 300_000, 65_530))]
     text = json.dumps(events, ensure_ascii=False)
     batch = events_of_json(text.encode(charset), _Held())
@@ -128,7 +128,7 @@ def test_an_event_may_be_larger_than_what_is_decoded_at_once(charset: str) -> No
 
 
 def test_what_would_be_lost_is_kept_or_refused() -> None:
-    """Of two headers with one name both come; an event with a key that has no place is refused, 400."""
+    """Both of two headers with the same name are kept; an event with an unknown key gets 400."""
     batch = events_of_json(b'[{"headers": {"a": "1", "a": 2, "a": NaN, "b": 123456789012345678901234}}]', _Held())
     assert next(batch.headers()) == {"a": "1", "a_2": "2", "a_3": "NaN", "b": "123456789012345678901234"}
     with pytest.raises(RequestError, match="unknown key 'time'") as caught:

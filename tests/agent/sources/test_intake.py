@@ -1,4 +1,4 @@
-"""Sources that are sent events, while an interceptor fails: who can send again is told to, nobody else loses any."""
+"""Failing interceptors: peers that can send again are asked to, and no other peer loses events."""
 
 import socket
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 
 
 def _break(served: Any, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """Let the next puts fail, as an interceptor does."""
+    """Make the next puts fail, as an interceptor does."""
     left = [times]
     for name in ("put", "put_until"):
         put = getattr(served.outlet, name)
@@ -43,7 +43,7 @@ def _break(served: Any, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
 def test_who_gets_no_answer_waits_and_nothing_is_lost(
     kind: str, data: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connection stays, what it brought is put again until it works, and the log says so."""
+    """Without answers in the protocol the connection stays open and its events are retried, with a log line."""
     monkeypatch.setattr(intake, "_FIRST_PAUSE", 0.001)
     with serving(kind) as served:
         _break(served, monkeypatch, 3)
@@ -57,7 +57,7 @@ def test_who_gets_no_answer_waits_and_nothing_is_lost(
 
 
 def test_a_source_that_waits_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also while an interceptor fails for ever."""
+    """A source that waits for a failing interceptor ends when it is stopped."""
     with serving("netcat") as served:
         _break(served, monkeypatch, 1 << 30)
         with served.connect() as peer:
@@ -69,7 +69,7 @@ def test_a_source_that_waits_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyP
 def test_of_datagrams_those_at_hand_are_lost_and_counted(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The socket stays open: what comes behind them is taken."""
+    """Datagrams during a failure are lost and counted; later datagrams are accepted on the same socket."""
     with serving(kind) as served, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
         _break(served, monkeypatch, 1)
         peer.sendto(b"<13>Oct 11 22:14:15 h app: one", served.address)
@@ -83,7 +83,7 @@ def test_of_datagrams_those_at_hand_are_lost_and_counted(
 def test_a_call_is_answered_as_failed_and_delivered_later(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Flume's status for what is to be sent again, on a connection that goes on."""
+    """A call during a failure is answered with Flume's FAILED, and accepted later on the same connection."""
     with serving(kind) as served, opened(file_channel(tmp_path)):
         _break(served, monkeypatch, 1)
         sink = made("sinks", kind, hostname="127.0.0.1", port=served.address[1])
@@ -96,7 +96,7 @@ def test_a_call_is_answered_as_failed_and_delivered_later(
 
 
 def test_an_exporter_is_told_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OTLP: 500 is final for an exporter, 503 is not."""
+    """OTLP gets 503, which exporters retry, and not 500, which they do not."""
     with serving("otlp") as served:
         _break(served, monkeypatch, 1)
         host, port = served.address
@@ -111,7 +111,7 @@ def test_an_exporter_is_told_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", ["http", "otlp"])
 def test_a_request_that_no_channel_can_take_is_refused_permanently(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With 400, on a connection that goes on: a client sends again what gets 503."""
+    """Events that no channel can take get 400 and not 503, and the connection continues."""
     body = {
         "http": b'[{"headers": {}, "body": "one"}]',
         "otlp": b'{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "one"}}]}]}]}',
@@ -131,7 +131,7 @@ def _never(*_given: Any, **_named: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["avro", "thrift"])
 def test_an_event_of_a_call_that_no_channel_can_take_is_dropped(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their protocols have no answer after which a sender gives up: the outlet is told to drop it and take the rest."""
+    """The call protocols have no permanent refusal, so an unfit event is dropped and the others are accepted."""
     with serving(kind) as served:
         put, refusals = served.outlet.put, list[bool]()
 

@@ -1,4 +1,4 @@
-"""The source ``journald``, with a program that stands in for ``journalctl``."""
+"""The source ``journald``, with a program in place of ``journalctl``."""
 
 import json
 import shutil
@@ -55,7 +55,7 @@ def _holds(channel: BatchChannel, count: int) -> None:
 
 
 def test_entries_are_events_and_a_second_run_goes_on_behind_them(tmp_path: Path, journal: Journal) -> None:
-    """The cursor comes from the channel's own commit: nothing is lost and nothing is twice, read or not."""
+    """A second run continues at the channels' position: no entry is lost or repeated."""
     options = {"command": str(journal.program), "units": ["ssh"], "matches": ["PRIORITY=3"]}
     with opened(file_channel(tmp_path)) as channel:
         journal.say("one", "two", PRIORITY="3", _PID="7", OTHER="x")
@@ -78,7 +78,7 @@ def test_entries_are_events_and_a_second_run_goes_on_behind_them(tmp_path: Path,
 
 
 def test_a_journal_may_be_read_from_its_end(tmp_path: Path, journal: Journal) -> None:
-    """What is there at the first start is passed over, and what comes while nobody reads is not."""
+    """With start = end existing entries are skipped, and entries written between runs are read."""
     options = {"command": str(journal.program), "start": "end"}
     journal.say("old", "older")
     with opened(file_channel(tmp_path)) as channel:
@@ -91,7 +91,7 @@ def test_a_journal_may_be_read_from_its_end(tmp_path: Path, journal: Journal) ->
 
 
 def test_a_channel_that_is_behind_another_gets_what_it_lacks(tmp_path: Path, journal: Journal) -> None:
-    """And the other one gets nothing twice."""
+    """A channel that is behind gets its missing entries, and the other channel gets none twice."""
     options = {"command": str(journal.program)}
     with opened(file_channel(tmp_path, "a")) as a, opened(file_channel(tmp_path, "b", capacity=1)) as b:
         with reading("journald", tmp_path, {"a": a, "b": b}, **options):
@@ -111,7 +111,7 @@ def test_a_channel_that_is_behind_another_gets_what_it_lacks(tmp_path: Path, jou
 def test_without_its_notes_the_source_begins_again_and_says_so(
     tmp_path: Path, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Somebody has deleted them: what is in the journal comes once more, and nothing is lost."""
+    """If its notes are deleted the source logs that, and reads the journal again without a loss."""
     options = {"command": str(journal.program)}
     with opened(file_channel(tmp_path)) as channel:
         journal.say("1")
@@ -125,7 +125,7 @@ def test_without_its_notes_the_source_begins_again_and_says_so(
 
 
 def test_bytes_and_repeated_fields_come_as_they_are(tmp_path: Path, journal: Journal) -> None:
-    """What is no text is a list of numbers there; a field may be there twice; what is no entry is counted and told."""
+    """Binary and repeated fields are read; an invalid entry is counted and logged."""
     journal.say([255, 0, 65], ["a", "b"], None, TAG=["x", "y"])
     with opened(file_channel(tmp_path)) as channel:
         with reading("journald", tmp_path, {"c": channel}, command=str(journal.program), fields=["all"]):
@@ -142,7 +142,7 @@ def test_bytes_and_repeated_fields_come_as_they_are(tmp_path: Path, journal: Jou
 
 
 def test_a_journalctl_that_ends_is_told(tmp_path: Path, journal: Journal) -> None:
-    """With its exit status, so that the source is run again."""
+    """If ``journalctl`` ends, the error has its exit status, and the source is restarted."""
     journal.say("one")
     journal.end()
     with opened(file_channel(tmp_path)) as channel:
@@ -155,7 +155,7 @@ def test_a_journalctl_that_ends_is_told(tmp_path: Path, journal: Journal) -> Non
 
 
 def test_what_memory_held_at_a_death_is_read_again(tmp_path: Path, journal: Journal) -> None:
-    """Of a journal begun at its end and delivered in part: nothing is lost, and what was noted does not come twice."""
+    """Entries that a memory channel lost in a crash are read again; delivered and noted ones are not."""
     options = {"command": str(journal.program), "start": "end"}
     journal.say("old")
     for life, (said, found) in enumerate(((["1", "2"], ["1", "2"]), (["3"], ["1", "2", "3"]), (["4"], ["3", "4"]))):
@@ -182,7 +182,7 @@ def test_what_memory_held_at_a_death_is_read_again(tmp_path: Path, journal: Jour
 
 
 def test_notes_of_a_full_memory_stay_small(tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each batch that waits has an end that may be asked for: of very many some are noted, and nothing is lost."""
+    """Notes of very many undelivered batches are thinned out, and nothing is lost."""
     monkeypatch.setattr(journald, "_MOST_NOTED", 4)
     options, state = {"command": str(journal.program)}, tmp_path / "state"
     with opened(memory_channel(state)) as channel:

@@ -1,4 +1,4 @@
-"""What every listening source promises, whoever connects."""
+"""Promises of all listening sources to all peers."""
 
 import resource
 import socket
@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """A certificate of localhost, its authority, and a client's."""
+    """Create a certificate of localhost, its authority, and a client's certificate."""
     folder, authority = tmp_path_factory.mktemp("certificates"), trustme.CA()
     authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
     authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(folder / "client.pem")
@@ -30,7 +30,7 @@ def _open(source):
 
 
 def test_no_more_connections_than_allowed():
-    """Beyond the bound of all, and of one address, a connection is closed at once, and those that are open go on."""
+    """Connections beyond the limit in total, or for one address, are closed at once; open ones continue."""
     with serving("netcat", max_connections=4, max_connections_per_peer=2) as served:
         first, second = served.connect(), served.connect()
         eventually(lambda: _open(served) == 2)
@@ -45,7 +45,7 @@ def test_no_more_connections_than_allowed():
 
 
 def test_a_peer_has_a_line_for_each_of_its_faults(caplog):
-    """A repeated fault is told once; no word that the peer chooses makes another fault of the same one."""
+    """A repeated fault is logged once; text from the peer does not make it a different fault."""
     with serving("netcat") as served:
         server = served.source.server
         for fault in ("a call of 9 bytes is too much", "a call of 10 bytes is too much", "no size: b'x'", "no size: y"):
@@ -69,7 +69,7 @@ def test_a_peer_has_a_line_for_each_of_its_faults(caplog):
     ],
 )
 def test_who_is_refused_for_a_limit_is_told_with_its_option(limits, why, caplog):
-    """Once, however often it comes again: a peer sees only that it is closed, and knows nothing of our limits."""
+    """A refusal at a limit is logged once, with the option's name."""
     with serving("netcat", **limits) as served, served.connect():
         eventually(lambda: _open(served) == 1)
         for _ in range(3):
@@ -80,7 +80,7 @@ def test_who_is_refused_for_a_limit_is_told_with_its_option(limits, why, caplog)
 
 
 def test_connections_leave_descriptors_for_others(monkeypatch, caplog):
-    """One that would take one of the last is closed and told once; channels, monitoring and open connections go on."""
+    """A connection that would take one of the last file descriptors is closed, with one log line; others continue."""
     with serving("netcat") as served, served.connect() as first:
         eventually(lambda: _open(served) == 1)
         with monkeypatch.context() as few:
@@ -99,7 +99,7 @@ def test_connections_leave_descriptors_for_others(monkeypatch, caplog):
 
 
 def test_a_source_takes_no_more_than_two_thirds_of_the_descriptors(monkeypatch):
-    """However many peers it has: those of the other sources are served."""
+    """A source takes at most two thirds of the free file descriptors, so other sources are served."""
     with serving("netcat") as served, served.connect(), served.connect():
         eventually(lambda: _open(served) == 2)
         monkeypatch.setattr(resource, "getrlimit", lambda _kind: (1000, 1000))
@@ -112,14 +112,14 @@ def test_a_source_takes_no_more_than_two_thirds_of_the_descriptors(monkeypatch):
 
 
 def test_a_silent_connection_is_closed():
-    """Who says nothing for the time of a silence is closed."""
+    """A connection that sends nothing for the time of silence is closed."""
     with serving("netcat", silence=0.05) as served, served.connect() as peer:
         peer.sendall(b"half a line")
         assert all_of(peer) == b""
 
 
 def test_lines_come_over_tls(certificates):
-    """With a certificate connections are TLS; a client that checks it is served."""
+    """With a certificate connections use TLS, and a client that verifies it is served."""
     with serving("netcat", certificate=str(certificates / "server.pem")) as served:
         context = ssl.create_default_context(cafile=str(certificates / "authority.pem"))
         with context.wrap_socket(served.connect(), server_hostname="localhost") as peer:
@@ -129,7 +129,7 @@ def test_lines_come_over_tls(certificates):
 
 
 def test_clients_without_a_certificate_are_turned_away(certificates):
-    """With client_authorities only a client with a certificate of theirs is heard."""
+    """With client_authorities only clients with a certificate of these authorities are served."""
     options = {
         "certificate": str(certificates / "server.pem"),
         "client_authorities": str(certificates / "authority.pem"),
@@ -148,7 +148,7 @@ def test_clients_without_a_certificate_are_turned_away(certificates):
 
 
 def test_handshakes_that_hang_or_are_garbage_hold_nobody_up(certificates):
-    """While peers hang in handshakes, or send something else, another one is served, and in time they are closed."""
+    """While handshakes stall or are invalid another peer is served; the stalled ones are closed in time."""
     options = {"certificate": str(certificates / "server.pem"), "handshake_timeout": 2.0}
     with serving("netcat", **options) as served:
         hanging, garbage = served.connect(), served.connect()
@@ -164,7 +164,7 @@ def test_handshakes_that_hang_or_are_garbage_hold_nobody_up(certificates):
 
 
 def test_hostile_peers_harm_nobody_and_need_little_memory():
-    """Peers that flood without line ends, send a byte and wait, or reset, leave others served and memory bounded."""
+    """Floods without line ends, slow bytes and resets leave others served, and memory bounded."""
     chunk, before = b"x" * (1 << 16), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with serving("netcat", max_line_length=1 << 16) as served:
         slow = [served.connect() for _ in range(20)]
@@ -177,7 +177,7 @@ def test_hostile_peers_harm_nobody_and_need_little_memory():
                     for _ in range(200):
                         peer.sendall(chunk)
                 except OSError:
-                    pass  # it is thrown out, as it should be
+                    pass  # the source closed it, as expected
 
         floods = [threading.Thread(target=flood) for _ in range(4)]
         for thread in floods:
@@ -199,7 +199,7 @@ def test_hostile_peers_harm_nobody_and_need_little_memory():
 
 
 def test_a_connection_for_which_there_is_no_thread_is_closed_and_others_are_served(monkeypatch, caplog):
-    """A process may have so many; those that are served go on, and so does the source."""
+    """If no thread can be started the connection is closed, and the source and its connections continue."""
     monkeypatch.setattr(listening, "_LOOK", 0.01)
     with serving("netcat") as served, served.connect() as first:
         eventually(lambda: _open(served) == 1)
@@ -219,7 +219,7 @@ def _no_thread(_thread):
 
 
 def test_a_port_that_is_taken_is_told():
-    """An address that cannot be had is an error that names it, and the source can be run again."""
+    """An address in use raises an error that names it; the source can be run again."""
     with serving("netcat") as served:
         host, port = served.address
         with pytest.raises(OSError, match=f"{host}:{port}: Address already in use"):
@@ -235,6 +235,6 @@ def test_a_port_that_is_taken_is_told():
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(options, message):
-    """A key without a certificate, or a port that there is not, is an error of the configuration."""
+    """A key without a certificate, or an invalid port, is refused as a configuration error."""
     with pytest.raises(AgentConfigError, match=message):
         made("sources", "netcat", **{"port": 0} | options)

@@ -1,4 +1,4 @@
-"""The source ``loghub``, before the embedded server."""
+"""The source ``loghub``, with the embedded server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +59,7 @@ def _holds(channel: BatchChannel, count: int) -> None:
 
 @pytest.mark.parametrize("server", [2], indirect=True)
 def test_logs_are_events_and_a_second_run_goes_on_behind_them(tmp_path: Path, server: LogHubServer) -> None:
-    """All shards, each LogGroup once, also what had not been delivered when the first run ended."""
+    """All shards are read, each LogGroup once; a second run continues with what was not delivered."""
     send(server, *({"content": str(number)} for number in range(6)))
     with opened(file_channel(tmp_path)) as channel, reading("loghub", tmp_path, {"c": channel}, **target_in(server)):
         _holds(channel, 6)
@@ -71,7 +71,7 @@ def test_logs_are_events_and_a_second_run_goes_on_behind_them(tmp_path: Path, se
 
 
 def test_fields_time_topic_and_tags_are_headers(tmp_path: Path, server: LogHubServer) -> None:
-    """Those of the log under their names, those of its LogGroup under LogHub's; without the field it is JSON."""
+    """A log's fields become headers, its LogGroup's have LogHub's names; without the body's field the body is JSON."""
     own = {"content": "text", "level": "INFO", "timestamp": "x"}
     send(server, own, {"a": "b"}, topic="t", source="s", tags={"n": "v"})
     with opened(memory_channel(tmp_path)) as channel:
@@ -89,7 +89,7 @@ def test_fields_time_topic_and_tags_are_headers(tmp_path: Path, server: LogHubSe
 
 
 def test_a_channel_that_is_behind_another_gets_what_it_lacks(tmp_path: Path, server: LogHubServer) -> None:
-    """And the other one gets nothing twice: a batch ends where a channel is."""
+    """A channel that is behind gets its missing logs, and the other none twice, since batches end at its position."""
     target = target_in(server, shards=[0])
     with opened(file_channel(tmp_path, "a")) as a, opened(file_channel(tmp_path, "b")) as b:
         _fill(server, 3)
@@ -109,7 +109,7 @@ def _fill(server: LogHubServer, count: int) -> None:
 
 
 def test_a_logstore_may_be_read_from_its_end(tmp_path: Path, server: LogHubServer) -> None:
-    """What is there at the first start is passed over; what comes while nobody reads is not."""
+    """With start = end existing logs are skipped, and logs sent between runs are read."""
     _fill(server, 3)
     target = target_in(server, start="end")
     with opened(file_channel(tmp_path)) as channel:
@@ -122,7 +122,7 @@ def test_a_logstore_may_be_read_from_its_end(tmp_path: Path, server: LogHubServe
 
 
 def test_batches_are_of_whole_loggroups(tmp_path: Path, server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of about as many bytes as a batch has: a large answer does not come at once."""
+    """Batches end with a LogGroup and have a limited size, even if the answer is large."""
     monkeypatch.setattr(module, "_BATCH_BYTES", 1)
     _fill(server, 4)
     with opened(memory_channel(tmp_path)) as channel:
@@ -133,7 +133,7 @@ def test_batches_are_of_whole_loggroups(tmp_path: Path, server: LogHubServer, mo
 
 @pytest.mark.parametrize("wrong", [{"start": "yesterday"}, {"groups": 1001}, {"endpoint": ""}])
 def test_what_is_wrong_is_told(wrong: dict[str, Any]) -> None:
-    """Before anything starts."""
+    """An invalid option is refused before the start."""
     given = {"project": "p", "logstore": "l", "endpoint": "http://x", "access_key_id": "i", "access_key_secret": "s"}
     with pytest.raises(AgentConfigError, match=next(iter(wrong))):
         made("sources", "loghub", **{**given, **wrong})
@@ -141,7 +141,7 @@ def test_what_is_wrong_is_told(wrong: dict[str, Any]) -> None:
 
 
 def test_an_answer_that_is_too_large_is_asked_for_with_fewer_loggroups(tmp_path: Path, server: LogHubServer) -> None:
-    """Of ``max_memory`` a quarter: four LogGroups of a third of that each come in order, and once."""
+    """An answer above a quarter of ``max_memory`` is requested with fewer LogGroups, in order and without repeats."""
     send(server, *({"content": f"{number}" + "x" * 90_000} for number in range(4)))
     with opened(memory_channel(tmp_path)) as channel:
         with reading("loghub", tmp_path, {"c": channel}, **target_in(server, shards=[0], max_memory=1 << 20)):
@@ -160,7 +160,7 @@ def test_an_answer_that_is_too_large_is_asked_for_with_fewer_loggroups(tmp_path:
 def test_a_loggroup_that_is_too_large_is_told(
     log: dict[str, str], error: type[Exception], tmp_path: Path, server: LogHubServer
 ) -> None:
-    """Before it is decompressed, or made events."""
+    """A LogGroup that is too large raises an error before it is decompressed or parsed."""
     send(server, log)
     given = target_in(server, shards=[0], max_memory=1 << 20)
     options = read_options(module.LogHubSource.Options, given, "sources.s")
@@ -169,7 +169,7 @@ def test_a_loggroup_that_is_too_large_is_told(
 
 
 def test_a_cursor_goes_on_where_nothing_came(tmp_path: Path) -> None:
-    """LogHub may pass over LogGroups that it does not keep any more."""
+    """If LogHub skips deleted LogGroups the source continues after them."""
 
     class Passing:
         def pull(self, _shard: str, number: int, _count: int) -> tuple[list[bytes], int]:

@@ -1,4 +1,4 @@
-"""The source ``loghub`` in a consumer group, before the embedded server."""
+"""The source ``loghub`` in a consumer group, with the embedded server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GROUP = {"group": "g", "group_timeout": 1, "poll_delay": 0.05}
 @pytest.fixture
 def server() -> Iterator[LogHubServer]:
     with LogHubServer(shards=4) as made_server:
-        send(made_server, *_logs(1))  # makes the logstore
+        send(made_server, *_logs(1))  # creates the logstore
         yield made_server
 
 
@@ -49,7 +49,7 @@ def group(server: LogHubServer) -> Iterator[ConsumerGroup]:
 
 
 class _Agent:
-    """One that reads into a channel of its own, until it is closed."""
+    """A source that reads into a channel of its own, until it is closed."""
 
     def __init__(self, folder: Path, server: LogHubServer, channel: BatchChannel, **options: Any) -> None:
         self._ends = ExitStack()
@@ -70,7 +70,7 @@ class _Agent:
 
 
 def test_members_share_the_shards_and_a_dead_ones_go_to_the_others(tmp_path: Path, server: LogHubServer) -> None:
-    """Each log is read by one of two; when one is gone for the group's timeout, the other reads all."""
+    """Two members read each log once; after the group's timeout the shards of a dead member go to the other."""
     send(server, *_logs(39, 1))
     with _Agent(tmp_path / "a", server, file_channel(tmp_path / "a")) as a:
         eventually(lambda: a.count == 40, "all logs")
@@ -89,7 +89,7 @@ def test_members_share_the_shards_and_a_dead_ones_go_to_the_others(tmp_path: Pat
 
 
 def test_what_a_group_has_read_is_not_read_by_a_new_member(tmp_path: Path, server: LogHubServer) -> None:
-    """Checkpoints are saved once a file channel has the logs, at the latest at the end."""
+    """Checkpoints are saved once a file channel has the logs, at the latest at the end of the source."""
     with _Agent(tmp_path / "a", server, file_channel(tmp_path / "a")) as a:
         eventually(lambda: a.count == 1, "the log")
     send(server, *_logs(3, 1))
@@ -101,7 +101,7 @@ def test_what_a_group_has_read_is_not_read_by_a_new_member(tmp_path: Path, serve
 def test_what_is_only_in_memory_is_not_behind_the_checkpoint(
     tmp_path: Path, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A channel that forgets must have delivered it first: until then no look at the shard tells the group of it."""
+    """No checkpoint is saved for logs that are only in a memory channel, until they are delivered."""
     told, save = list[Mapping[str, str]](), Membership.save
 
     def noted(self: Membership, cursors: Mapping[str, str], *, at_once: bool = False) -> None:
@@ -124,7 +124,7 @@ def _read(agent: _Agent, name: str) -> bool:
 
 
 def test_a_new_group_may_begin_at_the_end(tmp_path: Path, server: LogHubServer, group: ConsumerGroup) -> None:
-    """What was there when it was made is passed over by all members; a shard without a checkpoint is read whole."""
+    """A new group with start = end skips existing logs; a shard without a checkpoint is read from its begin."""
     send(server, *_logs(20, 1))
     with _Agent(tmp_path / "a", server, file_channel(tmp_path / "a"), start="end") as a:
         eventually(lambda: len(ledger_in(a.channel).names()) == 4, "each shard's position")
@@ -132,13 +132,13 @@ def test_a_new_group_may_begin_at_the_end(tmp_path: Path, server: LogHubServer, 
         send(server, {"content": "new"})
         eventually(lambda: a.count, "the new log")
         assert taken(a.channel) == [b"new"]
-    group.save("0", "", force=True)  # as of a shard that came of a split
+    group.save("0", "", force=True)  # like a shard made by a split
     with _Agent(tmp_path / "b", server, file_channel(tmp_path / "b"), start="end") as b:
         eventually(lambda: b.count, "the logs of that shard")
 
 
 def test_a_shard_is_given_up_while_its_channel_is_full(tmp_path: Path, server: LogHubServer) -> None:
-    """A member whose channel has no room does not keep the others from its shards."""
+    """A member whose channel is full releases its shards to the others."""
     send(server, *_logs(40, 1))
     full = memory_channel(tmp_path / "a", capacity=1, keep_alive=0.05)
     full.put(_one_event())
@@ -159,7 +159,7 @@ def _one_event() -> Any:
 
 
 def test_a_member_that_nobody_answers_holds_its_shards_for_lost(server: LogHubServer, group: ConsumerGroup) -> None:
-    """When the timeout is over, as LogHub does."""
+    """A member without an answer for the timeout treats its shards as lost, as LogHub does."""
     clock = ManualClock()
     with Membership(group, group, 30, clock) as membership:
         membership.join(dict)
@@ -172,7 +172,7 @@ def test_a_member_that_nobody_answers_holds_its_shards_for_lost(server: LogHubSe
 
 
 def test_a_heartbeat_that_takes_long_counts_from_its_begin() -> None:
-    """LogHub counts the silence from when it was heard, which may be then: until it is over nobody else reads."""
+    """The timeout counts from the begin of a heartbeat, when LogHub may have received it."""
     clock = ManualClock()
 
     class Slow:
@@ -191,7 +191,7 @@ def test_a_heartbeat_that_takes_long_counts_from_its_begin() -> None:
 def test_a_shard_that_another_member_has_is_not_saved(
     server: LogHubServer, group: ConsumerGroup, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told, and the source goes on: the other one's checkpoint is what counts."""
+    """If another member has the shard, saving a checkpoint logs a warning, and the source continues."""
     with Membership(group, group, 30, SystemClock()) as membership:
         membership.join(dict)
         account = account_of(server)
@@ -206,7 +206,7 @@ def test_a_shard_that_another_member_has_is_not_saved(
 
 
 def test_a_member_has_the_same_name_when_it_is_started_again(tmp_path: Path) -> None:
-    """And another one than each other agent."""
+    """A member's name is unique, and the same after a restart."""
     from producer.agent.sources.loghub_group import consumer_name
 
     name = consumer_name(tmp_path / "a", "x")
@@ -216,14 +216,14 @@ def test_a_member_has_the_same_name_when_it_is_started_again(tmp_path: Path) -> 
 
 
 def test_shards_and_a_group_exclude_each_other() -> None:
-    """It is told before anything starts."""
+    """shards together with group is refused before the start."""
     given = {"project": "p", "logstore": "l", "endpoint": "http://x", "access_key_id": "i", "access_key_secret": "s"}
     with pytest.raises(AgentConfigError, match="shards"):
         made("sources", "loghub", **given, group="g", shards=[1])
 
 
 def test_up_to_where_nothing_can_be_lost(tmp_path: Path) -> None:
-    """A channel that keeps its events has what it was given; one that forgets, what it has delivered."""
+    """The safe position is the committed one for a durable channel, and the delivered one for a memory channel."""
     kept, forgetting = file_channel(tmp_path / "k"), memory_channel(tmp_path / "m")
     with opened(kept), opened(forgetting):
         batch = _one_event().at(Position("f", 2))

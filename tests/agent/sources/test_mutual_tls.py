@@ -1,4 +1,4 @@
-"""Sources that ask for certificates of their clients: whose is right is heard; everybody else is turned away."""
+"""Sources that require client certificates: valid clients are served, all others are refused."""
 
 import ssl
 from pathlib import Path
@@ -17,7 +17,7 @@ _MESSAGE = msgpack.packb(["tag", [[1, {"message": "hello"}]], {"chunk": "x"}])
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Certificates of the server, of a client, and of a client of another authority."""
+    """Create certificates of the server, of a client, and of a client of another authority."""
     folder, authority, other = tmp_path_factory.mktemp("certificates"), trustme.CA(), trustme.CA()
     for name, issuer in (("localhost", authority), ("right", authority), ("wrong", other)):
         issuer.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(folder / f"{name}.pem")
@@ -33,7 +33,7 @@ def _context(files: Path, own: str | None) -> ssl.SSLContext:
 
 
 def _is_turned_away(served: Served, context: ssl.SSLContext, data: bytes) -> bool:
-    """TLS 1.3 tells a client after its own handshake that it is not wanted."""
+    """Return True if the server refuses the client; TLS 1.3 says so only after the client's handshake."""
     try:
         with context.wrap_socket(served.connect(), server_hostname="localhost") as peer:
             peer.sendall(data)
@@ -52,7 +52,7 @@ def _is_turned_away(served: Served, context: ssl.SSLContext, data: bytes) -> boo
 def test_whose_certificate_is_refused_is_told(
     own: str | None, why: str, files: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever looks after the source learns why a sender's events do not come; once, however often it tries."""
+    """A refused client certificate is logged once with the reason, however often the client tries."""
     given = {"certificate": str(files / "localhost.pem"), "client_authorities": str(files / "authority.pem")}
     with serving("syslog_tcp", **given) as served:
         for _ in range(2):
@@ -69,7 +69,7 @@ def test_whose_certificate_is_refused_is_told(
 def test_only_a_client_with_a_right_certificate_is_heard(
     kind: str, data: bytes, options: dict[str, Any], files: Path
 ) -> None:
-    """None, and one of another authority, are turned away; who is being served is not disturbed, and goes on."""
+    """Clients without a certificate, or of another authority, are refused; a connected client continues."""
     given = {"certificate": str(files / "localhost.pem"), "client_authorities": str(files / "authority.pem")}
     with (
         serving(kind, **options, **given) as served,

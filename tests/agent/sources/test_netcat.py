@@ -10,7 +10,7 @@ from tests.agent.sources.listeners import all_of, serving
 
 
 def test_each_line_is_acknowledged_once_it_is_committed():
-    """For each line an OK comes, and none before its batch was put."""
+    """Each line is answered with OK, and not before its batch is committed."""
     with serving("netcat") as served, served.connect() as peer:
         served.outlet.room.clear()
         peer.sendall(b"one\ntwo\r\n\n")
@@ -25,7 +25,7 @@ def test_each_line_is_acknowledged_once_it_is_committed():
 
 
 def test_without_acknowledgements_nothing_is_sent():
-    """With ack_every_event = false the peer hears nothing."""
+    """With ack_every_event = false the peer gets no answer."""
     with serving("netcat", ack_every_event=False) as served, served.connect() as peer:
         peer.sendall(b"one\n")
         served.got(b"one")
@@ -34,7 +34,7 @@ def test_without_acknowledgements_nothing_is_sent():
 
 
 def test_a_line_may_come_in_pieces_and_without_an_end():
-    """Lines are put together over reads; the last one needs no end where the connection ends."""
+    """Lines are joined across reads; the last one needs no line end when the connection ends."""
     with serving("netcat") as served, served.connect() as peer:
         peer.sendall(b"a\nb")
         served.got(b"a")
@@ -47,7 +47,7 @@ def test_a_line_may_come_in_pieces_and_without_an_end():
 
 @pytest.mark.parametrize("sent", [b"a\n" + b"x" * 16 + b"\nb\n", b"a\n" + b"x" * 17])
 def test_a_line_that_is_too_long_ends_its_connection(sent):
-    """The lines before it are taken; then the peer is told, and the connection ends."""
+    """A line that is too long ends the connection with an answer; the lines before it are put."""
     with serving("netcat", max_line_length=16) as served, served.connect() as peer:
         peer.sendall(sent)
         assert all_of(peer) == b"OK\nFAILED: Event exceeds the maximum length (16 chars, including newline)\n"
@@ -55,14 +55,14 @@ def test_a_line_that_is_too_long_ends_its_connection(sent):
 
 
 def test_a_line_of_just_the_length_is_taken():
-    """The limit counts the line's end."""
+    """The length limit includes the line end."""
     with serving("netcat", max_line_length=16) as served, served.connect() as peer:
         peer.sendall(b"x" * 15 + b"\n")
         served.got(b"x" * 15)
 
 
 def test_a_source_that_stops_ends_its_connections():
-    """At the end connections are closed, also those whose lines no channel took; nothing is acknowledged then."""
+    """Stopping the source closes its connections; lines that no channel took are not acknowledged."""
     with serving("netcat") as served:
         waiting, idle = served.connect(), served.connect()
         served.outlet.room.clear()
@@ -74,7 +74,7 @@ def test_a_source_that_stops_ends_its_connections():
 
 
 def test_flumes_keys_are_understood():
-    """A Flume file's keys of netcat are ours; nothing listens beyond this machine unless it says so."""
+    """Flume's netcat options are accepted; by default the source listens on the loopback address."""
     texts = {
         "bind": "0.0.0.0",
         "port": "44444",
@@ -90,7 +90,7 @@ def test_flumes_keys_are_understood():
 
 
 def test_datagrams_are_events():
-    """Each datagram is an event without its line end; the sender's address is a header if asked for."""
+    """Each datagram is an event without its line end; its sender's address can be a header."""
     with (
         serving("netcatudp", remote_address_header="from") as served,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer,

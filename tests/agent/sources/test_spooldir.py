@@ -1,4 +1,4 @@
-"""spooldir: which files are taken, when, as what, and how they are completed."""
+"""spooldir: selection of files, their events, and their completion."""
 
 import gzip
 import logging
@@ -23,7 +23,7 @@ from .following import Tail
 
 
 class Spool(Tail):
-    """A spool directory's source without its thread; files have rested at once unless a test says otherwise."""
+    """A spooldir source without its thread; settle is 0 unless a test sets it."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self._spooler: Spooler | None = None
@@ -54,7 +54,7 @@ class Spool(Tail):
         return path
 
     def done(self) -> list[str]:
-        """What is in the directory once all is delivered."""
+        """Return the names in the directory after all events are delivered."""
         self.look()
         return sorted(str(path.relative_to(self.logs)) for path in self.logs.rglob("*") if path.is_file())
 
@@ -65,10 +65,10 @@ def spool(tmp_path: Path) -> Spool:
 
 
 def test_each_line_of_a_file_is_an_event_and_the_file_is_renamed(spool: Spool) -> None:
-    """Once it is delivered; the last line counts without an end."""
+    """Each line is an event, including an unfinished last one; the file is renamed after the delivery."""
     spool.write("a", b"one\ntwo\r\n\nlast")
     spool.look()
-    assert spool.done() == ["a"]  # a channel that forgets has it, and has not delivered it
+    assert spool.done() == ["a"]  # in a memory channel, and not delivered
     assert spool.lines() == [b"one", b"two", b"", b"last"]
 
     assert spool.done() == ["a.COMPLETED"]
@@ -76,7 +76,7 @@ def test_each_line_of_a_file_is_an_event_and_the_file_is_renamed(spool: Spool) -
 
 
 def test_nothing_is_lost_in_memory(spool: Spool) -> None:
-    """A file is not completed before its lines are delivered: a death before that reads them again."""
+    """With a memory channel a file is completed only after its delivery, so a crash reads it again."""
     spool.write("a", b"one\ntwo\n")
     spool.look()
     spool.restart()
@@ -87,7 +87,7 @@ def test_nothing_is_lost_in_memory(spool: Spool) -> None:
 
 
 def test_files_that_wait_are_the_lag(tmp_path: Path) -> None:
-    """Their bytes, and how old the oldest one is; what was put is none, though it is not completed yet."""
+    """The lag is the bytes and the age of waiting files; files that were put do not count."""
     spool = Spool(tmp_path, settle=60.0)
     assert spool.follower.lag() == Lag(bytes=0, seconds=0.0)
     now = spool.clock.time()
@@ -100,7 +100,7 @@ def test_files_that_wait_are_the_lag(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_is_completed(spool: Spool) -> None:
-    """It has no event, and keeps nothing up."""
+    """An empty file has no event, and is completed."""
     spool.write("a", b"")
     spool.write("b", b"b\n")
 
@@ -109,7 +109,7 @@ def test_an_empty_file_is_completed(spool: Spool) -> None:
 
 
 def test_completed_files_are_deleted_if_wanted(tmp_path: Path) -> None:
-    """deletePolicy immediate."""
+    """With deletePolicy = immediate completed files are deleted."""
     spool = Spool(tmp_path, delete_policy="immediate")
     spool.write("a", b"one\n")
 
@@ -118,7 +118,7 @@ def test_completed_files_are_deleted_if_wanted(tmp_path: Path) -> None:
 
 
 def test_completed_files_are_marked_in_a_directory_beside(tmp_path: Path) -> None:
-    """trackingPolicy tracker_dir: the file stays as it is, and is not read again, by the next start neither."""
+    """With trackingPolicy = tracker_dir the file stays and is marked; it is not read again, even after a restart."""
     spool = Spool(tmp_path, tracking_policy="tracker_dir", recursive_directory_search=True)
     spool.write("d/a", b"one\n")
     assert spool.seen() == [b"one"]
@@ -130,7 +130,7 @@ def test_completed_files_are_marked_in_a_directory_beside(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("policy", ["rename", "tracker_dir"])
 def test_what_is_completed_is_so_after_a_power_cut(tmp_path: Path, policy: str) -> None:
-    """The new name, or the mark, is on the disk when the position is forgotten: else the file would be read again."""
+    """The new name, or the mark, is on the disk before the position is forgotten; so a power cut repeats no file."""
     spool = Spool(tmp_path, tracking_policy=policy)
     spool.write("a", b"one\n")
     with noted_syncs() as seen:
@@ -142,7 +142,7 @@ def test_what_is_completed_is_so_after_a_power_cut(tmp_path: Path, policy: str) 
 
 
 def test_flumes_own_marks_hold(tmp_path: Path) -> None:
-    """An empty mark, as Flume leaves it, says that a file is done."""
+    """Flume's empty mark counts: its file is not read."""
     spool = Spool(tmp_path, tracking_policy="tracker_dir")
     spool.write("a", b"one\n")
     spool.write(".flumespool/a.COMPLETED", b"")
@@ -154,7 +154,7 @@ def test_flumes_own_marks_hold(tmp_path: Path) -> None:
     ("order", "wanted"), [("oldest", [b"c", b"a", b"b"]), ("youngest", [b"b", b"a", b"c"]), ("random", None)]
 )
 def test_files_are_consumed_in_order(tmp_path: Path, order: str, wanted: list[bytes] | None) -> None:
-    """By the time of their last change, or by chance."""
+    """Files are read by modification time, or at random."""
     random.seed(3)
     spool = Spool(tmp_path, consume_order=order)
     for name, age in (("a", 20), ("b", 10), ("c", 30)):
@@ -166,7 +166,7 @@ def test_files_are_consumed_in_order(tmp_path: Path, order: str, wanted: list[by
 
 
 def test_files_of_one_time_are_consumed_by_name(spool: Spool) -> None:
-    """Flume's order among those of one second."""
+    """Files with the same modification time are read by name, as in Flume."""
     for name in ("c", "a", "b"):
         spool.write(name, name.encode() + b"\n", 10)
 
@@ -174,7 +174,7 @@ def test_files_of_one_time_are_consumed_by_name(spool: Spool) -> None:
 
 
 def test_patterns_choose_files(tmp_path: Path) -> None:
-    """includePattern and ignorePattern together; hidden files never."""
+    """includePattern and ignorePattern apply together; hidden files are never read."""
     spool = Spool(tmp_path, include_pattern=r"\.log$", ignore_pattern="^skip")
     for name in ("a.log", "skip.log", "b.txt", ".hidden.log"):
         spool.write(name, name.encode() + b"\n")
@@ -185,7 +185,7 @@ def test_patterns_choose_files(tmp_path: Path) -> None:
 def test_a_name_at_which_a_pattern_runs_away_is_not_read(
     tmp_path: Path, quick_limit: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whichever of the two patterns it is: the search ends, and is told."""
+    """If a pattern reaches its search limit at a name, the file is not read, and that is logged."""
     for name in ("include_pattern", "ignore_pattern"):
         spool = Spool(tmp_path / name, **{name: f"^{RUNAWAY}"})
         spool.write(ENDLESS, b"x\n")
@@ -197,7 +197,7 @@ def test_a_name_at_which_a_pattern_runs_away_is_not_read(
 
 @pytest.mark.parametrize(("recursive", "wanted"), [(False, [b"1"]), (True, [b"1", b"2", b"3"])])
 def test_directories_are_looked_into_if_wanted(tmp_path: Path, recursive: bool, wanted: list[bytes]) -> None:
-    """recursiveDirectorySearch."""
+    """recursiveDirectorySearch selects files in subdirectories."""
     spool = Spool(tmp_path, recursive_directory_search=recursive)
     for number, name in enumerate(("a", "x/a", "x/y/a"), start=1):
         spool.write(name, b"%d\n" % number)
@@ -206,7 +206,7 @@ def test_directories_are_looked_into_if_wanted(tmp_path: Path, recursive: bool, 
 
 
 def test_headers_tell_the_file(tmp_path: Path) -> None:
-    """fileHeader and basenameHeader with their keys."""
+    """fileHeader and basenameHeader add headers under their keys."""
     values = {
         "spoolDir": str(tmp_path / "logs"),
         "fileHeader": "true",
@@ -225,7 +225,7 @@ def test_headers_tell_the_file(tmp_path: Path) -> None:
 
 
 def test_long_lines_are_whole_unless_a_limit_is_set(tmp_path: Path) -> None:
-    """Flume cuts at 2,048 characters; we do if we are told to."""
+    """Lines are not cut unless max_line_length is set; Flume cuts at 2,048 characters."""
     (tmp_path / "x").mkdir()
     line = b"x" * (1 << 20) + b"end"
     for folder, limit, wanted in ((tmp_path, None, [line]), (tmp_path / "x", 1 << 20, [line[:-3], b"end"])):
@@ -236,7 +236,7 @@ def test_long_lines_are_whole_unless_a_limit_is_set(tmp_path: Path) -> None:
 
 
 def test_a_blob_is_one_event(tmp_path: Path) -> None:
-    """A whole file; one that is larger than allowed comes in parts."""
+    """With BLOB a file is one event; a larger file is split."""
     values = {
         "spoolDir": str(tmp_path / "logs"),
         "deserializer": "org.apache.flume.sink.solr.morphline.BlobDeserializer$Builder",
@@ -254,7 +254,7 @@ def test_a_blob_is_one_event(tmp_path: Path) -> None:
     [("KEEP", b"a\xffb"), ("REPLACE", "a\ufffdb".encode()), ("IGNORE", b"ab")],
 )
 def test_bytes_that_are_no_text(tmp_path: Path, policy: str, wanted: bytes) -> None:
-    """decodeErrorPolicy; by default they stay as they are."""
+    """decodeErrorPolicy decides about undecodable bytes; by default they are kept."""
     spool = Spool(tmp_path, decode_error_policy=policy)
     spool.write("a", b"a\xffb\n")
 
@@ -262,7 +262,7 @@ def test_bytes_that_are_no_text(tmp_path: Path, policy: str, wanted: bytes) -> N
 
 
 def test_a_file_that_is_no_text_is_put_aside_if_wanted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """FAIL: it is told, kept under another name, and the others are read: in Flume it ends the source."""
+    """With FAIL an undecodable file is renamed and logged, and the other files are read; Flume's source stops."""
     spool = Spool(tmp_path, decode_error_policy="FAIL")
     spool.write("a", b"a\xffb\n", 10)
     spool.write("b", b"good\n")
@@ -274,7 +274,7 @@ def test_a_file_that_is_no_text_is_put_aside_if_wanted(tmp_path: Path, caplog: p
 
 @pytest.mark.parametrize(("charset", "text"), [("ISO-8859-1", "grün\nblau\n"), ("UTF-16", "grün\n漢字\n")])
 def test_another_charset_becomes_utf8(tmp_path: Path, charset: str, text: str) -> None:
-    """inputCharset, also with line ends of two bytes."""
+    """inputCharset converts files to UTF-8, also with line ends of two bytes."""
     spool = Spool(tmp_path, input_charset=charset)
     spool.write("a", text.encode(charset))
 
@@ -283,7 +283,7 @@ def test_another_charset_becomes_utf8(tmp_path: Path, charset: str, text: str) -
 
 
 def test_a_growing_file_is_waited_for(tmp_path: Path) -> None:
-    """In Flume 1,801 of 8,001 lines came, and the file was renamed: here it is taken once it has rested."""
+    """A growing file is read only after it has settled; Flume lost 6,200 of 8,001 such lines."""
     spool = Spool(tmp_path, settle=5.0)
     path = spool.write("a", b"")
     wanted: list[bytes] = []
@@ -298,7 +298,7 @@ def test_a_growing_file_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_wall_clock_that_is_set_back_holds_no_file_up(tmp_path: Path) -> None:
-    """A file from the future, and one during which the clock was set: each is taken once it has rested, and once."""
+    """A modification time in the future, or a clock that is set back, delays no file, and repeats none."""
     spool = Spool(tmp_path, settle=5.0)
     spool.write("a", b"a\n", age=-(1 << 29))
     assert spool.seen() == []
@@ -311,7 +311,7 @@ def test_a_wall_clock_that_is_set_back_holds_no_file_up(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_written_after_it_was_read_is_read_on(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
-    """It is told, and what was added comes, once."""
+    """Lines added after a file was read are read once, with a warning."""
     path = spool.write("a", b"one\n")
     spool.look()
     with path.open("ab") as file:
@@ -326,7 +326,7 @@ def test_a_file_that_is_written_after_it_was_read_is_read_on(spool: Spool, caplo
 def test_a_file_that_takes_the_place_of_one_that_was_put_is_read(
     spool: Spool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Though it is as long: what was not read is not completed."""
+    """A file that replaces one that was put is read, not completed, even if it has the same size."""
     path = spool.write("a", b"one\n")
     spool.look()
     spool.write(".new", b"two\n").rename(path)
@@ -336,7 +336,7 @@ def test_a_file_that_takes_the_place_of_one_that_was_put_is_read(
 
 
 def test_a_file_whose_bytes_are_replaced_is_read_anew(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
-    """It is told, nothing is lost, and the source goes on."""
+    """A file whose bytes change during the read is logged and read again, without a loss."""
     path = spool.write("a", b"one\ntwo\n")
     spool.look()
     path.write_bytes(b"1\n")
@@ -350,7 +350,7 @@ def test_a_file_whose_bytes_are_replaced_is_read_anew(spool: Spool, caplog: pyte
 
 
 def test_a_name_that_is_used_again_gets_a_number(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
-    """In Flume it ends the source; here it is told, and nothing is overwritten."""
+    """A repeated name is completed under a numbered name, with a warning; nothing is overwritten."""
     for text in (b"one", b"two", b"three"):
         spool.write("a", text + b"\n")
         assert spool.seen() == [text]
@@ -362,7 +362,7 @@ def test_a_name_that_is_used_again_gets_a_number(spool: Spool, caplog: pytest.Lo
 
 
 def test_a_marked_name_that_is_used_again_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A mark holds for the file that was completed, not for its name."""
+    """A mark belongs to the completed file: another file of the same name is read."""
     spool = Spool(tmp_path, tracking_policy="tracker_dir")
     for text in (b"one\n", b"another\n"):
         spool.write("a", text)
@@ -376,7 +376,7 @@ def test_a_marked_name_that_is_used_again_is_read(tmp_path: Path, caplog: pytest
 
 @pytest.mark.parametrize("mark", ['{"ino', "[1]", "7", "\udcff"])
 def test_a_mark_that_is_none_keeps_nothing_up(tmp_path: Path, caplog: pytest.LogCaptureFixture, mark: str) -> None:
-    """It is told, and its file left alone, as with Flume's empty marks; all others are read."""
+    """An invalid mark is logged and counts as a mark; all other files are read."""
     spool = Spool(tmp_path, tracking_policy="tracker_dir")
     spool.write("marked", b"marked\n")
     spool.write("good", b"good\n")
@@ -387,7 +387,7 @@ def test_a_mark_that_is_none_keeps_nothing_up(tmp_path: Path, caplog: pytest.Log
 
 
 def test_the_same_file_once_more_is_read_once_more(spool: Spool) -> None:
-    """Equal bytes, an equal name, perhaps even the inode of the one before: it is another delivery all the same."""
+    """A second file with the same bytes, name and inode is read again, as another delivery."""
     for age in (10, 5):
         spool.write("a", b"one\n", age)
         assert spool.seen() == [b"one"]
@@ -396,7 +396,7 @@ def test_the_same_file_once_more_is_read_once_more(spool: Spool) -> None:
 
 
 def test_a_source_goes_on_within_a_file(spool: Spool) -> None:
-    """A stop in the middle of a file: the next start puts the rest."""
+    """After a stop within a file the next start reads the rest."""
     lines = [b"line %06d %s" % (number, b"x" * 100) for number in range(30_000)]
     spool.write("a", b"".join(line + b"\n" for line in lines))
     put, count = spool.outlet.put_until, 0
@@ -420,7 +420,7 @@ def test_a_source_goes_on_within_a_file(spool: Spool) -> None:
 
 
 def test_another_file_with_the_number_of_one_before_a_death_is_read_whole(spool: Spool) -> None:
-    """Killed when a file had been completed: the next one has its inode and first bytes, and another time of change."""
+    """After a crash, a new file with the inode and first bytes of a completed one is read as a whole."""
     head = [b"# a head that all files have %04d" % number for number in range(100)]
     path = spool.write("a", b"".join(line + b"\n" for line in [*head, b"one"]), age=10)
     assert len(spool.seen()) == 101
@@ -432,7 +432,7 @@ def test_another_file_with_the_number_of_one_before_a_death_is_read_whole(spool:
 
 
 def test_what_cannot_be_looked_at_keeps_nothing_else_up(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
-    """A link to itself, and one to nothing: told once, counted while there; all others are read."""
+    """Links to themselves or to nothing are logged once and counted; all other files are read."""
     (spool.logs / "loop").symlink_to("loop")
     (spool.logs / "nothing").symlink_to("nowhere")
     spool.write("good", b"good\n")
@@ -451,7 +451,7 @@ def test_what_cannot_be_looked_at_keeps_nothing_else_up(spool: Spool, caplog: py
 def test_a_link_out_of_the_spool_directory_is_not_followed(
     spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who may write there cannot have the agent read what only the agent may read. It is said once."""
+    """A link out of the spool directory is not followed, so its writers cannot read files as the agent; logged once."""
     (tmp_path / "secret").write_bytes(b"secret\n")
     (spool.logs / "link").symlink_to(tmp_path / "secret")
     spool.write("good", b"good\n")
@@ -461,7 +461,7 @@ def test_a_link_out_of_the_spool_directory_is_not_followed(
 
 
 def test_what_was_put_and_is_not_safe_is_bounded(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that wait for their delivery are held: of a directory of a million only so many are read ahead."""
+    """Files that wait for their delivery are limited in number, since each is kept in memory."""
     monkeypatch.setattr(source, "_MOST_UNSAFE", 2)
     for name in "abcd":
         spool.write(name, name.encode() + b"\n")
@@ -472,7 +472,7 @@ def test_what_was_put_and_is_not_safe_is_bounded(spool: Spool, monkeypatch: pyte
 
 
 def test_a_full_channel_holds_the_source_up(spool: Spool) -> None:
-    """The source does not end, and nothing is lost."""
+    """A full channel stops the reading without a loss."""
     spool.channels["c0"].capacity = 1
     spool.write("a", b"one\n", 10)
     spool.write("b", b"two\n")
@@ -487,7 +487,7 @@ def test_a_full_channel_holds_the_source_up(spool: Spool) -> None:
 
 
 def test_a_compressed_file_is_told_and_left(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
-    """Its bytes are no lines."""
+    """A compressed file is logged and not read, since its bytes are not lines."""
     spool.write("a.gz", gzip.compress(b"one\n"))
 
     assert spool.seen() == []
@@ -498,7 +498,7 @@ def test_a_compressed_file_is_told_and_left(spool: Spool, caplog: pytest.LogCapt
 
 
 def test_a_directory_belongs_to_one_source(spool: Spool) -> None:
-    """The second one is refused in words, until the first one ends."""
+    """A second source on the same directory is refused with an error, until the first one ends."""
     spool.look()
     with pytest.raises(SpoolDirectoryError, match="is already read by another source"):
         Spooler(spool.chosen, spool._context(), spool.outlet, spool.stop)
@@ -508,7 +508,7 @@ def test_a_directory_belongs_to_one_source(spool: Spool) -> None:
 
 
 def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """The path, and why."""
+    """A missing directory raises an error with its path and the reason."""
     spool = Spool(tmp_path, spool_directory=str(tmp_path / "none"))
     with pytest.raises(SpoolDirectoryError, match="none cannot be used: No such file or directory"):
         spool.look()
@@ -521,7 +521,7 @@ def _refuse(*_: object) -> None:
 def test_a_directory_that_cannot_be_read_for_a_while_is_told_by_its_path(
     spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once, and it counts as unreadable; afterwards its files are read."""
+    """A directory that cannot be read is logged once and counted as unreadable; later its files are read."""
     spool.write("a", b"one\n")
     with monkeypatch.context() as patch:
         patch.setattr(SpoolDirectory, "waiting", _refuse)
@@ -537,7 +537,7 @@ def test_a_directory_that_cannot_be_read_for_a_while_is_told_by_its_path(
 def test_a_directory_that_may_not_be_written_is_told(
     spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its files are read once, it is told once, and they are completed when they can be."""
+    """Files in a directory without write permission are read once, logged once, and completed later."""
     spool.write("a", b"one\n")
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", _refuse)
@@ -549,7 +549,7 @@ def test_a_directory_that_may_not_be_written_is_told(
 
 
 def test_a_file_of_many_blocks_keeps_every_line(spool: Spool) -> None:
-    """In order, in blocks of no more than 1 MiB."""
+    """All lines of a large file arrive in order, in blocks of at most 1 MiB."""
     lines = [b"line %06d %s" % (number, b"y" * (number % 200)) for number in range(30_000)]
     spool.write("a", b"\n".join(lines))
     spool.look()
@@ -560,7 +560,7 @@ def test_a_file_of_many_blocks_keeps_every_line(spool: Spool) -> None:
 
 
 def test_nothing_is_kept_of_files_that_are_done(spool: Spool) -> None:
-    """Neither positions nor descriptors."""
+    """Completed files leave neither positions nor open descriptors."""
     for number in range(30):
         spool.write(f"{number}", b"%d\n" % number)
     spool.seen()
@@ -583,6 +583,6 @@ def test_nothing_is_kept_of_files_that_are_done(spool: Spool) -> None:
     ],
 )
 def test_a_wrong_configuration_is_told_before_the_start(values: dict[str, str], said: str) -> None:
-    """What, which rule, which value."""
+    """An invalid option is refused before the start, with its name, the rule and the value."""
     with pytest.raises(AgentConfigError, match=said):
         read_options(SpoolDirectorySource.Options, values, "sources.s")

@@ -65,7 +65,7 @@ def _ms(*parts):
     ],
 )
 def test_messages_become_events(message, headers, body):
-    """Of RFC 3164, RFC 5424 and what is neither, headers and body are as Flume's, with a known year and any bytes."""
+    """Headers and bodies of RFC 3164, RFC 5424 and other messages are Flume's, with a full year, and any bytes."""
     assert _events(message) == [(headers, body)]
     other = b"<14>other"
     assert _events(message, other)[0] == (headers, body)
@@ -81,19 +81,19 @@ def test_messages_become_events(message, headers, body):
     ],
 )
 def test_fields_stay_in_bodies_if_asked_for(keep, body):
-    """keep_fields leaves the named fields in front of the body, each where it was."""
+    """keep_fields keeps the named fields at the beginning of the body, in their order."""
     ((_, found),) = _events(b"<34>1 2003-08-24T05:14:15Z h a - - - m", keep=keep)
     assert found == body
 
 
 def test_what_is_not_whole_is_marked():
-    """A message of which bytes are missing has a header that says so; the others have none."""
+    """A truncated message has a header that says so; other messages do not."""
     events = _events(b"<13>a", b"<13>b", cut=[1])
     assert [headers.get("flume.syslog.status") for headers, _ in events] == [None, "Incomplete"]
 
 
 def test_one_read_is_one_batch_and_headers_that_all_share_are_shared():
-    """What comes together stays together; a header of one value needs no column."""
+    """The messages of one read are one batch; a header with one value is shared."""
     with serving("syslog_tcp", client_ip_header="ip", port_header="to") as served, served.connect() as peer:
         peer.sendall(b"<13>Oct 11 22:14:15 h a\r\n<14>Oct 11 22:14:15 h b\n\n")
         eventually(lambda: len(served.outlet.bodies) == 2)
@@ -105,7 +105,7 @@ def test_one_read_is_one_batch_and_headers_that_all_share_are_shared():
 
 
 def test_messages_with_their_sizes_come_too():
-    """A connection whose first byte is a digit counts octets; its messages may hold line ends."""
+    """A connection that begins with a digit uses octet counting; its messages may contain line ends."""
     with serving("syslog_tcp") as served, served.connect() as peer:
         peer.sendall(b"7 <13>a\nb9 <14>")
         served.got(b"a\nb")
@@ -114,7 +114,7 @@ def test_messages_with_their_sizes_come_too():
 
 
 def test_a_message_of_pythons_own_handler_comes_while_the_connection_is_open():
-    """``SysLogHandler`` over TCP ends its messages with NUL: each is an event at once."""
+    """Python's ``SysLogHandler`` ends messages with NUL; each is an event at once."""
     with serving("syslog_tcp") as served:
         handler = SysLogHandler(served.address, socktype=socket.SOCK_STREAM)
         for text in ("first", "second"):
@@ -124,7 +124,7 @@ def test_a_message_of_pythons_own_handler_comes_while_the_connection_is_open():
 
 
 def test_a_long_message_is_cut_and_the_next_one_is_right():
-    """Of a message beyond event_size the first bytes come, marked, and the rest is passed over."""
+    """A message beyond event_size is truncated and marked; the next one is complete."""
     with serving("syslog_tcp", event_size=16) as served, served.connect() as peer:
         peer.sendall(b"<13>" + b"x" * 100 + b"\n<13>b\n<13>last")
         peer.shutdown(socket.SHUT_WR)
@@ -135,7 +135,7 @@ def test_a_long_message_is_cut_and_the_next_one_is_right():
 
 
 def test_several_ports_are_one_source():
-    """Each port is listened on, and a header says which one a message came to."""
+    """With ports each port is listened on, and a header has the port of a message."""
     with serving("syslog_tcp", port=None, ports="0 0", port_header="port") as served:
         for number, address in enumerate(served.source.server.addresses):
             with socket.create_connection(address) as peer:
@@ -146,7 +146,7 @@ def test_several_ports_are_one_source():
 
 
 def test_while_a_channel_is_full_a_connection_waits_and_loses_nothing():
-    """A full channel holds its peers up, and what they sent is there in their order when there is room again."""
+    """While a channel is full the peer waits; later all its messages arrive in order."""
     lines = [b"<13>%06d %s" % (number, b"x" * 200) for number in range(20_000)]
     with serving("syslog_tcp") as served, served.connect() as peer:
         served.outlet.room.clear()
@@ -165,7 +165,7 @@ def test_while_a_channel_is_full_a_connection_waits_and_loses_nothing():
 
 
 def test_garbage_ends_only_its_own_connection():
-    """Bytes that are no syslog are events without a priority, or end their connection; others are served."""
+    """Invalid bytes become events without a priority, or end their own connection; others are served."""
     with serving("syslog_tcp") as served, served.connect() as good:
         with served.connect() as wrong:
             wrong.sendall(b"12x\0\xff")
@@ -178,7 +178,7 @@ def test_garbage_ends_only_its_own_connection():
 
 
 def test_datagrams_are_messages():
-    """Each datagram is a message; its sender is a header if asked for, and an empty one is none."""
+    """Each datagram is a message, with the sender as an optional header; an empty datagram is none."""
     with (
         serving("syslog_udp", client_ip_header="ip") as served,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer,
@@ -193,7 +193,7 @@ def test_datagrams_are_messages():
 
 
 def test_flumes_keys_are_understood():
-    """Flume's three syslog sources are ours, with their keys."""
+    """The options of Flume's three syslog sources are accepted."""
     assert canonical("sources", "multiport_syslogtcp") == "syslog_tcp"
     texts = {
         "host": "0.0.0.0",
@@ -225,6 +225,6 @@ def test_flumes_keys_are_understood():
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(options, message):
-    """Neither port nor ports, or a field that there is not, is an error of the configuration."""
+    """Missing port and ports, or an unknown field, is a configuration error."""
     with pytest.raises(AgentConfigError, match=message), serving("syslog_tcp", **options):
         pass

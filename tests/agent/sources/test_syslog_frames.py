@@ -1,4 +1,4 @@
-"""Where messages end."""
+"""Framing of syslog messages."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from producer.agent.sources.syslog_frames import Frames, FramingError
 
 
 def _cut(frames, data, sizes):
-    """All messages of data that comes in pieces, and whether each is whole."""
+    """Split data that arrives in pieces; return all messages, and whether each is complete."""
     found, at = [], 0
     for size in [*sizes, len(data)]:
         piece, at = data[at : at + size], at + size
@@ -31,14 +31,14 @@ _ENDS = st.sampled_from([b"\n", b"\0"])
     _SIZES,
 )
 def test_lines_are_messages_however_they_come(messages, end, sizes):
-    r"""Messages that end with \n or NUL are found, whatever pieces they come in; of longer ones the first bytes."""
+    r"""Messages that end with \n or NUL are found in pieces of any size; longer ones are truncated."""
     found = _cut(Frames(16), b"".join(message + end for message in messages), sizes)
     assert found == [(message[:16], len(message) <= 16) for message in messages]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=30), min_size=1), st.sampled_from([b"", b"\n", b"\r\n", b"\0"]), _SIZES)
 def test_messages_with_their_sizes_are_found_however_they_come(messages, end, sizes):
-    """They may hold line ends, and ends behind them are skipped; of longer ones the first bytes are kept."""
+    """Counted messages are found in pieces of any size, with line ends inside and after; longer ones are truncated."""
     found = _cut(Frames(16), b"".join(b"%d %s%s" % (len(message), message, end) for message in messages), sizes)
     assert found == [(message[:16], len(message) <= 16) for message in messages]
 
@@ -48,7 +48,7 @@ _LENGTHS = (2, 16, 17, 1, 40, 15, 33, 16, 5)
 
 @pytest.mark.parametrize("size", range(1, 60))
 def test_lines_of_each_length_are_found_in_pieces_of_each_size(size):
-    """The ends of messages, of what is kept of them, and of pieces fall together in all ways."""
+    """Lines of each length are found in pieces of each size, at all boundaries."""
     messages = [b"<" + bytes([number]) * (length - 1) for number, length in enumerate(_LENGTHS, 97)]
     data = b"".join(message + b"\n" for message in messages)
     assert _cut(Frames(16), data, [size] * len(data)) == [(message[:16], len(message) <= 16) for message in messages]
@@ -56,7 +56,7 @@ def test_lines_of_each_length_are_found_in_pieces_of_each_size(size):
 
 @pytest.mark.parametrize("size", range(1, 60))
 def test_sized_messages_of_each_length_are_found_in_pieces_of_each_size(size):
-    """Likewise, with sizes before them, and line ends in them."""
+    """Counted messages of each length are found in pieces of each size, at all boundaries."""
     messages = [b"\n" + bytes([number]) * (length - 1) for number, length in enumerate(_LENGTHS, 97)]
     data = b"".join(b"%d %s" % (len(message), message) for message in messages)
     assert _cut(Frames(16), data, [size] * len(data)) == [(message[:16], len(message) <= 16) for message in messages]
@@ -64,7 +64,7 @@ def test_sized_messages_of_each_length_are_found_in_pieces_of_each_size(size):
 
 @pytest.mark.parametrize("first", [b"1", b"9"])
 def test_the_first_byte_tells_that_sizes_come(first):
-    """No message begins with a digit that a size begins with."""
+    """A first byte from 1 to 9 selects octet counting."""
     frames = Frames(16)
     text = b"x" * int(first)
     assert frames.feed(first + b" " + text) == [text]
@@ -72,12 +72,12 @@ def test_the_first_byte_tells_that_sizes_come(first):
 
 @pytest.mark.parametrize("line", [b"0 abc", b"<13>a", b"text", b" 5 a"])
 def test_any_other_first_byte_tells_that_lines_come(line):
-    """A zero, too: no size begins with it."""
+    """Any other first byte, including zero, selects lines."""
     assert Frames(16).feed(line + b"\n") == [line]
 
 
 def test_a_size_may_have_nine_digits():
-    """Before its space has come it may still become one; more digits are none."""
+    """A size has at most nine digits before its space."""
     frames = Frames(4)
     assert frames.feed(b"123456789") == []
     assert frames.feed(b" abcdef") == [b"abcd"]
@@ -87,21 +87,21 @@ def test_a_size_may_have_nine_digits():
 
 
 def test_a_message_that_is_too_long_already_is_not_waited_for():
-    """Its first bytes come with the messages before it, and it is told that they are not all."""
+    """A message that is already too long is returned truncated, without waiting for its end."""
     frames = Frames(16)
     assert (frames.feed(b"<a\n" + b"x" * 20), frames.cut) == ([b"<a", b"x" * 16], [1])
     assert frames.feed(b"x\n<b\n") == [b"<b"]
 
 
 def test_what_was_cut_is_told_of_the_last_messages_alone():
-    """The numbers belong to what was just returned."""
+    """The indexes of truncated messages belong to the last result."""
     frames = Frames(4)
     assert (frames.feed(b"<abcdef\n<a\n"), frames.cut) == ([b"<abc", b"<a"], [0])
     assert (frames.feed(b"<b\n"), frames.cut) == ([b"<b"], [])
 
 
 def test_a_message_is_looked_for_once_it_can_be_whole(monkeypatch):
-    """A large one that comes in small pieces costs no look for each of them."""
+    """A large message in small pieces is not searched again for each piece."""
     looks = []
     monkeypatch.setattr(syslog_frames, "_SIZE", _Looked(syslog_frames._SIZE, looks))
     frames = Frames(10_000)
@@ -123,7 +123,7 @@ class _Looked:
 
 @pytest.mark.parametrize("sent", [b"5 <13>a6<13>bc", b"1x", b"9999999999 ", b"3 abc0 ", b"12345678901"])
 def test_what_is_no_size_ends_the_connection(sent):
-    """Where a size must stand and something else does, nobody knows where messages end: that is an error."""
+    """A missing size raises an error, since the next message cannot be found."""
     frames = Frames(16)
     with pytest.raises(FramingError, match="a message without a size before it"):  # noqa: PT012
         frames.feed(sent)
@@ -131,7 +131,7 @@ def test_what_is_no_size_ends_the_connection(sent):
 
 
 def test_messages_before_what_is_no_size_are_returned():
-    """The error comes with the next bytes: what was whole is not lost with it."""
+    """Messages before a missing size are returned; the error follows with the next bytes."""
     frames = Frames(16)
     assert frames.feed(b"5 <13>a6<13>bc") == [b"<13>a"]
     with pytest.raises(FramingError):
@@ -139,7 +139,7 @@ def test_messages_before_what_is_no_size_are_returned():
 
 
 def test_a_zero_is_no_beginning_of_a_size():
-    """Nobody waits for what may follow it."""
+    """A zero is refused as a size at once."""
     frames = Frames(16)
     assert frames.feed(b"3 abc") == [b"abc"]
     with pytest.raises(FramingError):
@@ -158,14 +158,14 @@ def test_a_zero_is_no_beginning_of_a_size():
     ],
 )
 def test_half_a_message_at_the_end_is_kept(sent, left):
-    """What had come of a message when the connection ended is a message that is not whole."""
+    """The rest of a message at the end of the connection is returned as truncated."""
     frames = Frames(16)
     frames.feed(sent)
     assert (frames.end(), frames.cut) == (left, [0])
 
 
 def test_a_message_without_an_end_needs_no_memory():
-    """However long a message goes on, no more than the allowed size is kept of it."""
+    """An endless message takes no more memory than the limit."""
     for begin in (b"<13>", b"900000000 <13>"):
         frames = Frames(1024)
         frames.feed(begin)

@@ -1,4 +1,4 @@
-"""The table of syslog's variants in the documents."""
+"""The table of syslog variants in the documentation."""
 
 import re
 import time
@@ -39,7 +39,7 @@ def _in_utc(monkeypatch):
 
 @pytest.mark.parametrize(("message", "moment", "host"), _ROWS)
 def test_source_and_ship_read_a_variant_as_the_documents_say(message, moment, host):
-    """In each message of the table, the source and the parser of ship find the time and the host that the table has."""
+    """The source and ship's parser find the time and the host that the table states for each message."""
     ((headers, _),) = SyslogParser((), ManualClock(_NOW.timestamp())).batch([message.encode()]).events()
     expected = _milliseconds(_plain(moment))
     assert (headers.get("timestamp"), headers.get("host")) == (expected, _plain(host))
@@ -50,5 +50,5 @@ def test_source_and_ship_read_a_variant_as_the_documents_say(message, moment, ho
 
 
 def test_the_documents_have_a_table_of_variants():
-    """The rows are found on the page, so that the test above tests something."""
+    """The table is found on its page, so the test above has rows."""
     assert len(_ROWS) > 15

@@ -1,4 +1,4 @@
-"""taildir: what is read, with which headers, from where, and what it costs to wait."""
+"""taildir: events, headers, positions, and the cost of waiting."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from .following import Tail, Writer
 
 @pytest.mark.parametrize("place", [f"{FileNotes.__module__}.FileNotes.write", f"{follower.__name__}.Beginnings"])
 def test_a_start_that_fails_lets_go_of_its_notes(tail: Tail, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is full when the source begins: the next start finds them free, who ever still has the error."""
+    """A start that fails on a full disk releases the notes, even while the error is referenced."""
     wanted = Writer(tail.logs / "a").lines(3)
     tail.look()
     tail.restart()
@@ -39,18 +39,18 @@ def test_a_start_that_fails_lets_go_of_its_notes(tail: Tail, place: str, monkeyp
         with pytest.raises(ChannelIOError, match="is full") as caught:
             tail.look()
     assert tail.seen() == wanted
-    assert caught.traceback  # it was not collected meanwhile, and its frames with it
+    assert caught.traceback  # keeps the error and its frames alive
 
 
 def test_lines_keep_their_bytes(tail: Tail) -> None:
-    """CR LF is stripped, a lone CR kept, an empty line is an empty event, and no byte is changed."""
+    """CR LF is stripped, a lone CR is kept, an empty line is an empty event, and all other bytes are unchanged."""
     Writer(tail.logs / "a.log").append(b"one\r\ntwo\rtwo\n\n\xff\xfe\x00\n")
 
     assert tail.seen() == [b"one", b"two\rtwo", b"", b"\xff\xfe\x00"]
 
 
 def test_older_files_are_read_first(tail: Tail) -> None:
-    """At the start, so that what was rotated comes before what came after it."""
+    """At the start older files are read first, so rotated lines precede newer ones."""
     for age, name in enumerate(("a.log", "a.log.1", "a.log.2")):
         path = tail.logs / name
         path.write_bytes(name.encode() + b"\n")
@@ -60,7 +60,7 @@ def test_older_files_are_read_first(tail: Tail) -> None:
 
 
 def test_directories_are_not_files(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
-    """Nor are pipes: neither is opened for good, nor waited for."""
+    """Directories and pipes are ignored, and do not block the source."""
     (tail.logs / "directory.log").mkdir()
     os.mkfifo(tail.logs / "pipe.log")
     written = Writer(tail.logs / "a.log").lines(1)
@@ -73,7 +73,7 @@ def test_directories_are_not_files(tail: Tail, caplog: pytest.LogCaptureFixture)
 
 
 def test_a_full_channel_holds_the_source_up(tmp_path: Path) -> None:
-    """Nothing is lost, and nothing read on: it is put when there is room."""
+    """A full channel stops the reading; the lines are put when there is room."""
     tail = Tail(tmp_path)
     tail.channels["c0"].capacity = 10
     a = Writer(tail.logs / "a.log")
@@ -90,7 +90,7 @@ def test_a_full_channel_holds_the_source_up(tmp_path: Path) -> None:
 
 
 def test_lines_of_several_mebibytes_are_whole(tail: Tail) -> None:
-    """A line longer than a block comes in one piece, also when it is written in parts."""
+    """A line longer than a block is one event, also if it is written in parts."""
     a = Writer(tail.logs / "a.log")
     line = b"x" * (3 << 20)
     a.append(b"short\n" + line[: 2 << 20])
@@ -101,7 +101,7 @@ def test_lines_of_several_mebibytes_are_whole(tail: Tail) -> None:
 
 
 def test_a_line_beyond_the_limit_comes_in_parts(tmp_path: Path) -> None:
-    """No line is dropped, and none keeps the rest of its file back."""
+    """A line beyond the limit is split; no line is lost, and the rest of the file is read."""
     tail = Tail(tmp_path, max_line_bytes=2048)
     Writer(tail.logs / "a.log").append(b"y" * (3 << 20) + b"\nnext\n")
 
@@ -110,7 +110,7 @@ def test_a_line_beyond_the_limit_comes_in_parts(tmp_path: Path) -> None:
 
 
 def test_a_batch_is_a_block_of_whole_lines(tail: Tail) -> None:
-    """No more than 1 MiB, and no line apart."""
+    """A batch has whole lines, and at most 1 MiB."""
     a = Writer(tail.logs / "a.log")
     written = a.lines(60_000)
     tail.look()
@@ -125,7 +125,7 @@ def test_a_batch_is_a_block_of_whole_lines(tail: Tail) -> None:
 
 
 def test_headers_of_groups_and_paths_and_offsets(tmp_path: Path) -> None:
-    """Flume's keys: headers of a group, the file's path, and where each event begins in it."""
+    """Flume's options add a group's headers, the file's path, and each event's byte offset."""
     values = {
         "filegroups": "f1 f2",
         "filegroups.f1": f"{tmp_path}/logs/a.*",
@@ -167,13 +167,13 @@ def test_headers_of_groups_and_paths_and_offsets(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_configuration_is_told_before_the_start(values: dict[str, object], said: str) -> None:
-    """What, which rule, which value."""
+    """An invalid option is refused before the start, with its name, the rule and the value."""
     with pytest.raises(AgentConfigError, match=said):
         read_options(TaildirSource.Options, values, "sources.t")
 
 
 def test_skip_to_end_skips_what_was_there_at_the_first_start_only(tmp_path: Path) -> None:
-    """Old lines are left out; those of new files, and those written while the agent was down, are not."""
+    """skip_to_end skips only lines that exist at the very first start, not those written while the agent is down."""
     tail = Tail(tmp_path, skip_to_end=True)
     a = Writer(tail.logs / "a.log")
     a.lines(10)
@@ -187,7 +187,7 @@ def test_skip_to_end_skips_what_was_there_at_the_first_start_only(tmp_path: Path
 
 
 def test_flumes_position_file_is_taken_over_at_the_first_start(tmp_path: Path) -> None:
-    """Nothing comes again that Flume had delivered; a position beyond the end is not believed, later starts skip it."""
+    """The first start continues at Flume's positions, except one beyond a file's end; later starts ignore them."""
     logs = tmp_path / "logs"
     logs.mkdir()
     a, b = Writer(logs / "a.log"), Writer(logs / "b.log")
@@ -210,7 +210,7 @@ def test_flumes_position_file_is_taken_over_at_the_first_start(tmp_path: Path) -
 
 
 def test_a_source_goes_on_where_its_channels_are(tail: Tail) -> None:
-    """A restart reads nothing twice and leaves nothing out."""
+    """After a restart no line is repeated or lost."""
     a = Writer(tail.logs / "a.log")
     first = a.lines(10)
     assert tail.seen() == first
@@ -221,7 +221,7 @@ def test_a_source_goes_on_where_its_channels_are(tail: Tail) -> None:
 
 
 def test_channels_that_are_not_equally_far_get_each_line_once(tmp_path: Path) -> None:
-    """A death between the commits of two channels: the source begins at the first end, a batch ends at the second."""
+    """After a crash between the commits of two channels, each channel gets each line once."""
     tail = Tail(tmp_path, channels=2)
     a = Writer(tail.logs / "a.log")
     first = a.lines(10)
@@ -242,7 +242,7 @@ def test_channels_that_are_not_equally_far_get_each_line_once(tmp_path: Path) ->
 
 
 def test_events_of_several_lines_begin_with_a_match(tmp_path: Path) -> None:
-    """A stack trace is one event with its first line; the last one comes when its file has rested."""
+    """A stack trace is one event with its first line; the last event is taken when its file has settled."""
     tail = Tail(tmp_path, multiline_start=r"\d{4}-", multiline_timeout=5.0)
     a = Writer(tail.logs / "a.log")
     a.append(b"2026-01-01 one\n  at x\n  at y\n2026-01-02 two\n2026-01-03 three\n")
@@ -254,7 +254,7 @@ def test_events_of_several_lines_begin_with_a_match(tmp_path: Path) -> None:
 
 
 def test_a_link_is_followed_and_its_file_read_once(tmp_path: Path) -> None:
-    """As below /var/log/containers: the link is what the pattern has; when it leads elsewhere, that is read, too."""
+    """A link, as in /var/log/containers, is followed and its file read once; a new target is read, too."""
     elsewhere, containers = tmp_path / "pods", tmp_path / "containers"
     elsewhere.mkdir()
     containers.mkdir()
@@ -275,7 +275,7 @@ def test_a_link_is_followed_and_its_file_read_once(tmp_path: Path) -> None:
 def test_a_link_out_of_the_named_directories_is_not_followed(
     tmp_path: Path, pattern: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither a link to a file nor one to a directory; it is said once, and an option allows it."""
+    """Links to files and directories elsewhere are not followed, with one warning; allow_links_to allows them."""
     secret = tmp_path / "secret"
     secret.mkdir()
     lines = Writer(secret / "a.log").lines(1)
@@ -293,7 +293,7 @@ def test_a_link_out_of_the_named_directories_is_not_followed(
 
 
 def test_directories_of_a_glob_come_and_go(tmp_path: Path) -> None:
-    """A pod's directory that appears is looked into."""
+    """A directory that appears later and matches a glob is scanned."""
     tail = Tail(tmp_path, str(tmp_path / "logs" / "*" / "app.log"))
     tail.look()
     (tail.logs / "pod").mkdir()
@@ -303,7 +303,7 @@ def test_directories_of_a_glob_come_and_go(tmp_path: Path) -> None:
 
 
 def test_positions_of_files_that_are_gone_are_forgotten_after_a_day(tail: Tail) -> None:
-    """Neither the channels nor the notes grow for ever; a file that is there is never forgotten."""
+    """Positions and notes of deleted files are forgotten after a day; those of existing files never."""
     a, b = Writer(tail.logs / "a.log"), Writer(tail.logs / "b.log")
     a.lines(3)
     b.lines(3)
@@ -325,7 +325,7 @@ def test_positions_of_files_that_are_gone_are_forgotten_after_a_day(tail: Tail) 
 
 
 def test_idle_files_are_closed_and_read_again_when_they_are_written(tail: Tail) -> None:
-    """Descriptors are for those that are written."""
+    """An idle file is closed, and opened again when it is written."""
     writers = [Writer(tail.logs / f"{n}.log") for n in range(50)]
     for writer in writers:
         writer.lines(1)
@@ -339,12 +339,12 @@ def test_idle_files_are_closed_and_read_again_when_they_are_written(tail: Tail) 
 
 
 def test_a_file_whose_time_stands_still_is_read_on(tail: Tail) -> None:
-    """Its size counts: what comes in the same tick of a file system's clock, or with its time set back, is seen."""
+    """A file is read on by its size, even if its modification time does not change or goes back."""
     writer = Writer(tail.logs / "a.log")
     written = writer.lines(1)
     before = writer.path.stat().st_mtime_ns
     assert tail.seen() == written
-    tail.look(121)  # until it is closed, and looked at now and then
+    tail.look(121)  # until it is closed, and polled in turn
     written = writer.lines(2)
     os.utime(writer.path, ns=(before, before))
 
@@ -352,7 +352,7 @@ def test_a_file_whose_time_stands_still_is_read_on(tail: Tail) -> None:
 
 
 def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
-    """All are read all the same."""
+    """No more files are open than allowed, and all files are read."""
     tail = Tail(tmp_path, max_open_files=5)
     writers = [Writer(tail.logs / f"{n}.log") for n in range(40)]
     written = [line for writer in writers for line in writer.lines(2)]
@@ -364,7 +364,7 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
 
 
 def test_a_quiet_file_costs_a_look_now_and_then(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 2,000 files that nobody writes some hundreds are looked at in a second, and each has its turn."""
+    """Of 2,000 quiet files only some hundreds are polled in a second, each in its turn."""
     monkeypatch.setattr(Watches, "add", lambda *_: False)
     for number in range(2000):
         (tail.logs / f"{number}.log").write_bytes(b"%d\n" % number)
@@ -387,7 +387,7 @@ def test_a_quiet_file_costs_a_look_now_and_then(tail: Tail, monkeypatch: pytest.
 
 
 def test_a_file_that_rests_is_not_looked_at_before_it_is_written(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 1,000 files that nobody writes, some are looked at in a second; one that is written is read at once."""
+    """Of 1,000 watched files only some are polled in a second; one that is written is read at once."""
     for number in range(1000):
         (tail.logs / f"{number}.log").write_bytes(b"%d\n" % number)
     tail.seen()
@@ -408,7 +408,7 @@ def test_a_file_that_rests_is_not_looked_at_before_it_is_written(tail: Tail, mon
 
 
 def test_what_is_written_just_before_a_file_is_watched_is_seen(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the last look and the watch nobody would tell of it."""
+    """A write between the last poll and the watch is found."""
     writers = {path.stat().st_ino: Writer(path) for path in _rested(tail, 100)}
     real, written = Watches.add, list[bytes]()
 
@@ -434,7 +434,7 @@ def _rested(tail: Tail, count: int) -> list[Path]:
 
 
 def test_a_rotated_file_is_read_though_nobody_looked_at_it(tail: Tail) -> None:
-    """What rests is renamed, written under its new name, and another one takes its place."""
+    """A watched file that is renamed and written on is read, and so is the new file at its path."""
     old = Writer(tail.logs / "a.log")
     old.lines(2)
     tail.seen()
@@ -446,7 +446,7 @@ def test_a_rotated_file_is_read_though_nobody_looked_at_it(tail: Tail) -> None:
 
 
 def test_a_file_that_rests_and_is_cut_begins_anew(tail: Tail) -> None:
-    """Also one that nobody looked at."""
+    """A watched file that is truncated is read from byte 0."""
     writer = Writer(tail.logs / "a.log")
     writer.lines(5)
     tail.seen()
@@ -459,7 +459,7 @@ def test_a_file_that_rests_and_is_cut_begins_anew(tail: Tail) -> None:
 
 
 def test_a_file_system_that_tells_nothing_is_looked_at_as_before(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After some changes that were found by chance nobody waits to be told any more."""
+    """If changes are found without a notification, watches are not trusted any more, and files are polled."""
     monkeypatch.setattr(Watches, "told", lambda _: [])
     writers = [Writer(tail.logs / f"{number}.log") for number in range(300)]
     for writer in writers:
@@ -469,7 +469,7 @@ def test_a_file_system_that_tells_nothing_is_looked_at_as_before(tail: Tail, mon
     found = written = 0
     for writer in writers:
         written += len(writer.lines(1))
-    while found < 3:  # in the turns of those that are watched
+    while found < 3:  # in the turns of watched files
         found += len(tail.seen(0.1))
     found += len(tail.seen(0.5))
 
@@ -477,7 +477,7 @@ def test_a_file_system_that_tells_nothing_is_looked_at_as_before(tail: Tail, mon
 
 
 def test_without_a_watch_left_all_is_read(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user may have so many; then files are looked at."""
+    """When the user's limit of watches is reached, files are polled and all lines are read."""
     writer = Writer(tail.logs / "a.log")
     writer.lines(1)
     tail.seen()
@@ -489,7 +489,7 @@ def test_without_a_watch_left_all_is_read(tail: Tail, monkeypatch: pytest.Monkey
 
 
 def test_watches_that_were_too_many_to_be_told_count_as_told(tmp_path: Path) -> None:
-    """Where the kernel has dropped some, every file is looked at."""
+    """If the kernel drops notifications every file is polled."""
     watches = Watches()
     path = tmp_path / "a.log"
     path.write_bytes(b"")
@@ -504,7 +504,7 @@ def test_watches_that_were_too_many_to_be_told_count_as_told(tmp_path: Path) -> 
 
 
 def _open_below(folder: Path) -> int:
-    """Descriptors of this process for files there."""
+    """Return the number of this process's descriptors for files in a folder."""
     count = 0
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
@@ -513,14 +513,14 @@ def _open_below(folder: Path) -> int:
 
 
 def test_names_are_read_again_as_they_were_written() -> None:
-    """What is not a name of ours is none."""
+    """Names are parsed as they were written; other texts give None."""
     name = FileName(12, 34, 5, 1024, 0xDEADBEEF)
     assert parse_name(str(name)) == name
     assert parse_name("something else") is None
 
 
 def test_an_agent_follows_a_file(tmp_path: Path) -> None:
-    """The whole way, on threads: what is appended is delivered, and the agent stops in time."""
+    """An agent on threads delivers appended lines, and stops in time."""
     a = Writer(tmp_path / "a.log")
     a.lines(10)
     config = AgentConfig(

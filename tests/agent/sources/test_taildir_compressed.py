@@ -1,4 +1,4 @@
-"""taildir: what was not read of a file before it was rotated and compressed is read in the compressed one."""
+"""taildir: unread lines of a file that was rotated and compressed are read from the compressed file."""
 
 import gzip
 from pathlib import Path
@@ -17,7 +17,7 @@ def strict(tmp_path: Path) -> Tail:
 
 
 def compress(path: Path) -> Path:
-    """As logrotate does, between two looks: the file is renamed, packed, and deleted."""
+    """Compress a file between two scans as logrotate does: rename, compress, delete."""
     packed = path.with_name(f"{path.name}.1.gz")
     packed.write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
@@ -30,7 +30,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("end", ["restart", "kill"])
 def test_what_was_compressed_while_the_agent_was_down_is_read_once(strict: Tail, end: str) -> None:
-    """The rest of the old file and the new one, under the file's path; nothing again after the next start."""
+    """Lines compressed while the agent is down are read once, under the file's path, with those of the new file."""
     a = Writer(strict.logs / "a.log")
     first = a.lines(100)
     assert strict.seen() == first
@@ -52,7 +52,7 @@ def test_what_was_compressed_while_the_agent_was_down_is_read_once(strict: Tail,
 
 
 def test_what_was_compressed_between_two_looks_is_read(strict: Tail) -> None:
-    """copytruncate and gzip before anybody looks: the unread lines are only in the packed copy."""
+    """Unread lines are read from a file that was copied, truncated and compressed between two scans."""
     a = Writer(strict.logs / "a.log")
     a.lines(100)
     strict.seen()
@@ -68,7 +68,7 @@ def test_what_was_compressed_between_two_looks_is_read(strict: Tail) -> None:
 def test_a_packed_file_of_which_nothing_is_missing_is_not_unpacked(
     strict: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each rotation leaves one: its trailer tells its size."""
+    """A compressed file without unread lines is not unpacked: its trailer has its size."""
     monkeypatch.setattr(compressed, "_unpack", lambda *_: pytest.fail("unpacked"))
     a = Writer(strict.logs / "a.log")
     a.lines(100)
@@ -84,7 +84,7 @@ def test_a_packed_file_of_which_nothing_is_missing_is_not_unpacked(
 def test_a_stop_while_a_packed_file_is_unpacked_calls_nothing_gone(
     strict: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, down: bool
 ) -> None:
-    """The next start unpacks it again."""
+    """A stop during the unpacking does not report lines as lost; the next start unpacks again."""
     a = Writer(strict.logs / "a.log")
     a.lines(100)
     a.append(b"half")
@@ -108,7 +108,7 @@ def test_a_stop_while_a_packed_file_is_unpacked_calls_nothing_gone(
 
 
 def test_a_packed_file_with_other_bytes_is_left_alone(strict: Tail, caplog: pytest.LogCaptureFixture) -> None:
-    """It begins otherwise, or holds something else where reading ended: what is gone is told as before."""
+    """A compressed file with other bytes is ignored, and the lost bytes are reported."""
     a = Writer(strict.logs / "a.log")
     a.lines(100)
     strict.seen()
@@ -126,7 +126,7 @@ def test_a_packed_file_with_other_bytes_is_left_alone(strict: Tail, caplog: pyte
 
 @pytest.mark.parametrize("damage", [lambda raw: raw[:-300], lambda raw: raw[:600] + b"\0" * 100 + raw[700:]])
 def test_a_packed_file_that_is_damaged_is_told(strict: Tail, caplog: pytest.LogCaptureFixture, damage: object) -> None:
-    """And holds nothing up."""
+    """A damaged compressed file is logged, and does not stop the source."""
     a = Writer(strict.logs / "a.log")
     a.lines(1000)
     strict.seen()

@@ -1,4 +1,4 @@
-"""taildir: a file that is copied and cut, step by step, around a death: each line comes once."""
+"""taildir: copytruncate step by step with crashes in between: each line arrives once."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def _copy_and_cut(a: Writer) -> None:
 def _once(
     monkeypatch: pytest.MonkeyPatch, kind: object, method: str, act: Callable[[], object], *, before: bool
 ) -> None:
-    """Do something before or after the next call of a method."""
+    """Run an action before or after the next call of a method."""
     real, acts = getattr(kind, method), [act]
 
     def hooked(*arguments: object) -> object:
@@ -45,7 +45,7 @@ def _once(
 
 @pytest.mark.parametrize("before", [True, False])
 def test_a_file_that_is_cut_while_its_name_is_noted(tail: Tail, monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
-    """Bytes that came in the place of those seen are not put under the name; a death doubles and loses none."""
+    """If a file is truncated while it is named, no other bytes are put under the name, even after a crash."""
     a = Writer(tail.logs / "a.log")
     tail.look()
     first, new = a.lines(50), []
@@ -63,7 +63,7 @@ def test_a_file_that_is_cut_while_its_name_is_noted(tail: Tail, monkeypatch: pyt
 
 
 def test_a_file_that_is_cut_while_its_first_bytes_are_read(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name is made of bytes that were read, not of those that stand there later."""
+    """A name is made of the bytes that were read, even if the file is truncated during the read."""
     a = Writer(tail.logs / "a.log")
     tail.look()
     first, new = a.lines(50), []
@@ -86,7 +86,7 @@ def test_a_file_that_is_cut_while_its_first_bytes_are_read(tail: Tail, monkeypat
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_file_and_its_copy_that_are_found_at_once(tail: Tail, copy: str, known: bool, whole: bool) -> None:
-    """The source is started between the copy and the cut, and has read neither: one of them waits."""
+    """If the source starts between the copy and the truncation, one of the files waits, and lines arrive once."""
     if known:
         other = Writer(tail.logs / "b.log")
         other.lines(3)
@@ -108,7 +108,7 @@ def test_a_file_and_its_copy_that_are_found_at_once(tail: Tail, copy: str, known
 
 @pytest.mark.parametrize("when", ["the copy", "the cut"])
 def test_a_death_between_a_copy_and_its_cut(tail: Tail, when: str) -> None:
-    """What had been put of the file is not put again of its copy."""
+    """After a crash between copy and truncation, lines that were put are not repeated from the copy."""
     a = Writer(tail.logs / "a.log")
     first = a.lines(50)
     assert tail.seen() == first
@@ -131,7 +131,7 @@ def test_a_death_between_a_copy_and_its_cut(tail: Tail, when: str) -> None:
 
 
 def test_a_death_after_the_copy_was_gone_on_with(tail: Tail) -> None:
-    """Killed before the source has noted which file goes on: the next one finds it by its bytes."""
+    """After a crash before the copy's inode was noted, the next start recognizes the copy by its bytes."""
     a = Writer(tail.logs / "a.log")
     a.lines(50)
     tail.look()
@@ -147,7 +147,7 @@ def test_a_death_after_the_copy_was_gone_on_with(tail: Tail) -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_a_file_that_is_cut_while_it_is_recognized(tail: Tail, monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
-    """At a start: what the file holds is looked at, and it is cut and written beyond the old place just then."""
+    """A file that is truncated while it is recognized at a start is not taken for the old one."""
     a = Writer(tail.logs / "a.log")
     a.lines(50)
     tail.seen()
@@ -166,7 +166,7 @@ def test_a_file_that_is_cut_while_it_is_recognized(tail: Tail, monkeypatch: pyte
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_copy_that_lacks_what_was_written_while_it_was_made(tail: Tail, down: bool, waits: bool) -> None:
-    """Lines were written, and put, after the copy had been made, and cut with the file: the copy has nothing new."""
+    """Lines written after the copy was made and put before the truncation are neither lost nor repeated."""
     a = Writer(tail.logs / "a.log")
     first = a.lines(5000)
     assert tail.seen() == first
@@ -191,7 +191,7 @@ def test_a_copy_that_lacks_what_was_written_while_it_was_made(tail: Tail, down: 
 
 
 def test_a_short_copy_gives_what_a_channel_that_forgets_has_lost(tmp_path: Path) -> None:
-    """What was put and not delivered is read in the copy, as far as it has it."""
+    """Lines that a memory channel lost in a crash are read again from a copy, as far as the copy has them."""
     tail = Tail(tmp_path)
     a = Writer(tail.logs / "a.log")
     first = a.lines(5000)
@@ -212,7 +212,7 @@ def test_a_short_copy_gives_what_a_channel_that_forgets_has_lost(tmp_path: Path)
 
 
 def test_a_cut_that_is_seen_late(tail: Tail) -> None:
-    """The source was held up for longer than a copy has to rest: it is a copy still if its file was cut since."""
+    """A copy is recognized even if the source sees the truncation late, after the copy has settled."""
     a = Writer(tail.logs / "a.log")
     first = a.lines(50)
     _copy(a)
@@ -225,7 +225,7 @@ def test_a_cut_that_is_seen_late(tail: Tail) -> None:
 
 
 def test_a_copy_whose_original_is_deleted(tail: Tail) -> None:
-    """Copied and deleted instead of cut: the same."""
+    """A file that is copied and deleted, instead of truncated, continues in its copy."""
     a = Writer(tail.logs / "a.log")
     first = a.lines(50)
     assert tail.seen() == first
@@ -238,7 +238,7 @@ def test_a_copy_whose_original_is_deleted(tail: Tail) -> None:
 
 
 def test_a_copy_with_the_inode_of_a_deleted_file(tail: Tail) -> None:
-    """File systems give the numbers of deleted files to new ones: what one has says what it is, not its number."""
+    """A copy that gets the inode of a deleted file is recognized by its bytes, not by the inode."""
     old = Writer(tail.logs / "a.log.9", "old")
     old.lines(20)
     a = Writer(tail.logs / "a.log")
@@ -258,7 +258,7 @@ def test_a_copy_with_the_inode_of_a_deleted_file(tail: Tail) -> None:
 
 
 def test_looking_for_copies_keeps_few_files_open(tmp_path: Path) -> None:
-    """A new file is compared with all that it may be a copy of: no more of them are open than may be."""
+    """Comparing a new file with possible originals keeps to the limit of open files."""
     tail = Tail(tmp_path, max_open_files=4)
     for number in range(30):
         (tail.logs / f"a.{number}.log").write_bytes(b"the same banner in each of them\n" * 50 + b"%d\n" % number)
@@ -275,7 +275,7 @@ def test_looking_for_copies_keeps_few_files_open(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_storm_of_copies_and_cuts(tail: Tail, every: int) -> None:
-    """300 rotations a minute, seen after each or after three of them: what was on the disk at a look comes once."""
+    """300 copytruncate rotations a minute: each line that was on the disk at a scan arrives once."""
     a, written, found = Writer(tail.logs / "a.log"), list[bytes](), list[bytes]()
     for number in range(60):
         written += a.lines(3)
@@ -295,7 +295,7 @@ def test_a_storm_of_copies_and_cuts(tail: Tail, every: int) -> None:
 
 
 def _shift(a: Writer, most: int) -> None:
-    """As logrotate does it with copytruncate: older copies move on, the oldest goes."""
+    """Rotate like logrotate with copytruncate: shift older copies, and delete the oldest."""
     for number in range(most - 1, 0, -1):
         older = a.path.with_name(f"a.log.{number}")
         if older.exists():
@@ -304,7 +304,7 @@ def _shift(a: Writer, most: int) -> None:
 
 
 def test_a_new_file_is_compared_with_few(tmp_path: Path) -> None:
-    """Among thousands of files that are read only those are looked at whose copy it may be, by directory and name."""
+    """A new file is compared only with files of its directory and a similar name, not with thousands."""
     readers = Readers(10)
     for number in range(3000):
         reader = FileReader(

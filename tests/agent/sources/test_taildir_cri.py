@@ -1,4 +1,4 @@
-"""taildir on containers' logs, as Kubernetes' runtimes write them: parts are joined, and never half delivered."""
+"""taildir on container logs in the CRI format: parts are joined, and never delivered separately."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def tail(tmp_path: Path) -> tuple[Tail, Writer]:
 
 
 def test_parts_are_joined_for_each_stream(tmp_path: Path) -> None:
-    """In the order of their last parts; with the stream, and the time of the first part, as headers."""
+    """Parts are joined for each stream, in the order of the last parts, with headers of the stream and first time."""
     followed, pod = tail(tmp_path)
     pod.append(line("one ", "P", fraction=".1") + line("bad ", "P", "stderr") + line("two ", "P") + line("three"))
     pod.append(line("news", "F:x", "stderr", ""))
@@ -37,7 +37,7 @@ def test_parts_are_joined_for_each_stream(tmp_path: Path) -> None:
 
 
 def test_a_header_that_all_lines_share_is_one(tmp_path: Path) -> None:
-    """As for other batches; empty texts are events."""
+    """A header with one value is shared; empty texts are events."""
     followed, pod = tail(tmp_path)
     pod.append(line("a P ") + line("") + line("b").replace(b"F b\n", b"F\n"))
     followed.look()
@@ -47,7 +47,7 @@ def test_a_header_that_all_lines_share_is_one(tmp_path: Path) -> None:
 
 
 def test_the_position_does_not_pass_a_part_whose_end_is_missing(tmp_path: Path) -> None:
-    """What stands before it is taken; after a restart the line comes whole, and once."""
+    """The position stops before a part without its end; after a restart the line arrives whole, and once."""
     followed, pod = tail(tmp_path)
     pod.append(line("whole") + line("half", "P") + line("between", stream="stderr"))
     assert followed.seen() == [b"whole"]
@@ -60,7 +60,7 @@ def test_the_position_does_not_pass_a_part_whose_end_is_missing(tmp_path: Path) 
 
 
 def test_parts_are_joined_over_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever a block ends, also within a line."""
+    """Parts are joined across blocks, also if a block ends within a line."""
     monkeypatch.setattr(reader, "BLOCK_BYTES", 100)
     followed, pod = tail(tmp_path)
     texts = [f"{number:03}" * (number % 30) for number in range(60)]
@@ -77,7 +77,7 @@ def test_parts_are_joined_over_reads(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_part_whose_end_never_comes_is_taken_as_it_is(tmp_path: Path) -> None:
-    """Once the file has rested for multiline_timeout: its container is dead."""
+    """A part without its end is an event once the file has rested for multiline_timeout."""
     followed, pod = tail(tmp_path)
     pod.append(line("last words", "P"))
     assert followed.seen(1.0) == []
@@ -85,7 +85,7 @@ def test_a_part_whose_end_never_comes_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_part_does_not_hold_up_the_other_stream_for_long(tmp_path: Path) -> None:
-    """After multiline_timeout it is taken as it is, though the file goes on."""
+    """After multiline_timeout a part without its end is an event, so the other stream continues."""
     followed, pod = tail(tmp_path)
     pod.append(line("half", "P", "stderr"))
     seen: list[bytes] = []
@@ -97,7 +97,7 @@ def test_a_part_does_not_hold_up_the_other_stream_for_long(tmp_path: Path) -> No
 
 
 def test_a_line_that_is_too_long_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where its parts are more than max_line_bytes; nothing is lost."""
+    """A line whose parts exceed max_line_bytes is split without a loss."""
     monkeypatch.setattr(reader, "BLOCK_BYTES", 1024)
     followed = Tail(tmp_path, line_format="cri", max_line_bytes=1024)
     Writer(followed.logs / "pod.log").append(b"".join(line("x" * 500, "P") for _ in range(5)) + line("y"))
@@ -107,7 +107,7 @@ def test_a_line_that_is_too_long_comes_in_parts(tmp_path: Path, monkeypatch: pyt
 
 
 def test_other_lines_are_taken_as_they_are(tmp_path: Path) -> None:
-    """Without headers; one whose time is none has no timestamp."""
+    """A line in another format is an event without headers; an invalid time gives no timestamp."""
     followed, pod = tail(tmp_path)
     pod.append(b'{"log":"docker"}\nnoon stdout F a\r\n')
     followed.look()
@@ -116,13 +116,13 @@ def test_other_lines_are_taken_as_they_are(tmp_path: Path) -> None:
 
 
 def test_lines_without_parts_are_not_looked_at_one_by_one() -> None:
-    """Whole events end where the last line ends."""
+    """Without partial lines whole events end at the last line end, found without a step for each line."""
     data = line("a") + line("b")
     assert whole_end(data) == len(data)
 
 
 @pytest.mark.parametrize("more", [{"multiline_start": "x"}, {"byte_offset_header": True}])
 def test_what_goes_not_with_it_is_refused(more: dict[str, object]) -> None:
-    """Before anything starts."""
+    """Options that exclude line_format = cri are refused before the start."""
     with pytest.raises(ConfigError, match="goes without"):
         TaildirSource.Options(paths=("/a",), line_format="cri", **more)  # type: ignore[arg-type]

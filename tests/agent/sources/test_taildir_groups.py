@@ -1,4 +1,4 @@
-"""taildir: which directories globs name."""
+"""taildir: directories that match globs."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ def _tree(root: Path) -> None:
 def test_a_name_at_which_an_expression_runs_away_is_not_followed(
     quick_limit: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The search ends, and is told."""
+    """If an expression reaches its search limit at a name, the file is not followed, and that is logged."""
     group = file_group("g", f"/var/log/{RUNAWAY[:-1]}", {})
     scan = Scan("/var/log", 1, [], [group])
     assert (scan.group_of("aa"), scan.group_of(ENDLESS)) == (group, None)
@@ -41,14 +41,14 @@ def test_a_name_at_which_an_expression_runs_away_is_not_followed(
     ],
 )
 def test_globs_name_directories(tmp_path: Path, pattern: str, wanted: list[str]) -> None:
-    """Those that there are: no files, and hidden ones only where a pattern says so."""
+    """A glob matches existing directories, no files, and hidden directories only if the pattern says so."""
     _tree(tmp_path)
     found = glob_group(f"{tmp_path}/{pattern}", {}).directories()
     assert sorted(os.path.relpath(path, tmp_path) for path in found) == sorted(path or "." for path in wanted)
 
 
 def test_links_that_lead_back_are_followed_once(tmp_path: Path) -> None:
-    """Two links to the directory they lie in: there are as many ways through them as one has patience for."""
+    """Links back to their own directory are followed once, not in endless combinations."""
     tail = Tail(tmp_path, str(tmp_path / "logs" / "**" / "*.log"), allow_links_to=(str(tmp_path),))
     (tail.logs / "self0").symlink_to(".")
     (tail.logs / "self1").symlink_to(".")
@@ -63,7 +63,7 @@ def test_links_that_lead_back_are_followed_once(tmp_path: Path) -> None:
 
 
 def test_files_below_a_glob_are_not_taken_for_directories(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is said of them, and what is gone is forgotten in time."""
+    """Files below a glob's directory cause no messages, and deleted ones are forgotten."""
     tail = Tail(tmp_path, str(tmp_path / "logs" / "**" / "*.log"), forget_after=1.0)
     Writer(tail.logs / "a.log").lines(1)
     b = Writer(tail.logs / "b.log")

@@ -12,7 +12,7 @@ from .following import Tail
 
 
 def test_what_is_not_read_yet_is_the_lag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the channel is full the rest of the file counts, in bytes and seconds; when all was put it is 0."""
+    """While the channel is full the lag has the unread bytes and their age; when all is put it is 0."""
     (hub,) = plug_in(monkeypatch, "a")
     hub.hanging.clear()
     log = tmp_path / "a.log"
@@ -40,7 +40,7 @@ def test_what_is_not_read_yet_is_the_lag(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_lag_in_seconds_is_that_of_the_oldest_bytes(tmp_path: Path) -> None:
-    """Since they were seen; what was put counts no more, what came meanwhile counts from when it came."""
+    """The lag in seconds is the age of the oldest unread bytes, since they were observed."""
     followed = Tail(tmp_path, settle=1000.0)
     log = followed.logs / "a.log"
     log.write_bytes(b"one\nha")

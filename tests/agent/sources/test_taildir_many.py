@@ -1,4 +1,4 @@
-"""Many files, many rotations, and file systems of the network that lose their handles."""
+"""Many files, many rotations, and network file systems with stale handles."""
 
 import errno
 import logging
@@ -15,12 +15,12 @@ from producer.runtime.clock import Stop
 from tests.agent.sources.following import Tail, Writer
 
 _SOAK = os.environ.get("PRODUCER_SOAK") == "1"
-#: Files, of which one in a hundred lives; and rotations.
+#: Number of files, of which one in a hundred is live, and of rotations.
 _FILES, _ROTATIONS = (10_000, 1000) if _SOAK else (2_000, 60)
 
 
 def _stale(monkeypatch: pytest.MonkeyPatch, call: str, times: int) -> None:
-    """Let a call to the kernel fail so often, as that of NFS for a file that its server has lost."""
+    """Make a system call fail several times with ESTALE, as NFS does for a file that its server lost."""
     real, left = getattr(os, call), [times]
 
     def failing(*arguments: Any, **named: Any) -> Any:
@@ -37,7 +37,7 @@ def _stale(monkeypatch: pytest.MonkeyPatch, call: str, times: int) -> None:
 def test_a_stale_handle_loses_nothing_and_brings_nothing_twice(
     tail: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str, times: int
 ) -> None:
-    """As NFS has them when its server was started again: the file is opened anew, and gone on with."""
+    """After a stale NFS handle the file is opened again, and read on without loss or repeats."""
     a = Writer(tail.logs / "a.log")
     wanted = a.lines(5)
     found = tail.seen()
@@ -45,7 +45,7 @@ def test_a_stale_handle_loses_nothing_and_brings_nothing_twice(
     _stale(monkeypatch, call, times)
     for _ in range(8):
         wanted += a.lines(2)
-        (tail.logs / "new").mkdir()  # its directory is read again
+        (tail.logs / "new").mkdir()  # so that the directory is scanned again
         (tail.logs / "new").rmdir()
         found += tail.seen(1)
     a.path.rename(tail.logs / "a.log.1")
@@ -60,7 +60,7 @@ def test_a_stale_handle_loses_nothing_and_brings_nothing_twice(
 def test_a_file_that_was_replaced_behind_a_stale_handle_is_read_anew(
     tail: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server has another file under the name: what nobody had read of the former is told as gone."""
+    """A file replaced on the server behind a stale handle is read from byte 0; unread bytes are reported as lost."""
     a = Writer(tail.logs / "a.log")
     found = tail.seen() if a.lines(5) else []
     a.append(b"unread\n")
@@ -76,14 +76,14 @@ def test_a_file_that_was_replaced_behind_a_stale_handle_is_read_anew(
 
 
 def test_of_thousands_of_files_one_in_a_hundred_lives(tmp_path: Path) -> None:
-    """Each line comes once, and no more files are open than may be; 10,000 files in soak."""
+    """Of many files with few live ones each line arrives once, within the limit of open files; 10,000 in soak."""
     tail = Tail(tmp_path, max_open_files=200)
     paths = [tail.logs / f"app-{number:05}.log" for number in range(_FILES)]
     for path in paths:
         path.write_bytes(b"first of %s\n" % path.name.encode())
     found = len(tail.seen())
     for _ in range(3):
-        found += len(tail.seen(10))  # they rest
+        found += len(tail.seen(10))  # the files settle
     assert found == _FILES
     live, wanted, got = paths[::100], set[bytes](), list[bytes]()
     for turn in range(5):
@@ -104,13 +104,13 @@ def test_of_thousands_of_files_one_in_a_hundred_lives(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pattern", ["*", "a.log"])
 @pytest.mark.parametrize("every", [1, 4])
 def test_a_storm_of_renames(tmp_path: Path, pattern: str, every: int) -> None:
-    """1,000 rotations a minute, of which eight are kept, seen after each or after four of them: each line once."""
+    """1,000 renames a minute with eight kept files: each line arrives once."""
     tail = Tail(tmp_path, str(tmp_path / "logs" / pattern))
     a, wanted, found = Writer(tail.logs / "a.log"), list[bytes](), list[bytes]()
     for number in range(_ROTATIONS):
         wanted += a.lines(3)
         if pattern == "a.log" or number % 3 == 0:
-            found += tail.seen()  # of what only this name tells somebody has to have seen it
+            found += tail.seen()  # a file that is only under this name must be scanned
         wanted += a.lines(2) if number % 2 else []
         for kept in range(7, 0, -1):
             if (older := tail.logs / f"a.log.{kept}").exists():
@@ -128,7 +128,7 @@ def test_a_storm_of_renames(tmp_path: Path, pattern: str, every: int) -> None:
 
 
 def _count_calls(monkeypatch: pytest.MonkeyPatch, then: Callable[[int], None]) -> list[int]:
-    """How often files are opened, read and looked at from now on, as a list of one number; ``then`` is told of each."""
+    """Count opens, reads and polls of files in a list of one number; ``then`` is called with each number."""
     calls = [0]
 
     def counted(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,7 +145,7 @@ def _count_calls(monkeypatch: pytest.MonkeyPatch, then: Callable[[int], None]) -
 
 
 def _rotate_all(tail: Tail, count: int, *, deleted: bool) -> None:
-    """All at once, while nobody looks; the old ones are there still, or are not."""
+    """Rotate all files between two scans, keeping or deleting the old ones."""
     for number in range(count):
         path = tail.logs / f"{number:02d}.log"
         if deleted:
@@ -160,9 +160,9 @@ def _rotate_all(tail: Tail, count: int, *, deleted: bool) -> None:
 def test_a_stop_ends_a_look_at_very_many_rotated_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, deleted: bool
 ) -> None:
-    """At once, wherever in that look it comes; what was not read by then is read by the next run."""
+    """A stop ends a scan of very many rotated files at once, at any place; the next run reads the rest."""
     count, calls_of_a_look, found = 40, 0, [set[bytes](), set[bytes]()]
-    for run in range(2):  # the first one tells how many calls there are
+    for run in range(2):  # the first run counts the calls
         (folder := tmp_path / str(run)).mkdir()
         tail = Tail(folder)
         for number in range(count):
@@ -179,7 +179,7 @@ def test_a_stop_ends_a_look_at_very_many_rotated_files(
             calls = _count_calls(patched, stop)
             tail.follower.look()
         if run:
-            assert calls[0] - share * calls_of_a_look < count  # the work on one file is done
+            assert calls[0] - share * calls_of_a_look < count  # it finishes only the current file
         calls_of_a_look = calls[0]
         found[run].update(tail.lines())
         tail.restart()
@@ -190,7 +190,7 @@ def test_a_stop_ends_a_look_at_very_many_rotated_files(
 
 
 def test_very_many_new_files_are_not_compared_each_with_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that are rotated while nobody looks have names that begin alike; each is opened a few times only."""
+    """Very many new files with similar names are opened a few times each, not compared with each other."""
     tail = Tail(tmp_path)
     Writer(tail.logs / "a.log").lines(3)
     found = tail.seen()
@@ -208,7 +208,7 @@ def test_very_many_new_files_are_not_compared_each_with_each(tmp_path: Path, mon
 
 
 def test_files_that_are_gone_are_noted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a start, when a disk may have much else to do: not each with a sync of its own."""
+    """At a start, the notes of many missing files take one sync, not one each."""
     tail = Tail(tmp_path)
     for number in range(50):
         (tail.logs / f"{number:02d}.log").write_bytes(b"%d\n" % number)

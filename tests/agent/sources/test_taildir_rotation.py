@@ -1,4 +1,4 @@
-"""taildir: what becomes of lines when files are rotated, cut, copied, compressed and deleted."""
+"""taildir: lines of files that are rotated, truncated, copied, compressed and deleted."""
 
 import gzip
 import logging
@@ -15,7 +15,7 @@ from .following import Tail, Writer
 
 
 def test_rename_with_a_pattern_of_one_name_loses_nothing(strict: Tail) -> None:
-    """What was unread at the rename, late writes to the old file, and the new file: all come, once."""
+    """With a pattern of one name, unread lines, late writes to the renamed file, and the new file arrive once."""
     a = Writer(strict.logs / "a.log")
     first = a.lines(100)
     assert strict.seen() == first
@@ -31,7 +31,7 @@ def test_rename_with_a_pattern_of_one_name_loses_nothing(strict: Tail) -> None:
 
 
 def test_file_that_is_renamed_while_it_is_empty_has_its_new_name(tmp_path: Path) -> None:
-    """Its lines were all written under that: they have it in their header, with the headers of its group."""
+    """A file that was renamed while empty has its new name and group in its events' headers."""
     logs = str(tmp_path / "logs")
     groups = {"old": rf"{logs}/a\.log", "new": rf"{logs}/b\.log"}
     tail = Tail(tmp_path, file_groups=groups, headers={"new": {"kind": "new"}}, file_header=True)
@@ -47,7 +47,7 @@ def test_file_that_is_renamed_while_it_is_empty_has_its_new_name(tmp_path: Path)
 
 
 def test_rename_with_a_pattern_of_all_names_reads_nothing_twice(tail: Tail) -> None:
-    """FLUME-3216: a renamed file goes on where it was, also when the pattern has its new name."""
+    """FLUME-3216: a renamed file continues at its position, even if the pattern matches the new name."""
     a = Writer(tail.logs / "a.log")
     first = a.lines(100)
     assert tail.seen() == first
@@ -59,7 +59,7 @@ def test_rename_with_a_pattern_of_all_names_reads_nothing_twice(tail: Tail) -> N
 
 
 def test_a_rename_while_the_agent_is_down_loses_nothing(strict: Tail) -> None:
-    """The old file is found by its inode under a name that no pattern has, and read to its end."""
+    """A file renamed while the agent is down is found by its inode, even outside the pattern, and read to its end."""
     a = Writer(strict.logs / "a.log")
     a.lines(10)
     strict.seen()
@@ -72,7 +72,7 @@ def test_a_rename_while_the_agent_is_down_loses_nothing(strict: Tail) -> None:
 
 
 def test_copytruncate_to_a_shorter_file_loses_nothing(strict: Tail) -> None:
-    """The lines that were unread when the file was copied and cut are read in the copy, which no pattern has."""
+    """After copytruncate unread lines are read from the copy, which the pattern does not match."""
     a = Writer(strict.logs / "a.log")
     first = a.lines(100)
     assert strict.seen() == first
@@ -86,7 +86,7 @@ def test_copytruncate_to_a_shorter_file_loses_nothing(strict: Tail) -> None:
 
 
 def test_copytruncate_to_a_longer_file_loses_nothing(strict: Tail) -> None:
-    """A file that grew beyond the old position before anybody looked is seen to be another: its bytes there differ."""
+    """A truncated file that grew beyond the old position is recognized by its bytes there."""
     a = Writer(strict.logs / "a.log")
     a.lines(100)
     strict.seen()
@@ -99,7 +99,7 @@ def test_copytruncate_to_a_longer_file_loses_nothing(strict: Tail) -> None:
 
 
 def test_copytruncate_with_the_same_first_bytes_is_seen(strict: Tail) -> None:
-    """The fingerprint of the first bytes says nothing if each file begins alike; the bytes at the position do."""
+    """A truncated file with the same first bytes is recognized by the bytes at the position."""
     banner = b"# a banner that every file has\n" * 50
     a = Writer(strict.logs / "a.log")
     a.append(banner)
@@ -114,7 +114,7 @@ def test_copytruncate_with_the_same_first_bytes_is_seen(strict: Tail) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_copytruncate_with_the_same_first_and_last_bytes_is_seen(strict: Tail, restarted: bool) -> None:
-    """A file cut and written beyond the old place is read again, though its first and last bytes are the same."""
+    """A truncated file with the same first and last bytes is recognized by marks in between, and read again."""
     banner, end = b"# a banner that every file has\n" * 50, b"# the same end of each hour\n" * 10
     a = Writer(strict.logs / "a.log")
     a.append(banner)
@@ -133,7 +133,7 @@ def test_copytruncate_with_the_same_first_and_last_bytes_is_seen(strict: Tail, r
 
 
 def test_copytruncate_to_the_same_size_is_seen(strict: Tail) -> None:
-    """A file that was cut and has grown to its old size was written since, and is compared."""
+    """A truncated file that has grown to its old size is recognized."""
     a = Writer(strict.logs / "a.log")
     a.lines(100)
     strict.seen()
@@ -144,7 +144,7 @@ def test_copytruncate_to_the_same_size_is_seen(strict: Tail) -> None:
 
 
 def test_a_copy_that_the_pattern_has_is_not_read_twice(tail: Tail) -> None:
-    """copytruncate: the copy appears, grows, and the file is cut; what was read of the file is not read in the copy."""
+    """A growing copy that matches the pattern is not read, except for lines that were unread at the truncation."""
     a = Writer(tail.logs / "a.log")
     first = a.lines(100)
     assert tail.seen() == first
@@ -169,7 +169,7 @@ def test_a_copy_that_the_pattern_has_is_not_read_twice(tail: Tail) -> None:
 
 
 def test_a_copy_is_known_again_after_a_restart(tail: Tail) -> None:
-    """copytruncate while the agent is down: the copy goes on where the file was, the cut file begins anew."""
+    """After copytruncate while the agent is down, the copy continues the file, and the file begins at byte 0."""
     a = Writer(tail.logs / "a.log")
     a.lines(100)
     tail.seen()
@@ -185,7 +185,7 @@ def test_a_copy_is_known_again_after_a_restart(tail: Tail) -> None:
 
 
 def test_a_copy_that_is_made_across_a_restart_is_not_read_twice(tail: Tail) -> None:
-    """The copy was there when the source was started, and the file was cut after that."""
+    """A copy made before a start and truncated after it is not read twice."""
     a = Writer(tail.logs / "a.log")
     a.lines(100)
     tail.seen()
@@ -200,7 +200,7 @@ def test_a_copy_that_is_made_across_a_restart_is_not_read_twice(tail: Tail) -> N
 
 
 def test_a_copy_of_a_file_that_had_just_begun_is_known_after_a_death(tail: Tail) -> None:
-    """What tells it apart is noted before its first block is put, also while other notes are not due yet."""
+    """A file's note is written before its first block is put, so its copy is recognized after a crash."""
     Writer(tail.logs / "z.log").lines(1)
     tail.seen()
     a = Writer(tail.logs / "a.log")
@@ -215,7 +215,7 @@ def test_a_copy_of_a_file_that_had_just_begun_is_known_after_a_death(tail: Tail)
 
 
 def test_a_plain_copy_of_a_live_file_is_read_as_a_file_of_its_own(tail: Tail) -> None:
-    """A file that begins like another, and stays beside it, is one that the pattern names."""
+    """A copy that stays beside its unchanged original is read as a file of its own."""
     a = Writer(tail.logs / "a.log")
     first = a.lines(10)
     tail.seen()
@@ -227,7 +227,7 @@ def test_a_plain_copy_of_a_live_file_is_read_as_a_file_of_its_own(tail: Tail) ->
 
 
 def test_files_that_begin_alike_are_all_read(tail: Tail) -> None:
-    """A banner longer than the fingerprint does not make one file the copy of another."""
+    """Files that begin with the same banner, longer than the compared bytes, are all read."""
     banner = b"# a banner that every file has\n" * 100
     written: list[bytes] = []
     for name in ("app.1.log", "app.2.log", "app.log"):
@@ -240,7 +240,7 @@ def test_files_that_begin_alike_are_all_read(tail: Tail) -> None:
 
 
 def test_a_compressed_file_beside_is_not_read(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
-    """The .gz of a rotated file holds what was read before: it is told once, and left alone."""
+    """A compressed file that was read before its compression is logged once, and not read."""
     a = Writer(tail.logs / "a.log")
     tail.seen()
     written = a.lines(10)
@@ -257,7 +257,7 @@ def test_a_compressed_file_beside_is_not_read(tail: Tail, caplog: pytest.LogCapt
 
 
 def test_half_a_last_line_is_held_until_its_end_comes(tail: Tail) -> None:
-    """Half a line is no line; the whole one comes once."""
+    """An unfinished last line waits for its end, and arrives once."""
     a = Writer(tail.logs / "a.log")
     a.append(b"one\nhalf")
     assert tail.seen() == [b"one"]
@@ -268,7 +268,7 @@ def test_half_a_last_line_is_held_until_its_end_comes(tail: Tail) -> None:
 
 
 def test_half_a_last_line_comes_when_its_file_has_rested(tail: Tail) -> None:
-    """A last line that nobody ends is not held for ever; what is added later is a line of its own."""
+    """An unfinished last line is taken after settle; bytes added later are another line."""
     a = Writer(tail.logs / "a.log")
     a.append(b"one\nhalf")
     tail.seen()
@@ -279,7 +279,7 @@ def test_half_a_last_line_comes_when_its_file_has_rested(tail: Tail) -> None:
 
 
 def test_half_a_last_line_comes_soon_when_its_file_was_rotated_away(tail: Tail) -> None:
-    """Flume never delivers it."""
+    """An unfinished last line of a rotated file is taken after one second; Flume never delivers it."""
     a = Writer(tail.logs / "a.log")
     a.append(b"one\nhalf")
     tail.seen()
@@ -290,7 +290,7 @@ def test_half_a_last_line_comes_soon_when_its_file_was_rotated_away(tail: Tail) 
 
 
 def test_a_deleted_file_is_read_to_its_end(tail: Tail) -> None:
-    """As long as it is open, nothing of a deleted file is lost."""
+    """A deleted file that is open is read to its end."""
     a = Writer(tail.logs / "a.log")
     a.lines(3)
     tail.seen()
@@ -303,7 +303,7 @@ def test_a_deleted_file_is_read_to_its_end(tail: Tail) -> None:
 
 
 def test_bytes_that_were_gone_before_we_looked_are_told(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
-    """A file deleted while the agent is down, with bytes seen and not read, is told with their number."""
+    """Known bytes of a file deleted while the agent is down are reported as lost, with their number."""
     a = Writer(tail.logs / "a.log")
     a.lines(3)
     a.append(b"half a line")
@@ -320,7 +320,7 @@ def test_bytes_that_were_gone_before_we_looked_are_told(tail: Tail, caplog: pyte
 
 
 def test_half_a_line_that_is_gone_with_its_file_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Of more files than may be open one is closed; if it is deleted then nobody can read on."""
+    """Unread bytes of a file that was closed for the limit and then deleted are reported as lost."""
     tail = Tail(tmp_path, max_open_files=1)
     first, second = (Writer(tail.logs / name) for name in ("a.log", "b.log"))
     first.lines(1)
@@ -335,7 +335,7 @@ def test_half_a_line_that_is_gone_with_its_file_is_told(tmp_path: Path, caplog: 
 
 
 def test_bytes_that_were_cut_off_unread_are_told(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
-    """A file that was cut, with bytes that were seen and not read and of which there is no copy, is told."""
+    """Known bytes that were truncated unread, without a copy, are reported as lost."""
     a = Writer(tail.logs / "a.log")
     a.lines(3)
     a.append(b"half a line")
@@ -348,12 +348,12 @@ def test_bytes_that_were_cut_off_unread_are_told(tail: Tail, caplog: pytest.LogC
 
 
 def test_a_reused_inode_is_noticed(tail: Tail) -> None:
-    """A new file with the inode of a deleted one begins at its first byte."""
+    """A new file with a reused inode is read from byte 0."""
     a = Writer(tail.logs / "a.log")
     a.lines(10)
     tail.seen()
     tail.restart()
-    # What a file system does with the number of a deleted file, done by hand: another name, and other bytes under it.
+    # Simulate a reused inode: another name, and other bytes in the same file.
     os.truncate(a.path, 0)
     b = Writer(a.path.rename(tail.logs / "b.log"))
     new = b.lines(20)
@@ -364,7 +364,7 @@ def test_a_reused_inode_is_noticed(tail: Tail) -> None:
 def test_permission_lost_and_given_back(
     tail: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A file that may not be read is told once, counted while it is so, tried again, and read when it may."""
+    """A file without permission is logged once, counted, retried, and read when permission is back."""
     a = Writer(tail.logs / "a.log")
     written = a.lines(3)
     forbidden = True
@@ -391,7 +391,7 @@ def test_permission_lost_and_given_back(
 
 @pytest.mark.parametrize("days", [-30, 30])
 def test_a_wall_clock_that_is_set_back_or_forward_loses_nothing(tail: Tail, days: int) -> None:
-    """While a file is followed, over a rotation, and over a restart; also of files that were gone for a moment."""
+    """A clock that jumps loses and repeats no line, across rotations, restarts and briefly missing files."""
     a = Writer(tail.logs / "a.log")
     wanted = a.lines(3)
     found = tail.seen()
@@ -402,7 +402,7 @@ def test_a_wall_clock_that_is_set_back_or_forward_loses_nothing(tail: Tail, days
     b = Writer(tail.logs / "a.log", "b")
     wanted += b.lines(3)
     tail.restart()
-    found += tail.seen(1) + tail.seen(700)  # when it looks for what may be forgotten
+    found += tail.seen(1) + tail.seen(700)  # the time when old positions are forgotten
     wanted += b.lines(3)
     found += tail.seen(1)
     tail.restart()
@@ -413,7 +413,7 @@ def test_a_wall_clock_that_is_set_back_or_forward_loses_nothing(tail: Tail, days
 def test_many_new_files_do_not_put_off_the_next_look_into_the_directory(
     tail: Tail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long their beginning took: what is rotated meanwhile may be deleted soon."""
+    """Opening many new files does not delay the next scan, since rotated files may be deleted soon."""
     opened = finder.open_quickly
 
     def slowly(path: str) -> int:
@@ -431,7 +431,7 @@ def test_many_new_files_do_not_put_off_the_next_look_into_the_directory(
 def test_a_directory_that_is_slow_to_read_is_read_every_five_seconds(
     tail: Tail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not a fiftieth of the time, which would be minutes."""
+    """A directory that is slow to scan is scanned every five seconds, not after fifty times its duration."""
     scans = groups.Directories.scans
 
     def slowly(self: groups.Directories, now: float) -> Iterator[groups.Scan]:

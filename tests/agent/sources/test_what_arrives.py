@@ -1,4 +1,4 @@
-"""The table of what arrives: each row of the document, sent to the real sources."""
+"""The documented table of converted values: each row is sent to the real sources."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ _OURS = {"tag": "t", "timestamp": _STAMP}
 _JSON, _PROTOBUF = "application/json", "application/x-protobuf"
 
 Event = tuple[dict[str, str], bytes]
-#: The test of a row, by the row's first two cells.
+#: The test of each row, by the row's first two cells.
 _ROWS: dict[tuple[str, str], Callable[[], None]] = {}
 
 
@@ -50,7 +50,7 @@ def _answer(served: Served, sent: bytes) -> bytes:
 
 
 def _forwarded(*entries: Any, field: str | None = "m", **option: Any) -> list[Event]:
-    """Return the events of entries that the source has acknowledged."""
+    """Return the events of entries that the source acknowledged."""
     with serving("forward", **({"field": field} if field else {})) as served:
         content = b"".join(entry if isinstance(entry, bytes) else msgpack.packb(entry) for entry in entries)
         assert _answer(served, packed(["t", content, {"chunk": "c", **option}])) == packed({"ack": "c"})
@@ -58,7 +58,7 @@ def _forwarded(*entries: Any, field: str | None = "m", **option: Any) -> list[Ev
 
 
 def _posted(source: str, body: bytes, path: str = "/", more: str = "", **options: Any) -> tuple[int, list[Event]]:
-    """Return the status that the source answers, and its events."""
+    """Return the source's status, and its events."""
     head = f"POST {path} HTTP/1.1\r\nHost: a\r\n{more}Content-Length: {len(body)}\r\n\r\n"
     with serving(source, **options) as served:
         return int(_answer(served, head.encode() + body)[9:12]), served.outlet.events
@@ -129,7 +129,7 @@ def _groups() -> None:
 
 
 def _entry(*pairs: tuple[Any, Any]) -> bytes:
-    """Pack an entry whose record may have names that no dictionary can have, and the same one twice."""
+    """Pack an entry whose record may have repeated names, and names that a dict cannot have."""
     packer = msgpack.Packer(autoreset=False)
     packer.pack_array_header(2)
     packer.pack(_TIME)
@@ -162,7 +162,7 @@ def _own_names() -> None:
         ({**_OURS, "field_timestamp": "x", "field_tag": "5"}, b"a")
     ]
     status, ((headers, _),) = _otlp(_request(timestamp=AnyValue(string_value="x")))
-    assert (status, headers) == (200, {"timestamp": _STAMP, "field_timestamp": "x"})  # of kafka: test_kafka.py
+    assert (status, headers) == (200, {"timestamp": _STAMP, "field_timestamp": "x"})  # for kafka see test_kafka.py
 
 
 @_row("`forward`, `http`, `otlp`", "NaN and infinities")
@@ -352,7 +352,7 @@ def _packed_syslog() -> None:
 
 
 def test_each_row_of_the_table_has_a_test() -> None:
-    """A row that is new, or worded anew, is tested anew."""
+    """Each row has a test: a new or changed row needs a new one."""
     table = _DOCUMENT.read_text(encoding="utf-8").partition("## What arrives")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", table, re.MULTILINE)[1:]
     assert len(rows) == len({*rows})
@@ -361,5 +361,5 @@ def test_each_row_of_the_table_has_a_test() -> None:
 
 @pytest.mark.parametrize("row", _ROWS, ids=" ".join)
 def test_what_the_table_says_is_so(row: tuple[str, str]) -> None:
-    """What the sender sends becomes what the row says, or is refused as it says."""
+    """A value arrives as the row says, or is refused as it says."""
     _ROWS[row]()

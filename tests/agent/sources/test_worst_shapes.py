@@ -1,4 +1,4 @@
-"""Small messages that would become gigabytes: the worst shapes of each protocol, against the memory it may have."""
+"""Small messages that would take gigabytes: the worst shapes of each protocol, against the memory limit."""
 
 import gzip
 import multiprocessing
@@ -37,9 +37,9 @@ from tests.support.waiting import PATIENCE, Call, eventually
 from .listeners import all_of, serving
 
 _MIB = 1 << 20
-#: What each source may have, and a message.
+#: The memory limits of each source and of a message.
 _MEMORY, _MESSAGE = 16 * _MIB, 2 * _MIB
-#: What a process may grow beside that: an interpreter's own, and what the C library keeps.
+#: Additional growth of a process: the interpreter's objects, and what the C library retains.
 _BESIDE = 24 * _MIB
 _APART = 200.0
 
@@ -55,7 +55,7 @@ def _posted(body: bytes, path: str = "/", kind: str = "text/plain") -> bytes:
 
 
 def _protobuf(*fields: int, piece: bytes) -> bytes:
-    """Pieces within messages, in these fields from without to within."""
+    """Nest pieces in messages, in these fields from the outside in."""
     body = _filled(piece)
     for number in reversed(fields):
         body = delimited(number << 3 | 2, body)
@@ -91,7 +91,7 @@ _MANY = _MESSAGE - 4096
 _EMPTY_MAPS = _array(b"\x80", 131_000)
 _NESTED = _array(_array(b"\x90", 120_000), (_MANY - 1000) // 120_005)
 _HEADERS = b"".join(b"\x03%03d\0" % (number % 1000) for number in range(400_000))[: _MANY // 2]
-#: By source its options, and what is sent to it.
+#: Options of each source, and the bytes sent to it.
 _SHAPES: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
     "http lines": ("http", {"format": "lines"}, lambda: _posted(_filled(b"a\n"))),
     "http empty lines": ("http", {"format": "lines"}, lambda: _posted(_filled(b"\n"))),
@@ -180,9 +180,9 @@ _SHAPES: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
 
 
 def _begun() -> int:
-    """Return the memory of the process, which is what its peak grows from: what it had before is not part of that."""
+    """Return the process's memory from which its peak grows; earlier peaks are reset."""
     give_back()
-    with suppress(OSError):  # a system that does not let the peak begin anew
+    with suppress(OSError):  # a system where the peak cannot be reset
         Path("/proc/self/clear_refs").write_text("5")
     return _peak()
 
@@ -200,7 +200,7 @@ def _options(kind: str) -> dict[str, Any]:
 
 
 def _attacked(name: str, pipe: Any) -> None:
-    """Say by how much the process grows when three peers send a shape."""
+    """Send the growth of the process when three peers send a shape."""
     kind, options, shape = _SHAPES[name]
     sent = shape()
     with serving(kind, **_options(kind), **options) as served:
@@ -223,7 +223,7 @@ def _attacked(name: str, pipe: Any) -> None:
         pipe.send(_peak() - before - (_MEMORY + _BESIDE))
 
 
-#: What a source of ``loghub`` is answered.
+#: Answers to a source of ``loghub``.
 _PULLED: Mapping[str, Callable[[], bytes]] = {
     "loghub empty logs": lambda: delimited(0x0A, _filled(b"\x0a\x00")),
     "loghub logs of many fields": lambda: delimited(
@@ -251,7 +251,7 @@ class _Reader:
 
 
 def _pulled(name: str, pipe: Any) -> None:
-    """Say by how much the process grows when a source pulls a shape."""
+    """Send the growth of the process when a source pulls a shape."""
     reader = _Reader(_PULLED[name]())
     given = {"project": "p", "logstore": "l", "endpoint": "http://127.0.0.1:1", "access_key_id": "a"}
     options = loghub.LogHubSource.Options(**given, access_key_secret="b", shards=(0,), max_memory=_MEMORY)
@@ -266,7 +266,7 @@ def _pulled(name: str, pipe: Any) -> None:
 
 
 class _Message:
-    """One of Kafka that is headers only; they become objects when they are asked for, and are kept."""
+    """A Kafka message with only headers, which become objects when they are read."""
 
     def __init__(self, offset: int, headers: int) -> None:
         self._offset, self._count = offset, headers
@@ -283,7 +283,7 @@ class _Message:
 
 
 class _Consumer:
-    """A client that always has one more message."""
+    """A client that always has another message."""
 
     def __init__(self, headers: int) -> None:
         self._headers, self._offset = headers, 0
@@ -302,12 +302,12 @@ class _Consumer:
         return [_Message(number, self._headers) for number in range(first, first + count)]
 
 
-#: Headers of each of a topic's messages.
+#: Headers of each message in a topic.
 _CONSUMED = {"kafka headers": (1 << 20) // 3, "kafka messages without values": 0, "kafka few headers": 3000}
 
 
 def _consumed(name: str, pipe: Any) -> None:
-    """Say by how much the process grows when a source of Kafka takes messages that are a MiB at most."""
+    """Send the growth of the process when a Kafka source takes messages of at most 1 MiB."""
     options = kafka.KafkaSource.Options(
         bootstrap_servers="b", topics=("t",), config={"queued.max.messages.kbytes": "1"}
     )
@@ -321,7 +321,7 @@ def _consumed(name: str, pipe: Any) -> None:
 
 
 class _Dropping(RecordingOutlet):
-    """Takes all, and keeps how far a source came."""
+    """Outlet that accepts all batches, and keeps the positions."""
 
     def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:
         super().put(batch, timeout, refuse=refuse)
@@ -339,7 +339,7 @@ def _journal_entry(count: int) -> bytes:
     return b'{"__CURSOR":"a","MESSAGE":[' + b"255," * count + b"255]}\n"
 
 
-#: By source its options, and the file that it reads, if any; what a command writes is in its options.
+#: Options of each source, and the file that it reads, if any; exec writes its own output.
 _LOCAL: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
     "exec one line": ("exec", {"command": _zeros(_LONG)}, bytes),
     "exec empty lines": ("exec", {"command": "yes '' | head -c 8388608", "shell": "/bin/sh -c"}, bytes),
@@ -359,7 +359,7 @@ _LOCAL: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
 
 
 def _read(name: str, pipe: Any) -> None:
-    """Say by how much the process grows when a source reads a shape on this machine."""
+    """Send the growth of the process when a source reads a shape on this machine."""
     kind, options, content = _LOCAL[name]
     with TemporaryDirectory() as folder:
         (file := Path(folder, "in", "a")).parent.mkdir()
@@ -388,7 +388,7 @@ def _read(name: str, pipe: Any) -> None:
 
 
 class _Flood:
-    """A socket that always has one more datagram."""
+    """A socket that always has another datagram."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -403,7 +403,7 @@ _DATAGRAMS = {
 
 
 def _flooded(name: str, pipe: Any) -> None:
-    """Say by how much the process grows when a source has datagrams without end to read."""
+    """Send the growth of the process when a source has endless datagrams to read."""
     kind, size = _DATAGRAMS[name]
     source = made("sources", kind, port=0, batch_size=1_000_000)
     before = _begun()
@@ -422,10 +422,10 @@ _ALL = {
 
 @pytest.mark.parametrize("name", _ALL)
 def test_the_worst_shapes_take_no_more_memory_than_a_source_may_have(name: str) -> None:
-    """Each message is as large as it may be: it is refused, or taken, within bounds."""
+    """A message of the maximum size is refused, or accepted, within the memory limit."""
     if not Path("/proc/self/status").exists():
         pytest.skip("needs Linux's /proc to measure memory")
-    # What an allocator keeps is noisy: one growth of three is within the bound.
+    # The allocator's growth is noisy: one of three runs within the limit is enough.
     assert any(_excess(name) < 0 for _ in range(3))
 
 
@@ -434,13 +434,13 @@ def _run(name: str, answer: Connection) -> None:
 
 
 def _excess(name: str) -> int:
-    """Return by how many bytes the peak memory of a process that is sent a shape grows beyond what it may."""
-    context = multiprocessing.get_context("forkserver")  # a small process: the allocator of a large one is noisy
+    """Return the bytes by which a process's peak exceeds its limit when a shape is sent."""
+    context = multiprocessing.get_context("forkserver")  # a small process, whose allocator is less noisy
     context.set_forkserver_preload([__name__])
     ours, theirs = context.Pipe()
     process = context.Process(target=_run, args=(name, theirs))
     process.start()
-    theirs.close()  # or the end of the process would not be seen
+    theirs.close()  # otherwise the end of the process is not seen
     try:
         assert ours.poll(_APART), "no answer"
         return int(ours.recv())
