@@ -457,7 +457,7 @@ def test_a_group_that_cannot_be_told_is_a_line_at_times(
     where = context(tmp_path)
     reading = _Reading(_options(cluster, topic), where, consumer, RecordingOutlet(), Stop())
     for offset in range(5):
-        reading._tell({("", -5): offset})
+        reading._commit_offsets({("", -5): offset})
     consumer.close()
     assert caplog.text.count("offsets of 1 partitions are not committed to the group yet") == 1
 

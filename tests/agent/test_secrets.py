@@ -129,7 +129,7 @@ def test_a_store_that_fails_shows_no_password_of_its_address(tmp_path: Path) -> 
     """Neither where the store's own library names it, ever so long."""
     sink: Any = made("sinks", "objects", tmp_path, path=f"{tmp_path}/a")
     assert isinstance(sink, ObjectsSink)
-    said = sink._said(ValueError(f"no answer of ftp://me:{_SECRET}@host:21/dir"))
+    said = sink._description(ValueError(f"no answer of ftp://me:{_SECRET}@host:21/dir"))
     assert said == "ValueError: no answer of ftp://***@host:21/dir"
 
 

@@ -14,7 +14,7 @@ from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.options import missing_file
 from ..events.interfaces import Context
-from .tls_files import WatchedFiles, tell_own
+from .tls_files import WatchedFiles, report_expiry
 
 _log = get_logger("loghub.agent.kafka")
 
@@ -58,11 +58,11 @@ class ClientLog:
         text = message % arguments if arguments else message
         if level < logging.WARNING:
             _log.log(level, "%s", text)
-        elif (more := self._repeated.due_error(_ToldError(text))) is not None:
+        elif (more := self._repeated.due_error(_RepeatedLineError(text))) is not None:
             _log.log(level, "%s%s", text, more)
 
 
-class _ToldError(Exception):
+class _RepeatedLineError(Exception):
     """A line of the client's log."""
 
 
@@ -96,7 +96,7 @@ class RenewedClient:
     def first(self) -> Any:
         """Return the first client."""
         client = self._make()
-        tell_own(self._context, self._who, *self._own)
+        report_expiry(self._context, self._who, *self._own)
         return client
 
     def renewed(self) -> Any | None:
@@ -111,8 +111,8 @@ class RenewedClient:
             if self._files.is_news:
                 _log.error("%s keeps its current certificate: %s", self._who, _words_of(error))
             return None
-        self._files.take_up(self._who)
-        tell_own(self._context, self._who, *self._own)
+        self._files.mark_used(self._who)
+        report_expiry(self._context, self._who, *self._own)
         return client
 
 

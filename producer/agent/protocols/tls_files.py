@@ -77,7 +77,7 @@ def out_of_time(certificate: Path | None, key: Path | None) -> Iterator[ConfigEr
     if certificate is None:
         return
     try:
-        _as_a_peer_sees_it(certificate, key)
+        _verified(certificate, key)
     except ssl.SSLCertVerificationError as error:
         if error.verify_code in _OUT_OF_TIME:
             yield ConfigError("certificate", f"is refused by peers: {error.verify_message}", str(certificate))
@@ -90,13 +90,13 @@ def end_of(certificate: Path | None, key: Path | None) -> int | None:
     if certificate is None:
         return None
     try:
-        seen = _as_a_peer_sees_it(certificate, key, _NO_CHECK_TIME)
+        seen = _verified(certificate, key, _NO_CHECK_TIME)
     except (ConfigError, ssl.SSLError):
         return None
     return ssl.cert_time_to_seconds(str(seen["notAfter"]))
 
 
-def _as_a_peer_sees_it(certificate: Path, key: Path | None, flags: int = 0) -> Mapping[str, Any]:
+def _verified(certificate: Path, key: Path | None, flags: int = 0) -> Mapping[str, Any]:
     """Verify a certificate in a handshake with itself in memory, and return its fields as OpenSSL parses them.
 
     :param flags: further flags of the verification.
@@ -152,7 +152,7 @@ class WatchedFiles:
         self.is_news = self._found != before
         return self._found != self._used
 
-    def take_up(self, who: str) -> None:
+    def mark_used(self, who: str) -> None:
         """Mark the files of the last check as used, and log it.
 
         :param who: the component's name, for the message.
@@ -164,7 +164,7 @@ class WatchedFiles:
         return tuple(map(_signature, self.paths))
 
 
-def tell_own(context: Context, who: str, certificate: Path | None, key: Path | None) -> None:
+def report_expiry(context: Context, who: str, certificate: Path | None, key: Path | None) -> None:
     """Report the certificate's time of expiry in the monitoring, and log if it has expired.
 
     :param who: the component's name, for messages.
@@ -199,7 +199,7 @@ class RenewedTls:
         self._lock = threading.Lock()  # guards the fields below; held while the files are read
         self._files = WatchedFiles((*own, authorities), context.clock)
         self._context = make()
-        tell_own(context, who, *own)
+        report_expiry(context, who, *own)
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context of the current files, or of the last usable ones; None without TLS."""
@@ -215,8 +215,8 @@ class RenewedTls:
             if self._files.is_news:
                 _log.error("%s keeps its current certificate: %s", self._who, error)
             return
-        self._files.take_up(self._who)
-        tell_own(self._of, self._who, *self._own)
+        self._files.mark_used(self._who)
+        report_expiry(self._of, self._who, *self._own)
 
 
 def _signature(path: Path) -> tuple[int, int, int] | None:

@@ -62,17 +62,17 @@ class AvroSink(CallSink):
 
     def _line_to(self, peer: Peer, deadline: Deadline) -> _Line:
         line = _Line(peer, self._level)
-        match, server = avro.read_greeting(self._said(line, avro.greeting_call(), deadline))
+        match, server = avro.read_greeting(self._exchange(line, avro.greeting_call(), deadline))
         if match is avro.Match.NONE:
-            match, _ = avro.read_greeting(self._said(line, avro.greeting_call(server, explicit=True), deadline))
+            match, _ = avro.read_greeting(self._exchange(line, avro.greeting_call(server, explicit=True), deadline))
         if match is avro.Match.NONE:
             raise ValueError("it does not support Flume's Avro protocol")
         return line
 
     def _ask(self, line: _Line, events: Sequence[bytes], deadline: Deadline) -> avro.Status:
-        return avro.read_answer(self._said(line, avro.batch_call(events), deadline))
+        return avro.read_answer(self._exchange(line, avro.batch_call(events), deadline))
 
-    def _said(self, line: _Line, message: bytes, deadline: Deadline) -> bytes:
+    def _exchange(self, line: _Line, message: bytes, deadline: Deadline) -> bytes:
         """Send a message, and return the answer."""
         number = self._next_number()
         line.send(avro.framed(number, message), deadline)

@@ -84,7 +84,7 @@ class FileRollSink:
         try:
             self._finish_old()
         except BaseException:
-            self._let_go()
+            self._close_notes()
             raise
 
     def write(self, batches: Sequence[EventBatch]) -> None:
@@ -125,9 +125,9 @@ class FileRollSink:
         try:
             self._roll()
         finally:
-            self._let_go()
+            self._close_notes()
 
-    def _let_go(self) -> None:
+    def _close_notes(self) -> None:
         if self._written is not None:
             self._written.close()
 
@@ -183,7 +183,7 @@ class FileRollSink:
             noted = self._written.size_of(file.hidden.name)
             if noted > file.size:
                 _log.error("%s has %d bytes of %d written: some events may be repeated", file.hidden, file.size, noted)
-                self._written.distrust()
+                self._written.forget_numbers()
             file.shorten(min(noted, file.size))
         elif self._options.append_newline or self._options.serializer == "json":
             file.cut_half_line()

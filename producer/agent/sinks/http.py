@@ -246,7 +246,7 @@ class HttpSink:
         options, status = self._options, answer.status
         taken = 200 <= status < 300
         back = _rule(options.rollback, status)
-        said = self._said(answer, headers)
+        said = self._description(answer, headers)
         if back is None and str(status) in options.refused:
             self._refusal, self._refused_by = said, status
             return True
@@ -261,7 +261,7 @@ class HttpSink:
             raise SinkError(said)
         return False
 
-    def _said(self, answer: Answer, headers: Mapping[str, str]) -> str:
+    def _description(self, answer: Answer, headers: Mapping[str, str]) -> str:
         way, status = through(self._base, self._proxies), answer.status
         if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             return f"{self._url}: {error_of_proxy(way)}"

@@ -114,7 +114,7 @@ class KafkaSink:
             self._producer.purge()
             limit = "before the sink had to end" if self._ends() else f"within {self._options.timeout:.0f} s (timeout)"
             raise SinkError(f"{left} messages were not acknowledged {limit}")
-        self._judge(batches, outcomes)
+        self._raise_failures(batches, outcomes)
 
     def give_up(self, deadline: Deadline) -> None:
         self._end = deadline
@@ -159,17 +159,17 @@ class KafkaSink:
             if own and not _is_topic(message["topic"]):
                 failures[place] = _Failure(f"invalid topic name: {shown(message['topic'][:300])}", own)
                 continue
-            self._hand_over(message, _told(failures, place, own), deadline)
+            self._enqueue(message, _recorder(failures, place, own), deadline)
 
     def _topic(self, headers: Mapping[str, str]) -> str:
         return _HEADER.sub(lambda found: headers.get(found[1], ""), self._options.topic)
 
-    def _hand_over(self, message: dict[str, Any], told: Callable[[Any, Any], None], deadline: Deadline) -> None:
+    def _enqueue(self, message: dict[str, Any], record: Callable[[Any, Any], None], deadline: Deadline) -> None:
         from confluent_kafka import KafkaError, KafkaException
 
         while True:
             try:
-                self._producer.produce(**message, on_delivery=told)
+                self._producer.produce(**message, on_delivery=record)
                 return
             except BufferError as error:  # the client's queue is full
                 if deadline.expired(self._clock) or self._ends():
@@ -178,19 +178,19 @@ class KafkaSink:
                 self._producer.poll(_POLL_SECONDS)
             except KafkaException as error:
                 fault = error.args[0]
-                told(str(fault) if fault.code() == KafkaError.MSG_SIZE_TOO_LARGE else fault, None)
+                record(str(fault) if fault.code() == KafkaError.MSG_SIZE_TOO_LARGE else fault, None)
                 return
 
-    def _judge(self, batches: Sequence[EventBatch], outcomes: Mapping[int, Mapping[int, _Failure]]) -> None:
+    def _raise_failures(self, batches: Sequence[EventBatch], outcomes: Mapping[int, Mapping[int, _Failure]]) -> None:
         """Raise the error for the failures, if there are any."""
         refusals, later, reason = list[Refusal](), list[EventBatch](), ""
         for number, batch in enumerate(batches):
             failures = outcomes[number]
-            if all(map(_is_for_good, failures.values())):
+            if all(map(_is_permanent, failures.values())):
                 refusals += _refusals(batch, failures)
             else:
                 later.append(batch)
-                reason = reason or next(failure.reason for failure in failures.values() if not _is_for_good(failure))
+                reason = reason or next(failure.reason for failure in failures.values() if not _is_permanent(failure))
         if refusals:
             raise RefusedError.of(refusals, later)
         if later:
@@ -231,15 +231,15 @@ def _is_topic(name: str) -> bool:
     return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
-def _told(failures: dict[int, _Failure], place: int, own: bool) -> Callable[[Any, Any], None]:
-    def told(error: Any, _message: Any) -> None:
+def _recorder(failures: dict[int, _Failure], place: int, own: bool) -> Callable[[Any, Any], None]:
+    def record(error: Any, _message: Any) -> None:
         if error is not None:
             failures[place] = _Failure(error, own)
 
-    return told
+    return record
 
 
-def _is_for_good(failure: _Failure) -> bool:
+def _is_permanent(failure: _Failure) -> bool:
     """Return True if the broker will never accept the message."""
     if failure.is_local:
         return True

@@ -136,9 +136,9 @@ class LogHubSink:
             self._send(batch, lanes, deadline)
         for lane in lanes.values():
             self._await(lane, deadline)
-        self._judge(list(lanes.values()))
+        self._raise_failures(list(lanes.values()))
 
-    def _judge(self, lanes: Sequence[_Lane]) -> None:
+    def _raise_failures(self, lanes: Sequence[_Lane]) -> None:
         """Raise the error for failed and refused batches, if there are any."""
         later = [batch for lane in lanes for batch in lane.later]
         behind = {id(batch) for batch in later}  # they are delivered again as a whole, and refused again

@@ -72,7 +72,7 @@ class Written:
         """Forget a completed file; the next note omits it."""
         self._sizes.pop(file, None)
 
-    def distrust(self) -> None:
+    def forget_numbers(self) -> None:
         """Forget all numbers because a file lacks noted bytes: batches delivered again are written."""
         self._numbers.clear()
 

@@ -88,7 +88,7 @@ class Incoming:
         if not self._held.take(size):
             raise BadCallError(f"no memory is free for its call: max_memory is {self._options.max_memory} bytes")
 
-    def hold_made(self, size: int) -> None:
+    def hold_objects(self, size: int) -> None:
         """Reserve bytes for the objects made of the call.
 
         :raises BadCallError: they are not free, or exceed the budget.
@@ -162,7 +162,7 @@ class CallSource(TcpSource):
                 self._handle(stream, conversation, incoming)
         except BadCallError as error:
             self._counters.add(EventReadFail=1)
-            self.server.tell(connection.peer, error)
+            self.server.log_fault(connection.peer, error)
 
     def _handle(self, stream: Stream, conversation: Conversation, incoming: Incoming) -> None:
         try:
@@ -188,6 +188,6 @@ def _read(conversation: Conversation, incoming: Incoming) -> tuple[list[EventBat
     """
     frame = conversation.receive(incoming)
     with one_at_a_time:
-        call = conversation.read(frame, Reckoning(incoming.hold_made))
+        call = conversation.read(frame, Reckoning(incoming.hold_objects))
         batches = list(batches_of(call.events or ()))
     return batches, {taken: conversation.answer(call, taken=taken) for taken in (True, False)}

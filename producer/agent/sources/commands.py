@@ -93,12 +93,12 @@ class Lines:
 class Command:
     """A running command, and its guard.
 
-    :param told: the command as messages name it.
+    :param name: the command as messages name it.
     :param log_errors: True to log the command's standard error.
     :raises ExecError: the command cannot be run.
     """
 
-    def __init__(self, arguments: Sequence[str], told: str, *, log_errors: bool) -> None:
+    def __init__(self, arguments: Sequence[str], name: str, *, log_errors: bool) -> None:
         self._guard = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _GUARD], stdin=subprocess.PIPE, process_group=0
         )
@@ -112,7 +112,7 @@ class Command:
             )
         except (OSError, ValueError, IndexError) as error:
             self._end_guard()
-            raise ExecError(f"{told!r} cannot be run: {error}") from error
+            raise ExecError(f"{name!r} cannot be run: {error}") from error
         assert self._process.stdout is not None  # noqa: S101  # it is a pipe
         self._output = self._process.stdout
         with suppress(OSError):  # the user's limit of pipe memory
@@ -122,7 +122,7 @@ class Command:
             if stream is not None:
                 os.set_blocking(stream.fileno(), False)
                 self._selector.register(stream, selectors.EVENT_READ)
-        self._told, self._errors = told, b""
+        self._name, self._errors = name, b""
         self.is_open, self._ended = True, False
 
     def __enter__(self) -> Command:
@@ -163,7 +163,7 @@ class Command:
     def _log(self, data: bytes) -> None:
         *lines, self._errors = (self._errors + data).split(b"\n")
         for line in lines:
-            _log.warning("stderr of %r: %s", self._told, line.decode(errors="backslashreplace"))
+            _log.warning("stderr of %r: %s", self._name, line.decode(errors="backslashreplace"))
         self._errors = self._errors[-_READ_BYTES:]
 
     def _log_last_words(self) -> None:

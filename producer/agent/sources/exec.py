@@ -80,14 +80,14 @@ class ExecSource:
                 return
             message = f"{options.command!r} ended with the exit status {status}"
             if status:
-                self._tell(message)
+                self._log_failure(message)
             else:
                 _log.info("source %s: %s", self._context.name, message)
             if not options.restart:
                 return
             stop.wait(options.restart_throttle)
 
-    def _tell(self, message: str) -> None:
+    def _log_failure(self, message: str) -> None:
         self._context.counters.last_error = message
         more = self._repeated.due_error(ExecError(message))
         if more is not None:

@@ -103,7 +103,7 @@ class ForwardSource(TcpSource):
                 incoming.settle()
         except _BadMessageError as error:
             self._counters.add(EventReadFail=1)
-            self.server.tell(connection.peer, error)
+            self.server.log_fault(connection.peer, error)
         finally:
             incoming.close()
 
@@ -122,7 +122,7 @@ class ForwardSource(TcpSource):
         connection.send(packed(["PONG", known, "" if known else "shared key mismatch", host, digest]))
         if not known:
             self._counters.add(ConnectionRefusedCount=1)
-            self.server.tell(connection.peer, "its shared key is wrong")
+            self.server.log_fault(connection.peer, "its shared key is wrong")
         return known
 
     def _take(self, connection: Connection, incoming: _Incoming) -> bool:
@@ -299,7 +299,7 @@ class _Incoming:
         if len(self._buffer) > self._options.max_frame:
             raise _BadMessageError(f"it sent a message of more than {self._options.max_frame} bytes (max_frame)")
         if self._start and len(self._buffer) <= _SMALL:
-            self._look_from_here()
+            self._reset_unpacker()
 
     def hold_events(self, size: int) -> bool:
         """Reserve memory for events, in place of their messages; return False if it is not free."""
@@ -323,7 +323,7 @@ class _Incoming:
         """Release all bytes."""
         self._held.keep(0)
 
-    def _look_from_here(self) -> None:
+    def _reset_unpacker(self) -> None:
         """Replace the unpacker, which keeps the memory of its largest message."""
         self._ends, self._start = self._unpacker(), 0
         self._ends.feed(self._buffer)

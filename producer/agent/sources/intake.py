@@ -65,9 +65,9 @@ class Intake:
             _log.info("source %s: asked %s to send %d events again: %s", self._name, peer, batch.count, error)
             raise NotTakenError("a channel is full") from error
         except Exception as error:
-            self._tell(error, f"asked {peer} to send {batch.count} events again")
+            self._log_failure(error, f"asked {peer} to send {batch.count} events again")
             raise NotTakenError("the events cannot be put now") from error
-        self._tell_end()
+        self._log_recovery()
 
     def wait_for_memory(self, outlet: Outlet, stop: Stop) -> bool:
         """Wait while the process is at its memory limit, before bytes are read and made into objects.
@@ -89,9 +89,9 @@ class Intake:
             try:
                 done = outlet.put_until(batch, stop)
             except Exception as error:  # noqa: BLE001  # an interceptor may raise anything
-                self._tell(error, f"{batch.count} events wait, and their sender with them")
+                self._log_failure(error, f"{batch.count} events wait, and their sender with them")
             else:
-                self._tell_end()
+                self._log_recovery()
                 return done
             if stop.wait(pause):
                 return False
@@ -103,11 +103,11 @@ class Intake:
             outlet.put_until(batch, stop)
         except Exception as error:  # noqa: BLE001  # as above
             self._counters.add(EventLostCount=batch.count)
-            self._tell(error, f"{batch.count} events are lost")
+            self._log_failure(error, f"{batch.count} events are lost")
         else:
-            self._tell_end()
+            self._log_recovery()
 
-    def _tell(self, error: Exception, outcome: str) -> None:
+    def _log_failure(self, error: Exception, outcome: str) -> None:
         """Log with traceback: an interceptor or its service failed."""
         self._counters.add(GenericProcessingFail=1)
         self._counters.last_error = f"{type(error).__name__}: {words_of(error)}"
@@ -115,6 +115,6 @@ class Intake:
         if more is not None:
             _log.error("source %s: %s: %s%s", self._name, outcome, self._counters.last_error, more, exc_info=error)
 
-    def _tell_end(self) -> None:
+    def _log_recovery(self) -> None:
         if self._repeated.recovered():
             recoveries.info("source %s: events are accepted again", self._name)

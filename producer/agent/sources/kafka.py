@@ -238,7 +238,7 @@ class _Reading:
         share.next = messages[-1].offset() + 1
         if share.noted is None:  # an earlier commit may have failed
             share.begun = first if share.begun is None else share.begun
-            self._tell({place: share.begun})
+            self._commit_offsets({place: share.begun})
         name = self._name(place)
         for part in _parts(messages, self._outlet.ends(name)):
             batch = self._batch(part, Position(name, part[-1].offset() + 1))
@@ -251,7 +251,7 @@ class _Reading:
         share.noted = share.begun = None
         end = self._outlet.ends(self._name(share.place))[-1]
         if end > first:
-            self._say_anew(share.place, end, f"Kafka delivers offset {first} again, where it was at {share.next}")
+            self._warn_anew(share.place, end, f"Kafka delivers offset {first} again, where it was at {share.next}")
             self._outlet.forget(self._name(share.place))
 
     def _name(self, place: _Place) -> str:
@@ -271,18 +271,18 @@ class _Reading:
                 raise KafkaException(known.error)
             place, offset = (known.topic, known.partition), known.offset if known.offset >= 0 else None
             end = self._outlet.ends(self._name(place))[-1]
-            if end > (offset or 0) and not self._goes_on(place, offset, end):
+            if end > (offset or 0) and not self._is_same_partition(place, offset, end):
                 self._outlet.forget(self._name(place))
             self._shares[place] = _Share(place, offset, offset or 0)
 
-    def _goes_on(self, place: _Place, offset: int | None, end: int) -> bool:
+    def _is_same_partition(self, place: _Place, offset: int | None, end: int) -> bool:
         """Return True if a partition whose position in the channels is ahead of the group's is still the same one."""
         if offset is None:
-            self._say_anew(place, end, "the group has no offset for it")
+            self._warn_anew(place, end, "the group has no offset for it")
             return False
         last = self._consumer.get_watermark_offsets(_partition(place), timeout=_PATIENCE)[1]
         if last < end:
-            self._say_anew(place, end, f"it ends at offset {last}")
+            self._warn_anew(place, end, f"it ends at offset {last}")
             return False
         tell = _log.info if end - offset <= self._options.batch_size else _log.warning
         tell(
@@ -292,7 +292,7 @@ class _Reading:
         )
         return True
 
-    def _say_anew(self, place: _Place, end: int, why: str) -> None:
+    def _warn_anew(self, place: _Place, end: int, why: str) -> None:
         _log.warning(
             "source %s: the channels have partition %d of %s up to offset %d, but %s: reading it as a new partition",
             *(self._context.name, place[1], place[0], end, why),
@@ -311,9 +311,9 @@ class _Reading:
         safe = {place: self._outlet.safe_end(self._name(place)) for place in places if place in self._shares}
         news = {place: end for place, end in safe.items() if end > (self._shares[place].noted or 0)}
         if news:
-            self._tell(news)
+            self._commit_offsets(news)
 
-    def _tell(self, ends: Mapping[_Place, int]) -> None:
+    def _commit_offsets(self, ends: Mapping[_Place, int]) -> None:
         from confluent_kafka import KafkaException
 
         try:

@@ -229,7 +229,7 @@ class TcpServer:
         if refusal := self._enter(connection, thread):
             self._counters.add(ConnectionRefusedCount=1)
             connection.close()
-            self._tell_refusal(refusal)
+            self._log_refusal(refusal)
             return
         accepted.settimeout(self._options.silence)
         keep_alive(accepted)
@@ -254,10 +254,10 @@ class TcpServer:
             own = len(self._connections)
         if most == resource.RLIM_INFINITY or 2 * left > own:
             return True
-        self._tell_refusal(f"it has {own} open, and few of the process's {most} files are left (ulimit -n)")
+        self._log_refusal(f"it has {own} open, and few of the process's {most} files are left (ulimit -n)")
         return False
 
-    def _tell_refusal(self, why: str) -> None:
+    def _log_refusal(self, why: str) -> None:
         """Log a refusal, at most once in ten seconds; the peer only sees a closed connection."""
         if (more := self._repeated.due_error(OSError(why))) is not None:
             _log.warning("source %s: refuses connections: %s%s", self._name, why, more)
@@ -283,7 +283,7 @@ class TcpServer:
             self._serve(connection)
         except OSError as error:  # a failure of the peer or the network
             self._counters.add(ConnectionFailedCount=1)
-            self._tell_failure(connection.peer, error)
+            self._log_failure(connection.peer, error)
         except Exception as error:  # noqa: BLE001  # a bug, here or in an interceptor: other connections are served on
             self._counters.add(GenericProcessingFail=1)
             if (more := self._repeated.due_error(error)) is not None:
@@ -292,7 +292,7 @@ class TcpServer:
             connection.close()
             self._leave(connection)
 
-    def tell(self, peer: str, fault: object) -> None:
+    def log_fault(self, peer: str, fault: object) -> None:
         """Log a fault of a peer, at most once in ten seconds for each address and fault.
 
         :param fault: the fault; text of the peer may follow only after a colon.
@@ -303,7 +303,7 @@ class TcpServer:
             more = f" ({counted(silent, 'time')} more since the last message)" if silent else ""
             _log.warning("source %s: closing the connection of %s: %s%s", self._name, peer, fault, more)
 
-    def _tell_failure(self, peer: str, error: OSError) -> None:
+    def _log_failure(self, peer: str, error: OSError) -> None:
         """Log a failed connection: as a warning if a certificate was refused, else for debugging.
 
         The operator has to act if peers refuse the server's certificate. A peer whose certificate is refused often does
@@ -311,9 +311,9 @@ class TcpServer:
         """
         reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
         if isinstance(error, ssl.SSLCertVerificationError):
-            self.tell(peer, f"its certificate is invalid: {error.verify_message}")
+            self.log_fault(peer, f"its certificate is invalid: {error.verify_message}")
         elif reason == _NO_CERTIFICATE:
-            self.tell(peer, "it sent no certificate (client_authorities)")
+            self.log_fault(peer, "it sent no certificate (client_authorities)")
         elif _REFUSED.search(reason) and (more := self._refused.due_error(error)) is not None:
             _log.warning("source %s: %s refuses the server's certificate: %s%s", self._name, peer, error, more)
         else:

@@ -44,7 +44,7 @@ from ..events.interfaces import Context, Outlet
 from ..protocols.loghub import LogstoreOptions
 from ..protocols.proxies import proxies_of
 from ..protocols.reckoning import OF_TEXT, SMALL, Reckoning, of_event, of_text, size_of
-from .loghub_group import BEATS, Membership, UntilAsked, consumer_name
+from .loghub_group import BEATS, Membership, UntilRelease, consumer_name
 
 Event = tuple[dict[str, str], bytes]
 
@@ -258,7 +258,7 @@ class Shards(Protocol):
     def note(self, ends: Mapping[str, int], *, at_once: bool = False) -> None:
         """Save checkpoints: the numbers up to which shards are safe in the channels."""
 
-    def give_up(self, shard: str) -> None:
+    def release(self, shard: str) -> None:
         """Release a shard that is not assigned any more."""
 
 
@@ -293,7 +293,7 @@ class OwnShards:
     def note(self, ends: Mapping[str, int], *, at_once: bool = False) -> None:
         pass
 
-    def give_up(self, shard: str) -> None:
+    def release(self, shard: str) -> None:
         pass
 
 
@@ -313,13 +313,13 @@ class GroupShards:
         return end if end >= 0 else self._logstore.number(shard, "begin")
 
     def stop(self, outer: Stop) -> Stop:
-        return UntilAsked(outer, self._membership)
+        return UntilRelease(outer, self._membership)
 
     def note(self, ends: Mapping[str, int], *, at_once: bool = False) -> None:
         self._membership.save({shard: cursor_at(end) for shard, end in ends.items()}, at_once=at_once)
 
-    def give_up(self, shard: str) -> None:
-        self._membership.give_up(shard)
+    def release(self, shard: str) -> None:
+        self._membership.release(shard)
 
 
 class _Pulling:
@@ -341,7 +341,7 @@ class _Pulling:
         """Pull each shard once, and put what is new; return True if anything was put."""
         wanted = self._shards.wanted()
         for shard in [shard for shard in self._next if shard not in wanted]:
-            self._give_up(shard)
+            self._release(shard)
         moved = False
         for shard in wanted:
             if self._stop.is_set():
@@ -369,9 +369,9 @@ class _Pulling:
         self._next[shard] = ends[0] - 1
         self._stops[shard] = [end - 1 for end in ends[1:]]
 
-    def _give_up(self, shard: str) -> None:
+    def _release(self, shard: str) -> None:
         self._shards.note(self._safe([shard]), at_once=True)
-        self._shards.give_up(shard)
+        self._shards.release(shard)
         del self._next[shard], self._stops[shard]
 
     def _safe(self, shards: Collection[str]) -> dict[str, int]:

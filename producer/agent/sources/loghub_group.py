@@ -80,7 +80,7 @@ class Membership:
             lost = self._clock.monotonic() - self._heard >= self._timeout
             return frozenset() if lost else self._given
 
-    def is_asked(self) -> bool:
+    def must_release(self) -> bool:
         """Return True if a shard that is being read is not assigned any more."""
         wanted = self.wanted()
         with self._lock:
@@ -94,7 +94,7 @@ class Membership:
         self._saved[shard] = checkpoint or ""
         return checkpoint
 
-    def give_up(self, shard: str) -> None:
+    def release(self, shard: str) -> None:
         """Release a shard to other members."""
         self._saved.pop(shard, None)
         with self._lock:
@@ -142,7 +142,7 @@ class Membership:
             self._given, self._heard = given, begun
 
 
-class UntilAsked(Stop):
+class UntilRelease(Stop):
     """Stop signal that is also set when shards have to be released.
 
     :param outer: the source's stop signal.
@@ -153,7 +153,7 @@ class UntilAsked(Stop):
         self._outer, self._membership = outer, membership
 
     def is_set(self) -> bool:
-        return self._outer.is_set() or self._membership.is_asked()
+        return self._outer.is_set() or self._membership.must_release()
 
     @contextmanager
     def waking(self, wake: Callable[[], object]) -> Iterator[None]:

@@ -80,7 +80,7 @@ class PostSource(TcpSource):
             try:
                 request = reader.head()
             except RequestError as error:
-                self._say(reader, error.status, str(error), ends=True)
+                self._answer_with(reader, error.status, str(error), ends=True)
                 break
             if request is None:
                 return
@@ -97,15 +97,15 @@ class PostSource(TcpSource):
                 if batch.count:
                     self._intake.put(self._outlet, batch, self._rules.put_timeout, peer)
         except RequestError as error:
-            return self._say(reader, error.status, str(error))
+            return self._answer_with(reader, error.status, str(error))
         except NeverTakenError as error:
-            return self._say(reader, 400, str(error))
+            return self._answer_with(reader, 400, str(error))
         except NotTakenError as error:
-            return self._say(reader, 503, f"{error}: send the request again")
+            return self._answer_with(reader, 503, f"{error}: send the request again")
         except OSError:
             raise
         except Exception:
-            self._say(reader, 500, "internal error", ends=True)
+            self._answer_with(reader, 500, "internal error", ends=True)
             raise
         finally:
             reader.release(request)
@@ -131,7 +131,7 @@ class PostSource(TcpSource):
         """Return the type and the body of the answer to a committed request."""
         return "", b""
 
-    def _say(self, reader: RequestReader, status: int, text: str, *, ends: bool = False) -> bool:
+    def _answer_with(self, reader: RequestReader, status: int, text: str, *, ends: bool = False) -> bool:
         headers = [("Content-Type", "text/plain; charset=utf-8")]
         if status == 503:
             headers.append(("Retry-After", str(self._rules.retry_after)))

@@ -95,7 +95,7 @@ class SyslogTcpSource(TcpSource):
             try:
                 messages = frames.feed(data)
             except FramingError as error:
-                self.server.tell(connection.peer, error)
+                self.server.log_fault(connection.peer, error)
                 return
             if not self._put(messages, frames.cut, shared):
                 return

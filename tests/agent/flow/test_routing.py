@@ -18,7 +18,7 @@ from producer.agent.selectors.load_balancing import LoadBalancingSelector
 from producer.agent.selectors.multiplexing import MultiplexingSelector
 from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.agent.sources.kafka import _Member
-from producer.agent.sources.loghub_group import UntilAsked
+from producer.agent.sources.loghub_group import UntilRelease
 from producer.model.errors import ChannelFullError
 from producer.runtime.clock import Stop, SystemClock
 from producer.testing import ManualClock
@@ -106,11 +106,11 @@ def test_a_stop_is_seen_at_once_while_a_channel_is_full(tmp_path: Path, limits: 
         assert len(taken(channel)) == 3
 
 
-@pytest.mark.parametrize("kind", [_Member, UntilAsked])
+@pytest.mark.parametrize("kind", [_Member, UntilRelease])
 def test_who_ends_for_further_reasons_is_woken_by_the_agents_end_as_well(kind: type[Stop]) -> None:
     """The stops of the sources of groups, of Kafka and of LogHub."""
     outer, woken = Stop(), list[bool]()
-    given: Any = (None, outer) if kind is _Member else (outer, SimpleNamespace(is_asked=lambda: False))
+    given: Any = (None, outer) if kind is _Member else (outer, SimpleNamespace(must_release=lambda: False))
     with kind(*given).waking(lambda: woken.append(True)):
         outer.set()
     assert woken

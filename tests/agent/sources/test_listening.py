@@ -49,8 +49,8 @@ def test_a_peer_has_a_line_for_each_of_its_faults(caplog):
     with serving("netcat") as served:
         server = served.source.server
         for fault in ("a call of 9 bytes is too much", "a call of 10 bytes is too much", "no size: b'x'", "no size: y"):
-            server.tell("10.0.0.1", fault)
-        server.tell("10.0.0.2", "no size: z")
+            server.log_fault("10.0.0.1", fault)
+        server.log_fault("10.0.0.2", "no size: z")
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
         "closing the connection of 10.0.0.1: a call of 9 bytes is too much",
         "closing the connection of 10.0.0.1: no size: b'x'",

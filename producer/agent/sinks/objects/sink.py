@@ -38,7 +38,7 @@ class ObjectsSink:
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         try:
-            self._remove_left()
+            self._remove_hidden()
             groups = self._plans.cut([batch for batch in batches if batch.count], round(self._clock.time() * 1000))
             placed = [self._placed(plan, group) for plan, group in groups]
             paths = [path for objects in placed for path in objects]
@@ -48,7 +48,7 @@ class ObjectsSink:
         except Exception as error:  # each store raises errors of its own libraries
             if is_of_event(error):
                 raise
-            raise SinkError(f"{without_userinfo(self._options.path)}: {self._said(error)}") from error
+            raise SinkError(f"{without_userinfo(self._options.path)}: {self._description(error)}") from error
 
         if refusals:
             raise RefusedError.of(refusals)
@@ -64,7 +64,7 @@ class ObjectsSink:
                 try:
                     self._put(path, parts)
                 except PathRefusedError as error:
-                    said, sent = self._said(error), int(not error.permanent)
+                    said, sent = self._description(error), int(not error.permanent)
                     refusals += [Refusal(part, said, error.permanent, sent) for part in parts]
         return refusals
 
@@ -85,14 +85,14 @@ class ObjectsSink:
         self._store.put(path, encoded(batches, options.format, options.packed, options.columns))
         self._counters.add(ObjectCount=1)
 
-    def _remove_left(self) -> None:
+    def _remove_hidden(self) -> None:
         """Remove hidden files left by a crash."""
         if not self._clean:
             for path in self._plans.hidden:
                 self._store.remove(path)
             self._clean = True
 
-    def _said(self, error: Exception) -> str:
+    def _description(self, error: Exception) -> str:
         """Return an error in one line, without the store's secrets."""
         named = str(error) if isinstance(error, PathRefusedError) else f"{type(error).__name__}: {error}"
         line = without_userinfo(" ".join(named.split()))

@@ -23,7 +23,7 @@ class Notices:
     def __init__(self, log: logging.Logger, counters: Counters, encoding: str, option: str) -> None:
         self._log, self._counters = log, counters
         self._utf8, self._option = is_utf8(encoding), option
-        self._told: set[tuple[Key, str]] = set()
+        self._warned: set[tuple[Key, str]] = set()
 
     def look(self, place: str, key: Key, block: Block) -> None:
         """Check a block that is about to be put."""
@@ -44,8 +44,8 @@ class Notices:
                 )
 
     def _is_new(self, key: Key, what: str) -> bool:
-        if len(self._told) >= _MOST:
-            self._told.clear()
-        new = (key, what) not in self._told
-        self._told.add((key, what))
+        if len(self._warned) >= _MOST:
+            self._warned.clear()
+        new = (key, what) not in self._warned
+        self._warned.add((key, what))
         return new

@@ -170,7 +170,7 @@ class FileReader:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def go_on(self, name: FileName, note: Note | None, ends: Sequence[int]) -> bool:
+    def resume(self, name: FileName, note: Note | None, ends: Sequence[int]) -> bool:
         """Continue a name if the file holds the bytes read under it; else return False.
 
         :param ends: each channel's position in the file, sorted.
@@ -233,7 +233,7 @@ class FileReader:
             self._earlier, self.size, self._written, self.changed = self.size, size, status.st_mtime_ns, now
             if size < self.position or not (first or self.is_same()):
                 raise ContentChangedError
-        self._see(size, now)
+        self._record_size(size, now)
         return size > self.position and self._tried != (size, *self._rested(now))
 
     def read(self, now: float) -> Block | None:
@@ -261,7 +261,7 @@ class FileReader:
                 start, known = end, 0
                 continue
             whole = len(data) < known + want  # read to the end of the file
-            self._see(start + len(data) - known, now)
+            self._record_size(start + len(data) - known, now)
             cut = self._cut(data, known, rested if whole else (False, False), now)
             if cut == known and want == stop:
                 cut = len(data)
@@ -278,7 +278,7 @@ class FileReader:
     def _nothing_behind(self, size: int, rested: tuple[bool, bool], now: float) -> Block | None:
         """Handle NUL bytes up to the end: space allocated for bytes that are still to be written."""
         end = max(self.size, self.position + size)
-        self._see(end, now)
+        self._record_size(end, now)
         self._tried = (end, *rested)
         return Block(b"", self.position, end - self.position) if self._rules.final else None
 
@@ -302,7 +302,7 @@ class FileReader:
             return data.rfind(b"\n", known) + 1
         return last_line_end(data, known, line_end_of(self.encoding))
 
-    def _see(self, size: int, now: float) -> None:
+    def _record_size(self, size: int, now: float) -> None:
         """Record the least size of the file, to compute the lag."""
         if size > self.position and (not self._behind or size > self._behind[-1][0]):
             newest = self._behind[1][1] if len(self._behind) > 1 else now

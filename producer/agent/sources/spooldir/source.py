@@ -68,7 +68,7 @@ class Spooler:
     :ivar _names: names of files that were put at least in part, and are not completed.
     :ivar _given: names made in this run.
     :ivar _behind: waiting files that were not put completely.
-    :ivar _told: paths with a logged problem; ``_troubled`` are those of this scan.
+    :ivar _warned: paths with a logged problem; ``_troubled`` are those of this scan.
     """
 
     def __init__(self, options: SpoolDirectoryOptions, context: Context, outlet: Outlet, stop: Stop) -> None:
@@ -80,7 +80,7 @@ class Spooler:
         self._seen: dict[Key, _Seen] = {}
         self._unsafe: dict[str, FileReader] = {}
         self._behind: dict[str, os.stat_result] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._troubled: set[str] = set()
         self._names: dict[Key, FileName] = {}
         self._given: set[FileName] = set()
@@ -104,8 +104,8 @@ class Spooler:
         self._troubled.clear()
         moved = self._look()
         if not self._stop.is_set():
-            self._told &= self._troubled
-            self._context.counters.set(UnreadableCount=len(self._told))
+            self._warned &= self._troubled
+            self._context.counters.set(UnreadableCount=len(self._warned))
         return moved
 
     def _look(self) -> bool:
@@ -114,10 +114,10 @@ class Spooler:
         try:
             waiting = self._directory.waiting()
         except OSError as error:
-            self._tell_once(str(self._options.spool_directory), f"cannot be read: {error.strerror}; retrying")
+            self._warn_once(str(self._options.spool_directory), f"cannot be read: {error.strerror}; retrying")
             return False
         for path, trouble in self._directory.unreadable.items():
-            self._tell_once(path, f"cannot be checked: {trouble.strerror}; retrying")
+            self._warn_once(path, f"cannot be checked: {trouble.strerror}; retrying")
         self._forget_absent(waiting, now)
         self._behind = {file.path: file.status for file in waiting if file.path not in self._unsafe}
         for file in waiting:
@@ -161,10 +161,10 @@ class Spooler:
         reader.headers = self._headers(file.path)
         start = 0
         try:
-            self._go_on(reader)
+            self._resume(reader)
             start = reader.position
             if self._options.deserializer == "LINE" and is_compressed(reader.open()):
-                self._tell_once(file.path, "it is compressed and not read")
+                self._warn_once(file.path, "it is compressed and not read")
             elif self._put_all(reader, now):
                 self._unsafe[file.path] = reader
                 self._behind.pop(file.path, None)
@@ -174,7 +174,7 @@ class Spooler:
             aside = self._directory.put_aside(file.path)
             _log.error("%s is not %s: %s; renamed to %s", file.path, self._options.input_charset, error.reason, aside)
         except OSError as error:
-            self._tell_once(file.path, f"cannot be read: {error.strerror}; retrying")
+            self._warn_once(file.path, f"cannot be read: {error.strerror}; retrying")
         finally:
             reader.close()
         return reader.position > start
@@ -188,7 +188,7 @@ class Spooler:
             reader.take(block)
         return not self._stop.is_set()
 
-    def _go_on(self, reader: FileReader) -> None:
+    def _resume(self, reader: FileReader) -> None:
         """Continue at the channels' position."""
         name = self._names.get(reader.key)
         if name is None:
@@ -200,7 +200,7 @@ class Spooler:
             self._forget(reader.key)
             return
         again = status.st_size == ends[-1] and status.st_mtime_ns != name.generation  # rewritten with the same size
-        if again or not reader.go_on(name, None, ends):
+        if again or not reader.resume(name, None, ends):
             raise ContentChangedError
 
     def _batches(self, reader: FileReader, now: float) -> Iterator[tuple[Block, EventBatch]]:
@@ -270,15 +270,15 @@ class Spooler:
         except FileNotFoundError:
             _log.warning("%s was moved or deleted before it was completed", path)
         except OSError as error:
-            self._tell_once(path, f"cannot be completed: {error.strerror}; retrying")
+            self._warn_once(path, f"cannot be completed: {error.strerror}; retrying")
             return
         self._seen.pop(reader.key, None)
         self._forget(reader.key)
 
-    def _tell_once(self, path: str, what: str) -> None:
+    def _warn_once(self, path: str, what: str) -> None:
         self._troubled.add(path)
-        if path not in self._told:
-            self._told.add(path)
+        if path not in self._warned:
+            self._warned.add(path)
             self._context.counters.add(EventReadFail=1)
             self._context.counters.last_error = f"{path}: {what}"
             _log.error("%s: %s", path, what)

@@ -68,7 +68,7 @@ class Finder:
         self._met: dict[str, tuple[int, Key | None]] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._links: dict[str, Key] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._unreadable: set[str] = set()
         self._next_scan = clock.monotonic()
         # Seconds that opening new files took in this scan.
@@ -94,7 +94,7 @@ class Finder:
                 self._take_in(scan, now)
                 if self._stop.is_set():
                     return
-            self._tell_unreadable()
+            self._log_unreadable()
             if self._beginnings.first:
                 self._beginnings.end_first()
             self._wait(now)
@@ -109,7 +109,7 @@ class Finder:
         ended = self._clock.monotonic()
         self._next_scan = ended + min(_SCAN_SHARE * (ended - began - self._beginning), _LONGEST_WAIT)
 
-    def _tell_unreadable(self) -> None:
+    def _log_unreadable(self) -> None:
         unreadable = self._directories.unreadable
         for path in unreadable.keys() - self._unreadable:
             _log.warning("%s cannot be read: %s; retrying", path, unreadable[path].strerror)
@@ -214,7 +214,7 @@ class Finder:
                 target = opened_path(descriptor, path)
                 if not self._links_to.allow(target):
                     self._waiting.pop(path, None)
-                    self._tell_once(path, not_followed(target, "allow_links_to"))
+                    self._warn_once(path, not_followed(target, "allow_links_to"))
                     return None
                 return self._sort_in(path, descriptor, group, now)
             finally:
@@ -225,7 +225,7 @@ class Finder:
         except OSError as error:
             trouble = error.strerror or str(error)
             self._waiting[path] = _Waiting(group, now, trouble)
-            self._tell_once(path, f"cannot be read: {trouble}; retrying")
+            self._warn_once(path, f"cannot be read: {trouble}; retrying")
             return None
         finally:
             self._beginning += self._clock.monotonic() - began
@@ -244,7 +244,7 @@ class Finder:
             return key
         if is_compressed(descriptor):
             said = "it is compressed and not read, except for unread lines of a file that was followed"
-            self._tell_once(path, said)
+            self._warn_once(path, said)
             return None
         if not self._beginnings.open(path, group, key):
             return None
@@ -279,7 +279,7 @@ class Finder:
             waiting.size, waiting.since = size, now
         if now - waiting.since < _COPY_SETTLE:
             return original is not None or not size
-        return original is not None and self._is_no_more(original)
+        return original is not None and self._has_vanished(original)
 
     def _original_of(self, path: str, descriptor: int, waiting: _Waiting | None, *, fresh: bool) -> FileReader | None:
         """Return the reader of a file's possible original; a waiting file most likely keeps the same one."""
@@ -290,7 +290,7 @@ class Finder:
             waiting.like = self._copies.original_of(path, descriptor, fresh=fresh)
         return waiting.like
 
-    def _is_no_more(self, reader: FileReader) -> bool:
+    def _has_vanished(self, reader: FileReader) -> bool:
         """Return True if a file was truncated or deleted; its reader then looks for the copy."""
         try:
             no_more = not reader.located or not reader.is_same()
@@ -310,12 +310,12 @@ class Finder:
                 del self._waiting[path]
             key = self._begin(path, waiting.group, now)
             if key is not None and waiting.trouble is not None:
-                self._told.discard(path)
+                self._warned.discard(path)
                 recoveries.info("%s can be read again", path)
 
-    def _tell_once(self, path: str, what: str) -> None:
-        if path not in self._told:
-            self._told.add(path)
+    def _warn_once(self, path: str, what: str) -> None:
+        if path not in self._warned:
+            self._warned.add(path)
             _log.warning("%s: %s", path, what)
 
 

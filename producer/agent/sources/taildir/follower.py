@@ -103,8 +103,8 @@ class Follower:
             elif reader.changed != changed:
                 self._readers.written(reader)
             elif now - reader.changed >= _CALM:
-                self._calm(reader, now)
-            self._tell_recovery(reader)
+                self._watch_or_close(reader, now)
+            self._log_recovery(reader)
         except ContentChangedError:
             self._replaced(reader)
             return True
@@ -126,7 +126,7 @@ class Follower:
         if begun:
             self._known.begin(begun)
 
-    def _calm(self, reader: FileReader, now: float) -> None:
+    def _watch_or_close(self, reader: FileReader, now: float) -> None:
         """Watch a file that was read to its end and is not written; close it after the idle timeout."""
         rests = reader.is_read and self._readers.is_live(reader) and self._readers.watch(reader)
         if rests and (reader.look(now) or reader.changed == now):  # written just before the watch was set
@@ -162,14 +162,14 @@ class Follower:
         self._drop(reader)
         self._beginnings.begin_anew(reader)
         _log.info("%s was truncated or rewritten; reading from byte 0", reader.place)
-        if not self._beginnings.go_on_in_copy(reader) and reader.cut_off:
+        if not self._beginnings.resume_in_copy(reader) and reader.cut_off:
             lost = reader.cut_off
             _log.error("%s: %d unread bytes were truncated, and no copy has them", reader.place, lost)
 
     def _gone(self, reader: FileReader) -> None:
         """Drop a file that no directory has any more; all that could be read was put."""
         self._drop(reader)
-        if not self._beginnings.go_on_in_copy(reader) and reader.unread:
+        if not self._beginnings.resume_in_copy(reader) and reader.unread:
             _log.error("%s: %d unread bytes were deleted", reader.place, reader.unread)
 
     def _drop(self, reader: FileReader) -> None:
@@ -192,7 +192,7 @@ class Follower:
             _log.warning("%s cannot be read: %s; retrying", reader.place, reader.trouble)
         self._readers.rest(reader)
 
-    def _tell_recovery(self, reader: FileReader) -> None:
+    def _log_recovery(self, reader: FileReader) -> None:
         if reader.trouble is not None:
             recoveries.info("%s can be read again", reader.place)
             reader.trouble = None

@@ -86,7 +86,7 @@ class Readers:
 
         :param elapsed: seconds since the last call.
         """
-        self._wake_told()
+        self._wake_notified()
         watched = max(_WATCHED_LOOKS, len(self._watched) / _WATCHED_ROUND)
         return [
             *self._live.values(),
@@ -107,7 +107,7 @@ class Readers:
     def written(self, reader: FileReader) -> None:
         """Make a reader live whose file was seen to be written; count a watch that did not report it."""
         if reader.key in self._watches:
-            self._wake_told()
+            self._wake_notified()
             if reader.key in self._watches:
                 self._watches.missed(reader.key)
                 self._forget_blind(reader.key[0])
@@ -133,14 +133,14 @@ class Readers:
         if self._live.pop(reader.key, None) is not None:
             self._quiet.append(reader)
 
-    def _wake_told(self) -> None:
-        for key in self._watches.told():
+    def _wake_notified(self) -> None:
+        for key in self._watches.notified():
             if key in self.by_key:
                 self.wake(self.by_key[key])
 
     def _forget_blind(self, device: int) -> None:
         """Make the watched readers of a device quiet, if its watches report nothing."""
-        if not self._watches.believes(device):
+        if not self._watches.trusts(device):
             blind = [reader for reader in self._watched if reader.key[0] == device]
             for reader in blind:
                 self._take_out(reader)

@@ -92,7 +92,7 @@ class Beginnings:
         """Name a reader by its first bytes, which are about to be put or skipped."""
         return reader.name_by(first, self._known.next_generation(reader.key[1]))
 
-    def go_on_in_copy(self, reader: FileReader) -> bool:
+    def resume_in_copy(self, reader: FileReader) -> bool:
         """Continue a reader's name in a copy; return True if there is one.
 
         Also return True if the source stops during the search: the next run searches again.
@@ -144,7 +144,7 @@ class Beginnings:
         """Continue a known name if the file holds its bytes; return False if none matches."""
         name = self._known.held_by(reader.key, reader.place)
         if name is not None:
-            if self._go_on(reader, name):
+            if self._resume(reader, name):
                 return True
             _log.warning("%s no longer has the bytes that were read: it was truncated or replaced", reader.place)
         heads = Heads(reader.open())
@@ -155,17 +155,17 @@ class Beginnings:
             found = copy_at(reader.place, other, note, end)
             if found is not None and not found.whole:
                 found = find_copy(other, note, end, self._readers.by_key)  # another copy may hold more
-            if found is not None and found.key == reader.key and self._go_on(reader, other):
+            if found is not None and found.key == reader.key and self._resume(reader, other):
                 return True
         return False
 
-    def _go_on(self, reader: FileReader, name: FileName) -> bool:
+    def _resume(self, reader: FileReader, name: FileName) -> bool:
         """Continue a name in a reader's file; return False if the file does not hold its bytes.
 
         :raises OSError: the file cannot be read.
         """
         note, ends = self._known.note_of(name), self._outlet.ends(str(name))
-        if not reader.go_on(name, note, ends):
+        if not reader.resume(name, note, ends):
             return False
         if note is not None and note.path:
             reader.path, reader.group = note.path, note.group or reader.group
@@ -175,7 +175,7 @@ class Beginnings:
     def _read_copy(self, name: FileName, copy: Copy) -> bool:
         reader = self._reader(copy.path, "", copy.key)
         try:
-            if not self._go_on(reader, name):
+            if not self._resume(reader, name):
                 return False
         except OSError as error:
             _log.error("%s, a copy of a followed file, cannot be read: %s", copy.path, error.strerror)
@@ -191,7 +191,7 @@ class Beginnings:
         if packed is None:
             return False
         reader = UnpackedReader(packed, note.group, note, self._rules, self._clock.monotonic())
-        if not self._go_on(reader, name):
+        if not self._resume(reader, name):
             return False
         _log.info("%s: reading its unread bytes from %s", reader.path, packed.path)
         self._begin(reader)
@@ -202,7 +202,7 @@ class Beginnings:
         start = self._start(reader, size)
         if start:
             name = self.give_name(reader, os.pread(reader.open(), min(HEAD_BYTES, start), 0))
-            if reader.go_on(name, None, [start]):
+            if reader.resume(name, None, [start]):
                 self._outlet.pass_over(Position(str(name), start))
                 self._known.adopt(reader)
             else:

@@ -44,7 +44,7 @@ class Watches:
         """
         if key in self._of:
             return True
-        if not self.believes(key[0]) or not self._opened() or self._library is None:
+        if not self.trusts(key[0]) or not self._opened() or self._library is None:
             return False
         wanted = _MODIFY | _ATTRIBUTES | _MOVED | _DELETED | _ONCE
         watch = self._library.inotify_add_watch(self._descriptor, b"/proc/self/fd/%d" % descriptor, wanted)
@@ -55,7 +55,7 @@ class Watches:
         self._keys[watch] = key
         return True
 
-    def told(self) -> list[Key]:
+    def notified(self) -> list[Key]:
         """Return the files written, renamed or deleted since the last call; their watches have ended."""
         found: list[Key] = []
         while self._of and (events := self._read()):
@@ -79,7 +79,7 @@ class Watches:
         self.drop(key)
         self._missed[key[0]] += 1
 
-    def believes(self, device: int) -> bool:
+    def trusts(self, device: int) -> bool:
         """Return True if the device's file system notifies, as far as known."""
         return self._missed[device] < _MOST_MISSED
 
