@@ -236,7 +236,7 @@ def test_calls_that_do_not_come_whole_are_bounded_together(caplog: pytest.LogCap
             eventually(lambda: served.source._budget.left == 490)
             more.sendall(avro.framed(1, b"x" * 936)[:-1])
             assert all_of(more) == b""
-            assert "no memory for its call now: max_memory is 1500" in caplog.text
+            assert "no memory is free for its call: max_memory is 1500" in caplog.text
             assert all_of(slow) == b""
         eventually(lambda: served.source._budget.left == 1500)
 

@@ -58,5 +58,5 @@ def test_what_differs_from_flume_is_told_by_explain() -> None:
         for theirs, ours in rows:
             assert f"* Flume: {theirs}; here: {ours}" in told
             assert theirs not in page
-    assert "Flume: after a death .tmp files" in explain("hdfs")
+    assert "Flume: after a crash .tmp files" in explain("hdfs")
     assert "the connection waits" not in explain("syslog_udp")  # there is none

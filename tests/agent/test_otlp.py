@@ -255,7 +255,7 @@ def test_only_what_the_receiver_refuses_goes_to_the_dead_letters(tmp_path: Path)
     with serving("otlp", max_body=20_000) as served:
         host, port = served.address
         made_sink = sink(tmp_path, endpoint=f"http://{host}:{port}", compress=False)
-        with pytest.raises(RefusedError, match=r"answered 413: 'more than 20000 bytes") as raised:
+        with pytest.raises(RefusedError, match=r"answered 413: 'the body has more than 20000 bytes") as raised:
             made_sink.write([EventBatch.of_bodies([*texts[:77], large, *texts[77:]], {"host": "h"})])
         made_sink.close()
         served.got(*texts)

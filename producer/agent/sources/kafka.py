@@ -251,7 +251,7 @@ class _Reading:
         share.noted = share.begun = None
         end = self._outlet.ends(self._name(share.place))[-1]
         if end > first:
-            self._warn_anew(share.place, end, f"Kafka delivers offset {first} again, where it was at {share.next}")
+            self._warn_anew(share.place, end, f"Kafka delivers offset {first}, and {share.next} was expected")
             self._outlet.forget(self._name(share.place))
 
     def _name(self, place: _Place) -> str:
