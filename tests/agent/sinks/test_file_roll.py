@@ -194,7 +194,7 @@ def _dead(directory):
     sink = _sink(directory)
     sink.write(_numbered(1, 2))
     sink._file.close()
-    sink._let_go()
+    sink._close_notes()
 
 
 def test_what_was_written_before_a_death_does_not_come_twice(tmp_path):
@@ -226,7 +226,7 @@ def test_the_first_lines_of_all_are_cut_off_too_if_they_were_not_noted_before_a_
     monkeypatch.setattr(sink._written, "note", lambda *noted: None if noted[2] else note(*noted))
     sink.write(_numbered(1))
     sink._file.close()
-    sink._let_go()
+    sink._close_notes()
     sink = _sink(tmp_path)
     sink.write(_numbered(1, 2))
     sink.close()
