@@ -39,7 +39,7 @@ def check_settings(client: str, settings: Mapping[str, Any]) -> None:
     try:
         made = getattr(confluent_kafka, client)(asked, logger=_Silent())
     except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
-        raise ConfigError("config", f"is refused by the client: {_words_of(error)}", None) from error
+        raise ConfigError("config", f"is not taken by the client: {_words_of(error)}", None) from error
     if client == "Consumer":
         made.close()
 
