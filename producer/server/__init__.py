@@ -1,4 +1,4 @@
-"""An embedded LogHub, for development and for tests: real HTTP, real signatures, real limits, and faults on demand.
+"""An embedded LogHub for development and tests: real HTTP, real signatures, real limits, and faults on demand.
 
 ::
 
@@ -8,8 +8,8 @@
         ...  # send to server.endpoint with server.access_key_id and server.access_key_secret
         server.logs("my-project", "app-log")
 
-It needs the extra ``server``: ``pip install '.[server]'`` in a clone. Nothing of that is imported before a name is
-used.
+It needs the extra ``server``: ``pip install '.[server]'`` in a clone. Its packages are imported with the first name
+that is used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What the server did since it was made, in sums: for ``/metrics``, and for whoever asks who writes.
+"""Totals of the server's requests, for ``/metrics`` and for the list of clients that write.
 
-Sums of each operation and status, and of each client that writes: its user agent and its address. Clients choose their
-user agents, so there are no more than a thousand rows; the one not heard of for longest goes first.
+There is one total for each operation and status, and one for each client that writes, by user agent and address.
+Clients choose their user agents, so the list has at most a thousand rows. The least recently seen client is dropped
+first.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _access = logging.getLogger("loghub.server.access")
 
 @dataclass(slots=True)
 class Sums:
-    """Sums over requests: how many, the seconds they took, bytes of their bodies, logs that they stored."""
+    """Totals over requests: their number, duration in seconds, body bytes, and logs stored."""
 
     requests: int = 0
     seconds: float = 0.0
@@ -32,7 +33,7 @@ class Sums:
     logs: int = 0
 
     def add(self, record: RequestRecord) -> None:
-        """One more."""
+        """Count one request."""
         self.requests += 1
         self.seconds += record.finished - record.when
         self.bytes += record.body_size
@@ -43,11 +44,11 @@ class Sums:
 class Writer:
     """A client that writes.
 
-    :ivar user_agent: what it calls itself.
-    :ivar address: where it is.
-    :ivar sums: its requests.
-    :ivar errors: how many of them were refused, or never answered.
-    :ivar seen: when it wrote last, Unix seconds.
+    :ivar user_agent: its user agent.
+    :ivar address: its IP address.
+    :ivar sums: totals of its requests.
+    :ivar errors: number of its requests that were refused or not answered.
+    :ivar seen: time of its last write, Unix seconds.
     """
 
     user_agent: str
@@ -58,16 +59,16 @@ class Writer:
 
 
 class Activity:
-    """All sums of one server; may be asked from any thread."""
+    """All totals of one server; thread-safe."""
 
     def __init__(self) -> None:
-        # Guards all below: the server's thread adds while others ask.
+        # Guards the fields below: the server's thread adds while other threads read.
         self._lock = threading.Lock()
         self._operations: dict[tuple[str, str], Sums] = {}
         self._writers: OrderedDict[tuple[str, str], Writer] = OrderedDict()
 
     def add(self, record: RequestRecord, address: str, now: float) -> None:
-        """A request has ended."""
+        """Count a request that has ended."""
         key = (record.operation, "none" if record.status is None else str(record.status))
         with self._lock:
             self._operations.setdefault(key, Sums()).add(record)
@@ -75,12 +76,12 @@ class Activity:
                 self._add_writer(record, address, now)
 
     def operations(self) -> dict[tuple[str, str], Sums]:
-        """The sums of each operation and status (``none`` where there was no answer)."""
+        """Return the totals of each operation and status; the status is ``none`` for requests without an answer."""
         with self._lock:
             return {key: replace(sums) for key, sums in self._operations.items()}
 
     def writers(self) -> list[Writer]:
-        """Who writes, the last one first."""
+        """Return the clients that write, the most recent first."""
         with self._lock:
             return [
                 Writer(
@@ -105,7 +106,10 @@ class Activity:
 
 
 def log_access(record: RequestRecord, address: str, now: float) -> None:
-    """Write a line of JSON to the logger ``loghub.server.access``: no text of a client can break it."""
+    """Write the request as one line of JSON to the logger ``loghub.server.access``.
+
+    JSON escapes the client's texts, so none of them can break the line.
+    """
     line = {
         "time": datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds"),
         "client": address,
@@ -125,7 +129,7 @@ def log_access(record: RequestRecord, address: str, now: float) -> None:
 
 
 def prometheus_text(activity: Activity, gauges: dict[str, tuple[str, float]]) -> str:
-    """All sums as Prometheus reads them, and ``gauges``: what each is, and its value, by name."""
+    """Return all totals, and ``gauges`` (name to meaning and value), in Prometheus' text format."""
     return "\n".join([*_operation_lines(activity), *_gauge_lines(gauges), ""])
 
 

@@ -1,9 +1,8 @@
-"""Who signed a request: signatures of versions 1 and 4, verified by computing them again.
+"""Authentication of requests: signatures of versions 1 and 4, verified by computing them again.
 
-A request's head passes when its access key is known, its STS token is the one that belongs to the key, its time is
-within 15 minutes of the server's, and its signature is what the key's secret makes of it. The signature covers the
-digest of the body, so all this is known before a byte of the body is read; when it has arrived, its digest must be the
-one that was signed.
+The head of a request must have a known access key, the STS token of that key, a time within 15 minutes of the server's,
+and a valid signature. The signature covers the digest of the body. So the head is verified before the server reads any
+of the body, and the body is verified by its digest.
 
 Source: LogHub protocol, Signatures and Error codes.
 """
@@ -25,7 +24,7 @@ from ..wire.signing import UnsignedRequest, signature_v4, string_to_sign_v1
 from .errors import ApiError
 from .limits import MAX_CLOCK_SKEW_SECONDS
 
-#: The default access key: a name for everybody, and no secret.
+#: The default access key. It is public, and no secret.
 TEST_ACCESS_KEY = ("test-access-key-id", "test-access-key-secret")
 
 _V1 = re.compile(r"LOG ([^:\s]+):(\S+)")
@@ -36,11 +35,11 @@ _V4 = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessKey:
-    """What the server knows of one access key.
+    """An access key that the server knows.
 
     :ivar secret: its secret.
-    :ivar security_token: the STS token that must come with it, or None for a key without one.
-    :ivar enabled: a disabled key is refused with ``Unauthorized``.
+    :ivar security_token: the STS token that must come with it; None for a key without one.
+    :ivar enabled: False to refuse the key with ``Unauthorized``.
     """
 
     secret: str
@@ -56,8 +55,8 @@ class SignedDigest:
     """The digest of the body that a request's signature covers.
 
     :ivar header: the header that carries it.
-    :ivar algorithm: its name, as ``hashlib`` knows it.
-    :ivar claimed: hexadecimal digits; None when the request has no digest, and so must have no body.
+    :ivar algorithm: its name in ``hashlib``.
+    :ivar claimed: the digest in hexadecimal digits; None for a request without a digest, which must have no body.
     """
 
     header: str
@@ -65,7 +64,7 @@ class SignedDigest:
     claimed: str | None
 
     def check(self, body: bytes) -> None:
-        """Refuse a body that is not the one that was signed.
+        """Refuse a body whose digest differs from the signed one.
 
         :raises ApiError: ``PostBodyInvalid``, or ``MissingContentMD5`` for a body without a digest.
         """
@@ -75,11 +74,12 @@ class SignedDigest:
         actual = hashlib.new(self.algorithm, body, usedforsecurity=False).hexdigest()
         if self.claimed.lower() != actual:
             raise ApiError(
-                "PostBodyInvalid", f"{self.header} is {self.claimed[:64]!r}, the body that arrived has {actual}"
+                "PostBodyInvalid",
+                f"{self.header} is {self.claimed[:64]!r}, but the digest of the received body is {actual}",
             )
 
     def check_presence(self, size: int) -> None:
-        """Refuse a body of ``size`` bytes when it has no digest.
+        """Refuse a body of ``size`` bytes without a digest.
 
         :raises ApiError: ``MissingContentMD5``.
         """
@@ -94,13 +94,13 @@ def authenticate(
     body_size: int,
     region: str | None = None,
 ) -> SignedDigest:
-    """Let a request's head pass or refuse it; the result is what its body must be.
+    """Verify a request's head, and return the digest that its body must have.
 
-    :param request: what arrived, with lower-case header names; its body is not looked at.
+    :param request: the request, with lower-case header names; its body is ignored.
     :param keys: known access keys by id; a plain string is the secret of an enabled key without token.
     :param now: the server's time, Unix seconds.
-    :param body_size: bytes that the body will have, 0 when that is not known.
-    :param region: the server's, which version 4 has to sign; None for any.
+    :param body_size: size of the body, bytes; 0 if unknown.
+    :param region: the region that a version 4 signature must name; None for any.
     :raises ApiError: ``MissAccessKeyId``, ``InvalidAccessKeyId``, ``Unauthorized``, ``InvalidRequestTime``,
         ``RequestTimeExpired``, ``MissingContentMD5``, ``PostBodyInvalid`` or ``SignatureNotMatch``.
     """
@@ -119,30 +119,30 @@ def authenticate(
 
 
 def has_default_key(keys: Mapping[str, AccessKey | str]) -> bool:
-    """Return True if the secret that everybody knows is among the keys."""
+    """Return True if the public default secret is among the keys."""
     return TEST_ACCESS_KEY[1] in (key if isinstance(key, str) else key.secret for key in keys.values())
 
 
 def check_page(keys: Mapping[str, AccessKey | str], headers: Mapping[str, str]) -> None:
-    """Refuse what a page of another site asks with the default key, which everybody knows.
+    """Refuse a request from a web page of another site while the public default key is in use.
 
     :raises ApiError: ``Unauthorized``.
     """
     if has_default_key(keys) and (site := foreign_page(headers, is_project_first=True)):
         raise ApiError(
             "Unauthorized",
-            f"with the default access key this server answers on this machine only, as 127.0.0.1 or localhost, and not"
-            f" for {site[:128]!r}: give it an access key of your own",
+            f"with the default access key this server answers this machine only, as 127.0.0.1 or localhost, and not"
+            f" {site[:128]!r}: start it with an access key of your own",
         )
 
 
 def is_basic(headers: Mapping[str, str]) -> bool:
-    """Whether a request brings user and password."""
+    """Return True if a request carries user and password (Basic)."""
     return headers.get("authorization", "").lower().startswith("basic ")
 
 
 def knows_key(keys: Mapping[str, AccessKey | str], authorization: str) -> bool:
-    """Whether user and password (Basic) are an access key that needs no token."""
+    """Return True if user and password (Basic) are an access key that needs no token."""
     kind, _, encoded = authorization.partition(" ")
     try:
         key_id, _, secret = base64.b64decode(encoded, validate=True).decode().partition(":")
@@ -162,7 +162,7 @@ def _find_key(key_id: str, keys: Mapping[str, AccessKey | str], headers: Mapping
         raise ApiError("Unauthorized", f"access key id {key_id} is disabled")
     token = headers.get("x-acs-security-token")
     if not hmac.compare_digest((token or "").encode(), (key.security_token or "").encode()):
-        raise ApiError("Unauthorized", f"the security token is not (or no longer) that of access key id {key_id}")
+        raise ApiError("Unauthorized", f"the security token is not the current one of access key id {key_id}")
     return key
 
 
@@ -187,7 +187,7 @@ def _verify_v4(
     if not stamp.startswith(date):
         raise ApiError("SignatureNotMatch", f"the credential's date {date} is not that of x-log-date, {stamp}")
     if here is not None and region != here:
-        raise ApiError("SignatureNotMatch", f"the signature is for region {region[:64]!r}, and this is {here!r}")
+        raise ApiError("SignatureNotMatch", f"the signature is for region {region[:64]!r}, this server is in {here!r}")
     digest = SignedDigest("x-log-content-sha256", "sha256", request.headers.get("x-log-content-sha256"))
     if digest.claimed is None:
         raise ApiError("PostBodyInvalid", "x-log-content-sha256 is missing: version 4 signs the digest of the body")
@@ -203,13 +203,16 @@ def _takes_part(name: str) -> bool:
 
 def _compare(claimed: str, expected: str) -> None:
     if not hmac.compare_digest(claimed.encode(), expected.encode()):
-        raise ApiError("SignatureNotMatch", "the signature is not what the access key's secret makes of this request")
+        raise ApiError(
+            "SignatureNotMatch",
+            "the signature does not match the request: check the secret, and that no proxy changes the request",
+        )
 
 
 def _parse_http_date(text: str) -> datetime:
     try:
         when = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):  # the latter: a year or a zone of too many digits
+    except (ValueError, OverflowError):  # OverflowError: a year or a zone of too many digits
         raise _no_time("Date (or x-log-date)", text) from None
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
@@ -222,7 +225,7 @@ def _parse_stamp(text: str) -> datetime:
 
 
 def _no_time(header: str, text: str) -> ApiError:
-    return ApiError("InvalidRequestTime", f"{header} is {text[:64]!r}: the time of signing is needed")
+    return ApiError("InvalidRequestTime", f"{header} is {text[:64]!r}: it must be the time of signing")
 
 
 def _check_time(signed: datetime, now: float) -> None:
@@ -230,6 +233,6 @@ def _check_time(signed: datetime, now: float) -> None:
     if abs(difference) > MAX_CLOCK_SKEW_SECONDS:
         raise ApiError(
             "RequestTimeExpired",
-            f"the request was signed {difference:+.0f} s from the server's time;"
-            f" {MAX_CLOCK_SKEW_SECONDS} s of difference are allowed",
+            f"the request was signed {difference:+.0f} s from the server's time: at most {MAX_CLOCK_SKEW_SECONDS} s are"
+            " allowed; set the client's clock",
         )

@@ -1,7 +1,7 @@
-"""What all requests together may take of something: bytes of memory, searches at once.
+"""A budget that all requests share: bytes of memory, or concurrent searches.
 
-Whoever wants more than is free waits in turn, so that a large request is not passed for ever by small ones; the wait
-is bounded, and so is the number of those who wait. Everything here happens on one event loop and needs no lock.
+A request for more units than are free queues, first in first out, so that small requests cannot starve a large one. The
+length of the queue and the wait are bounded. All of it runs on one event loop and needs no lock.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ UNCOUNTED_BYTES = 64 * 1024
 
 
 class Budget:
-    """A number of units that are taken before they are needed, and given back.
+    """A number of units that requests take and give back.
 
-    :ivar total: how many there are.
+    :ivar total: the number of units.
     """
 
     def __init__(self, name: str, total: int, *, waiting: int, seconds: float) -> None:
-        """All units are free.
+        """Create the budget with all units free.
 
-        :param name: what they are, for refusals: ``"memory for requests"``.
-        :param total: how many there are; who wants more gets all of them.
-        :param waiting: how many may wait at the same time.
-        :param seconds: how long each of them may wait.
+        :param name: name of the units in refusals, such as ``"memory for requests"``.
+        :param total: the number of units; a request for more gets all of them.
+        :param waiting: longest queue of requests.
+        :param seconds: longest wait of each.
         """
         self._name = name
         self.total = total
@@ -40,34 +40,34 @@ class Budget:
 
     @property
     def free(self) -> int:
-        """How many units nobody has."""
+        """Return the number of free units."""
         return self._free
 
     async def take(self, units: int) -> int:
-        """Take ``units``, at most all there are, as soon as they are free; the result is how many to give back.
+        """Take ``units``, at most the total, as soon as they are free, and return the number taken.
 
-        :raises ApiError: ``ServerBusy``, too many wait already, or this wait took too long.
+        :raises ApiError: ``ServerBusy``, the queue is full, or the wait took too long.
         """
         units = min(units, self.total)
         if units <= self._free and not self._waiting:
             self._free -= units
         elif len(self._waiting) >= self._max_waiting:
             waiting = counted(self._max_waiting, "request waits", "requests wait")
-            raise ApiError("ServerBusy", f"{waiting} for {self._name} already: try again later")
+            raise ApiError("ServerBusy", f"{waiting} for {self._name}, the most allowed: try again later")
         else:
             await self._wait(units)
         return units
 
     def give_back(self, units: int) -> None:
-        """Free ``units`` for those who wait."""
+        """Free ``units`` for the requests in the queue."""
         self._free += units
         self._grant()
 
     @asynccontextmanager
     async def taken(self, units: int) -> AsyncIterator[None]:
-        """Have ``units`` inside the block.
+        """Hold ``units`` inside the block.
 
-        :raises ApiError: as :meth:`take`.
+        :raises ApiError: ``ServerBusy``, the queue is full, or the wait took too long.
         """
         taken = await self.take(units)
         try:
@@ -91,7 +91,7 @@ class Budget:
 
     def _leave(self, entry: tuple[int, asyncio.Future[None]]) -> None:
         units, granted = entry
-        if granted.done() and not granted.cancelled():  # granted in the moment in which the wait ended
+        if granted.done() and not granted.cancelled():  # granted at the moment the wait ended
             self.give_back(units)
         else:
             self._waiting.remove(entry)
@@ -100,7 +100,7 @@ class Budget:
     def _grant(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._free:
             units, granted = self._waiting[0]
-            if granted.cancelled():  # its owner will leave, and grant to those behind it
+            if granted.cancelled():  # its task will remove it, and grant the next
                 return
             self._waiting.popleft()
             self._free -= units
@@ -108,10 +108,10 @@ class Budget:
 
 
 class Lease:
-    """The bytes that one request holds: none at first, none at the end.
+    """The bytes that one request holds; none at first.
 
-    As many as fit beside the buffers of a connection are not counted: every connection may have them, and small
-    requests do not wait for large ones.
+    A size that fits beside the buffers of a connection is not counted. Every connection may have it, so small requests
+    do not wait for large ones.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -119,9 +119,9 @@ class Lease:
         self._units = 0
 
     async def resize(self, size: int) -> None:
-        """Hold ``size`` bytes from now on.
+        """Hold ``size`` bytes instead of the current number.
 
-        :raises ApiError: ``ServerBusy``, as :meth:`Budget.take`; then it holds what it held before.
+        :raises ApiError: ``ServerBusy``, from :meth:`Budget.take`; then the lease is unchanged.
         """
         units = min(size, self._budget.total) if size > UNCOUNTED_BYTES else 0
         if units > self._units:
@@ -131,6 +131,6 @@ class Lease:
             self._units = units
 
     def release(self) -> None:
-        """Hold nothing."""
+        """Give all bytes back."""
         self._budget.give_back(self._units)
         self._units = 0

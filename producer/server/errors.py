@@ -1,21 +1,21 @@
-"""What this server answers when it refuses a request, and what it raises when it cannot start.
+"""Refusals of requests, and errors that the server raises.
 
     Exception
-    ├── ApiError                 one answer: HTTP status, error code, message; never leaves the server
-    ├── ClientGoneError          nobody waits for an answer; never leaves the server
+    ├── ApiError                 an error answer: HTTP status, error code, message; stays inside the server
+    ├── ClientGoneError          the client disconnected before its answer; stays inside the server
     └── ProducerError
-        ├── ServerStartError     the server could not start: what happened and what to do
-        └── ForkedServerError    a forked child asked its copy of the server for what only the parent has
+        ├── ServerStartError     the server could not start: the reason and the remedy
+        └── ForkedServerError    a forked child used its copy of a server that only the parent can use
 
 Source of codes and statuses: LogHub protocol, Error codes. Where the protocol names no code for a case (a foreign
-cursor, a missing Content-MD5), the name follows the pattern of its others.
+cursor, a missing Content-MD5), the code is formed like the protocol's others.
 """
 
 from __future__ import annotations
 
 from ..model.errors import ProducerError
 
-#: The status of each code that this server answers with by itself. A fault may answer with any other.
+#: The status of each code that this server answers with. A fault may answer with any other.
 STATUS_OF = {
     "ConsumerGroupAlreadyExist": 400,
     "ConsumerNotMatch": 400,
@@ -55,7 +55,7 @@ STATUS_OF = {
 
 
 class ApiError(Exception):
-    """A refusal, as the client will read it.
+    """A refusal, as the client reads it.
 
     :ivar status: the HTTP status.
     :ivar code: ``errorCode`` of the JSON body.
@@ -70,18 +70,18 @@ class ApiError(Exception):
 
 
 class ClientGoneError(Exception):
-    """The client went away before its request was whole, or before what it asked for was done."""
+    """Raised when the client disconnected before its request had arrived or was carried out."""
 
 
 class ServerStartError(ProducerError):
-    """The embedded server could not start (a taken port, an unusable data directory)."""
+    """Raised when the embedded server cannot start (a taken port, an unusable data directory)."""
 
 
 class ForkedServerError(ProducerError):
-    """A forked child asked its copy of an embedded server for what only the parent has: threads, and what is stored."""
+    """Raised when a forked child uses its copy of an embedded server: threads and data are the parent's."""
 
     def __init__(self) -> None:
         super().__init__(
-            "this process was forked from the one that has the embedded LogHub: ask there, or over HTTP, or make a"
-            " server here"
+            "the embedded LogHub belongs to the parent of this forked process: use it there or over HTTP, or start one"
+            " here"
         )

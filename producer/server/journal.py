@@ -1,4 +1,4 @@
-"""What was asked of the server: one record a request, for tests that count requests and the time between them."""
+"""Records of requests, for tests that count requests and measure the time between them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: Bytes that a record takes beside its texts, and that the names and values in it take beside theirs (measured).
+#: Bytes of a record without its texts, and of each name-value pair without its texts (measured).
 _RECORD_BYTES = 768
 _PAIR_BYTES = 130
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
-    """One request and what became of it.
+    """A request and its outcome.
 
     :ivar number: 1 for the first request since the server was made.
-    :ivar when: when its headers had arrived, ``time.monotonic()`` seconds.
-    :ivar finished: when its answer was ready to be sent (or its connection to be cut), ``time.monotonic()`` seconds.
+    :ivar when: time when its headers had arrived, ``time.monotonic()`` seconds.
+    :ivar finished: time when its answer was ready, or its connection was to be cut, ``time.monotonic()`` seconds.
     :ivar operation: ``PutLogs``, ``PullLogs``, …
     :ivar method: ``GET``, ``POST``, …
     :ivar path: the decoded path, without the query.
@@ -27,11 +27,11 @@ class RequestRecord:
     :ivar project: the project it named, or an empty string.
     :ivar logstore: the logstore it named, or an empty string.
     :ivar request_id: the ``x-log-requestid`` of its answer.
-    :ivar status: the status answered, or None when no (whole) answer was given.
+    :ivar status: the status answered; None if there was no answer or only a part of one.
     :ivar error_code: the error code answered, or None.
-    :ivar raw_size: bytes before compression that ``x-log-bodyrawsize`` declared, 0 without it.
-    :ivar body_size: bytes of the body as it arrived.
-    :ivar logs: logs that it stored; for a request without an answer, what is in the store all the same.
+    :ivar raw_size: bytes before compression, from ``x-log-bodyrawsize``; 0 without it.
+    :ivar body_size: bytes of the body as received.
+    :ivar logs: logs that it stored, also if its answer was lost.
     """
 
     number: int
@@ -53,13 +53,13 @@ class RequestRecord:
 
 
 class Journal:
-    """The last records: as many as it is told to keep, and no more bytes of them than it is told."""
+    """The last records, bounded by number and by bytes."""
 
     def __init__(self, capacity: int, max_bytes: int) -> None:
-        """Nothing is kept yet.
+        """Create an empty journal.
 
-        :param capacity: how many records are kept at most.
-        :param max_bytes: how many bytes of memory they may take together, about.
+        :param capacity: largest number of records.
+        :param max_bytes: bytes of memory, about, that all records may take.
         """
         self._capacity = capacity
         self._max_bytes = max_bytes
@@ -71,12 +71,12 @@ class Journal:
 
     @property
     def dropped(self) -> int:
-        """How many records there was no more room for, since :meth:`clear`."""
+        """Return the number of records dropped since :meth:`clear`."""
         with self._lock:
             return self._dropped
 
     def add(self, record: RequestRecord) -> None:
-        """Keep ``record``, and drop the oldest ones that it leaves no room for."""
+        """Append ``record``, and drop the oldest records beyond the limits."""
         size = _bytes_of(record)
         with self._lock:
             self._records.append((record, size))
@@ -89,18 +89,18 @@ class Journal:
             self._dropped += 1
 
     def records(self) -> list[RequestRecord]:
-        """The records kept, in the order in which their requests ended."""
+        """Return the records, in the order in which their requests ended."""
         with self._lock:
             return [record for record, _ in self._records]
 
     def clear(self) -> None:
-        """Forget them, and how many were dropped."""
+        """Drop all records, and reset ``dropped``."""
         with self._lock:
             self._records.clear()
             self._bytes = self._dropped = 0
 
 
 def _bytes_of(record: RequestRecord) -> int:
-    """What a record takes of the memory, about: what clients choose of it is its path, its parameters and headers."""
+    """Estimate the memory of a record, bytes. The client chooses its path, parameters and headers."""
     pairs = (*record.query.items(), *record.headers.items())
     return _RECORD_BYTES + len(record.path) + sum(_PAIR_BYTES + len(name) + len(value) for name, value in pairs)

@@ -1,14 +1,14 @@
-"""What the server refuses because there is too much of it.
+"""Limits of the server: sizes, counts and times beyond which it refuses a request.
 
-Source: LogHub protocol, Limits, for what a LogGroup may be; the others bound what clients can make this server hold.
-All numbers can be changed, so that a test reaches them with small data.
+The limits of a LogGroup are LogHub's own (LogHub protocol, Limits). The others bound the memory and time that clients
+can take. Each can be changed, so that a test reaches it with little data.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: The largest difference between the clocks of client and server, seconds.
+#: The largest permitted difference between the client's and the server's clock, seconds.
 MAX_CLOCK_SKEW_SECONDS = 15 * 60
 
 _MIB = 1024 * 1024
@@ -16,35 +16,37 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one server.
+    """Limits of one server.
 
-    :ivar raw_bytes: a LogGroup, or all LogGroups of a batch, before compression, bytes (413 ``PostBodyTooLarge`` beyond
-        it).
-    :ivar packages: LogGroups in one batch (400 ``PostBodyInvalid`` beyond it).
-    :ivar logs: logs in one LogGroup (400 ``PostBodyInvalid`` beyond it).
-    :ivar json_bytes: the body of a request that does not write logs, bytes (413 ``PostBodyTooLarge`` beyond it).
-    :ivar page_logs: logs in one GetLogs answer (400 ``ParameterInvalid`` beyond it).
-    :ivar page_bytes: JSON of the logs in one GetLogs answer, bytes; one log is always given, more are 400
-        ``ParameterInvalid`` beyond it.
-    :ivar query_chars: characters of a GetLogs query (400 ``ParameterInvalid`` beyond it).
-    :ivar query_words: words of a GetLogs query (400 ``ParameterInvalid`` beyond it).
-    :ivar searches: searches (GetLogs) at once; others wait in turn.
-    :ivar searches_waiting: searches that may wait (503 ``ServerBusy`` beyond it).
-    :ivar search_seconds: time for one search, and for its wait before (500 ``RequestTimeout``, 503 ``ServerBusy``).
-    :ivar sql_rows: logs that one SQL statement may be run over (400 ``ParameterInvalid`` beyond it).
-    :ivar sql_bytes: bytes of the fields that it names, and bytes of memory that it may take beside them, about (400
-        ``ParameterInvalid`` beyond it).
-    :ivar sql_result_rows: rows that it may give (400 ``ParameterInvalid`` beyond it).
-    :ivar pull_groups: LogGroups in one PullLogs answer (400 ``ParameterInvalid`` beyond it).
-    :ivar pull_bytes: raw bytes in one PullLogs answer; at least one LogGroup is always given.
-    :ivar connections: connections at once (503 ``ServerBusy`` beyond it).
-    :ivar held_bytes: bodies, and answers that are being read, of all connections together, bytes; requests wait in
-        turn for it (503 ``ServerBusy`` after ``receive_seconds``).
-    :ivar receive_seconds: time for one whole request to arrive (500 ``RequestTimeout`` beyond it).
-    :ivar send_seconds: time for a client to take one whole answer (the connection is reset beyond it).
+    :ivar raw_bytes: size of a LogGroup, or of all LogGroups of a batch, bytes before compression (beyond it 413
+        ``PostBodyTooLarge``).
+    :ivar packages: LogGroups in one batch (beyond it 400 ``PostBodyInvalid``).
+    :ivar logs: logs in one LogGroup (beyond it 400 ``PostBodyInvalid``).
+    :ivar json_bytes: size of the body of a request that does not write logs, bytes (beyond it 413
+        ``PostBodyTooLarge``).
+    :ivar page_logs: logs in one GetLogs answer (beyond it 400 ``ParameterInvalid``).
+    :ivar page_bytes: size of the logs in one GetLogs answer as JSON, bytes (beyond it 400 ``ParameterInvalid``). A
+        single log is returned whatever its size.
+    :ivar query_chars: characters of a GetLogs query (beyond it 400 ``ParameterInvalid``).
+    :ivar query_words: words of a GetLogs query (beyond it 400 ``ParameterInvalid``).
+    :ivar searches: concurrent searches (GetLogs); further searches queue.
+    :ivar searches_waiting: searches in the queue (beyond it 503 ``ServerBusy``).
+    :ivar search_seconds: time for one search (beyond it 500 ``RequestTimeout``), and time in the queue (beyond it 503
+        ``ServerBusy``).
+    :ivar sql_rows: logs that one SQL statement may read (beyond it 400 ``ParameterInvalid``).
+    :ivar sql_bytes: bytes of the fields that a statement names, and about the bytes of memory that it may take beside
+        them (beyond it 400 ``ParameterInvalid``).
+    :ivar sql_result_rows: rows in the result of a statement (beyond it 400 ``ParameterInvalid``).
+    :ivar pull_groups: LogGroups in one PullLogs answer (beyond it 400 ``ParameterInvalid``).
+    :ivar pull_bytes: raw bytes in one PullLogs answer. A single LogGroup is returned whatever its size.
+    :ivar connections: concurrent connections (beyond it 503 ``ServerBusy``).
+    :ivar held_bytes: bytes of request bodies, and of answers being read, over all connections. Further requests queue
+        (after ``receive_seconds`` 503 ``ServerBusy``).
+    :ivar receive_seconds: time for one whole request to arrive (beyond it 500 ``RequestTimeout``).
+    :ivar send_seconds: time for a client to read one whole answer (beyond it the connection is reset).
     :ivar keep_alive_seconds: time that an idle connection stays open.
-    :ivar sequence_keys: keys of a logstore whose sequence numbers are remembered; the ones used longest ago are
-        forgotten first.
+    :ivar sequence_keys: keys of a logstore whose sequence numbers are remembered; the least recently used are dropped
+        first.
     """
 
     raw_bytes: int = 10 * _MIB
@@ -72,5 +74,5 @@ class Limits:
 
     @property
     def wire_bytes(self) -> int:
-        """The largest body worth reading: compression of bytes that do not compress adds less than a hundredth."""
+        """Return the largest body to read: compression makes incompressible bytes less than one percent larger."""
         return self.raw_bytes + self.raw_bytes // 100 + 1024

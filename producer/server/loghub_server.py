@@ -1,4 +1,4 @@
-"""The embedded LogHub as one object: starts, stops, and lets a test look inside."""
+"""The embedded LogHub as one object, which starts, stops, and shows its data to a test."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class LogHubServer:
             send_logs_to(ProjectConfig("my-project", **server.connection))
             assert server.count("my-project", "app-log") == 3
 
-    It is reached under ``{project}.{host}:{port}`` in the Host header at ``endpoint``. All methods may be called from
-    any thread. A forked child has a copy that only tells how the server is reached: closing it does nothing, and
-    whatever needs the server itself raises :class:`ForkedServerError`.
+    Clients reach it at ``endpoint``, with ``{project}.{host}:{port}`` in the Host header. All methods are thread-safe.
+    In a forked child the object is a copy that knows the endpoint only. Closing the copy does nothing; methods that
+    need the server raise :class:`ForkedServerError`.
     """
 
     def __init__(
@@ -60,28 +60,27 @@ class LogHubServer:
 
         :param host: the address to listen on.
         :param port: the port to listen on; 0 for a free one.
-        :param data: a directory for what is stored, made if it is missing; None for memory.
-        :param access_keys: secrets (or :class:`AccessKey`) by access key id; by default one key, see ``access_key_id``,
-            that everybody knows, and that is good on this machine only.
-        :param shards: shards of a logstore whose creator does not say, 1 to 256.
-        :param auto_create: whether the first write to a logstore creates it and its project; a look never does.
+        :param data: the directory of the store, created if missing; None to store in memory.
+        :param access_keys: secrets (or :class:`AccessKey`) by access key id. By default there is one public key
+            (``access_key_id``), and the server accepts this machine only.
+        :param shards: default number of shards of a logstore, 1 to 256.
+        :param auto_create: True if the first write to a logstore creates it and its project. Reads never do.
         :param clock_offset: seconds that the server's clock is ahead of the machine's.
-        :param refused_takes_number: whether a write that is refused for its body uses up its sequence number all the
-            same, and the number is looked at before the body. The protocol does not say; a client that trusts in one
-            answer can be tried against the other.
-        :param region: such as ``cn-hangzhou``: signatures of version 4 for another one are refused; None takes any.
-        :param limits: what is too much.
-        :param keep_requests: how many of the last requests ``requests`` knows.
-        :param keep_request_bytes: how many bytes of memory these may take, about; see ``requests_dropped``.
-        :param access_log: whether each request is a line of JSON in the logger ``loghub.server.access``, level INFO.
-        :raises ServerStartError: the data directory cannot be used, or ``host`` can be reached from other machines and
-            the access key is the default one.
+        :param refused_takes_number: True if a write that is refused for its body uses up its sequence number, and the
+            number is checked before the body. The protocol leaves this open, so a client can be tested against both.
+        :param region: the region, such as ``cn-hangzhou``, that version 4 signatures must name; None for any.
+        :param limits: the limits of requests.
+        :param keep_requests: number of the last requests kept in ``requests``.
+        :param keep_request_bytes: bytes of memory, about, that these may take; ``requests_dropped`` counts the others.
+        :param access_log: True to log each request as JSON to ``loghub.server.access``, level INFO.
+        :raises ServerStartError: the data directory cannot be used, or other machines can reach ``host`` and the access
+            key is the default one.
         :raises ValueError: ``host`` is no text; ``port``, ``shards``, ``keep_requests`` or ``keep_request_bytes`` is
             out of range.
         """
         if not isinstance(host, str):
             raise ValueError(
-                f"host is {host!r}: it must be a name or an address; a port is given by name: LogHubServer(port=9170)"
+                f"host is {host!r}: it must be a name or an address; pass a port as LogHubServer(port=9170)"
             )
         if type(port) is not int or not 0 <= port <= 65_535:
             raise ValueError(f"port is {port!r}: it must be an integer from 0 to 65535")
@@ -89,7 +88,7 @@ class LogHubServer:
             raise ValueError(f"shards is {shards}: it must be from 1 to 256")
         if min(keep_requests, keep_request_bytes) < 0:
             raise ValueError(
-                f"keep_requests is {keep_requests} and keep_request_bytes {keep_request_bytes}: neither can be negative"
+                f"keep_requests is {keep_requests} and keep_request_bytes {keep_request_bytes}: both must be 0 or more"
             )
         limits = limits or Limits()
         self.host = host
@@ -135,17 +134,17 @@ class LogHubServer:
         return f"LogHubServer({self.host}:{self._port}, {state})"
 
     def start(self) -> Self:
-        """Listen; on return connections are accepted. After :meth:`stop` it takes the same port and still has its data.
+        """Listen; on return connections are accepted. After :meth:`stop` it reuses the port and still has its data.
 
-        :raises ServerStartError: the port is taken, the server is listening or closed already, or what the constructor
-            says of the access keys.
+        :raises ServerStartError: the port is taken, the server listens already or is closed, or other machines can
+            reach ``host`` and the access key is the default one.
         :raises ForkedServerError: this is a copy in a forked child.
         """
         service = self._own_service()
         if self._runner is not None:
-            raise ServerStartError(f"the server listens on {self.endpoint} already")
+            raise ServerStartError(f"the server already listens on {self.endpoint}")
         if self._closed:
-            raise ServerStartError("the server is closed, and its data with it: make another one")
+            raise ServerStartError("the server is closed and its data released: make a new LogHubServer")
         self._check_exposure()
         listener = listen(self.host, self._port)
         address, self._port, *_ = listener.getsockname()
@@ -156,7 +155,7 @@ class LogHubServer:
     def stop(self, grace: float = 0.2) -> None:
         """Stop listening and cut all connections; the data stays. Does nothing when stopped.
 
-        :param grace: seconds for requests being answered to end.
+        :param grace: seconds that requests in progress may take to end.
         """
         if self._is_copy:
             return
@@ -165,7 +164,7 @@ class LogHubServer:
             runner.stop(grace)
 
     def close(self) -> None:
-        """Stop, and forget the data unless it is in a directory. Calling it again does nothing."""
+        """Stop, and drop the data unless it is in a directory. Calling it again does nothing."""
         if self._is_copy:
             return
         self._closed = True
@@ -173,14 +172,14 @@ class LogHubServer:
         self._service.close()
 
     def _renew_in_child(self) -> None:
-        """From now on be a copy: threads, sockets and data are the parent's."""
+        """Become a copy: threads, sockets and data are the parent's."""
         self._is_copy = True
         self._service.sql.forget()
 
     def _own_service(self) -> Service:
-        """What only the process that made the server has.
+        """Return the parts of the server.
 
-        :raises ForkedServerError: this is a forked child of it.
+        :raises ForkedServerError: this is a copy in a forked child.
         """
         if self._is_copy:
             raise ForkedServerError
@@ -192,12 +191,12 @@ class LogHubServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on; 0 before the first start, when it is to choose one."""
+        """Return the port to listen on; 0 for a free one that the first start chooses."""
         return self._port
 
     @property
     def endpoint(self) -> str:
-        """Where clients find it, such as ``http://127.0.0.1:41234``."""
+        """Return the URL of the server, such as ``http://127.0.0.1:41234``."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self._port}"
 
@@ -205,20 +204,20 @@ class LogHubServer:
 
     @property
     def access_key_id(self) -> str:
-        """The id of the first access key."""
+        """Return the id of the first access key."""
         return next(iter(self._access_keys))
 
     @property
     def access_key_secret(self) -> str:
-        """The secret of the first access key."""
+        """Return the secret of the first access key."""
         key = self._access_keys[self.access_key_id]
         return key if isinstance(key, str) else key.secret
 
     @property
     def connection(self) -> dict[str, str]:
-        """Endpoint and first access key, by the names of their options: ``ProjectConfig("app", **server.connection)``.
+        """Return endpoint and first access key as options: ``ProjectConfig("app", **server.connection)``.
 
-        The token is in it if the key has one.
+        The security token is included if the key has one.
         """
         key = self._access_keys[self.access_key_id]
         token = None if isinstance(key, str) else key.security_token
@@ -231,17 +230,17 @@ class LogHubServer:
 
     @property
     def access_keys(self) -> dict[str, AccessKey | str]:
-        """The access keys that it knows; change it to rotate, disable or revoke keys while it runs."""
+        """Return the access keys; change the dict to rotate, disable or revoke keys while the server runs."""
         return self._access_keys
 
     @property
     def faults(self) -> Faults:
-        """What shall go wrong; see :mod:`producer.server.faults`."""
+        """Return the faults of the server (:mod:`producer.server.faults`), to install and remove them."""
         return self._own_service().faults
 
     @property
     def clock_offset(self) -> float:
-        """Seconds that the server's clock is ahead of the machine's; may be set while it runs."""
+        """Return the seconds that the server's clock is ahead of the machine's; may be set while it runs."""
         return self._service.clock_offset
 
     @clock_offset.setter
@@ -250,20 +249,20 @@ class LogHubServer:
 
     @property
     def requests(self) -> list[RequestRecord]:
-        """What was asked so far, in the order in which the requests ended; of very many the last ones."""
+        """Return the last requests, in the order in which they ended."""
         return self._own_service().journal.records()
 
     @property
     def requests_dropped(self) -> int:
-        """How many requests there was no room for in ``requests`` any more; 0 when it knows all."""
+        """Return the number of requests dropped from ``requests`` for lack of room."""
         return self._own_service().journal.dropped
 
     def clear_requests(self) -> None:
-        """Forget what was asked so far."""
+        """Forget the requests so far."""
         self._own_service().journal.clear()
 
     def count(self, project: str, logstore: str) -> int:
-        """How many logs a logstore holds; 0 when it does not exist."""
+        """Return the number of logs in a logstore; 0 if it does not exist."""
         try:
             service = self._own_service()
             return service.store.count(_place(project, logstore), service.now()).result()
@@ -271,11 +270,11 @@ class LogHubServer:
             return 0
 
     def log_groups(self, project: str, logstore: str) -> list[StoredLogGroup]:
-        """The LogGroups that a logstore holds, in order of arrival; none when it does not exist."""
+        """Return the LogGroups of a logstore in order of arrival; an empty list if it does not exist."""
         return list(self.iter_log_groups(project, logstore))
 
     def iter_log_groups(self, project: str, logstore: str) -> Iterator[StoredLogGroup]:
-        """The LogGroups that a logstore holds now, one by one: more of them than fit into memory can be looked at."""
+        """Yield the LogGroups that a logstore holds at this moment, without loading all of them into memory."""
         place, store, now = _place(project, logstore), self._service.store, self._service.now()
         try:
             until = store.last_row(place).result()
@@ -288,12 +287,10 @@ class LogHubServer:
             after = page.after
 
     def logs(self, project: str, logstore: str) -> list[StoredLog]:
-        """The logs that a logstore holds: LogGroups in order of arrival, in each the order sent; none when it does not
-        exist.
-        """
+        """Return the logs of a logstore, by LogGroup in order of arrival; an empty list if it does not exist."""
         return [log for group in self.iter_log_groups(project, logstore) for log in group.iter_logs()]
 
 
 def _place(project: str, logstore: str) -> Place:
-    """Where clients that name them so write to."""
+    """Return the logstore that clients write to under these names."""
     return Place(project=project.lower(), logstore=logstore)

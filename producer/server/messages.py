@@ -1,4 +1,4 @@
-"""Requests and answers of LogHub over HTTP, whatever ASGI framework carries them.
+"""Requests and answers of LogHub over HTTP, independent of the ASGI framework.
 
 Source: LogHub protocol, PutLogs (headers, the project in the Host header) and the JSON form of errors.
 """
@@ -22,18 +22,18 @@ API_VERSION = "0.6.0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRequest:
-    """A request as the operations see it.
+    """A request, as the operations see it.
 
-    :ivar request_id: the ``x-log-requestid`` that its answer will carry.
+    :ivar request_id: the ``x-log-requestid`` of its answer.
     :ivar number: 1 for the first request since the server was made.
     :ivar operation: ``PutLogs``, ``PullLogs``, …
     :ivar method: ``GET``, ``POST``, …
     :ivar path: the decoded path, without the query.
-    :ivar query: the decoded query parameters; of one that was given twice, the last.
+    :ivar query: the decoded query parameters; the last value of a repeated one.
     :ivar headers: the headers, names in lower case.
-    :ivar project: the project it names, in its path or its Host, in lower case, or an empty string.
-    :ivar logstore: the logstore it names, or an empty string.
-    :ivar path_params: what the route found in the path.
+    :ivar project: the project from the path or the Host header, in lower case; empty if there is none.
+    :ivar logstore: the logstore from the path; empty if there is none.
+    :ivar path_params: the parameters that the route matched in the path.
     """
 
     request_id: str
@@ -48,12 +48,12 @@ class ApiRequest:
     path_params: Mapping[str, Any]
 
     def to_verify(self) -> UnsignedRequest:
-        """The request in the form that signatures are computed from, without its body."""
+        """Return the request in the form that is signed, without its body."""
         return UnsignedRequest(method=self.method, path=self.path, params=self.query, headers=self.headers)
 
     @property
     def raw_size(self) -> int | None:
-        """Bytes of the body before compression, as ``x-log-bodyrawsize`` says; None without that header.
+        """Return ``x-log-bodyrawsize``, the bytes of the body before compression; None without that header.
 
         :raises ApiError: ``ParameterInvalid``, it is not a number.
         """
@@ -63,13 +63,13 @@ class ApiRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer, not yet on its way.
+    """An answer to send.
 
     :ivar status: the HTTP status.
-    :ivar headers: headers beyond those that every answer has.
-    :ivar body: its bytes.
+    :ivar headers: headers beyond the standard ones.
+    :ivar body: the bytes of the body.
     :ivar error_code: the error code in the body, or None.
-    :ivar logs: how many logs the request stored.
+    :ivar logs: number of logs that the request stored.
     """
 
     status: int = 200
@@ -80,12 +80,12 @@ class Answer:
 
 
 def json_answer(content: Any) -> Answer:
-    """Status 200 with ``content`` as JSON."""
+    """Return an answer of status 200 with ``content`` as JSON."""
     return Answer(headers={"Content-Type": "application/json"}, body=json.dumps(content).encode())
 
 
 def error_answer(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Answer:
-    """An error in the documented JSON form."""
+    """Return an error answer in LogHub's JSON form."""
     body = json.dumps({"errorCode": code, "errorMessage": message}, ensure_ascii=False).encode()
     return Answer(
         status=status,
@@ -96,14 +96,14 @@ def error_answer(status: int, code: str, message: str, headers: Mapping[str, str
 
 
 def new_request_id() -> str:
-    """An ``x-log-requestid``: 24 hexadecimal digits, unique."""
+    """Return a unique ``x-log-requestid`` of 24 hexadecimal digits."""
     return uuid.uuid4().hex[:24].upper()
 
 
 def parse_number(name: str, text: str, low: int = 0, high: int = (1 << 63) - 1) -> int:
-    """A whole number from ``low`` to ``high`` in a header or parameter.
+    """Parse a whole number from ``low`` to ``high`` in a header or parameter.
 
-    :raises ApiError: ``ParameterInvalid``, it is something else.
+    :raises ApiError: ``ParameterInvalid``, the text is not such a number.
     """
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 20 or not low <= int(digits) <= high:
@@ -112,21 +112,21 @@ def parse_number(name: str, text: str, low: int = 0, high: int = (1 << 63) - 1) 
 
 
 def too_large(size: int, limit: int) -> ApiError:
-    """The refusal of a body of ``size`` bytes where ``limit`` are allowed."""
-    return ApiError("PostBodyTooLarge", f"the body has {counted(size, 'byte')}, {limit} are allowed")
+    """Return the refusal of a body of ``size`` bytes where ``limit`` bytes are allowed."""
+    return ApiError("PostBodyTooLarge", f"the body has {counted(size, 'byte')}: at most {limit} are allowed")
 
 
 def path_of_target(target: bytes) -> str:
-    """The decoded path of a request target.
+    """Return the decoded path of a request target.
 
-    The absolute form (``http://host/path``), which clients behind a proxy send, gives the same path as the origin form.
+    The absolute form (``http://host/path``), which clients send to a proxy, gives the same path as the origin form.
 
-    :raises ApiError: ``ParameterInvalid``, it is in neither form.
+    :raises ApiError: ``ParameterInvalid``, the target is in neither form.
     """
     text = target.decode("ascii", "replace")
     try:
         path = text if text.startswith("/") else urlsplit(text).path or "/"
-    except ValueError as error:  # an address in brackets that is none, or whose bracket is not closed
+    except ValueError as error:  # an invalid address in brackets, or an open bracket
         raise _no_target(text, f" ({error})") from error
     if not path.startswith("/"):
         raise _no_target(text, " (this server is no proxy for https: use an endpoint of http)" if ":" in text else "")
@@ -140,15 +140,15 @@ def _no_target(text: str, reason: str = "") -> ApiError:
 
 
 def parse_query(query: bytes) -> dict[str, str]:
-    """The decoded parameters of a query string."""
+    """Return the decoded parameters of a query string."""
     return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
 
 
 def project_of(headers: Mapping[str, str]) -> str:
-    """The project that a request names, in lower case: ``x-log-project``, or the first label of its Host. Empty when
-    there is neither.
+    """Return the project that a request names, in lower case; empty if it names none.
 
-    A project is a part of a host name, and these know no case.
+    It is ``x-log-project``, or the first label of the Host header. A project is part of a host name, so its case does
+    not matter.
     """
     named = headers.get("x-log-project", "").strip().lower()
     if named:
@@ -168,7 +168,7 @@ def _is_address(host: str) -> bool:
 
 
 def check_api_version(headers: Mapping[str, str]) -> None:
-    """Refuse a request that speaks another version.
+    """Refuse a request of another API version.
 
     :raises ApiError: ``InvalidAPIVersion``.
     """
@@ -178,14 +178,14 @@ def check_api_version(headers: Mapping[str, str]) -> None:
 
 
 def check_project(project: str) -> str:
-    """``project``, which must not be empty.
+    """Return ``project`` if it is not empty.
 
-    :raises ApiError: ``InvalidHost``.
+    :raises ApiError: ``InvalidHost``, it is empty.
     """
     if not project:
         raise ApiError(
             "InvalidHost",
-            "the request names no project: the Host header must be <project>.<endpoint>, also where the endpoint is an"
-            " address (my-project.127.0.0.1:9170), or x-log-project must name it",
+            "the request names no project: send <project>.<endpoint> in the Host header (for an address:"
+            " my-project.127.0.0.1:9170), or the project in x-log-project",
         )
     return project

@@ -1,4 +1,4 @@
-"""What the operations share: the store, the limits, the clock, and threads for what takes the processor's time."""
+"""The objects that all operations of a server share: store, limits, clock, and thread pools."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _DECODERS = 4
-#: Raw bytes beyond which a request is decoded alone.
+#: Raw bytes above which requests are decoded one at a time.
 _LARGE_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True, kw_only=True)
 class Service:
-    """One server's parts.
+    """The parts of one server.
 
-    :ivar store: what it remembers.
-    :ivar limits: what it refuses.
-    :ivar access_keys: known access keys by id; may change while it runs.
-    :ivar faults: what shall go wrong.
-    :ivar journal: what was asked.
-    :ivar activity: what was done, in sums.
-    :ivar access_log: whether each request is a line of the logger ``loghub.server.access``.
-    :ivar clock_offset: seconds that its clock is ahead of the machine's.
-    :ivar refused_takes_number: whether a write that is refused for its body uses up its sequence number.
-    :ivar user: the user that it runs as, where only this machine reaches it; empty otherwise.
-    :ivar region: what signatures of version 4 must be for; None for any.
-    :ivar memory: bytes that all requests together may hold.
-    :ivar searches: searches that may run at once.
-    :ivar workers: decoding and hashing happen here, so that a large request does not hold up small ones.
-    :ivar large_decoder: large requests are decoded here, one after the other: what decoding takes at most is taken
-        once, and not again by each thread, to which the allocator leaves what it had.
-    :ivar searchers: searches happen here, so that they do not hold up writes.
-    :ivar sql: processes in which SQL statements run.
+    :ivar store: the stored projects, logstores and logs.
+    :ivar limits: the limits of requests.
+    :ivar access_keys: known access keys by id; may change while the server runs.
+    :ivar faults: the installed faults.
+    :ivar journal: records of the last requests.
+    :ivar activity: totals of all requests.
+    :ivar access_log: True to log each request to ``loghub.server.access``.
+    :ivar clock_offset: seconds that the server's clock is ahead of the machine's.
+    :ivar refused_takes_number: True if a write that is refused for its body uses up its sequence number.
+    :ivar user: the user that runs the server, if only this machine can reach it; empty otherwise.
+    :ivar region: the region that version 4 signatures must name; None for any.
+    :ivar memory: budget of bytes that all requests together may hold.
+    :ivar searches: budget of concurrent searches.
+    :ivar workers: threads for decoding and hashing, so that a large request does not delay small ones.
+    :ivar large_decoder: one thread for large requests. The allocator leaves freed memory to the thread that used it, so
+        the peak of decoding is held once and not by each worker.
+    :ivar searchers: threads for searches, so that searches do not delay writes.
+    :ivar sql: processes that run SQL statements.
     """
 
     store: Store
@@ -71,7 +71,7 @@ class Service:
     sql: SqlProcesses = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make what is shared out among the requests."""
+        """Create the budgets, threads and processes."""
         limits = self.limits
         self.memory = Budget(
             "memory for requests", limits.held_bytes, waiting=limits.connections, seconds=limits.receive_seconds
@@ -85,7 +85,7 @@ class Service:
         self.sql = SqlProcesses(self.limits.sql_bytes)
 
     def now(self) -> float:
-        """The server's time, Unix seconds."""
+        """Return the server's time, Unix seconds."""
         return time.time() + self.clock_offset
 
     async def offload(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -95,22 +95,22 @@ class Service:
     async def decode(self, raw_size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``work``, which decodes ``raw_size`` bytes, in a thread.
 
-        A body that was made to takes twenty times its size while it is decoded.
+        Decoding a hostile body takes up to twenty times its size in memory.
         """
         executor = self.large_decoder if raw_size > _LARGE_BYTES else self.workers
         return await asyncio.wrap_future(executor.submit(work, *args, **kwargs))
 
     async def search(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run ``work``, a part of a search, in a thread for searches."""
+        """Run ``work``, a part of a search, in a search thread."""
         return await asyncio.wrap_future(self.searchers.submit(work, *args, **kwargs))
 
     @staticmethod
     async def stored(answer: Future[T]) -> T:
-        """Wait for the store."""
+        """Wait for the store's answer."""
         return await asyncio.wrap_future(answer)
 
     def close(self) -> None:
-        """End processes and threads, and close the store."""
+        """Stop the processes and threads, and close the store."""
         self.sql.close()
         self.workers.shutdown()
         self.large_decoder.shutdown()
@@ -121,12 +121,12 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request that was let in, as its operation gets it.
+    """A request that was admitted, as its operation gets it.
 
     :ivar request: its head.
     :ivar body: its body.
-    :ivar lease: what it holds of the server's memory; what its operation reads for it belongs in there.
-    :ivar is_gone: tells whether nobody waits for the answer any more.
+    :ivar lease: its share of the server's memory. The operation enlarges the lease for data that it loads.
+    :ivar is_gone: returns True if the client has disconnected.
     """
 
     request: ApiRequest
@@ -136,7 +136,7 @@ class Call:
 
     @property
     def place(self) -> Place:
-        """The logstore that the request names."""
+        """Return the logstore that the request names."""
         return Place(project=self.request.project, logstore=self.request.logstore)
 
 
@@ -145,15 +145,15 @@ Handler = Callable[[Service, Call], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One thing that can be asked.
+    """An operation of the API.
 
-    :ivar name: as LogHub calls it.
-    :ivar handler: carries it out.
-    :ivar max_body: bytes that the body of such a request may have.
-    :ivar holds: bytes of memory that carrying out this request takes, from its head and the declared size of its body;
-        what fits beside the buffers of a connection is 0.
-    :ivar needs_project: whether the request must name a project.
-    :ivar takes_basic: whether an access key as user and password (Basic) will do in place of a signature.
+    :ivar name: its name in LogHub.
+    :ivar handler: the function that carries it out.
+    :ivar max_body: largest body of such a request, bytes.
+    :ivar holds: bytes of memory that the request takes, computed from its head and the declared size of its body; 0 if
+        they fit beside the buffers of a connection.
+    :ivar needs_project: True if the request must name a project.
+    :ivar takes_basic: True if an access key as user and password (Basic) replaces the signature.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Processes that run SQL statements: started when they are needed, used again, killed when a statement takes too long.
+"""Processes that run SQL statements: started on demand, reused, and killed when a statement takes too long.
 
-A process belongs to one statement at a time. One that was killed, has died, or has grown is not used again. All of them
-end with the server: when it closes, they are killed; when it dies, the end of their input ends them.
+A process runs one statement at a time. A process that was killed, has died, or has grown is not reused. All of them end
+with the server: its close kills them, and its death ends their input.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ..text.plural import counted
 from .errors import ApiError
 
 _PROGRAM = Path(__file__).with_name("sql_engine")
-#: What the program needs of the environment. It gets nothing else: no secret, no folder of extensions.
+#: Environment variables that the program needs. It gets no others: no secret, no folder of extensions.
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "LANG", "LC_ALL")
-#: Beside the rows: names and types of columns, and what JSON puts around them.
+#: Room beside the rows: names and types of columns, and the syntax of JSON.
 _MAX_ANSWER_FACTOR = 4
 
 
 @dataclass(frozen=True, slots=True)
 class SqlResult:
-    """What a statement found: names and types of its columns, and its rows as the service writes them."""
+    """The result of a statement: names and types of its columns, and its rows as the service writes them."""
 
     names: list[str]
     types: list[str]
@@ -39,16 +39,16 @@ class SqlResult:
 
 
 class NotTakenError(ApiError):
-    """A process died before it had taken a statement: that is not the statement's doing, and another may run it."""
+    """Raised when a process died before it had taken a statement. Another process may run the statement."""
 
 
 class SqlProcess:
-    """One process. :meth:`kill` may be called from any thread, the others from one at a time."""
+    """A process for SQL. :meth:`kill` is thread-safe; the other methods are for one thread at a time."""
 
     def __init__(self, memory_bytes: int) -> None:
-        """Start it.
+        """Start the process.
 
-        :param memory_bytes: bytes of memory that a statement may take, beside its tables, about.
+        :param memory_bytes: bytes of memory, about, that a statement may take beside its tables.
         :raises ApiError: ``InternalServerError``, the system starts no more processes.
         """
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -67,41 +67,41 @@ class SqlProcess:
                 start_new_session=True,
             )
         except OSError as error:
-            raise ApiError("InternalServerError", f"no process for SQL could be started: {error}") from error
+            raise ApiError("InternalServerError", f"cannot start a process for SQL: {error}") from error
         self._is_fit, self._is_killed, self._memory_bytes = True, False, memory_bytes
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Return the process id."""
         return self._process.pid
 
     @property
     def is_fit(self) -> bool:
-        """Whether it may run another statement."""
+        """Return True if the process may run another statement."""
         return self._is_fit and not self._is_killed and self._process.poll() is None
 
     def begin(self, statement: dict[str, Any]) -> None:
-        """A statement follows: it is taken.
+        """Begin a statement; on return the process has taken it.
 
-        :raises NotTakenError: the process has died before.
+        :raises NotTakenError: the process had died before.
         """
         self._is_fit = False
         try:
             self._send("begin", statement)
             self._read(1)
         except ApiError as error:
-            said = "the process for SQL ended before it had taken the statement"
+            said = "the process for SQL ended before it took the statement: try again"
             raise NotTakenError("InternalServerError", said) from error
 
     def take_rows(self, table: int, count: int, columns: dict[str, str]) -> None:
-        """So many logs of one of its tables."""
+        """Send ``count`` logs of a table, by columns."""
         self._send("rows", (table, count, columns))
 
     def run(self, most: int) -> SqlResult:
-        """Run it.
+        """Run the statement and return its result.
 
-        :param most: bytes that the rows of its result may have.
-        :raises ApiError: ``ParameterInvalid``, it cannot be run, or takes too much.
+        :param most: largest size of the rows in the result, bytes.
+        :raises ApiError: ``ParameterInvalid``, the statement fails or takes too much.
         """
         self._send("run", None)
         size = int.from_bytes(self._read(8), "big")
@@ -116,20 +116,20 @@ class SqlProcess:
         return SqlResult(said["names"], said["types"], said["rows"])
 
     def kill(self) -> None:
-        """End it at once; whoever waits for it is told that it has died."""
+        """Kill the process; a thread that waits for it gets an error."""
         self._is_killed = True
-        # That of a process which has ended, and is still to be waited for, is nobody else's.
+        # An ended process keeps its id until it is waited for, so the id is never another process's.
         with suppress(ProcessLookupError):
             self._process.kill()
 
     def close(self) -> None:
-        """Kill it, and wait for that."""
+        """Kill the process, and wait for its end."""
         self.kill()
         self._process.wait()
         self._close_pipes()
 
     def forget(self) -> None:
-        """In a forked child: it is the parent's, and ends with that one although there is a child."""
+        """Drop the pipes in a forked child: the process is the parent's, and must end with the parent."""
         self._close_pipes()
         self._process.returncode = 0
 
@@ -163,21 +163,21 @@ class SqlProcess:
 
 
 class SqlProcesses:
-    """All processes for SQL of one server; methods may be called from any thread."""
+    """All processes for SQL of one server; thread-safe."""
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
-        # Guards what is below.
+        # Guards the fields below.
         self._lock = threading.Lock()
         self._idle: list[SqlProcess] = []
         self._all: set[SqlProcess] = set()
         self._is_closed = False
 
     def take(self, is_new: bool = False) -> SqlProcess:
-        """One that nobody uses.
+        """Return a process that no other statement uses.
 
-        :param is_new: one that nobody has used.
-        :raises ApiError: the extra is not installed, or as :class:`SqlProcess`.
+        :param is_new: True for a process that has not run any statement.
+        :raises ApiError: the extra is not installed, or no process can be started.
         """
         with self._lock:
             process = self._idle.pop() if self._idle and not is_new else None
@@ -188,7 +188,7 @@ class SqlProcesses:
         return self._new()
 
     def give_back(self, process: SqlProcess) -> None:
-        """It is used no more."""
+        """Return a process after its statement: it is reused, or closed if unfit."""
         with self._lock:
             if process.is_fit and not self._is_closed:
                 self._idle.append(process)
@@ -197,7 +197,7 @@ class SqlProcesses:
         process.close()
 
     def close(self) -> None:
-        """Kill all of them; those that are in use are told so, and given back."""
+        """Kill all processes. A statement in progress fails, and returns its process."""
         with self._lock:
             self._is_closed = True
             every, self._idle = list(self._all), []
@@ -205,19 +205,19 @@ class SqlProcesses:
             process.kill()
 
     def wait(self) -> None:
-        """After :meth:`close`, when nobody uses one any more: wait for the end of all."""
+        """Wait for the end of all processes; called after :meth:`close`, when none is in use."""
         with self._lock:
             every, self._all = list(self._all), set()
         for process in every:
             process.close()
 
     def forget(self) -> None:
-        """In a forked child: they are the parent's."""
+        """Drop all processes in a forked child: they are the parent's."""
         for process in self._all:
             process.forget()
 
     def pids(self) -> list[int]:
-        """The numbers of those that run."""
+        """Return the ids of the running processes."""
         with self._lock:
             return [process.pid for process in self._all]
 
@@ -235,15 +235,15 @@ class SqlProcesses:
 
 
 def _end_of_process(code: int, memory_bytes: int) -> str:
-    """Say how the process of a statement ended, and what is known of the reason."""
+    """Describe the end of a statement's process, with its likely reason."""
     if code == -getattr(signal, "SIGXCPU", 0):
-        return "it took more processor time than a search may: narrow it"
+        return "it took more processor time than a search may take: narrow the query"
     if code == -getattr(signal, "SIGKILL", 0):
-        return "its process was killed, by this server at its end or by a system short of memory: narrow it"
+        return "its process was killed because the server is closing or the system is short of memory: narrow the query"
     end = f"signal {-code}" if code < 0 else f"exit {code}"
     return (
-        f"its process failed ({end}), as it may where it needs more than {counted(memory_bytes, 'byte')} of memory:"
-        " narrow it"
+        f"its process failed ({end}), probably because it needs more than {counted(memory_bytes, 'byte')} of memory:"
+        " narrow the query"
     )
 
 
@@ -255,7 +255,7 @@ def _open(pipe: IO[bytes] | None) -> IO[bytes]:
 
 def _check_installed() -> None:
     if importlib.util.find_spec("duckdb") is None:
-        from ..text.extras import how_to_install  # noqa: PLC0415  # nothing else of it needs this
+        from ..text.extras import how_to_install  # noqa: PLC0415  # only for this error
 
         said = f"SQL after '|' needs duckdb where the server runs: {how_to_install('sql')}"
         raise ApiError("ParameterInvalid", said)

@@ -1,1 +1,1 @@
-"""What a browser, a monitor or a curious person asks: ``/healthz``, ``/metrics`` and ``/console``."""
+"""Pages for browsers, monitors and people: ``/healthz``, ``/metrics`` and ``/console``."""

@@ -1,4 +1,4 @@
-"""What the console does beside reading: faults, the last requests, and who writes."""
+"""Faults, the last requests, and the clients that write, for the console."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _answer(given: Mapping[str, Any]) -> Fault:
     return faults.answer(status, str(given.get("code", "ServerBusy")), "a fault of the console")
 
 
-#: What can be installed by name; each reads its own settings.
+#: Kinds of faults by name; each function reads its own settings.
 _KINDS: dict[str, Callable[[Mapping[str, Any]], Fault]] = {
     "answer": _answer,
     "delay": lambda given: faults.delay(
@@ -49,7 +49,7 @@ _KINDS: dict[str, Callable[[Mapping[str, Any]], Fault]] = {
 }
 
 
-#: The settings of a kind that tell one fault from another.
+#: The settings of a kind that distinguish its faults; they are part of the label.
 _SHOWN = {
     "answer": ("status", "code"),
     "delay": ("seconds", "stored"),
@@ -59,7 +59,7 @@ _SHOWN = {
 
 
 async def list_faults(service: Service, _request: PlainRequest) -> Answer:
-    """``GET /console/api/faults``: those that are installed, and the kinds that can be."""
+    """``GET /console/api/faults``: the installed faults, and the kinds to install."""
     installed = [
         {"id": one.number, "what": one.label, "for": one.wanted, "left": one.left, "fired": one.fired}
         for one in service.faults.installed()
@@ -68,8 +68,10 @@ async def list_faults(service: Service, _request: PlainRequest) -> Answer:
 
 
 async def add_fault(service: Service, request: PlainRequest) -> Answer:
-    """``POST /console/api/faults`` with ``{"kind": …, "times": …, "operation": …, "project": …, "logstore": …,
-    "probability": …}`` and the settings of the kind.
+    """``POST /console/api/faults``: install a fault.
+
+    The body is ``{"kind": …, "times": …, "operation": …, "project": …, "logstore": …, "probability": …}`` and the
+    settings of the kind.
     """
     given = parse_json(request.body)
     kind = str(given.get("kind"))
@@ -90,7 +92,7 @@ async def add_fault(service: Service, request: PlainRequest) -> Answer:
 
 
 async def remove_fault(service: Service, request: PlainRequest) -> Answer:
-    """``DELETE /console/api/faults/{id}``."""
+    """``DELETE /console/api/faults/{id}``: remove a fault."""
     number = parse_number("id", request.query.get("id", ""))
     for one in service.faults.installed():
         if one.number == number:
@@ -100,7 +102,7 @@ async def remove_fault(service: Service, request: PlainRequest) -> Answer:
 
 
 async def list_requests(service: Service, request: PlainRequest) -> Answer:
-    """``GET /console/api/requests[?limit=…]``: the last ones, the newest first."""
+    """``GET /console/api/requests[?limit=…]``: the last requests, the newest first."""
     limit = parse_number("limit", request.query.get("limit", "100"), 1, 1000)
     age, now = time.monotonic(), service.now()
     return json_answer(
@@ -129,7 +131,7 @@ async def list_requests(service: Service, request: PlainRequest) -> Answer:
 
 
 async def list_producers(service: Service, _request: PlainRequest) -> Answer:
-    """``GET /console/api/producers``: who writes, by user agent and address, since the server was made."""
+    """``GET /console/api/producers``: the clients that write, by user agent and address, since the server was made."""
     return json_answer(
         {
             "producers": [

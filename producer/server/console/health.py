@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/metrics``: for those who watch servers. They tell no names of projects or clients."""
+"""``/healthz`` and ``/metrics``, for monitoring. They contain no names of projects or clients."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .plain import PlainRequest, text_answer
 
 
 async def healthz(service: Service, _request: PlainRequest) -> Answer:
-    """``ok`` where the store answers."""
+    """``GET /healthz``: ``ok`` if the store answers."""
     await service.stored(service.store.projects("", 0, 0))
     return text_answer("ok\n")
 
 
 async def metrics(service: Service, _request: PlainRequest) -> Answer:
-    """Sums of requests, and what is taken of the server's memory and places for searches."""
+    """``GET /metrics``: totals of requests, memory in use, and searches that run."""
     taken = service.memory.total - service.memory.free
     gauges = {
         "loghub_request_memory_bytes": ("Bytes that requests hold.", taken),

@@ -1,6 +1,6 @@
-"""The page of the console: a few files that are sent as they are, and reach nothing but this server.
+"""The console's page: static files that connect to this server only.
 
-They are for everybody, since they tell nothing: where the console wants a key, the page asks for it.
+The files contain no data and are public. Where the console needs a key, the page asks for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..messages import Answer
 from ..service import Service
 from .plain import PlainHandler, PlainRequest
 
-#: ``dom`` is what all of it uses, ``logs`` one log, ``search`` the search; ``console`` puts the views together.
+#: ``dom`` has helpers, ``logs`` shows one log, ``search`` is the search view, ``console`` combines the views.
 SCRIPTS = ("console.js", "dom.js", "logs.js", "search.js")
 
 _POLICY = (
@@ -21,11 +21,12 @@ _POLICY = (
 
 
 def file(name: str, kind: str) -> PlainHandler:
-    """What answers one of the files.
+    """Return the handler that serves one of the files.
 
+    :param name: the file's name.
     :param kind: its media type.
     """
-    content = files(__package__).joinpath(name).read_bytes()  # it may be in a zip file
+    content = files(__package__).joinpath(name).read_bytes()  # works in a zip file, too
     headers = {
         "Content-Type": f"{kind}; charset=utf-8",
         "Content-Security-Policy": _POLICY,

@@ -1,11 +1,14 @@
-"""Requests that are not LogHub's: how they look, who may ask, and which address is which function.
+"""Requests outside LogHub's API: their form, and their authorization.
 
-``/healthz`` and ``/metrics`` tell no names and are for everybody. The console shows and changes everything. It is open
-where the access keys are the default ones, since that server listens on this machine only; then the Host must be this
-machine, so that no page of another site, whose name was made to lead here, can ask. With keys of one's own it wants one
-of them as user and password (Basic). The console's page asks for it by itself and keeps it in its tab: the challenge
-has a name of its own, so that no browser asks too, and then adds the key to whatever another page requests. A request
-that changes something must come from the console's own page, or from none.
+``/healthz`` and ``/metrics`` contain no names and are public. The console shows and changes everything.
+
+With the default access keys the console is open, since such a server listens on this machine only. The Host must then
+be this machine, so that a foreign page under a rebound name cannot use it. With other keys the console requires one of
+them as user and password (Basic).
+
+The console's page asks for the key itself and keeps it in its tab. The challenge has a scheme of its own: with the
+standard one, the browser would ask, too, and add the key to requests of other pages. A request that changes something
+must come from the console's own page or from no page.
 """
 
 from __future__ import annotations
@@ -26,15 +29,15 @@ from ..service import Call, Service
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainRequest:
-    """A request, whole.
+    """A complete request.
 
     :ivar method: ``GET``, ``POST`` or ``DELETE``.
-    :ivar path: its decoded path.
-    :ivar query: its decoded parameters.
-    :ivar headers: its headers, names in lower case.
-    :ivar body: its body.
-    :ivar lease: what it holds of the server's memory.
-    :ivar is_gone: tells whether nobody waits for the answer any more.
+    :ivar path: the decoded path.
+    :ivar query: the decoded parameters.
+    :ivar headers: the headers, names in lower case.
+    :ivar body: the body.
+    :ivar lease: its share of the server's memory.
+    :ivar is_gone: returns True if the client has disconnected.
     """
 
     method: str
@@ -46,9 +49,9 @@ class PlainRequest:
     is_gone: Callable[[], bool]
 
     def call(self) -> Call:
-        """The request as operations of LogHub read it: its parameters name the logstore.
+        """Return the request in the form of LogHub's operations; its parameters name project and logstore.
 
-        :raises ApiError: ``ParameterInvalid``, they do not.
+        :raises ApiError: ``ParameterInvalid``, project or logstore is missing or invalid.
         """
         project = check_name("project", self.query.get("project")).lower()
         logstore = check_name("logstore", self.query.get("logstore"))
@@ -71,22 +74,22 @@ PlainHandler = Callable[[Service, PlainRequest], Awaitable[Answer]]
 
 
 def check_console(keys: Mapping[str, AccessKey | str], request: PlainRequest) -> None:
-    """Let only those in who may see and change everything.
+    """Refuse a request that may not use the console.
 
     :raises ApiError: ``Unauthorized``.
     """
     origin = request.headers.get("origin")
     if request.method != "GET" and origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-        raise ApiError("Unauthorized", f"a page of {origin[:128]} cannot change anything here")
+        raise ApiError("Unauthorized", f"a page of {origin[:128]} may not change anything: use the console's own page")
     if _is_open(keys):
         if foreign_page({"host": request.headers.get("host") or "none"}):
-            raise ApiError("Unauthorized", "the console is open on this machine only: use 127.0.0.1 or localhost")
+            raise ApiError("Unauthorized", "the console is open to this machine only: use 127.0.0.1 or localhost")
     elif not knows_key(keys, request.headers.get("authorization", "")):
-        raise ApiError("Unauthorized", "the console wants an access key: its id as user, its secret as password")
+        raise ApiError("Unauthorized", "send an access key to the console: its id as user, its secret as password")
 
 
 def challenge(keys: Mapping[str, AccessKey | str]) -> dict[str, str]:
-    """The header that tells who was refused that a key would do; none where no key would."""
+    """Return the header that asks a refused client for a key; empty if the console needs none."""
     return {} if _is_open(keys) else {"WWW-Authenticate": 'LogHub-Key realm="LogHub console", scheme="Basic"'}
 
 
@@ -95,5 +98,5 @@ def _is_open(keys: Mapping[str, AccessKey | str]) -> bool:
 
 
 def text_answer(text: str, kind: str = "text/plain; charset=utf-8", **headers: Any) -> Answer:
-    """Status 200 with text."""
+    """Return an answer of status 200 with text."""
     return Answer(headers={"Content-Type": kind, "Cache-Control": "no-store", **headers}, body=text.encode())

@@ -1,4 +1,4 @@
-"""What the console reads: logstores and their sizes, searches, histograms, fields, the tail and neighbours of a log."""
+"""Reads for the console: logstores and sizes, searches, histograms, fields, the tail, and neighbours of a log."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ _RATE_SECONDS = 60
 
 
 async def list_logstores(service: Service, _request: PlainRequest) -> Answer:
-    """``GET /console/api/logstores``: each with its shards, what they hold, and logs and bytes a second over the last
-    minute.
+    """``GET /console/api/logstores``: all logstores with their shards.
+
+    Each shard has its size, and its logs and bytes a second over the last minute.
     """
     now = service.now()
     sizes = await service.stored(service.store.sizes(now, now - _RATE_SECONDS))
@@ -66,8 +67,9 @@ async def list_logstores(service: Service, _request: PlainRequest) -> Answer:
 
 
 async def search(service: Service, request: PlainRequest) -> Answer:
-    """``GET /console/api/search?project=…&logstore=…&from=…&to=…[&query=…&offset=…&line=…&reverse=…]``: logs, or with
-    SQL in the query its rows.
+    """``GET /console/api/search``: logs, or the rows of the query's SQL.
+
+    Parameters: ``project=…&logstore=…&from=…&to=…[&query=…&offset=…&line=…&reverse=…]``.
     """
     call, (wanted, command) = request.call(), _asked(service, request)
     if command is not None:
@@ -80,15 +82,16 @@ async def search(service: Service, request: PlainRequest) -> Answer:
 
 
 def _asked(service: Service, request: PlainRequest) -> tuple[Wanted, str | None]:
-    """What logs must match, and the SQL over them, if there is any."""
+    """Return the condition for logs, and the SQL over them or None."""
     keywords, command = split_query(request.query.get("query", ""))
     return parse_wanted(request.query, service.limits, keywords), command
 
 
 async def histogram(service: Service, request: PlainRequest) -> Answer:
-    """``GET /console/api/histogram``, with the parameters of a search, and for a large one ``seconds`` and ``before``:
-    after so many seconds what was counted so far is answered, with the ``before`` that goes on from there; null at
-    the end. It is of the logs that match, also where there is SQL over them.
+    """``GET /console/api/histogram``: counts of the matching logs, without the query's SQL.
+
+    The parameters are those of a search. With ``seconds``, a long count stops after that time and answers the counts so
+    far. The answer's ``before`` is the parameter to continue with; null at the end.
     """
     wanted, _ = _asked(service, request)
     counted = await count_parts(service, request.call(), wanted, _part(request.query))
@@ -102,8 +105,9 @@ async def histogram(service: Service, request: PlainRequest) -> Answer:
 
 
 async def fields(service: Service, request: PlainRequest) -> Answer:
-    """``GET /console/api/fields``, with the parameters of a search and ``top``: the fields of the matching logs that
-    arrived last, as many as are found in ``seconds``, and the commonest values of each.
+    """``GET /console/api/fields``: the fields of the last matching logs, with their commonest values.
+
+    The parameters are those of a search, ``top`` (values of each field), and ``seconds`` for the scan.
     """
     top = parse_number("top", request.query.get("top", "5"), 1, 100)
     counts = _FieldCounts()
@@ -121,14 +125,15 @@ def _part(query: Mapping[str, str]) -> Part:
 
 
 async def tail(service: Service, request: PlainRequest) -> Answer:
-    """``GET /console/api/tail?project=…&logstore=…[&query=…&after=…]``: what has arrived after ``after``, which is the
-    answer's ``after`` to the last such request; without it, nothing yet.
+    """``GET /console/api/tail?project=…&logstore=…[&query=…&after=…]``: the logs that arrived after ``after``.
+
+    ``after`` is that of the last answer; without it the answer has no logs, only the ``after`` to start with.
     """
     call = request.call()
     until = await service.stored(service.store.last_row(call.place))
     if "after" not in request.query:
         return json_answer({"after": until, "logs": [], "skipped": False})
-    # Who was away for long is shown the last ones.
+    # A client that was away for long gets only the last rows.
     asked = parse_number("after", request.query["after"])
     after: int | None = max(asked, until - _TAIL_ROWS)
     wanted = parse_wanted({**request.query, "from": "0", "to": str(EVERYTHING.end)}, service.limits)
@@ -143,7 +148,10 @@ async def tail(service: Service, request: PlainRequest) -> Answer:
 
 
 async def neighbourhood(service: Service, request: PlainRequest) -> Answer:
-    """``GET /console/api/neighbours?project=…&logstore=…&shard=…&position=…&index=…[&back=…&forward=…]``."""
+    """``GET /console/api/neighbours``: the logs before and after a log in its shard.
+
+    Parameters: ``project=…&logstore=…&shard=…&position=…&index=…[&back=…&forward=…]``.
+    """
     query = request.query
     shard, position, index = (parse_number(name, query.get(name, "")) for name in ("shard", "position", "index"))
     back, forward = (parse_number(name, query.get(name, "20"), 0, 100) for name in ("back", "forward"))
@@ -167,11 +175,11 @@ def _matching(wanted: Wanted, unpack: Any) -> list[dict[str, Any]]:
 
 
 class _EnoughError(Exception):
-    """The sample is large enough."""
+    """Raised when the sample is large enough."""
 
 
 class _FieldCounts:
-    """How often each field has each value, over some logs; what is too much of it is not told apart."""
+    """Counts of each field's values over some logs; values beyond the limits are not counted."""
 
     def __init__(self) -> None:
         self.logs = 0
@@ -179,7 +187,7 @@ class _FieldCounts:
         self._with: dict[str, int] = {}
 
     def see(self, _time: int, texts: list[tuple[str, str]]) -> None:
-        """One log."""
+        """Count the fields of one log."""
         for name, text in texts:
             if name in self._counts or len(self._counts) < _MAX_FIELDS:
                 self._with[name] = self._with.get(name, 0) + 1
@@ -191,7 +199,7 @@ class _FieldCounts:
             raise _EnoughError
 
     def commonest(self, top: int) -> list[dict[str, Any]]:
-        """Each field with its commonest values, the field that most logs have first."""
+        """Return each field with its commonest values, the most frequent field first."""
         names = sorted(self._counts, key=lambda name: (-self._with[name], name))
         return [
             {

@@ -1,4 +1,4 @@
-"""Which address is which function, and whether it is for everybody."""
+"""Addresses outside LogHub's API, with their handlers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .plain import PlainHandler
 
 @dataclass(frozen=True, slots=True)
 class PlainRow:
-    """A method, a path, what is done then, and whether anybody may ask."""
+    """A method and a path, their handler, and True if the address is public."""
 
     method: str
     path: str

@@ -1,13 +1,13 @@
-"""Faults: what can go wrong between a client and LogHub, as functions that a test installs.
+"""Faults between a client and LogHub, as functions that a test installs.
 
-A fault is a plain function: it is given the request (:class:`~producer.server.messages.ApiRequest`) and returns what
-shall go wrong with it, or None. The functions below make the usual ones::
+A fault is a plain function. It gets the request (:class:`~producer.server.messages.ApiRequest`) and returns an action,
+or None. The functions below make the usual faults::
 
     server.faults.add(answer(503, "ServerBusy", "try later"), times=3)
     server.faults.add(lambda request: Delay(0.5) if request.logstore == "slow" else None)
 
-Each request is shown to all installed faults in the order of installation. Delays add up, clock offsets add up, and of
-what else they return the first is done.
+Each request goes through all installed faults, in the order of installation. Their delays add up, and so do their clock
+offsets. Of the other actions the first one is carried out.
 """
 
 from __future__ import annotations

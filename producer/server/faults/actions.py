@@ -1,4 +1,4 @@
-"""What a fault can want: one dataclass for each kind of harm, and how several become one plan."""
+"""Actions of faults, one dataclass for each kind, and the plan that combines several."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from ..messages import ApiRequest
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Wait before the request is carried out; with ``stored``, after that and before the answer.
+    """Wait before the request is carried out, or after it and before the answer.
 
-    :ivar seconds: how long. The body has been read before, so a client that gives up waiting may find its data stored
-        all the same.
-    :ivar stored: whether the request is carried out before the wait.
+    The body is read before the wait, so a client that times out may still have its data stored.
+
+    :ivar seconds: length of the wait.
+    :ivar stored: True to carry the request out before the wait.
     """
 
     seconds: float
@@ -23,8 +24,9 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """The server's clock, as this request meets it, is ``seconds`` ahead: in ``Date`` and in the check of the
-    request's time.
+    """Offset of the server's clock for this request, in the ``Date`` header and in the check of the request's time.
+
+    :ivar seconds: seconds that the clock is ahead.
     """
 
     seconds: float
@@ -32,13 +34,13 @@ class ClockOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """Read the request, store nothing, and answer this.
+    """Read the request, store nothing, and answer with an error.
 
     :ivar status: the HTTP status.
     :ivar code: ``errorCode``.
     :ivar message: ``errorMessage``.
-    :ivar headers: further headers.
-    :ivar body: these bytes instead of the JSON error.
+    :ivar headers: additional headers.
+    :ivar body: bytes to send in place of the JSON error; None for the JSON.
     """
 
     status: int
@@ -52,9 +54,10 @@ class Refuse:
 class Cut:
     """Close the connection before the answer.
 
-    :ivar when: ``"before_body"`` (nothing of the body is read), ``"in_body"`` (half of it is), ``"after_body"`` (all
-        of it, nothing is stored), ``"stored"`` (the request is carried out, its answer is dropped).
-    :ivar reset: whether the client sees a reset (RST) rather than an end (FIN).
+    :ivar when: the stage to close at: ``"before_body"`` (none of the body is read), ``"in_body"`` (half of it is read),
+        ``"after_body"`` (all of it is read, nothing is stored), or ``"stored"`` (the request is carried out, its answer
+        is dropped).
+    :ivar reset: True to close with a reset (RST), False with an end (FIN).
     """
 
     when: str
@@ -67,10 +70,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class HalfAnswer:
-    """Carry the request out, send this part of the answer's bytes (status line, headers and body), and close.
+    """Carry the request out, send only this part of the answer's bytes, and close.
 
-    An answer to a write has no body, so half of it ends in the headers, which forgiving clients take for all of them;
-    0.05 ends within the status line.
+    The bytes are status line, headers and body. An answer to a write has no body, so half of it ends in the headers,
+    and forgiving clients take these for complete. A part of 0.05 ends in the status line.
 
     :ivar part: from 0.0 to 1.0.
     """
@@ -80,10 +83,10 @@ class HalfAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """Send these bytes as they are and close.
+    """Send raw bytes and close.
 
-    :ivar data: what the client gets.
-    :ivar stored: whether the request is carried out before.
+    :ivar data: the bytes to send.
+    :ivar stored: True to carry the request out before.
     """
 
     data: bytes
@@ -94,7 +97,7 @@ class RawAnswer:
 class DripAnswer:
     """Carry the request out and send the answer byte by byte.
 
-    :ivar seconds_per_byte: the wait between two bytes.
+    :ivar seconds_per_byte: seconds between two bytes.
     """
 
     seconds_per_byte: float
@@ -107,12 +110,12 @@ Fault = Callable[[ApiRequest], Action | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What shall go wrong with one request.
+    """The combined actions for one request.
 
-    :ivar delay: seconds before the request is carried out.
-    :ivar delay_stored: seconds after that.
+    :ivar delay: seconds to wait before the request is carried out.
+    :ivar delay_stored: seconds to wait after it.
     :ivar clock_offset: seconds that the server's clock is ahead.
-    :ivar outcome: what is done instead of answering properly, or None.
+    :ivar outcome: replacement of the proper answer, or None.
     """
 
     delay: float = 0.0
@@ -122,7 +125,7 @@ class Plan:
 
 
 def combine(actions: Iterable[Action]) -> Plan:
-    """One plan from what the faults returned, in their order."""
+    """Combine the faults' actions: delays and clock offsets add up, the first outcome wins."""
     actions = list(actions)
     delays = [action for action in actions if isinstance(action, Delay)]
     outcomes = [action for action in actions if not isinstance(action, (Delay, ClockOffset))]

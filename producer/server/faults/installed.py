@@ -1,4 +1,4 @@
-"""The faults of one server: which are installed, whom they harm, and how often."""
+"""The installed faults of one server: which requests each affects, and how often."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .actions import Action, Fault, Plan, combine
 
 
 class InstalledFault:
-    """A fault at work, as :meth:`Faults.add` returned it.
+    """An installed fault, as :meth:`Faults.add` returns it.
 
-    :ivar number: 1 for the first one of a server.
-    :ivar label: what it does, for people.
-    :ivar wanted: what the requests that it sees have in common: ``project``, ``logstore``, ``operation``.
+    :ivar number: 1 for the first fault of a server.
+    :ivar label: description for people.
+    :ivar wanted: the ``project``, ``logstore`` and ``operation`` that a request must have.
     """
 
     def __init__(
@@ -36,16 +36,16 @@ class InstalledFault:
 
     @property
     def left(self) -> int | None:
-        """How many requests it will still harm at most; None for no end."""
+        """Return how many more requests it may affect; None if unlimited."""
         return self._left
 
     @property
     def fired(self) -> int:
-        """How many requests it has harmed so far."""
+        """Return the number of requests that it has affected."""
         return self._fired
 
     def action_for(self, request: ApiRequest) -> Action | None:
-        """What it does to ``request``. Called by the server's thread only, so its counts need no lock."""
+        """Return the action for ``request``, or None. Only the server's thread calls it, so the counts need no lock."""
         matches = all(getattr(request, name) == value for name, value in self.wanted.items())
         if self._left == 0 or not matches or not self._chance():
             return None
@@ -57,7 +57,7 @@ class InstalledFault:
 
 
 class Faults:
-    """The faults of one server. Its methods may be called from any thread."""
+    """The faults of one server; thread-safe."""
 
     def __init__(self) -> None:
         # Guards _installed: tests add and clear while the server's thread reads.
@@ -77,18 +77,18 @@ class Faults:
         seed: int | None = None,
         label: str | None = None,
     ) -> InstalledFault:
-        """Install ``fault``; it sees the requests that match all that is given here.
+        """Install ``fault`` for the requests that match all given parameters.
 
-        :param times: how many requests it harms before it is spent; None for no end.
-        :param project: requests to this project only.
-        :param logstore: requests to this logstore only.
-        :param operation: these requests only, such as ``"PutLogs"``.
-        :param probability: the chance that it sees a request that matches, 0.0 to 1.0.
-        :param seed: makes that chance repeatable.
-        :param label: what it does, for people; by default the name of the function.
+        :param times: number of requests to affect; None for unlimited.
+        :param project: the project of the requests.
+        :param logstore: the logstore of the requests.
+        :param operation: the operation, such as ``"PutLogs"``.
+        :param probability: the chance that a matching request reaches the fault, 0.0 to 1.0.
+        :param seed: seed that makes the chance repeatable.
+        :param label: description for people; None for the name of the function.
         """
         if not 0.0 <= probability <= 1.0:
-            raise ValueError(f"probability is {probability}: it must be from 0.0 to 1.0")
+            raise ValueError(f"probability is {probability}: use a number from 0.0 to 1.0")
         wanted = {"project": project and project.lower(), "logstore": logstore, "operation": operation}
         chosen = {name: value for name, value in wanted.items() if value is not None}
         name = (next(self._numbers), _name_of(fault) if label is None else label)
@@ -98,28 +98,28 @@ class Faults:
         return installed
 
     def remove(self, installed: InstalledFault) -> None:
-        """Uninstall one; a fault that was cleared already is left in peace."""
+        """Uninstall a fault; does nothing if it was cleared before."""
         with self._lock:
             self._installed = list(filter(lambda other: other is not installed, self._installed))
 
     def installed(self) -> list[InstalledFault]:
-        """Those that are installed, in the order in which they were."""
+        """Return the installed faults, in the order of installation."""
         with self._lock:
             return list(self._installed)
 
     def clear(self) -> None:
-        """Uninstall all."""
+        """Uninstall all faults."""
         with self._lock:
             self._installed = []
 
     def plan(self, request: ApiRequest) -> Plan:
-        """What shall go wrong with ``request``."""
+        """Return the combined actions for ``request``."""
         actions = [fault.action_for(request) for fault in self.installed()]
         return combine(action for action in actions if action is not None)
 
 
 def _name_of(fault: Fault) -> str:
-    """Of a function that another one made, the other one's."""
+    """Return the name of the fault's function; for a closure that of the outer function."""
     return str(getattr(fault, "__qualname__", repr(fault))).partition(".<locals>")[0]
 
 

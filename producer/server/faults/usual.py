@@ -1,4 +1,4 @@
-"""The usual faults, ready to be installed."""
+"""The usual faults, ready to install."""
 
 from __future__ import annotations
 
@@ -15,42 +15,48 @@ def answer(
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
 ) -> Fault:
-    """Store nothing and answer this error; with ``body``, these bytes instead of the JSON that LogHub would send."""
+    """Refuse the request with this error, and store nothing.
+
+    :param body: the bytes to send in place of LogHub's JSON; None for the JSON.
+    """
     action = Refuse(status=status, code=code, message=message, headers=headers or {}, body=body)
     return lambda _request: action
 
 
 def delay(seconds: float, *, stored: bool = False) -> Fault:
-    """Answer late; with ``stored``, what was sent is in the store while the client waits."""
+    """Delay the answer.
+
+    :param stored: True to store the request's data before the delay.
+    """
     return lambda _request: Delay(seconds, stored)
 
 
 def clock_offset(seconds: float) -> Fault:
-    """Let the server's clock be ``seconds`` ahead (negative: behind)."""
+    """Set the server's clock ``seconds`` ahead (negative: behind)."""
     return lambda _request: ClockOffset(seconds)
 
 
 def drop_answer(*, reset: bool = True) -> Fault:
-    """Store what was sent, and close the connection without an answer."""
+    """Store the request's data, and close the connection without an answer."""
     return lambda _request: Cut("stored", reset)
 
 
 def cut(when: str = "before_body", *, reset: bool = True) -> Fault:
-    """Close the connection without an answer; see :class:`Cut` for ``when``."""
+    """Close the connection without an answer, at the stage ``when`` of :class:`Cut`."""
     action = Cut(when, reset)
     return lambda _request: action
 
 
 def half_answer(part: float = 0.5) -> Fault:
-    """Store what was sent, and close the connection within the answer."""
+    """Store the request's data, and close the connection after a part of the answer."""
     return lambda _request: HalfAnswer(part)
 
 
 def raw_answer(data: bytes = b"\x00\x01 this is not HTTP\r\n\r\n", *, stored: bool = False) -> Fault:
-    """Answer with bytes that are no answer."""
+    """Answer with bytes that are not HTTP."""
     return lambda _request: RawAnswer(data, stored)
 
 
 def drip_answer(seconds_per_byte: float) -> Fault:
-    """Store what was sent, and answer byte by byte."""
+    """Store the request's data, and answer byte by byte."""
     return lambda _request: DripAnswer(seconds_per_byte)

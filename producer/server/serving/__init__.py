@@ -1,1 +1,1 @@
-"""Requests and answers on their way: sockets, connections, and one exchange for each request."""
+"""HTTP of the server: sockets, connections, and one exchange for each request."""

@@ -1,4 +1,4 @@
-"""The ASGI application: finds the operation of each request."""
+"""The ASGI application, which routes each request to its operation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .plain import PlainEndpoint
 
 
 def make_app(service: Service) -> ASGIApp:
-    """The application of one server."""
+    """Return the application of one server."""
     numbers = itertools.count(1)
     routes: list[Route] = []
     unknown = Row("", "", Operation(name="Unknown", handler=_refuse_unknown(routes)))
@@ -37,7 +37,7 @@ def make_app(service: Service) -> ASGIApp:
 
 
 class _OriginForm:
-    """Gives absolute-form targets the path that their origin form would have, before anything is routed."""
+    """Rewrites absolute-form targets to origin form before routing."""
 
     def __init__(self, service: Service, app: ASGIApp) -> None:
         self._service = service
@@ -52,18 +52,18 @@ class _OriginForm:
         if path == "/" and (answer := _answer_to_people(scope)) is not None:
             await send_answer(Wire(scope, receive, send), answer, standard_headers(new_request_id(), None, answer))
             return
-        # A request is cancelled when the server stops: its connection is cut by then, and nothing has failed.
+        # A stopping server cancels its requests after it has cut their connections: no failure.
         with contextlib.suppress(asyncio.CancelledError):
             await self._app({**scope, "path": path}, receive, send)
 
     async def _refuse(self, error: ApiError, wire: Wire) -> None:
-        # Without a path there is no operation, and so no exchange: this is answered like bytes that are not HTTP.
+        # Without a path there is no operation and no exchange, so the answer is sent directly.
         answer = error_answer(error.status, error.code, error.message)
         await send_answer(wire, answer, standard_headers(new_request_id(), self._service.now(), answer))
 
 
 def _answer_to_people(scope: Scope) -> Answer | None:
-    """Return the answer for a person at the root of the server, or None for a client of LogHub, which signs."""
+    """Return the answer to a person at the root of the server, or None for a client of LogHub, which signs."""
     headers = read_headers(scope)
     if scope["method"] != "GET" or "authorization" in headers or "x-log-apiversion" in headers:
         return None
@@ -77,7 +77,7 @@ def _answer_to_people(scope: Scope) -> Answer | None:
 
 
 class _Endpoint:
-    """The endpoint of a method and a path: an ASGI application that carries one exchange out."""
+    """The endpoint of a method and a path, an ASGI application that runs one exchange."""
 
     def __init__(self, service: Service, numbers: Iterator[int], rows: Sequence[Row]) -> None:
         self._service = service
@@ -89,7 +89,7 @@ class _Endpoint:
         await Exchange(self._service, wire, self._operation(scope), next(self._numbers)).run()
 
     def _operation(self, scope: Scope) -> Operation:
-        """What is asked for; the last row is any request."""
+        """Return the requested operation; the last row matches any request."""
         first = self._rows[0]
         if first.is_meant is None:
             return first.operation
@@ -98,7 +98,7 @@ class _Endpoint:
 
 
 def _refuse_unknown(routes: list[Route]) -> Handler:
-    """The handler of what no route takes: tells a wrong method from a wrong path."""
+    """Return the handler of requests that no route takes; it distinguishes a wrong method from a wrong path."""
 
     async def refuse(_service: Service, call: Call) -> Answer:
         method, path = call.request.method, call.request.path
@@ -108,7 +108,7 @@ def _refuse_unknown(routes: list[Route]) -> Handler:
             given = {name: call.request.query.get(name) for name in ("type", "action")}
             raise ApiError("ParameterInvalid", f"this server has no {method} {path} with {_listed(given)}")
         if Match.PARTIAL in matches:
-            raise ApiError("InvalidMethod", f"{method} is not a method of {path}")
+            raise ApiError("InvalidMethod", f"{path} has no method {method}")
         raise ApiError("ParameterInvalid", f"this server has no {method} {path}")
 
     return refuse

@@ -1,4 +1,4 @@
-"""The body of one request on its way in: read, thrown away, or read by half."""
+"""The body of one request, which the server reads, discards, or reads by half."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from starlette.types import Receive
 from ..errors import ClientGoneError
 from ..messages import too_large
 
-#: Of a body that is not wanted, this much is thrown away before the answer: a client that is still sending reads none.
-#: Beyond it the answer comes first, and what follows is dropped until the time to receive is over.
+#: Largest part of an unwanted body that is discarded before the answer, bytes: a client that is still sending reads no
+#: answer. Beyond it the answer comes first, and the rest is dropped until the time to receive ends.
 MAX_DISCARDED_BYTES = 64 * 1024 * 1024
 
 
 class Body:
-    """One body.
+    """The body of one request.
 
-    :ivar declared: bytes that the headers promise; None for a body in chunks, which promises nothing.
+    :ivar declared: size that the headers declare, bytes; None for a chunked body, which declares none.
     :ivar size: bytes that have arrived so far.
     """
 
@@ -26,19 +26,19 @@ class Body:
         self.size = 0
         self._receive = receive
         self._more = True
-        self._to_be_asked_for = headers.get("expect", "").lower() == "100-continue"
+        self._expects_continue = headers.get("expect", "").lower() == "100-continue"
 
     @property
     def is_withheld(self) -> bool:
-        """Whether the client keeps the body back until it is told to go on, and was not told."""
-        return self._to_be_asked_for and self.size == 0 and self._more and self.declared != 0
+        """Return True if the client waits for "100 Continue" before it sends the body, and has not got it."""
+        return self._expects_continue and self.size == 0 and self._more and self.declared != 0
 
     async def read(self, limit: int) -> bytes:
-        """All of it.
+        """Read the whole body.
 
-        :param limit: bytes that it may have.
+        :param limit: largest permitted size, bytes.
         :raises ApiError: ``PostBodyTooLarge``.
-        :raises ClientGoneError: it never became whole.
+        :raises ClientGoneError: the client disconnected before the end of the body.
         """
         chunks: list[bytes] = []
         while self._more:
@@ -48,9 +48,9 @@ class Body:
         return b"".join(chunks)
 
     async def discard(self) -> None:
-        """Take the rest of it from the client and keep nothing, unless there is too much of it, or it is withheld.
+        """Read the rest of the body and drop it; does nothing if the body is too large or withheld.
 
-        :raises ClientGoneError: it never became whole.
+        :raises ClientGoneError: the client disconnected before the end of the body.
         """
         if self.is_withheld or (self.declared or 0) > MAX_DISCARDED_BYTES:
             return
@@ -58,9 +58,9 @@ class Body:
             await self._next()
 
     async def discard_half(self) -> None:
-        """Take half of it and keep nothing.
+        """Read half of the body and drop it.
 
-        :raises ClientGoneError: not even half of it arrived.
+        :raises ClientGoneError: the client disconnected before half of the body.
         """
         while self._more and self.size < (self.declared or 0) // 2:
             await self._next()

@@ -1,9 +1,8 @@
 """One request from its head to its answer: faults, signature, body, operation, answer, record.
 
-The head decides first. Its key, time, signature and lengths are checked before a byte of the body is kept, so nobody
-without a key makes the server hold anything; and what a request will hold is taken from the memory that all requests
-share before its body is read. What is refused is still taken from the client, and thrown away: a client that is still
-sending reads no answer.
+The head decides first. Its key, time, signature and lengths are checked before the server keeps any of the body, so a
+client without a key takes no memory. The memory for a request is taken from the shared budget before its body is read.
+The body of a refused request is still read and discarded: a client that is still sending reads no answer.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ from .outcomes import Wire, commit, send_answer, wait_until_closed
 
 _logger = logging.getLogger("loghub.server")
 
-#: Bodies up to this size are hashed where they are: a thread costs more.
+#: Largest body that is hashed on the event loop, bytes: for it a thread costs more than the hash.
 _INLINE_BYTES = 16 * 1024
 
 
 class Exchange:
-    """One request and its answer."""
+    """A request and its answer."""
 
     def __init__(self, service: Service, wire: Wire, operation: Operation, number: int) -> None:
         self._service = service
@@ -58,11 +57,11 @@ class Exchange:
         self._plan = Plan()
 
     async def run(self) -> None:
-        """Carry it out, and leave a record whatever happens."""
+        """Carry the request out, and record it in any case."""
         self._plan = self._make_plan()
         try:
             answer = await self._prepare_or_end()
-            # Before the answer, so that a client that has it finds the record.
+            # Recorded before the answer, so that a client with the answer finds the record.
             self._record(answer)
             if answer is not None:
                 await self._deliver(answer)
@@ -70,7 +69,7 @@ class Exchange:
             self._lease.release()
 
     async def _prepare_or_end(self) -> Answer | None:
-        """The answer, or None when nobody waits for it any more."""
+        """Return the answer, or None if the client has disconnected."""
         try:
             return await self._prepare()
         except (ClientGoneError, asyncio.CancelledError) as error:
@@ -85,12 +84,12 @@ class Exchange:
         try:
             return self._service.faults.plan(self._request)
         except Exception as error:
-            _logger.exception("a fault raised instead of returning what to do")
+            _logger.exception("an installed fault raised instead of returning an action")
             message = f"an installed fault raised {error!r}"
             return Plan(outcome=Refuse(status=500, code="InternalServerError", message=message))
 
     async def _prepare(self) -> Answer:
-        """The answer that would be proper, or stands for one that will not be sent; what was asked is done by then."""
+        """Carry the request out and return its proper answer; where a fault replaces that one, any answer."""
         outcome = self._plan.outcome
         if isinstance(outcome, Cut) and outcome.when in ("before_body", "in_body"):
             if outcome.when == "in_body":
@@ -111,9 +110,9 @@ class Exchange:
             return error_answer(error.status, error.code, error.message)
 
     async def _receive(self) -> bytes:
-        """The body, if it is wanted.
+        """Return the body; empty if a fault forbids storing it.
 
-        :raises ApiError: the request must not reach its operation.
+        :raises ApiError: the request is refused.
         """
         try:
             body = await self._receive_wanted()
@@ -141,11 +140,12 @@ class Exchange:
         return body
 
     def _admit(self) -> SignedDigest | None:
-        """Refuse by its head what must not reach an operation; the result is what its body must be, if that was
-        signed.
+        """Check the head, and return the digest that the body must have; None for a request without a signature.
+
+        :raises ApiError: the request is refused.
         """
         request, limit = self._request, self._operation.max_body(self._service.limits)
-        # No browser asks a server in the form for proxies.
+        # Browsers do not send the absolute form, so its requests come from no page.
         if self._wire.scope["raw_path"].startswith(b"/"):
             check_page(self._service.access_keys, request.headers)
         digest = self._authenticate()
@@ -171,11 +171,11 @@ class Exchange:
         except ApiError as error:
             if error.code != "InvalidAccessKeyId" or not service.user:
                 raise
-            said = f"{error.message}: this server is an embedded LogHub, and runs as user {service.user!r}"
-            raise ApiError(error.code, said) from None
+            detail = f"{error.message}: this server is an embedded LogHub, run by user {service.user!r}"
+            raise ApiError(error.code, detail) from None
 
     async def _hold(self, size: int) -> None:
-        """Have ``size`` bytes of the server's memory; the client is not to blame for the wait."""
+        """Hold ``size`` bytes of the server's memory; the wait does not count as the client's time."""
         with self._wire.connection.untimed():
             await self._lease.resize(size)
 
@@ -198,7 +198,7 @@ class Exchange:
             headers["x-log-embedded-user"] = quote(self._service.user)
         outcome = self._plan.outcome
         if self._body.is_withheld:
-            # Whether the client sends its body all the same is its choice, so what follows could be anything.
+            # The client may send its body nevertheless, so the next bytes could be a body or a request.
             headers["Connection"] = "close"
         if outcome is None or isinstance(outcome, Refuse):
             await send_answer(self._wire, answer, headers)
@@ -207,7 +207,7 @@ class Exchange:
 
     def _record(self, answer: Answer | None) -> None:
         request = self._request
-        told = answer is not None and isinstance(self._plan.outcome, (Refuse, DripAnswer, type(None)))
+        is_sent = answer is not None and isinstance(self._plan.outcome, (Refuse, DripAnswer, type(None)))
         record = RequestRecord(
             number=request.number,
             when=self._when,
@@ -220,15 +220,15 @@ class Exchange:
             project=request.project,
             logstore=request.logstore,
             request_id=request.request_id,
-            status=answer.status if answer and told else None,
-            error_code=answer.error_code if answer and told else None,
+            status=answer.status if answer and is_sent else None,
+            error_code=answer.error_code if answer and is_sent else None,
             raw_size=_declared_raw_size(request),
             body_size=self._body.size,
             logs=answer.logs if answer else 0,
         )
-        self._tell(record)
+        self._report(record)
 
-    def _tell(self, record: RequestRecord) -> None:
+    def _report(self, record: RequestRecord) -> None:
         service, address = self._service, (self._wire.scope.get("client") or ("",))[0]
         service.journal.add(record)
         service.activity.add(record, address, service.now())
@@ -237,7 +237,7 @@ class Exchange:
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
-    """The headers of a request, names in lower case."""
+    """Return the headers of a request, names in lower case."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 

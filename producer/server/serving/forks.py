@@ -1,8 +1,7 @@
-"""What a fork of this process must not keep: the server's sockets.
+"""Forks: a child closes its copies of the server's sockets.
 
-A child that holds a copy of a connection keeps it open when the server closes it, and one that holds the listener
-keeps the port taken. So in a child each of these descriptors is pointed at nothing; the objects that own them stay
-valid.
+A child's copy of a connection would keep it open after the server closes it. A copy of the listener would keep the port
+taken. So the child replaces each of these descriptors by one of the null device. The objects that own them stay valid.
 """
 
 from __future__ import annotations
@@ -16,14 +15,15 @@ from typing import Any
 
 from ...runtime.forks import Stage, call_in_child, hold_across_fork
 
-# Guards _held: servers start and stop in any thread. Taken across a fork, so that a child finds it whole.
+# Guards _held: servers start and stop in any thread. Held across a fork, so that the child finds it consistent.
 _lock = threading.RLock()
 _held: dict[int, tuple[socket.socket, Iterable[Any]]] = {}
 
 
 def close_in_children(listener: socket.socket, connections: Iterable[Any]) -> Callable[[], None]:
-    """From now on a fork gives up ``listener`` and ``connections`` (objects with a ``transport``), until the result is
-    called.
+    """Register the listener and connections that a forked child closes, and return the function that unregisters them.
+
+    :param connections: objects with a ``transport``.
     """
     with _lock:
         _held[id(listener)] = (listener, connections)
@@ -35,7 +35,7 @@ def close_in_children(listener: socket.socket, connections: Iterable[Any]) -> Ca
     return forget
 
 
-def _give_up_in_child() -> None:
+def _close_in_child() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for listener, connections in list(_held.values()):
         for descriptor in [listener.fileno(), *(_descriptor(connection) for connection in list(connections))]:
@@ -53,4 +53,4 @@ def _descriptor(connection: Any) -> int:
 
 
 hold_across_fork(_lock)
-call_in_child(_give_up_in_child, Stage.LOCKS)
+call_in_child(_close_in_child, Stage.LOCKS)

@@ -1,4 +1,4 @@
-"""How an answer leaves: properly, or as a fault wants it."""
+"""Sending of answers, properly or as a fault requires."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..faults import Cut, DripAnswer, HalfAnswer, Outcome, RawAnswer
 from ..messages import Answer
 from .connection import CONNECTION, LogHubConnection, reset, serialize
 
-#: Bytes of an answer that are on their way at once.
+#: Bytes of an answer in flight at once.
 _SEND_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The way back to the client of one request: the three parts of an ASGI call."""
+    """The three parts of an ASGI call, to answer one request."""
 
     scope: Scope
     receive: Receive
@@ -26,20 +26,20 @@ class Wire:
 
     @property
     def connection(self) -> LogHubConnection:
-        """The connection that carries it."""
+        """Return the connection that carries the request."""
         connection: LogHubConnection = self.scope["state"][CONNECTION]
         return connection
 
     @property
     def transport(self) -> Any:
-        """The connection's transport."""
+        """Return the connection's transport."""
         return self.connection.transport
 
 
 async def send_answer(wire: Wire, answer: Answer, headers: dict[str, str]) -> None:
-    """Answer properly; on return the answer has left for the client.
+    """Send the answer; on return it has left for the client.
 
-    Each part is sent when the one before it has left, so that nothing holds the answer but the request it is for.
+    Each part is sent after the one before it has left, so only the request's own lease holds the answer.
     """
     encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     await wire.send({"type": "http.response.start", "status": answer.status, "headers": encoded})
@@ -50,7 +50,7 @@ async def send_answer(wire: Wire, answer: Answer, headers: dict[str, str]) -> No
 
 
 async def commit(wire: Wire, outcome: Outcome, answer: Answer, headers: dict[str, str]) -> None:
-    """Do to the answer what ``outcome`` wants, and leave the connection closed."""
+    """Replace the answer as ``outcome`` requires, and close the connection."""
     transport = wire.transport
     if isinstance(outcome, HalfAnswer):
         data = serialize(answer, headers)
@@ -67,8 +67,9 @@ async def commit(wire: Wire, outcome: Outcome, answer: Answer, headers: dict[str
 
 
 async def wait_until_closed(wire: Wire) -> None:
-    """Wait for the end of the connection, so that the HTTP server does not answer in its own way. It knows of that a
-    moment after the transport, which is closing already.
+    """Wait for the end of the connection, so that uvicorn does not answer by itself.
+
+    The transport is closing already; uvicorn notices a moment later.
     """
     while (await wire.receive())["type"] != "http.disconnect":
         pass

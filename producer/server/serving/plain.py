@@ -1,4 +1,4 @@
-"""One request that is not LogHub's, from its head to its answer: neither signed nor recorded; no fault meets it."""
+"""One request outside LogHub's API: it is not signed, not recorded, and meets no faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _logger = logging.getLogger("loghub.server")
 
 
 class PlainEndpoint:
-    """The endpoint of one row: an ASGI application."""
+    """The endpoint of one row, an ASGI application."""
 
     def __init__(self, service: Service, row: PlainRow) -> None:
         self._service = service

@@ -1,4 +1,4 @@
-"""One period of listening: a thread, its event loop, and uvicorn in it."""
+"""One period of listening: a thread with an event loop that runs uvicorn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _THREAD = "loghub-server"
 
 
 class Runner:
-    """Serves from its making until :meth:`stop`."""
+    """A server that runs from its creation until :meth:`stop`."""
 
     def __init__(self, service: Service, listener: socket.socket) -> None:
         """Start; on return connections are accepted.
@@ -50,12 +50,12 @@ class Runner:
         self._thread.start()
         if not self._server.ready.wait(_START_SECONDS):
             raise ServerStartError(
-                f"the server did not start within {_START_SECONDS:g} s: see the log of uvicorn.error"
+                f"the server did not start within {_START_SECONDS:g} s: read the log of uvicorn.error for the reason"
             )
         self._forget = close_in_children(listener, self._server.server_state.connections)
 
     def stop(self, grace: float) -> None:
-        """Stop, with ``grace`` seconds for requests being answered."""
+        """Stop, with ``grace`` seconds for requests in progress."""
         self._server.stop(grace)
         self._thread.join()
         self._forget()
@@ -66,14 +66,12 @@ class Runner:
 
 
 def _is_for_the_application(record: logging.LogRecord) -> bool:
-    """Whether uvicorn's line is more than that a server inside the application starts or ends."""
+    """Return True unless uvicorn's line only reports that this embedded server starts or stops."""
     return record.threadName != _THREAD or record.levelno >= logging.WARNING
 
 
 class _UvicornServer(uvicorn.Server):
-    """uvicorn, which ends at once when told to: its own loop looks ten times a second, and waits for idle
-    connections.
-    """
+    """A uvicorn server that stops at once. uvicorn's own loop polls ten times a second, and waits for idle connections."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -83,19 +81,18 @@ class _UvicornServer(uvicorn.Server):
         self._ended = asyncio.Event()
 
     def stop(self, grace: float) -> None:
-        """End from another thread."""
+        """Stop the server from another thread."""
         self._grace = grace
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._ended.set)
 
     async def main_loop(self) -> None:
-        """Wait for :meth:`stop`."""
         self._loop = asyncio.get_running_loop()
         self.ready.set()
         await self._ended.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the listener; give requests being answered their grace; cut the rest."""
+        """Close the listener, give requests in progress their grace, and cut the remaining connections."""
         await self._finish_accepting(sockets or [])
         for server in self.servers:
             server.close()
