@@ -205,7 +205,7 @@ def _compare(claimed: str, expected: str) -> None:
     if not hmac.compare_digest(claimed.encode(), expected.encode()):
         raise ApiError(
             "SignatureNotMatch",
-            "the signature does not match the request: check the secret, and that no proxy changes the request",
+            "the signature does not match the request: check the access key, and that no proxy changes the request",
         )
 
 

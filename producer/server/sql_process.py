@@ -90,8 +90,8 @@ class SqlProcess:
             self._send("begin", statement)
             self._read(1)
         except ApiError as error:
-            said = "the process for SQL ended before it took the statement: try again"
-            raise NotTakenError("InternalServerError", said) from error
+            message = "the process for SQL ended before it took the statement: try again"
+            raise NotTakenError("InternalServerError", message) from error
 
     def take_rows(self, table: int, count: int, columns: dict[str, str]) -> None:
         """Send ``count`` logs of a table, by columns."""
@@ -109,11 +109,11 @@ class SqlProcess:
             raise ApiError(
                 "ParameterInvalid", f"the result has {counted(size, 'byte')}: use a smaller LIMIT, and shorter names"
             )
-        said = json.loads(self._read(size))
-        self._is_fit = not said["is_worn"]
-        if "refusal" in said:
-            raise ApiError("ParameterInvalid", said["refusal"])
-        return SqlResult(said["names"], said["types"], said["rows"])
+        outcome = json.loads(self._read(size))
+        self._is_fit = not outcome["is_worn"]
+        if "refusal" in outcome:
+            raise ApiError("ParameterInvalid", outcome["refusal"])
+        return SqlResult(outcome["names"], outcome["types"], outcome["rows"])
 
     def kill(self) -> None:
         """Kill the process; a thread that waits for it gets an error."""
@@ -257,5 +257,5 @@ def _check_installed() -> None:
     if importlib.util.find_spec("duckdb") is None:
         from ..text.extras import how_to_install  # noqa: PLC0415  # only for this error
 
-        said = f"SQL after '|' needs duckdb where the server runs: {how_to_install('sql')}"
-        raise ApiError("ParameterInvalid", said)
+        message = f"SQL after '|' needs duckdb where the server runs: {how_to_install('sql')}"
+        raise ApiError("ParameterInvalid", message)

@@ -1,1 +1,1 @@
-"""What can be asked of the server: one module an operation, or a family of them."""
+"""Operations of the server, one module for each operation or family of them."""

@@ -1,4 +1,4 @@
-"""Projects, logstores and shards: making, changing and deleting them, and looking at them.
+"""Operations on projects, logstores and shards: create, change, delete, list.
 
 Source: LogHub protocol, Reading back / admin.
 """
@@ -24,7 +24,7 @@ _METERING_MODES = ("ChargeByFunction", "ChargeByDataIngest")
 
 
 async def create_project(service: Service, call: Call) -> Answer:
-    """``POST /`` with ``{"projectName": …, "description": …}``."""
+    """Create a project: ``POST /`` with ``{"projectName": …, "description": …}``."""
     wanted = parse_json(call.body)
     name = check_name("project", wanted.get("projectName"))
     description = str(wanted.get("description") or "")
@@ -33,12 +33,12 @@ async def create_project(service: Service, call: Call) -> Answer:
 
 
 async def get_project(service: Service, call: Call) -> Answer:
-    """``GET /``."""
+    """Return a project: ``GET /``."""
     return json_answer(_description(await service.stored(service.store.project(call.request.project))))
 
 
 async def list_projects(service: Service, call: Call) -> Answer:
-    """``GET /[?offset=…&size=…&projectName=…]`` of a host without a project."""
+    """List projects: ``GET /[?offset=…&size=…&projectName=…]`` of a host without a project."""
     query = call.request.query
     offset, size = _page(query)
     part = query.get("projectName", "")
@@ -47,20 +47,20 @@ async def list_projects(service: Service, call: Call) -> Answer:
 
 
 async def update_project(service: Service, call: Call) -> Answer:
-    """``PUT /`` with ``{"description": …}``."""
+    """Change a project's description: ``PUT /`` with ``{"description": …}``."""
     description = str(parse_json(call.body).get("description") or "")
     await service.stored(service.store.update_project(call.request.project, description, service.now()))
     return Answer()
 
 
 async def delete_project(service: Service, call: Call) -> Answer:
-    """``DELETE /``: the project with all that is in it."""
+    """Delete a project with all its logstores: ``DELETE /``."""
     await service.stored(service.store.delete_project(call.request.project))
     return Answer()
 
 
 def _page(query: Mapping[str, str]) -> tuple[int, int]:
-    """The offset and the size of a page of a list."""
+    """Return offset and size of a page of a list."""
     return parse_number("offset", query.get("offset", "0")), parse_number(
         "size", query.get("size", str(_MAX_LIST)), 0, _MAX_LIST
     )
@@ -79,8 +79,9 @@ def _description(project: Project) -> dict[str, Any]:
 
 
 async def create_logstore(service: Service, call: Call) -> Answer:
-    """``POST /logstores`` with ``{"logstoreName": …, "ttl": …, "shardCount": …, …}``; other settings are kept as they
-    are.
+    """Create a logstore: ``POST /logstores`` with ``{"logstoreName": …, "ttl": …, "shardCount": …, …}``.
+
+    Other settings are stored unchanged.
     """
     settings = parse_json(call.body)
     name = settings.pop("logstoreName", None)
@@ -93,7 +94,7 @@ async def create_logstore(service: Service, call: Call) -> Answer:
 
 
 async def list_logstores(service: Service, call: Call) -> Answer:
-    """``GET /logstores[?offset=…&size=…&logstoreName=…&telemetryType=None|Metrics|…]``."""
+    """List logstores: ``GET /logstores[?offset=…&size=…&logstoreName=…&telemetryType=None|Metrics|…]``."""
     query = call.request.query
     part, kind = query.get("logstoreName", ""), query.get("telemetryType", "")
     names = service.store.logstore_names(call.request.project, part, kind, *_page(query))
@@ -102,18 +103,21 @@ async def list_logstores(service: Service, call: Call) -> Answer:
 
 
 async def list_configs(service: Service, call: Call) -> Answer:
-    """``GET /configs``: how logs are collected. There is none, and who copies a logstore asks."""
+    """List collection configurations, of which there are none: ``GET /configs``.
+
+    Clients that copy a logstore ask for them.
+    """
     await service.stored(service.store.project(call.request.project))
     return json_answer({"count": 0, "total": 0, "configs": []})
 
 
 async def get_logstore(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}``: its settings."""
+    """Return a logstore's settings: ``GET /logstores/{logstore}``."""
     return json_answer(_settings(await service.stored(service.store.logstore(call.place))))
 
 
 async def update_logstore(service: Service, call: Call) -> Answer:
-    """``PUT /logstores/{logstore}`` with the settings that shall change, all but the number of shards."""
+    """Change settings: ``PUT /logstores/{logstore}`` with the new ones; the number of shards stays."""
     settings = parse_json(call.body)
     settings.pop("logstoreName", None)
     settings.pop("shardCount", None)
@@ -123,13 +127,15 @@ async def update_logstore(service: Service, call: Call) -> Answer:
 
 
 async def get_metering_mode(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/meteringmode``: how it is paid for; by functions unless that was changed."""
+    """Return the billing mode: ``GET /logstores/{logstore}/meteringmode``; by function if it was never set."""
     logstore = await service.stored(service.store.logstore(call.place))
     return json_answer({"meteringMode": logstore.settings.get(_METERING_MODE, _METERING_MODES[0])})
 
 
 async def update_metering_mode(service: Service, call: Call) -> Answer:
-    """``PUT /logstores/{logstore}/meteringmode`` with ``{"meteringMode": …}``: kept, without effect."""
+    """Store the billing mode: ``PUT /logstores/{logstore}/meteringmode`` with ``{"meteringMode": …}``. It has no
+    effect.
+    """
     mode = parse_json(call.body).get("meteringMode")
     if mode not in _METERING_MODES:
         raise ApiError("ParameterInvalid", f"meteringMode is {str(mode)[:64]!r}: use {' or '.join(_METERING_MODES)}")
@@ -138,36 +144,43 @@ async def update_metering_mode(service: Service, call: Call) -> Answer:
 
 
 async def delete_logstore(service: Service, call: Call) -> Answer:
-    """``DELETE /logstores/{logstore}``: the logstore with all that is in it."""
+    """Delete a logstore with all its data: ``DELETE /logstores/{logstore}``."""
     await service.stored(service.store.delete_logstore(call.place))
     return Answer()
 
 
 async def clear_logstore(service: Service, call: Call) -> Answer:
-    """``DELETE /logstores/{logstore}/storage``: its logs; cursors, checkpoints and sequence numbers stay."""
+    """Delete a logstore's logs: ``DELETE /logstores/{logstore}/storage``.
+
+    Cursors, checkpoints and sequence numbers stay.
+    """
     await service.stored(service.store.clear_logstore(call.place))
     return Answer()
 
 
 async def list_shards(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/shards``."""
+    """List a logstore's shards: ``GET /logstores/{logstore}/shards``."""
     return _as_list(await service.stored(service.store.shards(call.place)))
 
 
 async def split_shard(service: Service, call: Call) -> Answer:
-    """``POST …/shards/{shard}?action=split[&key=…|&shardCount=…]``: it, and those that take what is written from now
-    on; two halves unless a key or their number is given.
+    """Split a shard: ``POST …/shards/{shard}?action=split[&key=…|&shardCount=…]``.
+
+    The answer is the old shard and the new ones, which take further writes. Without key and number there are two
+    halves.
     """
     query = call.request.query
     if "key" in query and "shardCount" in query:
-        raise ApiError("ParameterInvalid", "a split takes a key or shardCount, not both")
+        raise ApiError("ParameterInvalid", "a split takes key or shardCount, and the request has both: send one")
     where = query.get("key") or parse_number("shardCount", query.get("shardCount", "2"), 2, MAX_SHARDS)
     parts = service.store.split_shard(call.place, shard_number(call), where, service.now())
     return _as_list(await service.stored(parts))
 
 
 async def merge_shards(service: Service, call: Call) -> Answer:
-    """``POST …/shards/{shard}?action=merge``: with the one whose range follows. The new one, and the two."""
+    """Merge a shard with the next one: ``POST …/shards/{shard}?action=merge``. The answer is the new and the old
+    shards.
+    """
     return _as_list(await service.stored(service.store.merge_shard(call.place, shard_number(call), service.now())))
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups, as the official consumer libraries use them: heartbeats that share out shards, and checkpoints."""
+"""Consumer groups for the official consumer libraries: heartbeats that distribute shards, and checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_HELD = 10_000
 
 
 async def create_consumer_group(service: Service, call: Call) -> Answer:
-    """``POST /logstores/{logstore}/consumergroups`` with ``{"consumerGroup": …, "timeout": seconds, "order": …}``."""
+    """Create a group: ``POST …/consumergroups`` with ``{"consumerGroup": …, "timeout": seconds, "order": …}``."""
     wanted = parse_json(call.body)
     group = ConsumerGroup(
         name=check_name("consumer group", wanted.get("consumerGroup")),
@@ -29,7 +29,7 @@ async def create_consumer_group(service: Service, call: Call) -> Answer:
 
 
 async def list_consumer_groups(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/consumergroups``."""
+    """List the groups: ``GET /logstores/{logstore}/consumergroups``."""
     groups = await service.stored(service.store.consumer_groups.groups(call.place))
     return json_answer(
         [{"name": group.name, "timeout": int(group.timeout), "order": group.in_order} for group in groups]
@@ -37,7 +37,7 @@ async def list_consumer_groups(service: Service, call: Call) -> Answer:
 
 
 async def update_consumer_group(service: Service, call: Call) -> Answer:
-    """``PUT …/consumergroups/{group}`` with ``timeout``, ``order``, or both."""
+    """Change a group: ``PUT …/consumergroups/{group}`` with ``timeout``, ``order``, or both."""
     wanted = parse_json(call.body)
     timeout = _timeout(wanted["timeout"]) if "timeout" in wanted else None
     in_order = _flag("order", wanted["order"]) if "order" in wanted else None
@@ -46,25 +46,26 @@ async def update_consumer_group(service: Service, call: Call) -> Answer:
 
 
 async def delete_consumer_group(service: Service, call: Call) -> Answer:
-    """``DELETE …/consumergroups/{group}``."""
+    """Delete a group: ``DELETE …/consumergroups/{group}``."""
     await service.stored(service.store.consumer_groups.delete(_where(call)))
     return Answer()
 
 
 async def heartbeat(service: Service, call: Call) -> Answer:
-    """``POST …/consumergroups/{group}?type=heartbeat&consumer=…`` with the shards that the consumer has; the answer is
-    those that it shall have.
+    """Answer a heartbeat: ``POST …/consumergroups/{group}?type=heartbeat&consumer=…``.
+
+    The body lists the shards that the consumer reads. The answer lists the shards assigned to it.
     """
     held = [parse_number("a shard", str(shard)) for shard in parse_json_list(call.body)]
     if len(held) > _MAX_HELD:
-        raise ApiError("ParameterInvalid", f"the heartbeat names {len(held)} shards, {_MAX_HELD} are allowed")
+        raise ApiError("ParameterInvalid", f"the heartbeat names {len(held)} shards: at most {_MAX_HELD} are allowed")
     groups = service.store.consumer_groups
     shards = await service.stored(groups.heartbeat(_where(call), _consumer(call), held, service.now()))
     return json_answer(shards)
 
 
 async def get_checkpoints(service: Service, call: Call) -> Answer:
-    """``GET …/consumergroups/{group}[?shard=…]``: the checkpoint of every shard, empty where there is none yet."""
+    """Return the checkpoints: ``GET …/consumergroups/{group}[?shard=…]``; the cursor of a new shard is empty."""
     text = call.request.query.get("shard")
     shard = None if text is None else parse_number("shard", text)
     checkpoints = await service.stored(service.store.consumer_groups.checkpoints(_where(call), shard))
@@ -82,7 +83,7 @@ async def get_checkpoints(service: Service, call: Call) -> Answer:
 
 
 async def update_checkpoint(service: Service, call: Call) -> Answer:
-    """``POST …/consumergroups/{group}?type=checkpoint&consumer=…[&forceSuccess=true]`` with shard and checkpoint."""
+    """Save a checkpoint: ``POST …?type=checkpoint&consumer=…[&forceSuccess=true]`` with shard and checkpoint."""
     wanted = parse_json(call.body)
     cursor = str(wanted.get("checkpoint", ""))
     if cursor:
@@ -115,5 +116,5 @@ def _timeout(value: Any) -> float:
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ApiError("ParameterInvalid", f"{name} must be true or false")
+        raise ApiError("ParameterInvalid", f"{name} is {str(value)[:64]!r}: it must be true or false")
     return value

@@ -1,8 +1,9 @@
-"""GetContextLogs: the logs that one sender sent just before and just after a log.
+"""GetContextLogs: the logs that a sender sent just before and after a given log.
 
-A log is named by its pack id, which GetLogs gives as ``__tag__:__pack_id__``, and its pack meta, ``__pack_meta__``,
-which GetLogs adds where the query ends with ``|with_pack_meta``: shard, position of its LogGroup, its number in there.
-Whatever has the same pack id up to the last ``-`` came from one sender; the number behind it tells the order.
+A log is identified by its pack id and its pack meta. GetLogs returns the pack id as ``__tag__:__pack_id__``. It adds
+the pack meta as ``__pack_meta__`` (shard, position of the LogGroup, index in the LogGroup) if the query ends with
+``|with_pack_meta``. LogGroups whose pack ids agree up to the last ``-`` came from one sender, and the number after it
+is their order.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _MAX_LINES = 100
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A log, and its number in its LogGroup."""
+    """A log, and its index in its LogGroup."""
 
     log: StoredLog
     index: int
 
 
 async def get_context_logs(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}?type=context_log&pack_id=…&pack_meta=…&back_lines=…&forward_lines=…``."""
+    """Return a log's context: ``GET …?type=context_log&pack_id=…&pack_meta=…&back_lines=…&forward_lines=…``."""
     query = call.request.query
     back, forward = (
         parse_number(name, query.get(name, "0"), 0, _MAX_LINES) for name in ("back_lines", "forward_lines")
@@ -37,7 +38,7 @@ async def get_context_logs(service: Service, call: Call) -> Answer:
     shard, position, index = _parse_meta(query.get("pack_meta", ""))
     before, log, after = await neighbours(service, call, (shard, position, index), (back, forward))
     if log.log.pack_id is None or log.log.pack_id != query.get("pack_id"):
-        raise ApiError("ParameterInvalid", "pack_id is not that of the log that pack_meta names")
+        raise ApiError("ParameterInvalid", "pack_id and pack_meta are of different logs: take both from one log")
     lines = [*before, log, *after]
     return json_answer(
         {
@@ -53,17 +54,17 @@ async def get_context_logs(service: Service, call: Call) -> Answer:
 async def neighbours(
     service: Service, call: Call, where: tuple[int, int, int], wanted: tuple[int, int]
 ) -> tuple[list[Neighbour], Neighbour, list[Neighbour]]:
-    """The logs before a log (the nearest last), the log, and those behind it.
+    """Return the logs before a log (the nearest last), the log, and the logs after it.
 
-    :param where: its shard, the position of its LogGroup, its number in there.
-    :param wanted: how many before it and behind it at most.
+    :param where: shard, position of the LogGroup, and index in the LogGroup.
+    :param wanted: largest number of logs before and after.
     :raises ApiError: ``ParameterInvalid``, there is no such log.
     """
     shard, position, index = where
     group = await service.stored(service.store.group_at(call.place, shard, position, service.now()))
     logs = [] if group is None else await service.offload(_logs_of, group)
     if group is None or index >= len(logs):
-        raise ApiError("ParameterInvalid", "pack_meta names no log that is still there")
+        raise ApiError("ParameterInvalid", "pack_meta names no stored log: it is wrong, or the log has expired")
     before = await _more(service, call, (group, True), logs[:index], wanted[0])
     after = await _more(service, call, (group, False), logs[index + 1 :], wanted[1])
     return before, logs[index], after
@@ -72,7 +73,7 @@ async def neighbours(
 async def _more(
     service: Service, call: Call, way: tuple[PackedGroup, bool], found: list[Neighbour], count: int
 ) -> list[Neighbour]:
-    """``found`` and the logs beyond it on that way, ``count`` in all at most."""
+    """Extend ``found`` in one direction to at most ``count`` logs."""
     group, backward = way
     while len(found) < count:
         groups = await service.stored(service.store.next_in_context(call.place, group, backward, service.now()))
@@ -96,7 +97,7 @@ def _parse_meta(meta: str) -> tuple[int, int, int]:
     parts = meta.split("|")
     if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
         raise ApiError(
-            "ParameterInvalid", f"pack_meta {meta[:64]!r} is not one that GetLogs gave: search with '… |with_pack_meta'"
+            "ParameterInvalid", f"pack_meta is {meta[:64]!r}: take it from a search that ends with '|with_pack_meta'"
         )
     shard, position, index = map(int, parts)
     return shard, position, index

@@ -1,4 +1,4 @@
-"""Cursors of PullLogs: the position in a shard of the next LogGroup to read, as base64 of its decimal digits.
+"""Cursors of PullLogs: the position of the next LogGroup to read, as base64 of its decimal digits.
 
 Position 0 is a shard's first LogGroup, and positions have no gaps. ``MTI=`` is position 12.
 """
@@ -12,12 +12,12 @@ from ..errors import ApiError
 
 
 def encode_cursor(position: int) -> str:
-    """The cursor that points at ``position``."""
+    """Return the cursor of ``position``."""
     return base64.b64encode(str(position).encode()).decode()
 
 
 def decode_cursor(cursor: str) -> int:
-    """The position that ``cursor`` points at. The official SDK ends those that it makes of others with a line feed.
+    """Return the position of ``cursor``. The official SDK may append a line feed to a cursor.
 
     :raises ApiError: ``InvalidCursor``, this server did not make it.
     """
@@ -26,5 +26,5 @@ def decode_cursor(cursor: str) -> int:
     except (binascii.Error, ValueError):
         digits = ""
     if not digits.isdigit() or len(digits) > 18:
-        raise ApiError("InvalidCursor", f"cursor {cursor[:64]!r} is not one that GetCursor returned")
+        raise ApiError("InvalidCursor", f"cursor is {cursor[:64]!r}: use one that GetCursor or PullLogs returned")
     return int(digits)

@@ -1,9 +1,11 @@
 """GetLogs: logs of a time range that match a keyword query, as JSON.
 
-Two forms of the same search: ``GET /logstores/{logstore}?type=log&…`` answers a list, its facts in headers; ``POST
-/logstores/{logstore}/logs`` with the parameters as JSON (what current SDKs send) answers ``{"meta": …, "data": […]}``,
-compressed. Where SQL follows the query, its rows come instead of the logs; in scan mode SPL may. There is no index:
-every LogGroup of the range is read. To read everything, PullLogs is the way.
+The search has two forms. ``GET /logstores/{logstore}?type=log&…`` answers a list, with the progress in headers. ``POST
+/logstores/{logstore}/logs`` takes the parameters as JSON, as current SDKs send them, and answers ``{"meta": …, "data":
+[…]}``, compressed.
+
+With SQL after the query the answer has its rows instead of logs. In scan mode SPL may follow the query. There is no
+index, so a search reads every LogGroup of the range. PullLogs is the way to read everything.
 """
 
 from __future__ import annotations
@@ -43,27 +45,27 @@ _SQL_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Logs or rows, each as JSON, and what is told of the search, named as in ``meta`` of an answer."""
+    """Logs or rows, each as JSON, and facts about the search under their names in ``meta``."""
 
     logs: list[str]
     facts: dict[str, Any]
 
 
 async def get_logs(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}?type=log&from=…&to=…[&query=…&topic=…&line=…&offset=…&reverse=…]``."""
+    """Search: ``GET …?type=log&from=…&to=…[&query=…&topic=…&line=…&offset=…&reverse=…]``."""
     return await _search(service, call, call.request.query, _as_list)
 
 
 async def get_logs_by_json(service: Service, call: Call) -> Answer:
-    """``POST /logstores/{logstore}/logs``, the same parameters as a JSON object."""
+    """Search: ``POST /logstores/{logstore}/logs`` with the same parameters as a JSON object."""
     compression = accepted_compression(call.request)
     return await _search(service, call, parse_json(call.body), lambda logs: _as_object(logs, compression))
 
 
 def parse_wanted(params: Mapping[str, Any], limits: Limits, keywords: str | None = None) -> Wanted:
-    """What the parameters ask for; those that this server does not know are ignored.
+    """Parse the parameters of a search; unknown ones are ignored.
 
-    :param keywords: what logs must match, instead of ``query``.
+    :param keywords: the keyword query to use instead of ``query``; None for ``query``.
     :raises ApiError: ``ParameterInvalid``.
     """
     for name in ("from", "to"):
@@ -87,14 +89,14 @@ def _number(params: Mapping[str, Any], name: str, default: int, high: int = (1 <
 def _text(params: Mapping[str, Any], name: str) -> str:
     value = params.get(name) or ""
     if not isinstance(value, str):
-        raise ApiError("ParameterInvalid", f"{name} must be text")
+        raise ApiError("ParameterInvalid", f"{name} is {str(value)[:64]!r}: it must be text")
     return value
 
 
 async def _search(
     service: Service, call: Call, params: Mapping[str, Any], answer: Callable[[_Found], Answer]
 ) -> Answer:
-    """Search when there is room for it, and hold the answer before another search begins."""
+    """Search when the budget of searches permits, and hold the answer's memory before the next search begins."""
     keywords, command = split_query(_text(params, "query"))
     if command is not None and wants_scan(params):
         check_length(command, service.limits)
@@ -116,7 +118,7 @@ async def _search_by_sql(
     service: Service, call: Call, asked: tuple[Mapping[str, Any], str, str], answer: Callable[[_Found], Answer]
 ) -> Answer:
     params, keywords, text = asked
-    # A statement says itself which rows it wants.
+    # The statement itself selects and orders its rows.
     unpaged = {name: value for name, value in params.items() if name not in ("line", "offset", "reverse")}
     done = await run_sql(service, call, parse_wanted(unpaged, service.limits, keywords), text)
     return answer(_of_sql(done, keywords.strip(), text))
@@ -147,13 +149,13 @@ def _of_scan(scanned: Scanned, render: Callable[[StoredLog], str]) -> _Found:
 
 
 def _renderer(kept: set[str] | None) -> Callable[[StoredLog], str]:
-    """Logs as JSON, of topic and source only those that are kept."""
+    """Return a renderer of logs to JSON, without the topic or source if these are not kept."""
     gone = () if kept is None else {"__topic__", "__source__"} - kept
     return lambda log: json.dumps({name: text for name, text in log_fields(log).items() if name not in gone})
 
 
 def sql_answer(done: SqlAnswer, keywords: str, text: str) -> Answer:
-    """What a statement found, as a list."""
+    """Return a statement's result as a list."""
     return _as_list(_of_sql(done, keywords, text))
 
 
@@ -189,15 +191,15 @@ def _as_list(found: _Found) -> Answer:
     for header, name in _SQL_HEADERS.items():
         if name in facts:
             headers[header] = _in_header(str(facts[name]))
-    if "phraseQueryInfo" in facts:  # all of it text here
-        told = {name: json.dumps(value) for name, value in facts["phraseQueryInfo"].items()}
-        info = {"mode": facts["mode"], "scanBytes": facts["scanBytes"], "phraseQueryInfo": told}
-        headers["x-log-query-info"] = json.dumps(info)
+    if "phraseQueryInfo" in facts:  # all values are text here
+        info = {name: json.dumps(value) for name, value in facts["phraseQueryInfo"].items()}
+        details = {"mode": facts["mode"], "scanBytes": facts["scanBytes"], "phraseQueryInfo": info}
+        headers["x-log-query-info"] = json.dumps(details)
     return Answer(headers=headers, body=f"[{', '.join(found.logs)}]".encode())
 
 
 def _in_header(text: str) -> str:
-    """Text as a header can carry it: in one line, and bytes of UTF-8."""
+    """Return text in the form of a header: one line, as bytes of UTF-8."""
     return " ".join(text.split()).encode().decode("latin-1")
 
 

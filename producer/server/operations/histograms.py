@@ -1,4 +1,4 @@
-"""GetHistograms: how many logs of a time range match a query, in equal parts of that range."""
+"""GetHistograms: numbers of matching logs in equal parts of a time range."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from ..service import Call, Service
 from .get_logs import parse_wanted
 from .search import TIME_SHIFT, WHOLE, Part, Wanted, searching, see_back
 
-#: Parts of a range at most, and when the request says how long they are. A part has one of these lengths, seconds, and
-#: begins at a multiple of it.
+#: Most parts of a range: by default, and with an interval in the request. A part has one of these lengths in seconds,
+#: and begins at a multiple of it.
 MAX_PARTS = 60
 _MAX_WANTED_PARTS = 2000
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
 
 async def get_histograms(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}?type=histogram&from=…&to=…[&query=…&topic=…&interval=seconds]``, also below
-    ``/index``.
-    """
+    """Count logs: ``GET …?type=histogram&from=…&to=…[&query=…&topic=…&interval=seconds]``, also below ``/index``."""
     wanted = parse_wanted(call.request.query, service.limits)
     step = _wanted_step(call.request.query.get("interval", "0"), wanted)
     parts = (await count_parts(service, call, wanted, step=step)).parts
@@ -33,9 +31,9 @@ async def get_histograms(service: Service, call: Call) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Begin, end and number of matching logs of each part of the range, as far as it was looked at.
+    """Begin, end and number of matching logs of each part of the range counted so far.
 
-    :ivar before: where to go on; None, all were counted.
+    :ivar before: row to continue below; None if all rows were counted.
     """
 
     parts: list[tuple[int, int, int]]
@@ -45,14 +43,14 @@ class Counted:
 async def count_parts(
     service: Service, call: Call, wanted: Wanted, part: Part = WHOLE, *, step: int | None = None
 ) -> Counted:
-    """Count what matches. Where all do, LogGroups that lie in one part of the range are not even read.
+    """Count the matching logs. Without a condition, LogGroups inside one part of the range are counted unread.
 
-    :param step: seconds of a part; None for a length that suits the range.
-    :raises ApiError: as a search.
+    :param step: length of a part, seconds; None for a length that suits the range.
+    :raises ApiError: the search fails.
     """
     begin, end = wanted.search.begin, wanted.search.end
     counts = _Counts(step or _step(begin, end))
-    # The order of the keys means nothing here, and they must tell the times.
+    # The order of the keys is irrelevant here, and they must contain the times.
     read = replace(wanted, reverse=False)
     if wanted.matches.matches_all:
         read = replace(read, search=replace(wanted.search, across=counts.step))
@@ -68,7 +66,7 @@ async def count_parts(
 
 
 class _Counts:
-    """How many logs there are in each part of ``step`` seconds."""
+    """Numbers of logs in parts of ``step`` seconds."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -87,7 +85,7 @@ class _Counts:
 
 
 def _wanted_step(interval: str, wanted: Wanted) -> int | None:
-    """Seconds of a part, as the request says; None for 0, which says nothing."""
+    """Return the requested length of a part, seconds; None for 0, which requests none."""
     step = parse_number("interval", interval)
     if not step:
         return None
@@ -95,7 +93,7 @@ def _wanted_step(interval: str, wanted: Wanted) -> int | None:
     if parts > _MAX_WANTED_PARTS:
         raise ApiError(
             "ParameterInvalid",
-            f"interval {step} makes {parts} parts, {_MAX_WANTED_PARTS} are allowed: give a longer one, or none",
+            f"interval {step} makes {parts} parts: at most {_MAX_WANTED_PARTS} are allowed; use a longer one, or none",
         )
     return step
 

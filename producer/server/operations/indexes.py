@@ -1,4 +1,4 @@
-"""Index configurations: kept and given back. Searches and SQL see every field, with an index or without."""
+"""Index configurations, stored without effect: searches and SQL see every field."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from .json_body import parse_json
 
 
 async def create_index(service: Service, call: Call) -> Answer:
-    """``POST /logstores/{logstore}/index`` with the configuration."""
+    """Create the configuration: ``POST /logstores/{logstore}/index`` with all of it."""
     await service.stored(service.store.indexes.create(call.place, parse_json(call.body), service.now()))
     return Answer()
 
 
 async def update_index(service: Service, call: Call) -> Answer:
-    """``PUT /logstores/{logstore}/index`` with the whole configuration."""
+    """Replace the configuration: ``PUT /logstores/{logstore}/index`` with all of it."""
     await service.stored(service.store.indexes.update(call.place, parse_json(call.body), service.now()))
     return Answer()
 
 
 async def delete_index(service: Service, call: Call) -> Answer:
-    """``DELETE /logstores/{logstore}/index``."""
+    """Delete the configuration: ``DELETE /logstores/{logstore}/index``."""
     await service.stored(service.store.indexes.delete(call.place))
     return Answer()
 
 
 async def get_index(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/index``."""
+    """Return the configuration: ``GET /logstores/{logstore}/index``."""
     content, modified = await service.stored(service.store.indexes.get(call.place))
     logstore = await service.stored(service.store.logstore(call.place))
     facts = {"index_mode": "v2", "storage": "pg", "ttl": logstore.ttl_days, "lastModifyTime": int(modified)}

@@ -1,4 +1,4 @@
-"""Bodies that are JSON."""
+"""Request bodies in JSON."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ..errors import ApiError
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
-    """A JSON object.
+    """Parse a JSON object.
 
-    :raises ApiError: ``PostBodyInvalid``, the body is something else; ``ParameterInvalid``, it holds a text that is not
-        Unicode.
+    :raises ApiError: ``PostBodyInvalid``, the body is not a JSON object; ``ParameterInvalid``, it contains text that is
+        not Unicode.
     """
     content = _parse(body)
     if not isinstance(content, dict):
@@ -21,9 +21,10 @@ def parse_json(body: bytes) -> dict[str, Any]:
 
 
 def parse_json_list(body: bytes) -> list[Any]:
-    """A JSON array.
+    """Parse a JSON array.
 
-    :raises ApiError: as :func:`parse_json`.
+    :raises ApiError: ``PostBodyInvalid``, the body is not a JSON array; ``ParameterInvalid``, it contains text that is
+        not Unicode.
     """
     content = _parse(body)
     if not isinstance(content, list):
@@ -34,7 +35,7 @@ def parse_json_list(body: bytes) -> list[Any]:
 def _parse(body: bytes) -> Any:
     try:
         content = json.loads(body)
-        # NaN and Infinity, which Python reads, are no JSON, and no answer may hold them.
+        # Python reads NaN and Infinity, which are not JSON and must not be in an answer.
         text = json.dumps(content, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError) as error:
         raise ApiError("PostBodyInvalid", f"the body is not JSON: {error}") from error
@@ -43,9 +44,10 @@ def _parse(body: bytes) -> Any:
 
 
 def _check_unicode(text: str) -> None:
-    # JSON can write half of a surrogate pair, which is no text: neither the store nor an answer can hold it.
+    # JSON can write half of a surrogate pair, which is not text: neither the store nor an answer can hold it.
     try:
         text.encode()
     except UnicodeEncodeError as error:
         half = f"\\u{ord(text[error.start]):04x}"
-        raise ApiError("ParameterInvalid", f"a text in the body holds {half}, half of a surrogate pair") from error
+        message = f"a text in the body contains {half}, half of a surrogate pair: send Unicode"
+        raise ApiError("ParameterInvalid", message) from error

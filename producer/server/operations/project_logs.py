@@ -1,7 +1,7 @@
-"""GetProjectLogs: one SELECT over the logstores of a project, joined or not.
+"""GetProjectLogs: one SELECT over logstores of a project, joined or not.
 
-``GET /logs?query=SELECT …``. The time is a condition of the statement. Where its form allows no doubt, the times that
-it names are also those that are read; otherwise all that the logstores hold is.
+``GET /logs?query=SELECT …``. The time range is a condition of the statement. If the condition has a simple form, only
+that range is read, otherwise all logs.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from .search import Wanted
 from .sql import Table, check_length, run_over
 from .sql_text import read_sql, tables_in, where_of
 
-# With the name of a table before it, it says nothing of the same logstore under another name.
+# With a table's name before it, the condition does not restrict the same logstore under another name.
 _TIME = re.compile(r"__time__\s*(>=|>|<=|<|=)\s*(\d{1,10})", re.IGNORECASE)
 _BETWEEN = re.compile(r"(__time__)\s+between\s+(\d+)\s+and\s+(\d+)", re.IGNORECASE)
-#: A condition with one of these may hold although a part of it does not.
+#: With one of these words, a condition may hold although a part of it does not.
 _DOUBT = re.compile(r"\b(?:or|not|between|case|select)\b", re.IGNORECASE)
 
 
 async def get_project_logs(service: Service, call: Call) -> Answer:
-    """``GET /logs?query=SELECT … FROM logstore …``; ``powerSql`` means nothing here."""
+    """Run a SELECT: ``GET /logs?query=SELECT … FROM logstore …``; the parameter ``powerSql`` is ignored."""
     text = call.request.query.get("query", "").strip()
     check_length(text, service.limits)
     if text[:6].lower() != "select" and text[:4].lower() != "with":
-        raise ApiError("ParameterInvalid", "GetProjectLogs takes one SELECT as its query, with conditions in WHERE")
+        raise ApiError("ParameterInvalid", "the query of GetProjectLogs must be one SELECT, with conditions in WHERE")
     project = call.request.project
     _, known = await service.stored(service.store.logstore_names(project, "", "", 0, -1))
     text, names = tables_in(text, known)
     if not names:
-        said = f"after FROM or JOIN stands no logstore of project {project}: write its name"
-        raise ApiError("LogStoreNotExist", said)
+        message = f"the query names no logstore of project {project} after FROM or JOIN: write its name there"
+        raise ApiError("LogStoreNotExist", message)
     search = _times(text) if len(names) == 1 else EVERYTHING
     wanted = Wanted(search=search, matches=compile_query("", service.limits), offset=0, line=0, reverse=False)
     calls = [replace(call, request=replace(call.request, logstore=name)) for name in names]
@@ -48,7 +48,7 @@ async def get_project_logs(service: Service, call: Call) -> Answer:
 
 
 def _times(text: str) -> Search:
-    """The times that the condition of a SELECT over one logstore allows, as far as its form tells."""
+    """Return the time range of a SELECT over one logstore; everything if its condition is not simple."""
     condition = _BETWEEN.sub(r"\1 >= \2 and \1 <= \3", where_of(text))
     begin, end = EVERYTHING.begin, EVERYTHING.end
     if _DOUBT.search(condition):

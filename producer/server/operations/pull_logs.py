@@ -1,4 +1,4 @@
-"""Reading a shard in order of arrival: cursors and PullLogs.
+"""Reads of a shard in order of arrival: cursors and PullLogs.
 
 Source: LogHub protocol, Reading back.
 """
@@ -18,12 +18,12 @@ from .sql import check_length
 
 
 def bytes_held(_request: ApiRequest, _declared: int | None, limits: Limits) -> int:
-    """Bytes of memory that a read takes: LogGroups as they are stored, as they were sent, and as they are answered."""
+    """Return the bytes of memory of a read: LogGroups as stored, as sent, and as answered."""
     return 3 * max(limits.pull_bytes, limits.raw_bytes)
 
 
 async def get_cursor(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/shards/{shard}?type=cursor&from=begin|end|seconds``."""
+    """Return a cursor: ``GET …/shards/{shard}?type=cursor&from=begin|end|seconds``."""
     shard = shard_number(call)
     start = call.request.query.get("from", "")
     if start == "end":
@@ -35,7 +35,7 @@ async def get_cursor(service: Service, call: Call) -> Answer:
 
 
 async def get_cursor_time(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/shards/{shard}?type=cursor_time&cursor=…``."""
+    """Return a cursor's time: ``GET …/shards/{shard}?type=cursor_time&cursor=…``."""
     shard = shard_number(call)
     position, now = _cursor(call.request, "cursor"), service.now()
     received = await service.stored(service.store.received_at(call.place, shard, position, now))
@@ -43,14 +43,12 @@ async def get_cursor_time(service: Service, call: Call) -> Answer:
 
 
 async def pull_logs(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/shards/{shard}?type=log&cursor=…[&count=…&end_cursor=…&query=…]``, or
-    ``type=logs``.
-    """
+    """Read LogGroups: ``GET …/shards/{shard}?type=log&cursor=…[&count=…&end_cursor=…&query=…]``, or ``type=logs``."""
     request, shard = call.request, shard_number(call)
     pipeline = _pipeline(request, service.limits)
     start = _cursor(request, "cursor")
     count = parse_number("count", request.query.get("count", "100"), 1, service.limits.pull_groups)
-    # The end first: what arrives between the two questions is then behind this end, and nothing is passed over.
+    # The end is read first, so that LogGroups that arrive meanwhile are beyond it, and none is skipped.
     end = await service.stored(service.store.end_position(call.place, shard))
     stop = min(end, _cursor(request, "end_cursor")) if "end_cursor" in request.query else end
     groups = await service.stored(
@@ -60,7 +58,7 @@ async def pull_logs(service: Service, call: Call) -> Answer:
             max_raw_bytes=service.limits.pull_bytes,
         )
     )
-    # Where there is nothing up to ``stop``, it has expired.
+    # An empty range up to ``stop`` has expired.
     following = groups[-1].position + 1 if groups else max(start, stop)
     headers = {"x-log-cursor": encode_cursor(following)}
     if following >= end:
@@ -70,23 +68,23 @@ async def pull_logs(service: Service, call: Call) -> Answer:
     else:
         sifted = await sift(service, call, pipeline, groups)
         raws = sifted.raws
-        headers |= _told(sifted, len(groups))
+        headers |= _sift_headers(sifted, len(groups))
     return await service.offload(_list_answer, request, raws, headers)
 
 
 def _pipeline(request: ApiRequest, limits: Limits) -> Pipeline | None:
-    """The SPL of the request, if it has any.
+    """Return the SPL pipeline of the request, or None.
 
-    :raises ApiError: ``ParameterInvalid``, it cannot be read.
+    :raises ApiError: ``ParameterInvalid``, it is invalid.
     """
     if "processor" in request.query:
-        raise ApiError("ParameterInvalid", "this server keeps no processors of consumers: send what it does as query")
+        raise ApiError("ParameterInvalid", "this server has no consumer processors: send the processor's SPL as query")
     query = request.query.get("query", "")
     check_length(query, limits)
     return read_spl(query) if query.strip() else None
 
 
-def _told(sifted: Sifted, groups: int) -> dict[str, str]:
+def _sift_headers(sifted: Sifted, groups: int) -> dict[str, str]:
     return {
         "x-log-rawdatacount": str(groups),
         "x-log-rawdatasize": str(sifted.bytes_before),
@@ -96,7 +94,7 @@ def _told(sifted: Sifted, groups: int) -> dict[str, str]:
 
 
 def shard_number(call: Call) -> int:
-    """The shard in the path.
+    """Return the shard number in the path.
 
     :raises ApiError: ``ParameterInvalid``.
     """
@@ -107,15 +105,15 @@ def _cursor(request: ApiRequest, name: str) -> int:
     return decode_cursor(request.query.get(name, ""))
 
 
-def _list_answer(request: ApiRequest, raws: list[bytes], told: dict[str, str]) -> Answer:
-    # Heads and LogGroups side by side, since a LogGroup joined to its head would be one more copy of everything.
+def _list_answer(request: ApiRequest, raws: list[bytes], facts: dict[str, str]) -> Answer:
+    # Heads and LogGroups are joined once: joining each LogGroup to its head first would copy all of them again.
     raw = b"".join(part for group in raws for part in (_head(len(group)), group))
     compression = accepted_compression(request)
     headers = {
         "Content-Type": "application/x-protobuf",
         "x-log-count": str(len(raws)),
         "x-log-bodyrawsize": str(len(raw)),
-        **told,
+        **facts,
     }
     if raw and compression != "none":
         headers["x-log-compresstype"] = compression
@@ -124,9 +122,9 @@ def _list_answer(request: ApiRequest, raws: list[bytes], told: dict[str, str]) -
 
 
 def accepted_compression(request: ApiRequest) -> str:
-    """The first compression in ``Accept-Encoding`` that this server has, else ``none``.
+    """Return the first supported compression in ``Accept-Encoding``, else ``none``.
 
-    A list with ``gzip`` in it is the default of an HTTP library, which would not look at ``x-log-compresstype``.
+    A list with ``gzip`` is an HTTP library's default, and such a library ignores ``x-log-compresstype``.
     """
     wanted = request.headers.get("accept-encoding", "")
     names = [part.split(";")[0].strip().lower() for part in wanted.split(",")]
@@ -136,7 +134,8 @@ def accepted_compression(request: ApiRequest) -> str:
 
 
 def _head(size: int) -> bytes:
-    """What makes the ``size`` bytes behind it field 1 of a LogGroupList: protobuf messages concatenate, so nothing is
-    decoded to be sent on.
+    """Return the protobuf head that makes ``size`` bytes an entry of a LogGroupList.
+
+    Protobuf messages concatenate, so stored LogGroups are sent without decoding.
     """
     return b"\x0a" + varint(size)

@@ -1,4 +1,4 @@
-"""PutLogs: one LogGroup, or in batch mode several, checked whole and then kept whole.
+"""PutLogs: one LogGroup, or several in batch mode, validated and stored as a whole.
 
 Source: LogHub protocol, PutLogs, Limits and Idempotent write.
 """
@@ -27,14 +27,14 @@ _PACKAGE_COMPRESSIONS = {0: "none", 1: "deflate", 2: "lz4", 3: "zstd"}
 
 
 def max_body(limits: Limits) -> int:
-    """Bytes that the body of a write may have."""
+    """Return the largest body of a write, bytes."""
     return limits.wire_bytes
 
 
 def bytes_held(request: ApiRequest, declared: int | None, limits: Limits) -> int:
-    """Bytes of memory that a write takes: its body and what that becomes, each of them once more while it is made.
+    """Return the bytes of memory of a write: the body and its decoded form, each counted twice for copies.
 
-    :raises ApiError: ``PostBodyTooLarge`` or ``ParameterInvalid``, the declared size is too large or none.
+    :raises ApiError: ``PostBodyTooLarge`` or ``ParameterInvalid``, the declared size is too large or invalid.
     """
     raw_size = _most_raw(request, limits)
     if raw_size > limits.raw_bytes:
@@ -43,15 +43,17 @@ def bytes_held(request: ApiRequest, declared: int | None, limits: Limits) -> int
 
 
 async def put_logs(service: Service, call: Call) -> Answer:
-    """``POST /logstores/{logstore}``, ``…/shards/lb``, and ``/prometheus/{project}/{logstore}/api/v1/write``: any
-    shard.
+    """Store logs in any shard.
+
+    Paths: ``POST /logstores/{logstore}``, ``…/shards/lb`` and ``/prometheus/{project}/{logstore}/api/v1/write``.
     """
     return await _store(service, call, None)
 
 
 async def put_logs_by_key(service: Service, call: Call) -> Answer:
-    """``POST /logstores/{logstore}/shards/route?key=…[&seqid=…]``: the shard of the key, at most once for a sequence
-    number.
+    """Store logs in the shard of a key: ``POST /logstores/{logstore}/shards/route?key=…[&seqid=…]``.
+
+    A sequence number is accepted once.
     """
     return await _store(service, call, parse_route(call.request))
 
@@ -70,14 +72,14 @@ async def _store(service: Service, call: Call, route: Route | None) -> Answer:
 
 
 def _most_raw(request: ApiRequest, limits: Limits) -> int:
-    # Of a batch the header tells the size of the body; its packages, and samples, declare theirs.
+    # In batch mode the header has the size of the body; packages and samples declare their own sizes.
     return limits.raw_bytes if _is_batch(request) or is_remote_write(request) else request.raw_size or 0
 
 
 def parse_route(request: ApiRequest) -> Route:
-    """The key and the sequence number of a write by key."""
+    """Return the key and the sequence number of a write by key."""
     if "key" not in request.query:
-        raise ApiError("ParameterInvalid", "a write by key needs the parameter key")
+        raise ApiError("ParameterInvalid", "the parameter key is missing: a write by key needs it")
     seqid = request.query.get("seqid")
     return Route(
         key=parse_key(request.query["key"]),
@@ -86,16 +88,16 @@ def parse_route(request: ApiRequest) -> Route:
 
 
 def read_groups(request: ApiRequest, body: bytes, limits: Limits) -> list[CheckedGroup]:
-    """The LogGroups of a request, all of them valid."""
+    """Return the LogGroups of a request after validation."""
     content_type = request.headers.get("content-type")
     if content_type is None or content_type.split(";")[0].strip().lower() != _CONTENT_TYPE:
-        raise ApiError("InvalidContentType", f"Content-Type is {content_type!r}: logs travel as {_CONTENT_TYPE}")
+        raise ApiError("InvalidContentType", f"Content-Type is {content_type!r}: send logs as {_CONTENT_TYPE}")
     if is_remote_write(request):
         raw = read_samples(request, body, limits)
         return [check_group(raw, limits)] if raw else []
     raw_size = request.raw_size
     if raw_size is None:
-        raise ApiError("MissingBodyRawSize", "x-log-bodyrawsize must say how many bytes the body has uncompressed")
+        raise ApiError("MissingBodyRawSize", "x-log-bodyrawsize is missing: send the body's bytes before compression")
     if _is_batch(request):
         return _read_packages(body, limits)
     return [check_group(_inflate(body, _compression_of(request), raw_size, limits), limits)]
@@ -113,7 +115,7 @@ def _compression_of(request: ApiRequest) -> str:
 
 
 def _inflate(data: bytes, compression: str, raw_size: int, limits: Limits) -> bytes:
-    """``data`` uncompressed; never more than the limit, whatever the sender declared."""
+    """Decompress ``data``, never to more than the limit."""
     actual = len(data) if compression == "none" else raw_size
     if max(actual, raw_size) > limits.raw_bytes:
         raise too_large(max(actual, raw_size), limits.raw_bytes)
@@ -134,14 +136,14 @@ def _read_packages(body: bytes, limits: Limits) -> list[CheckedGroup]:
 
 
 def _check_batch(packages: Sequence[Any], limits: Limits) -> None:
-    """Refuse a batch that would be too much, before any of it is decompressed."""
+    """Refuse a batch that is too large, before any decompression."""
     if not packages:
-        raise ApiError("PostBodyInvalid", "the body holds no package")
+        raise ApiError("PostBodyInvalid", "the body contains no package: send at least one")
     if len(packages) > limits.packages:
         raise ApiError(
-            "PostBodyInvalid", f"the body holds {len(packages)} packages, {limits.packages} are allowed: send fewer"
+            "PostBodyInvalid", f"the body contains {len(packages)} packages: at most {limits.packages} are allowed"
         )
-    # Decompression never gives more than was declared, so the declared sizes bound the memory of all together.
+    # Decompression stops at the declared sizes, so these bound the memory of all packages.
     total = sum(_raw_size_of(package) for package in packages)
     if total > limits.raw_bytes:
         raise too_large(total, limits.raw_bytes)
@@ -151,7 +153,7 @@ def _open_package(package: Any, limits: Limits) -> bytes:
     kind = package.compress_type if package.HasField("compress_type") else 2
     compression = _PACKAGE_COMPRESSIONS.get(kind)
     if compression is None:
-        raise ApiError("PostBodyInvalid", f"compress_type {kind} of a package is not 0, 1, 2 or 3")
+        raise ApiError("PostBodyInvalid", f"compress_type of a package is {kind}: use 0, 1, 2 or 3")
     return _inflate(package.data, compression, _raw_size_of(package), limits)
 
 

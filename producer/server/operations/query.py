@@ -1,4 +1,4 @@
-"""Keyword queries of GetLogs: what they mean, and whether a log matches.
+"""Keyword queries of GetLogs: syntax, meaning, and matching of logs.
 
 ::
 
@@ -9,16 +9,17 @@
     key    = word | "__tag__" ":" word           ``source`` is ``__source__``, too
     word   = letters without spaces, or "quoted", or #"quoted"; * stands for any letters, ? for one
 
-Text is cut into tokens at spaces and punctuation, and compared without regard to case; a word that holds several
-tokens matches where they follow one another. A text is cut once, however many words look at it. Where a word is not
-plain ASCII, it matches anywhere in the text, because such text is not cut at spaces alone. ``__topic__`` and
-``__source__`` can be named as keys. ``key: ""`` is an empty text, and ``key: "/"`` one that is nothing but that.
-``a or b c`` is ``a or (b and c)``.
+Text is split into tokens at spaces and punctuation, and compared without regard to case. A word of several tokens
+matches the same tokens in sequence. Each text is split once for all words. A word that is not plain ASCII matches
+anywhere in the text, because such text is not split at spaces alone.
 
-What other languages write is an error, see ``query_foreign``.
+``__topic__`` and ``__source__`` are keys, too. ``key: ""`` matches an empty text, and ``key: "/"`` a text that is only
+``/``. ``a or b c`` is ``a or (b and c)``.
 
-Source: the service's documentation, Query syntax. There numbers and JSON need an index; here whatever is a number is
-one, and what is JSON is text.
+Syntax of other query languages is an error (``query_foreign``).
+
+Source: the service's documentation, Query syntax. There numbers and JSON need an index. Here every text that is a
+number is one, and JSON is text.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _MAX_WILDCARD = 256
 
 
 class _Text:
-    """One text of a log, in the forms that words are looked for in; each is made when it is first needed."""
+    """One text of a log, in the forms that words are compared with; each form is made on first use."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -65,14 +66,14 @@ class _Text:
 
     @property
     def lower(self) -> str:
-        """Without capitals."""
+        """Return the text in lower case."""
         if self._lower is None:
             self._lower = self._text.lower()
         return self._lower
 
     @property
     def number(self) -> float | None:
-        """The number that it is, or None."""
+        """Return the text as a number, or None."""
         try:
             return float(self._text)
         except ValueError:
@@ -80,31 +81,31 @@ class _Text:
 
     @property
     def tokens(self) -> str:
-        """Its tokens without capitals, one zero before and after each."""
+        """Return the tokens in lower case, each surrounded by zero characters."""
         if self._tokens is None:
             self._tokens = _tokens_of(self.lower)
         return self._tokens
 
 
-# Whether one text of a log has a word; which words a log has, as what a part of the query makes of it.
+# _Word: True if a text of a log contains the word. _Condition: True for the set of words found in a log.
 _Word = Callable[[_Text], bool]
 _Condition = Callable[[bytearray], bool]
 
-# The only letters beyond ASCII that become ASCII, or begin with it, without capitals: i and k.
+# The only letters beyond ASCII whose lower case is or begins with an ASCII letter: i and k.
 _FOLDED = ("\u0130".encode(), "\u212a".encode())
 _FOLDED_TO = re.compile(b"[ik]")
 _LETTERS = re.compile(rb"[a-z]+")
 
 
 class _Encoded:
-    """The bytes of a LogGroup, which are made lower-case only for who needs that: it takes longer than to look."""
+    """The bytes of a LogGroup. They are lowered on demand: lowering takes longer than one scan."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
         self._lower: bytes | None = None
 
     def may_have(self, needle: _Needle) -> bool:
-        """Whether a log of it may have this token."""
+        """Return True if a log of the LogGroup may contain this token."""
         if needle.caseless not in self._raw:
             return False
         if self._lower is None:
@@ -114,11 +115,11 @@ class _Encoded:
 
 @dataclass(frozen=True, slots=True)
 class _Needle:
-    """What the bytes of a LogGroup must contain for one of its logs to have a word.
+    """Bytes that a LogGroup must contain for one of its logs to contain a word.
 
-    :ivar token: lower-case ASCII.
-    :ivar caseless: the longest part of it that is written in one way alone; may be empty.
-    :ivar folds: whether letters beyond ASCII may be in the place of some of it.
+    :ivar token: the token, in lower-case ASCII.
+    :ivar caseless: its longest part without letters, which has one spelling only; may be empty.
+    :ivar folds: True if letters beyond ASCII may replace some of its letters.
     """
 
     token: bytes
@@ -127,7 +128,7 @@ class _Needle:
 
     @classmethod
     def of(cls, token: str) -> _Needle:
-        """That of a token."""
+        """Return the needle of a token."""
         encoded = token.encode()
         return cls(encoded, max(_LETTERS.split(encoded), key=len), _FOLDED_TO.search(encoded) is not None)
 
@@ -136,8 +137,8 @@ class _Needle:
 class _Part:
     """A part of a query.
 
-    :ivar holds: whether it holds for a log that has these words.
-    :ivar may_hold: whether it may hold for a log of this LogGroup.
+    :ivar holds: returns True if the part holds for a log with these words.
+    :ivar may_hold: returns True if the part may hold for a log of this LogGroup.
     """
 
     holds: _Condition
@@ -146,13 +147,13 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Tells whether a log matches.
+    """A compiled query.
 
-    :ivar words: what is looked for in texts.
-    :ivar indexes: which of the words may be in the texts of a name, for names that some word is bound to.
-    :ivar anywhere: which may be in the texts of any other name.
-    :ivar part: what the words found mean.
-    :ivar matches_all: every log does.
+    :ivar words: the words to look for in texts.
+    :ivar indexes: for each key, the indexes of the words that its texts may contain.
+    :ivar anywhere: the indexes of the words that the texts of other keys may contain.
+    :ivar part: the condition on the words found.
+    :ivar matches_all: True if every log matches.
     """
 
     words: list[_Word]
@@ -162,9 +163,9 @@ class Query:
     matches_all: bool = False
 
     def __call__(self, texts: Iterable[tuple[str, str]]) -> bool:
-        """Whether a log matches, from the names and texts of all that can be searched of it.
+        """Return True if a log matches; ``texts`` are its searchable keys and texts.
 
-        Each text is looked at once, by all words that no text before had.
+        Each text is compared once, with all words not found before.
         """
         if self.matches_all:
             return True
@@ -183,19 +184,20 @@ class Query:
                 found[index] = True
 
     def may_match(self, raw: bytes) -> bool:
-        """False where no log of a LogGroup can match, told from its encoded bytes alone, without decoding it."""
+        """Return False if no log of a LogGroup can match, judged from its encoded bytes without decoding."""
         return self.matches_all or self.part.may_hold(_Encoded(raw))
 
 
 def compile_query(text: str, limits: Limits) -> Query:
-    """What tells whether a log matches ``text``; an empty query matches all, and so does a lone ``*``.
+    """Compile a query. An empty query and a lone ``*`` match all logs.
 
-    :raises ApiError: ``ParameterInvalid``, the query cannot be read or is too long; it ends before a ``|``.
+    :param text: the query; a ``|`` must not follow it.
+    :raises ApiError: ``ParameterInvalid``, the query is invalid or too long.
     """
     if len(text) > limits.query_chars:
-        raise unreadable(f"it has {counted(len(text), 'character')}, {limits.query_chars} are allowed")
+        raise unreadable(f"it has {counted(len(text), 'character')}: at most {limits.query_chars} are allowed")
     if split_query(text)[1] is not None:
-        raise unreadable("nothing can follow a '|' here")
+        raise unreadable("this parameter takes keywords only, without '|'")
     found = list(tokens(text))
     check_foreign(found)
     parser = _Parser(found, limits.query_words)
@@ -203,7 +205,7 @@ def compile_query(text: str, limits: Limits) -> Query:
         return Query([], {}, [], _Part(lambda _found: True, lambda _raw: True), matches_all=True)
     part = parser.alternatives()
     if not parser.at_end:
-        raise unreadable("a parenthesis is closed that was not opened")
+        raise unreadable("')' has no matching '('")
     anywhere = [index for index, key in enumerate(parser.keys) if key is None]
     indexes = {
         key: [index for index, other in enumerate(parser.keys) if other in (None, key)]
@@ -214,10 +216,10 @@ def compile_query(text: str, limits: Limits) -> Query:
 
 
 class _Parser:
-    """Reads a query.
+    """A parser of queries.
 
-    :ivar words: the words that it has met so far.
-    :ivar keys: the name that each of them is bound to, or None.
+    :ivar words: the words parsed so far.
+    :ivar keys: the key that each word is bound to, or None.
     """
 
     def __init__(self, tokens: list[Token], max_words: int) -> None:
@@ -234,7 +236,7 @@ class _Parser:
 
     def next(self) -> Token:
         if self.at_end:
-            raise unreadable(f"it ends with {self._tokens[-1][1]!r}: something must stand behind that")
+            raise unreadable(f"it ends with {self._tokens[-1][1]!r}: a word must follow")
         self._place += 1
         return self._tokens[self._place - 1]
 
@@ -263,9 +265,9 @@ class _Parser:
         if kind in ("not", "("):
             return self._nested(kind)
         if kind in ("compare", "range"):
-            raise unreadable(f"before {text!r} stands no field: write 'key > 5 and key < 10'")
+            raise unreadable(f"no field precedes {text!r}: write 'key > 5 and key < 10'")
         if kind not in ("word", "quoted"):
-            raise unreadable(f"before {text!r} something must stand")
+            raise unreadable(f"nothing precedes {text!r}: write a word or a field before it")
         key = self._tag() or text
         if self._skip(":"):
             return self._bound(*self._value(), key, is_source=(kind, text) == ("word", "source"))
@@ -276,7 +278,7 @@ class _Parser:
         return self._word(_word(text, quoted=quoted), _needles(text, quoted=quoted))
 
     def _tag(self) -> str:
-        """``__tag__:name``, which is one name, if that and something bound to it come next."""
+        """Return ``__tag__:name`` if that key and an operator come next, else an empty text."""
         before = ("word", "__tag__")
         after = self._tokens[self._place - 1 : self._place + 3]
         if len(after) < 4 or after[0] != before or after[1][0] != ":" or after[3][0] not in (":", "compare", "range"):
@@ -289,20 +291,20 @@ class _Parser:
         return _joined(any, [part, self._word(has, needles, "__source__")]) if is_source else part
 
     def _check_alone(self, kind: str, text: str) -> None:
-        """Refuse as a word alone what means something else to the service."""
+        """Refuse a word without a key that has a special meaning in LogHub."""
         if kind == "quoted":
             if not text:
-                raise unreadable('an empty text can be looked for in a field alone: key: ""')
+                raise unreadable('an empty text needs a field: write key: ""')
             return
         after = self._tokens[self._place][1] if self._sees("word") else ""
         if text.lower() in RESERVED or (text.lower() in ("group", "order") and after.lower() == "by"):
-            raise unreadable(f"{text!r} is reserved: put it into quotation marks to look for it")
+            raise unreadable(f"{text!r} is reserved: put it into quotation marks to search for it")
         if text.lower() == "in" and _NUMBER.fullmatch(after):
-            raise unreadable("'in' wants a range: write 'key in [1 100]', with ( or ) for a bound that is left out")
+            raise unreadable("'in' needs a range: write 'key in [1 100]', with ( or ) for an exclusive bound")
 
     def _word(self, word: _Word, needles: list[_Needle], key: str | None = None) -> _Part:
         if len(self.words) == self._max_words:
-            raise unreadable(f"it has more than {counted(self._max_words, 'word')}")
+            raise unreadable(f"it has more than {counted(self._max_words, 'word')}: use fewer")
         self.words.append(word)
         self.keys.append(key)
         index = len(self.words) - 1
@@ -311,10 +313,10 @@ class _Parser:
     def _nested(self, kind: str) -> _Part:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            raise unreadable(f"it is nested deeper than {_MAX_DEPTH} levels")
+            raise unreadable(f"it is nested deeper than {_MAX_DEPTH} levels: simplify it")
         inner = self._term() if kind == "not" else self.alternatives()
         if kind == "(" and not self._skip(")"):
-            raise unreadable("a parenthesis is not closed")
+            raise unreadable("'(' is not closed")
         self._depth -= 1
         return inner if kind == "(" else _Part(lambda found: not inner.holds(found), lambda _group: True)
 
@@ -344,7 +346,7 @@ def _joined(how: Callable[[Iterable[bool]], bool], parts: list[_Part]) -> _Part:
 
 
 def _needles(word: str, *, quoted: bool) -> list[_Needle]:
-    """What the bytes of a LogGroup must contain for one of its logs to have ``word``."""
+    """Return the bytes that a LogGroup must contain for one of its logs to contain ``word``."""
     if not word.isascii() or (not quoted and ("*" in word or "?" in word)):
         return []
     return [_Needle.of(token) for token in _tokens_of(word.lower()).split("\0") if token]
@@ -353,9 +355,9 @@ def _needles(word: str, *, quoted: bool) -> list[_Needle]:
 def _in_range(sign: str) -> _Word:
     match = _RANGE.fullmatch(sign)
     if match is None:
-        raise unreadable(f"{sign!r} is no range: write 'key in [1 100]', with ( or ) for a bound that is left out")
+        raise unreadable(f"{sign!r} is no range: write 'key in [1 100]', with ( or ) for an exclusive bound")
     if "," in match[2] or set(match[0]) & {"'", '"'}:
-        raise unreadable(f"{sign!r} is no range of two numbers: write 'key: a or key: b' for one of several words")
+        raise unreadable(f"{sign!r} is no range of two numbers: write 'key: a or key: b' for several words")
     low, high = _parse_bound(match[2]), _parse_bound(match[3])
     above = operator.ge if match[1] == "[" else operator.gt
     below = operator.le if match[4] == "]" else operator.lt
@@ -365,8 +367,8 @@ def _in_range(sign: str) -> _Word:
 def _parse_bound(text: str) -> float:
     if not _NUMBER.fullmatch(text):
         raise unreadable(
-            f"{text[:64]!r} is no number: numbers are compared with < <= > >= =; write 'key: word' for text in a field,"
-            " and put text with such a sign into quotation marks"
+            f"{text[:64]!r} is not a number: < <= > >= = compare numbers; write 'key: word' for text in a field, and"
+            " put text with such a sign into quotation marks"
         )
     return float(text)
 
@@ -380,24 +382,24 @@ def _word(word: str, *, quoted: bool) -> _Word:
     if not wanted.isascii():
         return lambda text: wanted in text.lower
     needle = _tokens_of(wanted)
-    if needle == "\0":  # nothing but punctuation, which no token has
+    if needle == "\0":  # only punctuation, which no token contains
         return lambda _text: False
     return lambda text: needle in text.tokens
 
 
 def _wildcard(word: str) -> _Word:
-    """``*`` stands for any letters of a token, ``?`` for one.
+    """Compile a word with wildcards: ``*`` stands for any letters of a token, ``?`` for one.
 
-    Each part behind a ``*`` is looked for where it comes first, and never again elsewhere: whatever matches at all does
-    so, and no text makes it try every way to share its letters out.
+    Each part after a ``*`` is matched where it first occurs and nowhere else (atomic groups). That finds every match,
+    and no text causes backtracking.
     """
     if len(word) > _MAX_WILDCARD:
         raise unreadable(f"a word with * or ? has {len(word)} characters, {_MAX_WILDCARD} are allowed")
     parts = [_letters(part, word.isascii()) for part in re.split(r"\*+", word)]
     if len(parts) > _MAX_PARTS:
-        raise unreadable(f"a word has more than {_MAX_PARTS - 1} *")
+        raise unreadable(f"a word has more than {_MAX_PARTS - 1} '*': use fewer")
     if not word.isascii():
-        # Such a text has no tokens: words match anywhere, so the way to the next part is bounded.
+        # Such a text has no tokens and words match anywhere, so the gap to the next part is bounded.
         gaps = "".join(f"(?>[^\\s]{{0,{_MAX_GAP}}}?{part})" for part in parts[1:])
         return _matches(re.compile(parts[0] + gaps), lambda text: text.lower)
     parts[0] = f"\0{parts[0]}"
@@ -407,7 +409,7 @@ def _wildcard(word: str) -> _Word:
 
 
 def _letters(part: str, ascii_only: bool) -> str:
-    """A pattern for a part of a word without ``*``; among tokens its punctuation cuts."""
+    """Return a pattern for a part of a word without ``*``; punctuation in it separates tokens."""
     if not ascii_only:
         return "[^\\s]".join(map(re.escape, part.split("?")))
     return "[^\\0]".join(re.escape(piece.translate(_ASCII_DELIMITERS)) for piece in part.split("?"))
@@ -418,7 +420,7 @@ def _matches(pattern: re.Pattern[str], form: Callable[[_Text], str]) -> _Word:
 
 
 def _tokens_of(text: str) -> str:
-    # In a few steps over the whole text: one that cuts it, of megabytes, holds everything up for a second.
+    # In a few steps over the whole text: splitting megabytes piece by piece blocks the thread for a second.
     text = f"\0{text}\0".translate(_ASCII_DELIMITERS)
     if not text.isascii():
         for sign in _OTHER_DELIMITERS:

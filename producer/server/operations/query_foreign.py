@@ -1,7 +1,7 @@
-"""What other query languages write, and what this one writes instead.
+"""Refusal of other query languages' syntax, with LogHub's own syntax for the same.
 
-To the service such words are words like others, which hardly any log has: the answer would be empty and say nothing.
-Whoever means the word itself puts it into quotation marks.
+LogHub takes such syntax for words, which hardly any log contains, and would answer nothing. A word in quotation marks
+is always just a word.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from .query_tokens import Token, unreadable
 
-#: The token before, or None, and some tokens from one on; says what to write instead, or nothing.
+#: Takes the token before, or None, and a window of tokens; returns the advice, or None.
 _Rule = Callable[[Token | None, list[Token]], str | None]
 
 _WINDOW = 5
@@ -19,7 +19,7 @@ _NONE: Token = ("", "")
 _NUMBER = re.compile(r"[-+]?\d[\w.:+-]*")
 _TEXT_OPERATORS = {"like", "ilike", "rlike", "regexp", "matches", "contains", "startswith", "endswith"}
 _MODIFIED = re.compile(r"[\w.*?-]*\w[~^]\d*(\.\d+)?")
-_RANGE = "write 'key in [1 100]', with ( or ) for a bound that is left out"
+_RANGE = "write 'key in [1 100]', with ( or ) for an exclusive bound"
 _COMPARISONS = {
     "==": "write 'key = 3', or 'key: word' for text",
     "<>": "write 'not key = 3', or 'not key: word' for text",
@@ -27,26 +27,26 @@ _COMPARISONS = {
 
 
 def check_foreign(tokens: list[Token]) -> None:
-    """Refuse what is meant in another language.
+    """Refuse syntax of another language.
 
-    :raises ApiError: ``ParameterInvalid``, in words that say what to write.
+    :raises ApiError: ``ParameterInvalid``, with the syntax to use.
     """
     _check_sql(tokens)
     for place in range(len(tokens)):
         window = [*tokens[place : place + _WINDOW], *[_NONE] * _WINDOW][:_WINDOW]
         before = tokens[place - 1] if place else None
         for rule in _RULES:
-            said = rule(before, window)
-            if said:
-                raise unreadable(f"{said}; put what is text into quotation marks")
+            advice = rule(before, window)
+            if advice:
+                raise unreadable(f"{advice}; put literal text into quotation marks")
 
 
 def _check_sql(tokens: list[Token]) -> None:
     words = [text.lower() for kind, text in tokens if kind in ("word", "(")]
     if words[:1] == ["select"] and set(words[1:]) & {"from", "(", "*"}:
-        raise unreadable("SQL stands behind a '|': write '* | select …'")
+        raise unreadable("SQL must follow a '|': write '* | select …'")
     if words[:1] == ["where"] and len(tokens) > 2 and tokens[2][0] in (":", "compare", "range"):
-        raise unreadable("a query is a condition by itself: write it without 'where'")
+        raise unreadable("a query is a condition itself: write it without 'where'")
 
 
 def _between(_before: Token | None, window: list[Token]) -> str | None:
@@ -62,7 +62,7 @@ def _in_list(_before: Token | None, window: list[Token]) -> str | None:
     (kind, text), (following, _) = window[:2]
     if kind != "word" or text.lower() != "in" or following != "(":
         return None
-    return f"'in' takes two numbers: {_RANGE}, and 'key: a or key: b' for one of several words"
+    return f"'in' takes two numbers: {_RANGE}, and 'key: a or key: b' for several words"
 
 
 def _bracket_range(before: Token | None, window: list[Token]) -> str | None:
@@ -74,7 +74,7 @@ def _bracket_range(before: Token | None, window: list[Token]) -> str | None:
         or re.fullmatch(r"[\[{][^,]+,[^,]+[\]}]", first)
         or (_NUMBER.fullmatch(first[1:]) and re.fullmatch(r"[-+.\d]+[\]}]", second))
     )
-    return f"{first!r} begins no range: {_RANGE}" if is_range else None
+    return f"{first!r} is not the start of a range: {_RANGE}" if is_range else None
 
 
 def _field_of_wildcards(before: Token | None, window: list[Token]) -> str | None:
@@ -83,7 +83,7 @@ def _field_of_wildcards(before: Token | None, window: list[Token]) -> str | None
         return None
     if (name, value) == ("*", ("word", "*")):
         return "'*:*' is no query: write '*' for all logs"
-    return f"{name!r} names no field: write a field's whole name, or the word alone to look for it in all fields"
+    return f"{name!r} is not a field: write a field's whole name, or only the word to search in all fields"
 
 
 def _behind_a_colon(before: Token | None, window: list[Token]) -> str | None:
@@ -91,7 +91,7 @@ def _behind_a_colon(before: Token | None, window: list[Token]) -> str | None:
     if before is None or before[0] != ":":
         return None
     if kind == "compare":
-        return f"':' and {sign!r} do not go together: write 'key {sign} 3' for a number, 'key: word' for text"
+        return f"':' cannot precede {sign!r}: write 'key {sign} 3' for a number, 'key: word' for text"
     return "'(' cannot follow ':': write 'key: a or key: b'" if kind == "(" else None
 
 
@@ -110,8 +110,8 @@ def _sign_before_a_word(before: Token | None, window: list[Token]) -> str | None
     if kind != "word" or (before and before[0] in (":", "compare")) or not re.match(r"[-+!][^\W\d]", text):
         return None
     if text[0] == "+":
-        return f"{text!r}: write words side by side, all of them must be in a log"
-    return f"{text!r}: write 'not {text[1:]}' to leave out logs with it"
+        return f"{text!r}: write words side by side to require all of them"
+    return f"{text!r}: write 'not {text[1:]}' to exclude logs with it"
 
 
 def _on_text(before: Token | None, window: list[Token]) -> str | None:
@@ -133,7 +133,7 @@ def _modified(_before: Token | None, window: list[Token]) -> str | None:
     kind, text = window[0]
     if kind != "word" or not _MODIFIED.fullmatch(text):
         return None
-    return f"{text!r}: words have no '~' and no '^' behind them; write 'begin*' for all that begin so"
+    return f"{text!r}: '~' and '^' have no meaning after a word; write 'begin*' for a prefix"
 
 
 _RULES: tuple[_Rule, ...] = (

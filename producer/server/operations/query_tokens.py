@@ -1,6 +1,6 @@
-"""Keyword queries of GetLogs, before they are understood: their tokens, and where they end.
+"""Tokens of keyword queries of GetLogs, and the split from SQL or SPL at ``|``.
 
-A quotation mark behind a backslash is a sign like others, inside of quotation marks and outside of them.
+A quotation mark after a backslash is an ordinary character, inside and outside quotation marks.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ _LEXER = re.compile(
     r"""\s*(?:#?"((?:[^"\\]|\\.)*)"|(in\s*[\[(]\s*[^\s,\])]++[\s,]++[^\s\])]++\s*[\])]|in\s*\[|>=|<=|[():<>=])|((?:\\"|[^\s():"<>=])+))""",
     re.IGNORECASE,
 )
-# Operators of other languages, standing alone: as words they would hardly find anything, and say nothing.
+# Operators of other languages, standing alone; taken for words, they would find hardly any log.
 _FOREIGN = re.compile(r"!|&&|~|\^")
 _PIPE = re.compile(r"""((?:\\"|[^"|]|"(?:[^"\\]|\\.)*")*+)\|(.*)""", re.DOTALL)
-#: The words that combine others.
+#: Words that combine conditions.
 OPERATORS = {"and", "or", "not"}
-#: What the service keeps for itself: such a word is looked for in quotation marks, or in a field.
+#: Words reserved by LogHub: in quotation marks, or bound to a field, they are ordinary words.
 RESERVED = {"sort", "asc", "desc", "avg", "sum", "min", "max", "limit"}
 _COMPARISONS = {">", ">=", "<", "<=", "="}
 
-#: Its kind ("word", "quoted", "compare", "range", an operator, or the sign itself) and its text.
+#: The kind ("word", "quoted", "compare", "range", an operator, or the sign itself) and the text.
 Token = tuple[str, str]
 
 
 def split_query(text: str) -> tuple[str, str | None]:
-    """The keywords of a query, and what follows the first ``|`` outside quotation marks; None without one.
+    """Split a query at the first ``|`` outside quotation marks into keywords and the rest; None for no rest.
 
-    :raises ApiError: ``ParameterInvalid``, there are two of them together, which mean "or" in other languages.
+    :raises ApiError: ``ParameterInvalid``, the query contains ``||``, which means "or" in other languages.
     """
     match = _PIPE.fullmatch(text)
     if match is not None and match[2].startswith("|"):
-        raise unreadable("'||' is no operator: write or")
+        raise unreadable("'||' is not an operator: write or")
     return (text, None) if match is None else (match[1], match[2].strip())
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens of a query.
+    """Yield the tokens of a query.
 
     :raises ApiError: ``ParameterInvalid``, a quotation mark is not closed, or an operator is another language's.
     """
@@ -56,8 +56,8 @@ def tokens(text: str) -> Iterator[Token]:
             yield _sign_token(sign)
         elif _FOREIGN.fullmatch(word):
             raise unreadable(
-                f"{word!r} is no operator here: use and, or, not, and < <= > >= = for numbers; put text of such a sign"
-                " into quotation marks"
+                f"{word!r} is not an operator here: use and, or, not, and < <= > >= = for numbers; put text with such a"
+                " sign into quotation marks"
             )
         else:
             yield _word_token(word)
@@ -76,5 +76,5 @@ def _word_token(word: str) -> Token:
 
 
 def unreadable(reason: str) -> ApiError:
-    """The refusal of a query that cannot be read."""
+    """Return the refusal of an invalid query."""
     return ApiError("ParameterInvalid", f"the query cannot be read: {reason}")

@@ -1,7 +1,8 @@
-"""Prometheus remote write: samples of metrics become logs, as a metric store keeps them.
+"""Prometheus remote write: samples of metrics become logs in the form of a metric store.
 
 A sample is a log of four fields: ``__name__``, ``__labels__`` (``key#$#value|key#$#value``, sorted by key),
-``__time_nano__`` and ``__value__``. Metadata and exemplars are passed over; what would be lost otherwise is refused.
+``__time_nano__`` and ``__value__``. Metadata and exemplars are skipped. Native histograms and version 2.0 are refused,
+since they would be lost.
 """
 
 from __future__ import annotations
@@ -22,29 +23,29 @@ from ..messages import ApiRequest, too_large
 _NAME = "__name__"
 _NANOS_PER_MS = 1_000_000
 _MAX_MS = (1 << 32) * 1000 - 1
-#: Bytes of a sample's log beside its name and labels: keys, two numbers, and the frames around them, at most.
-_OF_A_SAMPLE = 128
+#: Most bytes of a sample's log beside its name and labels: keys, two numbers, and their frames.
+_SAMPLE_BYTES = 128
 
 
 def is_remote_write(request: ApiRequest) -> bool:
-    """Whether a write to a metric store is Prometheus's own, and no LogGroup."""
+    """Return True if a write to a metric store is in Prometheus' format, False for a LogGroup."""
     encoding = request.headers.get("content-encoding", "")
     return request.path.startswith("/prometheus/") and encoding.strip().lower() == "snappy"
 
 
 def read_samples(request: ApiRequest, body: bytes, limits: Limits) -> bytes:
-    """The samples of a WriteRequest as an encoded LogGroup; empty if there is none.
+    """Return the samples of a WriteRequest as an encoded LogGroup; empty if there are none.
 
     :raises ApiError: ``PostBodyTooLarge``, ``PostBodyUncompressError``, ``PostBodyInvalid``, ``InvalidEncoding``,
         ``InvalidContentType``.
     """
     if "io.prometheus.write.v2" in request.headers.get("content-type", ""):
-        raise ApiError("InvalidContentType", "this server takes remote write 1.0 (prometheus.WriteRequest), not 2.0")
+        raise ApiError("InvalidContentType", "Content-Type is of remote write 2.0: use 1.0 (prometheus.WriteRequest)")
     message = _parse(body, limits)
     group, size = LogGroup(), 0
     for series in message.timeseries:
         name, labels = _labels(series)
-        size += len(series.samples) * (len(name) + len(labels) + _OF_A_SAMPLE)
+        size += len(series.samples) * (len(name) + len(labels) + _SAMPLE_BYTES)
         if size > limits.raw_bytes:
             raise too_large(size, limits.raw_bytes)
         for sample in series.samples:
@@ -71,13 +72,13 @@ def _parse(body: bytes, limits: Limits) -> Any:
 
 
 def _labels(series: Any) -> tuple[bytes, bytes]:
-    """The name of a series, and its labels in one text."""
+    """Return the name of a series, and its labels as one text."""
     pairs = dict(_checked(series))
     name = pairs.pop(_NAME, "")
     if not name:
         raise ApiError("PostBodyInvalid", f"a time series has no label {_NAME}: {str(pairs)[:200]}")
     if series.histograms:
-        raise ApiError("PostBodyInvalid", f"{name[:200]} has native histograms, which this server does not keep")
+        raise ApiError("PostBodyInvalid", f"{name[:200]} has native histograms, which are not stored: disable them")
     return name.encode(), "|".join(f"{key}#$#{value}" for key, value in sorted(pairs.items())).encode()
 
 
@@ -93,7 +94,7 @@ def _add(group: Any, name: bytes, labels: bytes, sample: Any) -> None:
     if not 0 <= sample.timestamp <= _MAX_MS:
         raise ApiError(
             "PostBodyInvalid",
-            f"a sample of {name.decode()[:200]} is at {sample.timestamp} ms: 0 to {_MAX_MS} are times",
+            f"a sample of {name.decode()[:200]} is at {sample.timestamp} ms: the time must be from 0 to {_MAX_MS} ms",
         )
     log = group.Logs.add(Time=sample.timestamp // 1000)
     nanos = str(sample.timestamp * _NANOS_PER_MS).encode()
@@ -103,7 +104,7 @@ def _add(group: Any, name: bytes, labels: bytes, sample: Any) -> None:
 
 
 def _number(value: float) -> str:
-    """As Prometheus writes it: ``1``, ``0.5``, ``1e-07``, ``NaN``, ``+Inf``."""
+    """Format a number as Prometheus does: ``1``, ``0.5``, ``1e-07``, ``NaN``, ``+Inf``."""
     special = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
     text = repr(value)
     return special.get(text, text.removesuffix(".0"))

@@ -1,4 +1,4 @@
-"""A log as clients of GetLogs read it: one flat object of texts, with the reserved names."""
+"""Rendering of logs for GetLogs: one flat object of texts, with the reserved names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..store.log_groups import StoredLog
 
 
 def log_fields(log: StoredLog) -> dict[str, str]:
-    """The fields of a log; what is not UTF-8 is shown replaced."""
+    """Return the fields of a log; bytes that are not UTF-8 are replaced."""
     fields = {"__time__": str(log.time), "__source__": log.source, "__topic__": log.topic}
     if log.time_ns:
         fields["__time_ns_part__"] = str(log.time_ns)
@@ -18,5 +18,5 @@ def log_fields(log: StoredLog) -> dict[str, str]:
 
 
 def pack_meta(log: StoredLog, index: int) -> str:
-    """Where a log is: shard, position of its LogGroup, and its number in there."""
+    """Return the place of a log: shard, position of its LogGroup, and index in the LogGroup."""
     return f"{log.shard}|{log.position}|{index}"

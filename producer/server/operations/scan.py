@@ -1,7 +1,7 @@
-"""GetLogs in scan mode: the logs that match the keywords, sifted by SPL.
+"""GetLogs in scan mode: the logs that match the keywords, filtered by SPL.
 
-Its offsets count what matches the keywords, whatever the pipeline makes of it: an answer says from which to which it
-has looked, and whether there is more, and a client asks on from there, forward or back.
+Its offsets count the logs that match the keywords, before the pipeline. The answer has the range of offsets scanned,
+and True if there are no more logs. A client continues from either end, forward or back.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from .search import Wanted, find_page, searching
 from .spl import sifted
 from .spl_text import Pipeline
 
-#: Logs that are looked at first; where none is kept, more are looked at, twice as many each time up to the second.
+#: Logs scanned first. While none is kept, the number doubles up to the second value.
 _LOOK, _MOST = 1000, 16_000
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What a scan has found.
+    """The result of a scan.
 
     :ivar kept: LogGroups of one log each.
-    :ivar begin: the first log that it has looked at, of those that match the keywords.
-    :ivar end: behind the last one.
-    :ivar is_all: whether there is no more, in its direction.
-    :ivar size: bytes of what it has looked at.
+    :ivar begin: offset of the first scanned log.
+    :ivar end: offset after the last scanned log.
+    :ivar is_all: True if there are no more logs in the scan's direction.
+    :ivar size: bytes scanned.
     """
 
     kept: list[StoredLogGroup]
@@ -41,17 +41,17 @@ class Scanned:
 
 
 def wants_scan(params: Mapping[str, Any]) -> bool:
-    """Whether the parameters of GetLogs say ``session`` ``mode=scan``."""
+    """Return True if ``session`` has ``mode=scan`` in the parameters of GetLogs."""
     settings = str(params.get("session") or "").replace(" ", "").lower()
     return "mode=scan" in settings.split(";")
 
 
 async def scan(service: Service, call: Call, wanted: Wanted, pipeline: Pipeline, *, forward: bool) -> Scanned:
-    """Look at logs until some are kept, all were seen, or half of the time of a search is over.
+    """Scan until some logs are kept, all were seen, or half of the time for a search is over.
 
-    :param wanted: ``offset`` is where to begin, ``line`` how many logs to give.
-    :param forward: else what lies before the offset is looked at, and the last ones of it are given.
-    :raises ApiError: as a search; as SPL.
+    :param wanted: the condition; ``offset`` is the start, ``line`` the number of logs to return.
+    :param forward: False to scan the logs before the offset, and return the last ones kept.
+    :raises ApiError: the search or the SPL fails.
     """
     clock = asyncio.get_running_loop().time
     enough = clock() + service.limits.search_seconds / 2
@@ -76,11 +76,11 @@ def _page_before(found: Scanned, count: int) -> range:
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """A part of a page.
+    """The scanned part of a page.
 
-    :ivar groups: LogGroups of one log each, whose position is the log's place among what matches.
-    :ivar there: how many logs the page has.
-    :ivar reached: how many of them were looked at.
+    :ivar groups: LogGroups of one log each, whose position is the log's offset.
+    :ivar there: number of logs on the page.
+    :ivar reached: number of these that were scanned.
     """
 
     groups: list[StoredLogGroup]
@@ -98,7 +98,7 @@ def _joined(found: Scanned, page: range, looked: _Looked, kept: list[StoredLogGr
 
 
 def _cut(found: Scanned, line: int, *, forward: bool) -> Scanned:
-    """The first logs that were kept, or the last ones; what lies behind them was not looked at."""
+    """Keep at most ``line`` logs, the first or the last ones, and end the scanned range with them."""
     kept = found.kept
     if len(kept) <= line:
         return found
@@ -108,7 +108,7 @@ def _cut(found: Scanned, line: int, *, forward: bool) -> Scanned:
 
 
 async def _look(service: Service, call: Call, page: Wanted, *, back: bool) -> _Looked:
-    """Load the logs of a page one by one, its last ones first if ``back``, until they are many bytes."""
+    """Load the logs of a page one by one, up to the limit of bytes; the last ones first if ``back``."""
     async with searching(service):
         places = list(enumerate(await find_page(service, call, page), page.offset))
         places = places[::-1] if back else places
@@ -120,7 +120,7 @@ async def _look(service: Service, call: Call, page: Wanted, *, back: bool) -> _L
             if left < 0:
                 break
             packed = await service.stored(service.store.group(call.place, row, service.now()))
-            if packed is None:  # it has expired since it was found
+            if packed is None:  # expired since it was found
                 seen.update(numbers.values())
                 continue
             alone = await service.search(_one_by_one, packed.unpack, numbers, left)
@@ -133,9 +133,9 @@ async def _look(service: Service, call: Call, page: Wanted, *, back: bool) -> _L
 
 
 def _one_by_one(unpack: Callable[[], StoredLogGroup], numbers: dict[int, int], most: int) -> list[StoredLogGroup]:
-    """LogGroups with one log each: those of some indexes, each with the number that is given for it.
+    """Return LogGroups of one log each, for the given indexes and offsets.
 
-    :param most: bytes after which no more are made: each has the tags of all, which may be megabytes.
+    :param most: bytes after which no more are made: each has the shared tags, which may be megabytes.
     """
     group = unpack()
     whole = parse_group(group.raw)

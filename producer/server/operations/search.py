@@ -1,14 +1,15 @@
-"""The logs of one page of a search, whatever lies before it.
+"""Search for one page of matching logs, at any depth.
 
-All logs that match have an order: by time, then nanoseconds, then arrival. A page is some ``line`` logs of that order
-behind the first ``offset`` of them. To find it nothing is kept but numbers. A log's place in the order is one whole
-number, its key; of the keys the smallest are kept while that suffices. For a page that lies deeper, the keys are first
-counted in buckets: that tells in which bucket the page begins and how many logs lie before it, and that bucket is then
-counted in buckets of its own, until few enough lie before the page.
+Matching logs are ordered by time, nanoseconds and arrival. A page is ``line`` logs after the first ``offset`` ones. A
+log's place in the order is one whole number, its key, and only keys are held in memory.
 
-Each round reads the LogGroups of the range, a few megabytes at a time, so a deep page costs time and no memory. Most
-have the order of their times, or nearly so: a search for the last logs begins at the last LogGroup, and one that has
-enough of them leaves out, by their times alone, those that cannot have any further.
+For a page near the start the smallest keys are kept. For a deeper page the keys are first counted in buckets, which
+shows the bucket where the page begins and the number of logs before it. That bucket is counted in buckets of its own,
+until few enough logs precede the page.
+
+Each round reads the LogGroups of the range, a few megabytes at a time, so a deep page costs time but no memory.
+LogGroups arrive nearly in order of time. So a search for the last logs begins at the last LogGroup. When it has enough
+logs, it skips LogGroups whose times are too early to contribute.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from .query import Query
 
 T = TypeVar("T")
 
-#: Keys that are kept at most, and buckets in which more than these are counted.
+#: Most keys held; and the number of buckets for more keys.
 _KEPT = 1 << 16
 _BUCKETS = 1 << 12
 
-# A key: the time, its nanoseconds, the row of the LogGroup, the log's index in it.
+# A key consists of the time, its nanoseconds, the row of the LogGroup, and the log's index in it.
 _TIME_BITS, _NS_BITS, _ROW_BITS, _INDEX_BITS = 32, 32, 63, 32
-#: A key of a search that is not reversed, without so many bits, is the time of its log.
+#: The key of a search that is not reversed, shifted by so many bits, is the time of its log.
 TIME_SHIFT = _NS_BITS + _ROW_BITS + _INDEX_BITS
 _END = 1 << (_TIME_BITS + _NS_BITS + _ROW_BITS + _INDEX_BITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a reader asks for: a search, which logs of it match, which page of those, and the newest first or last."""
+    """A search: the condition on LogGroups and on logs, the page of matching logs, and the order."""
 
     search: Search
     matches: Query
@@ -53,17 +54,17 @@ class Wanted:
     reverse: bool
 
     def key(self, time: int, time_ns: int, row: int, index: int) -> int:
-        """The place of a log in the order of what matches."""
+        """Return a log's place in the order of matching logs."""
         key = ((time << _NS_BITS | time_ns) << _ROW_BITS | row) << _INDEX_BITS | index
         return _END - 1 - key if self.reverse else key
 
     def place(self, key: int) -> tuple[int, int]:
-        """The row and the index of the log that has ``key``."""
+        """Return the row and the index of the log with ``key``."""
         key = _END - 1 - key if self.reverse else key
         return key >> _INDEX_BITS & (1 << _ROW_BITS) - 1, key & (1 << _INDEX_BITS) - 1
 
     def before(self, key: int) -> Search:
-        """The search without the LogGroups whose logs all lie behind ``key`` in the order."""
+        """Return the search without the LogGroups whose logs all come after ``key``."""
         search = self.search
         if self.reverse:
             return replace(search, begin=max(search.begin, (_END - 1 - key) >> TIME_SHIFT))
@@ -71,9 +72,9 @@ class Wanted:
 
 
 class Smallest:
-    """The smallest keys from ``low`` on.
+    """A set of the smallest keys from ``low`` on.
 
-    :ivar high: a key that is too large.
+    :ivar high: bound of useful keys; keys from it on are dropped.
     """
 
     def __init__(self, low: int, count: int) -> None:
@@ -83,14 +84,14 @@ class Smallest:
         self._keys: list[int] = []
 
     def add(self, key: int) -> None:
-        """See it."""
+        """Add a key."""
         if self._low <= key < self.high:
             self._keys.append(key)
             if len(self._keys) > 2 * self._count + 100:
                 self._cut()
 
     def keys(self) -> list[int]:
-        """These keys, in order."""
+        """Return the keys, sorted."""
         self._cut()
         return self._keys
 
@@ -102,7 +103,7 @@ class Smallest:
 
 
 class Histogram:
-    """How many keys there are in each of many equal parts of [low, high)."""
+    """Counts of keys in many equal parts of [low, high)."""
 
     def __init__(self, low: int, high: int) -> None:
         self._low = low
@@ -110,13 +111,14 @@ class Histogram:
         self._counts = [0] * _BUCKETS
 
     def add(self, key: int) -> None:
-        """See it."""
+        """Count a key."""
         if 0 <= key - self._low < self._width:
             self._counts[(key - self._low) * _BUCKETS // self._width] += 1
 
     def find(self, skip: int) -> tuple[int, int, int] | None:
-        """The part with the key that ``skip`` others lie before: its begin, its end, and how many keys before that one
-        are in it. None when there are not so many keys.
+        """Return begin and end of the part with the key number ``skip``, and the number of keys before it in the part.
+
+        None if there are not so many keys.
         """
         for bucket, count in enumerate(self._counts):
             if skip < count:
@@ -130,7 +132,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of a search: LogGroups below row ``before``, None for all, during so many ``seconds`` or a little more."""
+    """A part of a search: the LogGroups below row ``before`` (None for all), for about ``seconds`` seconds."""
 
     before: int | None = None
     seconds: float = math.inf
@@ -138,35 +140,35 @@ class Part:
 
 WHOLE = Part()
 
-#: Is shown the time, and the names and texts, of a log.
+#: Gets the time of a log, and its keys and texts.
 SeeLog = Callable[[int, list[tuple[str, str]]], None]
-#: Is told of rows that were looked at.
+#: Gets the range of rows that were scanned.
 SeeRows = Callable[[int, int], Awaitable[None]]
-#: Is shown a row and its LogGroup, and may ask whether nobody waits any more.
+#: Gets a row, its LogGroup, and a function that returns True if the client has disconnected.
 Sift = Callable[[int, StoredLogGroup, Callable[[], bool]], None]
 
 
 @asynccontextmanager
 async def searching(service: Service) -> AsyncIterator[None]:
-    """Inside the block there is room for a search, and time.
+    """Hold a place for a search and bound its time inside the block.
 
-    :raises ApiError: ``ServerBusy``, too many others search; as :func:`in_time`.
+    :raises ApiError: ``ServerBusy``, there are too many searches; ``RequestTimeout``, the block took too long.
     """
     async with service.searches.taken(1), time_to_search(service):
         yield
 
 
 def time_to_search(service: Service) -> AbstractAsyncContextManager[None]:
-    """Inside the block there is the time of a search, see :func:`in_time`."""
+    """Bound the time of a search inside the block (:func:`in_time`)."""
     seconds = service.limits.search_seconds
-    return in_time(seconds, f"the search did not end within {seconds:g} s: narrow its time, or use PullLogs")
+    return in_time(seconds, f"the search did not end within {seconds:g} s: narrow its time range, or use PullLogs")
 
 
 @asynccontextmanager
 async def in_time(seconds: float, refusal: str) -> AsyncIterator[None]:
-    """Inside the block there is so much time.
+    """Bound the time inside the block.
 
-    :raises ApiError: ``RequestTimeout`` in these words, it took longer.
+    :raises ApiError: ``RequestTimeout`` with the message ``refusal``, the block took longer.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -176,7 +178,7 @@ async def in_time(seconds: float, refusal: str) -> AsyncIterator[None]:
 
 
 async def find_page(service: Service, call: Call, wanted: Wanted) -> list[tuple[int, int]]:
-    """Row and index of each log of the page, in order."""
+    """Return row and index of each log of the page, in order."""
     part: tuple[int, int, int] | None = (0, _END, wanted.offset)
     while part is not None and part[2] + wanted.line > max(_KEPT, 2 * wanted.line):
         histogram = Histogram(part[0], part[1])
@@ -194,10 +196,9 @@ async def find_page(service: Service, call: Call, wanted: Wanted) -> list[tuple[
 async def load_logs(
     service: Service, call: Call, places: list[tuple[int, int]], render: Callable[[StoredLog, int], T]
 ) -> list[T]:
-    """Each of these logs as ``render`` makes it of a log and its number in its LogGroup; what has expired since they
-    were found is left out.
+    """Load logs and render each from the log and its index in its LogGroup; expired logs are left out.
 
-    :raises ApiError: ``ParameterInvalid``, several logs are too much for one answer.
+    :raises ApiError: ``ParameterInvalid``, several logs are too large for one answer.
     """
     found: dict[tuple[int, int], T] = {}
     size = 0
@@ -213,14 +214,14 @@ async def load_logs(
 
 
 async def see_all(service: Service, call: Call, wanted: Wanted, see: Callable[[int], None]) -> None:
-    """Show the keys of all logs that match to ``see``."""
+    """Pass the keys of all matching logs to ``see``."""
     await _Scan(service, call, wanted, lambda: wanted.search).run(_keys_to(wanted, see))
 
 
 async def see_logs(service: Service, call: Call, wanted: Wanted, see: SeeLog, *, back: bool = False) -> None:
-    """Show times, and names and texts, of all logs that match to ``see``, LogGroup by LogGroup in the order of arrival.
+    """Pass time, keys and texts of all matching logs to ``see``, LogGroup by LogGroup in the order of arrival.
 
-    :param back: or those that arrived last first.
+    :param back: True for the reverse order of LogGroups.
     """
     await _Scan(service, call, wanted, lambda: wanted.search, back=back).run(_logs_to(wanted, see))
 
@@ -233,20 +234,20 @@ async def see_back(
     see_rows: Callable[[int, int], Awaitable[None]],
     part: Part,
 ) -> int | None:
-    """As :func:`see_all`, those that arrived last first, within the time of ``part``.
+    """Pass the keys of matching logs to ``see``, the last LogGroups first, within the time of ``part``.
 
-    :param see_rows: is told of each run of rows that was looked at: beyond which one it began, and its last one.
-    :returns: the next part's ``before``; None, all were seen.
+    :param see_rows: called with each scanned range of rows: the row before the first, and the last.
+    :returns: ``before`` for the next part; None if all rows were scanned.
     """
     scan = _Scan(service, call, wanted, lambda: wanted.search, back=True)
     return await scan.run(_keys_to(wanted, see), part, see_rows)
 
 
 class _Scan:
-    """One way through the LogGroups of a search.
+    """One pass through the LogGroups of a search.
 
-    :param search: what is looked for, asked again and again: it may become narrower on the way.
-    :param back: from the last to arrive to the first.
+    :param search: returns the search; called before each page, since the search may become narrower.
+    :param back: True to scan from the last LogGroup to the first.
     """
 
     def __init__(
@@ -261,7 +262,7 @@ class _Scan:
         self._ended = threading.Event()
 
     async def run(self, sift: Sift, part: Part = WHOLE, see_rows: SeeRows | None = None) -> int | None:
-        """Show each LogGroup that may have what matches to ``sift``; where the next part begins, None at the end."""
+        """Pass each LogGroup that may match to ``sift``, and return the row to continue at; None at the end."""
         clock = asyncio.get_running_loop().time
         end = clock() + part.seconds
         last = await self._service.stored(self._service.store.last_row(self._call.place))
@@ -278,7 +279,7 @@ class _Scan:
                 if clock() >= end:
                     break
         finally:
-            # Whoever ends the search early does not stop its thread otherwise.
+            # Stops the thread when the caller ends the search early.
             self._ended.set()
         return at
 
@@ -333,5 +334,5 @@ def _check_size(logs: int, size: int, limits: Limits) -> None:
     if logs > 1 and size > limits.page_bytes:
         raise ApiError(
             "ParameterInvalid",
-            f"the {logs} logs of this page have more than {counted(limits.page_bytes, 'byte')}: ask for fewer by line",
+            f"the {logs} logs of this page have more than {counted(limits.page_bytes, 'byte')}: use a smaller line",
         )

@@ -1,4 +1,4 @@
-"""SPL: a page of LogGroups, its logs sifted and their fields changed by a pipeline."""
+"""SPL: a pipeline that filters a page of LogGroups and changes the fields of its logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .sql import sql_process, while_wanted
 from .sql_rows import SqlRows
 from .sql_text import folded
 
-#: A result is JSON: what was calculated may be several times as large there.
+#: A result is JSON, where calculated values may be several times as large.
 _JSON_FACTOR = 4
 
 _Fields = list[tuple[str, bytes]]
@@ -27,12 +27,12 @@ _Fields = list[tuple[str, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """What a pipeline made of a page.
+    """The result of a pipeline over a page.
 
     :ivar raws: the LogGroups that still have logs.
-    :ivar logs: how many logs these have.
-    :ivar logs_before: how many the page had.
-    :ivar bytes_before: how many bytes the page had, encoded.
+    :ivar logs: number of logs in these.
+    :ivar logs_before: number of logs of the page.
+    :ivar bytes_before: encoded bytes of the page.
     """
 
     raws: list[bytes]
@@ -44,7 +44,7 @@ class Sifted:
 async def sift(service: Service, call: Call, pipeline: Pipeline, groups: list[PackedGroup]) -> Sifted:
     """Run the pipeline over a page.
 
-    :raises ApiError: ``ParameterInvalid``, it cannot be run or takes too much; as a search.
+    :raises ApiError: ``ParameterInvalid``, the pipeline fails or takes too much; or the search fails.
     """
     page = await service.search(lambda: [group.unpack() for group in groups])
     kept = await sifted(service, call, pipeline, page)
@@ -55,9 +55,9 @@ async def sift(service: Service, call: Call, pipeline: Pipeline, groups: list[Pa
 async def sifted(
     service: Service, call: Call, pipeline: Pipeline, groups: list[StoredLogGroup]
 ) -> list[StoredLogGroup]:
-    """The LogGroups that still have logs, with what the pipeline made of these.
+    """Return the LogGroups that still have logs after the pipeline.
 
-    :raises ApiError: as :func:`sift`.
+    :raises ApiError: ``ParameterInvalid``, the pipeline fails or takes too much; or the search fails.
     """
     for part in pipeline:
         if isinstance(part, Calculation):
@@ -118,18 +118,18 @@ def _changed(steps: list[Step], groups: list[StoredLogGroup], result: SqlResult)
 
 
 def _by_number(result: SqlResult, count: int) -> dict[int, dict[str, str]]:
-    """The rows by the numbers of their logs. What stands in a query may have made rows of its own."""
+    """Return the rows by log number. A subquery may have made rows of its own, which are refused."""
     numbers = {str(number): number for number in range(count)}
     found = {numbers[text]: row for row in result.rows if (text := row.get(ROW, "")) in numbers}
     if len(found) < len(result.rows):
-        raise ApiError("ParameterInvalid", "the SPL gives rows that are no logs of the page")
+        raise ApiError("ParameterInvalid", "the SPL makes rows of its own: use it to filter and change logs")
     return found
 
 
 def names_kept(steps: Iterable[Step]) -> set[str] | None:
-    """Of all that the logs of a LogGroup share, the folded names of what is left of it; None is all.
+    """Return the folded names of the shared fields that the steps keep; None for all.
 
-    A ``project`` keeps what it names, and the time: topic, source and tags are fields like others.
+    A ``project`` keeps the fields that it names, and the time. Topic, source and tags are fields like others.
     """
     kept: set[str] | None = None
     for step in steps:
@@ -140,14 +140,14 @@ def names_kept(steps: Iterable[Step]) -> set[str] | None:
 
 
 def steps_of(pipeline: Pipeline) -> Iterator[Step]:
-    """What a pipeline does to the fields of logs, but for what it takes out of them."""
+    """Yield the steps that change fields, without extractions."""
     for part in pipeline:
         if isinstance(part, Calculation):
             yield from part.steps
 
 
 def _change(raw: bytes, rows: list[dict[str, str] | None], steps: list[Step]) -> bytes:
-    """An encoded LogGroup with those of its logs that have a row."""
+    """Return an encoded LogGroup with only the logs that have a row."""
     group = parse_group(raw)
     shared = [("__topic__", group.Topic.encode()), ("__source__", group.Source.encode())]
     shared += [(f"__tag__:{tag.Key}", tag.Value.encode()) for tag in group.LogTags]
@@ -195,7 +195,7 @@ def _take_steps(fields: _Fields, shared: _Fields, row: dict[str, str], steps: li
 
 
 def _gone(step: Step, new: _Fields) -> set[str]:
-    """The fields that a step takes away, or makes anew; what a pattern does not find leaves the field as it is."""
+    """Return the fields that a step removes or replaces; a pattern that does not match leaves its field unchanged."""
     names = [name for name, _ in (new if step.operator == "parse-regexp" else step.fields)]
     if step.operator == "project-rename":
         names += [old for _, old in step.fields]

@@ -1,8 +1,8 @@
-"""The operators of SPL whose fields the logs themselves name, or that need no calculation: ``parse-json``,
-``parse-csv``, ``parse-kv`` and ``limit``.
+"""Operators of SPL that run without the database: ``parse-json``, ``parse-csv``, ``parse-kv`` and ``limit``.
 
-What cannot be taken apart stays as it is, and so does a log without the field. What is found takes the place of a field
-of its name, or leaves that with ``-mode='preserve'``. Topic, source, tags and time cannot be changed.
+The logs themselves name the fields of the first three. A log without the field, or whose field cannot be parsed, stays
+as it is. An extracted field replaces a field of the same name; with ``-mode='preserve'`` the existing one stays. Topic,
+source, tags and time cannot be changed.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "s": " "}
 _STEP = re.compile(r"""\.([\w-]+)|\[([0-9]{1,9})\]|\[(?:'([^']*)'|"([^"]*)")\]""")
 _SPACES = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
-#: Steps of a path: for each of them the text is read again.
+#: Most steps of a path: each of them reads the text again.
 _MAX_PATH = 32
 
-#: The names and texts that are found in a text, until a time of the monotonic clock.
+#: Returns the names and texts extracted from a text; gets the deadline, ``time.monotonic()`` seconds.
 Find = Callable[[str, float], Iterator[tuple[str, str]]]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """Takes a field apart.
+    """Extraction of fields from a field.
 
-    :ivar field: its name.
-    :ivar find: what is found in it; raises ``ValueError`` or ``RecursionError`` where it is not of that form.
-    :ivar prefix: stands before the names that are found.
-    :ivar preserves: whether a field that is there stays.
+    :ivar field: the name of the field.
+    :ivar find: returns the extracted names and texts; raises ``ValueError`` or ``RecursionError`` for text of another
+        form.
+    :ivar prefix: prefix of the extracted names.
+    :ivar preserves: True if an existing field stays.
     """
 
     field: str
@@ -51,11 +52,11 @@ class Extraction:
     preserves: bool = False
 
     def apply(self, groups: list[StoredLogGroup], most: int, seconds: float) -> list[StoredLogGroup]:
-        """The LogGroups with what is found.
+        """Return the LogGroups with the extracted fields.
 
-        :param most: bytes that they may have.
-        :param seconds: time that it may take, until it ends in a moment.
-        :raises ApiError: ``ParameterInvalid``, they have more; ``RequestTimeout``, it takes longer.
+        :param most: largest size of all of them, bytes.
+        :param seconds: time for the extraction, seconds; it may take a moment longer.
+        :raises ApiError: ``ParameterInvalid``, they are larger; ``RequestTimeout``, the extraction takes longer.
         """
         changed, end = list[StoredLogGroup](), time.monotonic() + seconds
         for group in groups:
@@ -72,19 +73,22 @@ class Extraction:
         for log in _in_time(end, group.Logs):
             found = self._found(log, {folded(name): text.encode() for name, text in shared.items()}, end)
             size += sum(len(self.prefix) + len(name) + len(text) for name, text in found.items())
-            if size > most:  # before the names are made: a prefix of thousands of characters may stand before each
+            if (
+                size > most
+            ):  # Checked before the names are made: each gets the prefix, which may have thousands of characters.
                 raise ApiError(
-                    "ParameterInvalid", f"what {self.field!r} holds becomes more than {counted(most, 'byte')} of fields"
+                    "ParameterInvalid",
+                    f"the fields extracted from {self.field!r} have more than {counted(most, 'byte')}",
                 )
             self._put(log, found)
         return bytes(group.SerializeToString())
 
     def _found(self, log: Any, values: dict[str, bytes], end: float) -> dict[str, str]:
-        """Names without the prefix, and texts."""
+        """Return the extracted names without the prefix, and texts."""
         values |= {folded(content.Key): content.Value for content in log.Contents}
         try:
             pairs = dict(_in_time(end, self.find(values.get(folded(self.field), b"").decode(), end)))
-        except (ValueError, RecursionError):  # not text is one of the first
+        except (ValueError, RecursionError):  # ValueError: also for bytes that are not text
             return {}
         return {name: text for name, text in pairs.items() if name}
 
@@ -106,13 +110,13 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Only so many logs of a page, behind the first ``offset`` of them."""
+    """A limit of a page to ``size`` logs after the first ``offset`` ones."""
 
     offset: int
     size: int
 
     def apply(self, groups: list[StoredLogGroup], _most: int, _seconds: float) -> list[StoredLogGroup]:
-        """These logs, in their LogGroups."""
+        """Return the LogGroups with only these logs."""
         skip, left, kept = self.offset, self.size, list[StoredLogGroup]()
         for group in groups:
             begin, end = min(skip, group.count), min(skip + left, group.count)
@@ -133,22 +137,22 @@ def _part(raw: bytes, begin: int, end: int) -> bytes:
 
 
 def read_limit(rest: str) -> Limit:
-    """``limit [offset,] size``."""
+    """Parse ``limit [offset,] size``."""
     numbers = [part.strip() for part in rest.split(",")]
     if len(numbers) > 2 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
-        raise unreadable(f"{rest[:64]!r} after limit: it must be a number of logs, 'limit 10' or 'limit 20, 10'")
+        raise unreadable(f"limit is {rest[:64]!r}: write a number of logs, 'limit 10' or 'limit 20, 10'")
     return Limit(offset=int(numbers[0]) if len(numbers) == 2 else 0, size=int(numbers[-1]))
 
 
 def read_parse_json(rest: str) -> Extraction:
-    """``parse-json [-mode='preserve'] [-path='$.a'] [-prefix='p_'] field``: the members of an object."""
+    """Parse ``parse-json [-mode='preserve'] [-path='$.a'] [-prefix='p_'] field``: an object's members."""
     given, rest = _options("parse-json", rest, ("mode", "path", "prefix"))
     path = _path(given.get("path", "$"))
     return _extraction(given, rest, lambda text, end: _members_of(_at(text, path, end)))
 
 
 def read_parse_csv(rest: str) -> Extraction:
-    """``parse-csv [-delim=','] [-quote='"'] [-strict] field as a, b``: a value for each name."""
+    """Parse ``parse-csv [-delim=','] [-quote='"'] [-strict] field as a, b``, which extracts a value for each name."""
     given, rest = _options("parse-csv", rest, ("delim", "quote", "strict"), flags=("strict",))
     field, sign, outputs = (*re.split(r"(?<!\s)\s+(as)\s+", rest, maxsplit=1, flags=re.IGNORECASE), "", "")[:3]
     if not sign:
@@ -164,17 +168,18 @@ def read_parse_csv(rest: str) -> Extraction:
 
 
 def read_parse_kv(rest: str) -> Extraction:
-    """``parse-kv [-prefix='p_'] field, 'delimiter', 'separator'``, or, as an older form that takes quotation marks away
-    from around a value, ``parse-kv -delims='&?' [-kv-sep='='] field``.
+    """Parse ``parse-kv [-prefix='p_'] field, 'delimiter', 'separator'``, which extracts pairs.
+
+    The older form ``parse-kv -delims='&?' [-kv-sep='='] field`` also removes quotation marks around a value.
     """
     given, rest = _options("parse-kv", rest, ("delims", "kv-sep", "mode", "prefix"))
     field, *signs = split_text(rest)
     if len(signs) > 2 or bool(signs) == ("delims" in given):
-        raise unreadable("parse-kv needs what stands between pairs: write \"parse-kv field, '&', '='\"")
+        raise unreadable("parse-kv needs a delimiter of pairs: write \"parse-kv field, '&', '='\"")
     separator = _unquoted(signs[1]) if len(signs) == 2 else given.get("kv-sep", "=")
     between = re.escape(_unquoted(signs[0])) if signs else f"[{re.escape(given['delims'])}]"
     if not separator or between in ("", "[]"):
-        raise unreadable("parse-kv: a delimiter and a separator have a sign at least")
+        raise unreadable("parse-kv has an empty delimiter or separator: write at least one character")
 
     def find(text: str, _end: float) -> Iterator[tuple[str, str]]:
         for pair in re.split(between, text):
@@ -197,13 +202,13 @@ def _extraction(given: dict[str, str], field: str, find: Find) -> Extraction:
 def _options(
     operator: str, rest: str, known: tuple[str, ...], flags: tuple[str, ...] = ()
 ) -> tuple[dict[str, str], str]:
-    """The options that stand first, and what follows them."""
+    """Return the options at the start, and the rest."""
     given, place = dict[str, str](), 0
     while match := _OPTION.match(rest, place):
         name = match[1].lower()
         if name not in known or (match[2] is None) != (name in flags):
             forms = ", ".join(f"-{one}" if one in flags else f"-{one}='…'" for one in known)
-            raise unreadable(f"-{name[:64]} of {operator} is not known here; there are {forms}")
+            raise unreadable(f"{operator} has no option -{name[:64]}: use {forms}")
         given[name] = _unquoted(match[2] or "")
         place = match.end()
     return given, rest[place:].strip()
@@ -217,10 +222,10 @@ def _unquoted(text: str) -> str:
 
 
 def _sign(match: re.Match[str]) -> str:
-    said = match[1]
-    if len(said) > 1:
-        return chr(int(said[1:], 16) if said[0] == "x" else int(said, 8))
-    return _LETTERS.get(said, said)
+    escape = match[1]
+    if len(escape) > 1:
+        return chr(int(escape[1:], 16) if escape[0] == "x" else int(escape, 8))
+    return _LETTERS.get(escape, escape)
 
 
 def _path(text: str) -> list[str | int]:
@@ -231,12 +236,12 @@ def _path(text: str) -> list[str | int]:
     if text[:1] != "$" or place < len(text):
         raise unreadable(f"-path is {text[:64]!r}: it must be like '$.body.values[0]'")
     if len(steps) > _MAX_PATH:
-        raise unreadable(f"-path has {len(steps)} steps, {_MAX_PATH} are allowed")
+        raise unreadable(f"-path has {len(steps)} steps: at most {_MAX_PATH} are allowed")
     return steps
 
 
 def _at(text: str, path: list[str | int], end: float) -> str:
-    """What stands at a path of JSON, as it is written there; empty for nothing."""
+    """Return the JSON text at a path, as written; empty for nothing."""
     for step in path:
         if isinstance(step, int):
             text = dict(enumerate(_in_time(end, _elements(text)))).get(step, "")
@@ -246,7 +251,7 @@ def _at(text: str, path: list[str | int], end: float) -> str:
 
 
 def _members_of(text: str) -> Iterator[tuple[str, str]]:
-    """The members of an object: texts as they are, null left out, and all else as it is written."""
+    """Yield the members of an object: strings decoded, null left out, other values as written."""
     for name, value in _members(text):
         if value != "null":
             yield name, json.loads(value) if value[:1] == '"' else value
@@ -267,7 +272,7 @@ def _elements(text: str) -> Iterator[str]:
 
 
 def _items(text: str, signs: str) -> Iterator[int]:
-    """Where each item of an object or an array begins."""
+    """Yield the start of each item of an object or an array."""
     at = _skip(text, 0)
     if text[at : at + 1] != signs[0]:
         raise ValueError("another kind of value")
@@ -304,9 +309,9 @@ def _in_time(end: float, items: Iterable[T]) -> Iterator[T]:
 
 def _cells(delimiter: str, quote: str) -> Callable[[str], Iterator[str]]:
     if not delimiter or len(quote) != 1:
-        raise unreadable("parse-csv: -delim has a sign at least, and -quote is one sign")
-    if quote in delimiter:  # what may be quoted would be looked through anew behind each delimiter
-        raise unreadable(f"parse-csv: -delim is {delimiter[:64]!r}: it must not have the sign of -quote, {quote!r}")
+        raise unreadable("parse-csv: -delim must have at least one character, and -quote exactly one")
+    if quote in delimiter:  # otherwise quoted text would be scanned again after each delimiter
+        raise unreadable(f"parse-csv: -delim is {delimiter[:64]!r}: it must not contain -quote, {quote!r}")
     mark = re.escape(quote)
     quoted = re.compile(rf"{mark}((?:[^{mark}]|{mark}{mark})*+){mark}", re.DOTALL)
 

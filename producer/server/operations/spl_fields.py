@@ -1,4 +1,4 @@
-"""What the operators of SPL share: names of fields, the parts of a list, and a LogGroup that was changed."""
+"""Helpers of SPL's operators: names of fields, parts of a list, and changed LogGroups."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..errors import ApiError
 from ..store.log_groups import StoredLogGroup
 from .sql_text import folded, tokens_of
 
-#: What the names of this module's own columns and tables begin with: no query names a field of such a name.
+#: Prefix of this module's own columns and tables: queries cannot name fields with it.
 OWN = "spl "
-#: What the names begin with that all logs of a LogGroup share.
+#: Prefixes of the fields that all logs of a LogGroup share.
 OF_THE_GROUP = ("__topic__", "__source__", "__tag__:")
 _NAME = re.compile(r'\s*("[^"]+"|[^\W\d]\w*)\s*', re.DOTALL)
 
 
 def split(tokens: list[str], sign: str) -> Iterator[list[str]]:
-    """The parts between the signs that stand alone and outside of all parentheses: ``||`` is none."""
+    """Yield the parts between single signs outside all parentheses; ``||`` is not such a sign."""
     part, depth = list[str](), 0
     for place, token in enumerate(tokens):
         depth += (token in ("(", "[", "{")) - (token in (")", "]", "}"))
@@ -39,29 +39,29 @@ def split(tokens: list[str], sign: str) -> Iterator[list[str]]:
 
 
 def split_text(text: str) -> list[str]:
-    """The parts of a list."""
+    """Return the parts of a list."""
     return ["".join(part) for part in split(tokens_of(text), ",")]
 
 
 def name_of(text: str) -> str:
-    """The name of a field.
+    """Return the name of a field.
 
-    :raises ApiError: ``ParameterInvalid``, it is none.
+    :raises ApiError: ``ParameterInvalid``, the text is not a name.
     """
     match = _NAME.fullmatch(text)
     if match is None:
-        raise unreadable(f'{text.strip()[:64]!r} is no name of a field: write one of other signs in "quotation marks"')
+        raise unreadable(f'{text.strip()[:64]!r} is no name of a field: put other names into "quotation marks"')
     name = match[1].strip('"')
     if folded(name).startswith(OWN):
-        raise unreadable(f"{name[:64]!r}: fields whose names begin with {OWN!r} cannot be named")
+        raise unreadable(f"field {name[:64]!r} cannot be used: names that begin with {OWN!r} are reserved")
     return name
 
 
 def changed_group(group: StoredLogGroup, raw: bytes, count: int) -> StoredLogGroup:
-    """The LogGroup with other logs in it."""
+    """Return the LogGroup with other logs."""
     return replace(group, raw=raw, count=count)
 
 
 def unreadable(reason: str) -> ApiError:
-    """The refusal of a query that cannot be read."""
+    """Return the refusal of an invalid pipeline."""
     return ApiError("ParameterInvalid", f"the SPL cannot be read: {reason}")

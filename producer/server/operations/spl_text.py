@@ -1,10 +1,12 @@
-"""SPL before it is run: ``* | where status = '500' | extend ms = cast(latency as double) | project status, ms``.
+"""Compiler of SPL: ``* | where status = '500' | extend ms = cast(latency as double) | project status, ms``.
 
-What an operator calculates is SQL; which fields a log has afterwards is not, so that values that are no text stay as
-they are. So a pipeline becomes one statement, which gives the logs that are kept and what was calculated for each, and
-the steps, which are then taken with the fields of these logs. In the statement names of fields stand for the
-expressions: these are only split here, and the database's parser says what they are, see ``sql_engine``. What the
-operators of ``spl_extract`` find is known only when they have run: each of them divides a pipeline into two statements.
+Operators calculate in SQL. The fields that a log keeps do not go through SQL, so values that are not text stay
+unchanged. A pipeline becomes one statement and a list of steps. The statement returns the kept logs and the calculated
+values of each. The steps then change the fields of these logs.
+
+In the statement names of columns stand for the expressions. This module only splits the expressions; the database's
+parser checks them (``sql_engine``). The fields extracted by the operators of ``spl_extract`` are known only after they
+ran, so each of these divides a pipeline into two statements.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from .spl_extract import Extraction, Limit, read_limit, read_parse_csv, read_par
 from .spl_fields import OF_THE_GROUP, OWN, name_of, split, split_text, unreadable
 from .sql_text import SqlText, check_nesting, folded, tokens_of
 
-#: The column with the number of a log in its page, and the table that the logs are.
+#: The column with a log's number in its page, and the table of logs.
 ROW = f"{OWN}row"
 PAGE = f"{OWN}page"
 _MAX_STEPS = 32
@@ -30,11 +32,11 @@ _PATTERN = re.compile(r"\s*('(?:[^']|'')*')\s*(?:as\s+(.+))?", re.DOTALL | re.IG
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operator and the fields it is about.
+    """An operator and its fields.
 
     :ivar operator: ``extend``, ``parse-regexp``, ``project``, ``project-away`` or ``project-rename``.
-    :ivar fields: pairs: the name of a field, and for ``extend`` and ``parse-regexp`` the column of the result that has
-        its value, for ``project`` and ``project-rename`` the field that it was.
+    :ivar fields: pairs of the name of a field and its origin: for ``extend`` and ``parse-regexp`` a column of the
+        result, for ``project`` and ``project-rename`` the old name.
     """
 
     operator: str
@@ -43,12 +45,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """Operators of a query that are run as one statement.
+    """Operators of a query that run as one statement.
 
-    :ivar sql: which fields it may want.
-    :ivar statement: the statement that it becomes.
-    :ivar expressions: its expressions, by the names that stand for them in the statement.
-    :ivar steps: what becomes of the fields of the logs that the statement keeps.
+    :ivar sql: the fields that the statement may need.
+    :ivar statement: the statement.
+    :ivar expressions: the expressions by their names in the statement.
+    :ivar steps: the changes of fields of the logs that the statement keeps.
     """
 
     sql: SqlText
@@ -57,7 +59,7 @@ class Calculation:
     steps: list[Step]
 
 
-#: What is done with a page, one after another.
+#: The stages of a page, in order.
 Pipeline = list[Calculation | Extraction | Limit]
 
 _EXTRACTIONS: dict[str, Callable[[str], Extraction | Limit]] = {
@@ -69,17 +71,17 @@ _EXTRACTIONS: dict[str, Callable[[str], Extraction | Limit]] = {
 
 
 def read_spl(text: str) -> Pipeline:
-    """The pipeline in ``text``.
+    """Compile a pipeline.
 
-    :raises ApiError: ``ParameterInvalid``, it cannot be read.
+    :raises ApiError: ``ParameterInvalid``, it is invalid.
     """
     tokens = tokens_of(text.rstrip().removesuffix(";"))
     check_nesting(tokens)
     first, *parts = ("".join(part) for part in split(tokens, "|"))
     if first.strip() != "*":
-        raise unreadable(f"{first.strip()[:64]!r} stands where '*' must: '* | where …'")
+        raise unreadable(f"it begins with {first.strip()[:64]!r}: begin with '*', as in '* | where …'")
     if len(parts) > _MAX_STEPS:
-        raise unreadable(f"it has {len(parts)} operators, {_MAX_STEPS} are allowed")
+        raise unreadable(f"it has {len(parts)} operators: at most {_MAX_STEPS} are allowed")
     named = [token for token in tokens if re.fullmatch(r'\w+|".*"', token, re.DOTALL)] + _GROUP_NAME.findall(text)
     words = frozenset(folded(token).strip('"') for token in named)
     pipeline, builder = Pipeline(), _Builder(set(words))
@@ -93,25 +95,25 @@ def read_spl(text: str) -> Pipeline:
 
 
 def _operator(part: str) -> tuple[str, str]:
-    """The operator and what follows it."""
+    """Return the operator and its arguments."""
     match = _PART.fullmatch(part.strip())
     operator, rest = (match[1].lower(), match[2]) if match else ("", "")
     if operator not in _Builder.OPERATORS and operator not in _EXTRACTIONS:
         known = ", ".join([*_Builder.OPERATORS, *_EXTRACTIONS])
-        raise unreadable(f"{operator[:64] or part.strip()[:64]!r} is no operator that this server has: {known}")
+        raise unreadable(f"{operator[:64] or part.strip()[:64]!r} is no operator of this server: use {known}")
     if not rest:
-        raise unreadable(f"nothing follows {operator}")
+        raise unreadable(f"{operator} has no arguments: write them after it")
     return operator, rest
 
 
 @dataclass(slots=True)
 class _Builder:
-    """Puts the statement together, a table for each operator.
+    """A builder of statements, with a table for each operator.
 
-    :ivar visible: the fields that the next operator sees, folded. In the beginning all that are named are there.
+    :ivar visible: the folded names of the fields that the next operator sees. At first all named fields are visible.
     :ivar tables: the statement's tables so far.
-    :ivar results: the columns with what was calculated.
-    :ivar expressions: the expressions, by the names that stand for them in the tables.
+    :ivar results: the columns of calculated values.
+    :ivar expressions: the expressions by their names in the tables.
     """
 
     visible: set[str]
@@ -129,7 +131,7 @@ class _Builder:
         dict(zip(self.OPERATORS, methods, strict=True))[operator](rest)
 
     def calculation(self, text: str, words: frozenset[str]) -> list[Calculation]:
-        """What was added; none for nothing."""
+        """Return the calculation built so far; an empty list if there is none."""
         if not self.tables:
             return []
         statement = self._statement()
@@ -142,9 +144,10 @@ class _Builder:
         return f"{tables}SELECT {_quoted(ROW)}{shown} FROM {self._last()}"
 
     def _where(self, rest: str) -> None:
-        # What cannot be calculated of one log says nothing of the others: it is no match. What is no condition at all,
-        # such as a field alone, would match nothing, or by what the field holds.
-        no_condition = "what follows where is no condition, such as field = ''text'': it must be true or false"
+        # A log for which the condition cannot be calculated does not match, and the others still may. An expression
+        # that is no condition, such as a field alone, is an error: it would match nothing, or depend on the field's
+        # content.
+        no_condition = "no condition follows where: write one that is true or false, such as field = ''text''"
         tried = f"TRY({self._stand_in(rest)})"
         self._table("*", f" WHERE IF(typeof({tried}) = 'BOOLEAN', {tried}, error('{no_condition}'))")
 
@@ -167,7 +170,7 @@ class _Builder:
             raise unreadable("parse-regexp needs a field, a pattern and names: \"parse-regexp field, '(a+)' as a\"")
         outputs = _groups_of(match[1], match[2])
         text, columns = self._value(name_of(field)), list[tuple[str, str]]()
-        # Outside of TRY, which would say nothing of a pattern that the database cannot read.
+        # Outside of TRY, which would hide an invalid pattern.
         readable = self._stand_in(f"regexp_matches('', {match[1]})")
         self._table("*", f" WHERE {readable} IS NOT NULL")
         for name, group in outputs:
@@ -211,19 +214,19 @@ class _Builder:
         changed = [name for name, old in fields if name != old or operator != "project"]
         wrong = [name for name in changed if folded(name) == "__time__" or folded(name).startswith(OF_THE_GROUP)]
         if wrong:
-            raise unreadable(f"{operator} cannot change {wrong[0][:64]!r}: only fields of a log can be changed")
+            raise unreadable(f"{operator} cannot change {wrong[0][:64]!r}: it is not a field of a single log")
         self.steps.append(Step(operator, fields))
         if is_known:
             self.visible |= set(names)
 
     def _stand_in(self, expression: str) -> str:
-        """What stands for an expression."""
+        """Register an expression, and return its name in the statement."""
         name = f"{OWN}expression {len(self.expressions)}"
         self.expressions[name] = expression
         return _quoted(name)
 
     def _table(self, columns: str, condition: str = "") -> None:
-        """One more table, made of the last one."""
+        """Append a table that is made of the last one."""
         select = f"SELECT {columns} FROM {self._last()}{condition}"
         self.tables.append(f"{_quoted(f'{OWN}table {len(self.tables)}')} AS ({select})")
 
@@ -239,15 +242,15 @@ class _Builder:
 
 
 def _groups_of(literal: str, names: str | None) -> list[tuple[str, int]]:
-    """The names of the outputs and the groups that they are for; without names, those of the pattern's own groups."""
+    """Return the names of the outputs and their groups; by default the names of the pattern's own groups."""
     try:
-        # Each range of characters would take milliseconds to compile, and has no group.
+        # Classes of characters are replaced: each takes milliseconds to compile, and contains no group.
         pattern = re.compile(_CLASS.sub(_without_members, literal[1:-1].replace("''", "'")))
     except (re.error, RecursionError, OverflowError) as error:
-        raise unreadable(f"the pattern {literal[:64]} of parse-regexp cannot be read: {error}") from error
+        raise unreadable(f"the pattern {literal[:64]} of parse-regexp is invalid: {error}") from error
     outputs = [name_of(part) for part in split_text(names)] if names else list(pattern.groupindex)
     if not outputs or len(outputs) > pattern.groups:
-        raise unreadable(f"parse-regexp has {len(outputs)} outputs, and its pattern {pattern.groups} groups")
+        raise unreadable(f"parse-regexp has {len(outputs)} outputs: use 1 to {pattern.groups}, the pattern's groups")
     return [(name, number if names else pattern.groupindex[name]) for number, name in enumerate(outputs, 1)]
 
 
@@ -260,7 +263,7 @@ def _assigned(text: str) -> Iterator[tuple[str, str]]:
     for part in split_text(text):
         name, sign, value = part.partition("=")
         if not sign or not value.strip():
-            raise unreadable(f"{part.strip()[:64]!r} in extend: it must be 'field = expression'")
+            raise unreadable(f"extend contains {part.strip()[:64]!r}: write 'field = expression'")
         yield name_of(name), value.strip()
 
 
@@ -268,7 +271,7 @@ def _renamed(text: str, operator: str) -> Iterator[tuple[str, str]]:
     for part in split_text(text):
         name, sign, old = part.partition("=")
         if not sign and operator == "project-rename":
-            raise unreadable(f"{part.strip()[:64]!r} in {operator}: it must be 'new = old'")
+            raise unreadable(f"{operator} contains {part.strip()[:64]!r}: write 'new = old'")
         yield name_of(name), name_of(old if sign else name)
 
 

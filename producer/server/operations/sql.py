@@ -21,20 +21,20 @@ from .sql_text import DEFAULT_ROWS, SqlText, folded, read_sql
 
 T = TypeVar("T")
 
-#: How often it is looked whether the client of a statement that runs is still there.
+#: Seconds between checks that the client of a running statement is still connected.
 _LOOK_SECONDS = 0.1
-#: What a process may take to start, on a machine that has much else to do; an idle one needs a tenth of a second.
+#: Most seconds for a process to start on a busy machine; an idle one needs a tenth of a second.
 _START_SECONDS = 60
 _TYPES = {"long": "BIGINT", "double": "DOUBLE"}
 
 
 @dataclass(frozen=True, slots=True)
 class SqlAnswer:
-    """What a statement found, and what it took.
+    """The result of a statement, and its cost.
 
-    :ivar result: its columns and rows.
-    :ivar processed: how many logs it was run over.
-    :ivar seconds: how long that took, the search included.
+    :ivar result: columns and rows.
+    :ivar processed: number of logs read.
+    :ivar seconds: duration, the search included.
     """
 
     result: SqlResult
@@ -44,7 +44,7 @@ class SqlAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table of a statement: its names, whose logs it has, and which of these."""
+    """A table of a statement: its names, the request whose logstore it shows, and the search for its logs."""
 
     names: list[str]
     call: Call
@@ -52,9 +52,9 @@ class Table:
 
 
 async def run_sql(service: Service, call: Call, wanted: Wanted, text: str) -> SqlAnswer:
-    """Run the SQL in ``text`` over the logs that are wanted; their order and page mean nothing.
+    """Run the SQL in ``text`` over the logs of a search; the search's order and page are ignored.
 
-    :raises ApiError: ``ParameterInvalid``, it cannot be run or takes too much; as a search.
+    :raises ApiError: ``ParameterInvalid``, the SQL fails or takes too much; or the search fails.
     """
     check_length(text, service.limits)
     name = call.place.logstore
@@ -63,20 +63,21 @@ async def run_sql(service: Service, call: Call, wanted: Wanted, text: str) -> Sq
 
 
 def check_length(text: str, limits: Limits) -> None:
-    """Refuse SQL, or SPL, that is too long.
+    """Refuse SQL or SPL that is too long.
 
     :raises ApiError: ``ParameterInvalid``.
     """
     if len(text) > limits.query_chars:
         raise ApiError(
-            "ParameterInvalid", f"behind '|' stand {counted(len(text), 'character')}, {limits.query_chars} are allowed"
+            "ParameterInvalid",
+            f"the text after '|' has {counted(len(text), 'character')}: at most {limits.query_chars} are allowed",
         )
 
 
 async def run_over(service: Service, sql: SqlText, tables: list[Table]) -> SqlAnswer:
     """Run a statement over tables.
 
-    :raises ApiError: as :func:`run_sql`.
+    :raises ApiError: ``ParameterInvalid``, the SQL fails or takes too much; or the search fails.
     """
     begun = time.monotonic()
     types = [(table.names, await _index_types(service, table.call)) for table in tables]
@@ -91,9 +92,9 @@ async def run_over(service: Service, sql: SqlText, tables: list[Table]) -> SqlAn
 
 
 async def while_wanted(call: Call, work: Coroutine[Any, Any, T]) -> T:
-    """What ``work`` returns, as long as somebody waits for the answer.
+    """Return the result of ``work``, or cancel it when the client disconnects.
 
-    :raises ClientGoneError: nobody does; ``work`` is cancelled.
+    :raises ClientGoneError: the client has disconnected.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -107,12 +108,13 @@ async def while_wanted(call: Call, work: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def sql_process(service: Service, call: Call, statement: dict[str, Any]) -> AsyncIterator[SqlProcess]:
-    """A process that has taken ``statement``, see ``Statement`` of ``sql_engine``; to be given its rows, and run.
+    """Yield a process that has taken ``statement`` (``Statement`` of ``sql_engine``), to get its rows and run.
 
-    Inside the block there is room for a search, and time: what a process takes to start is none of the statement's.
+    The block holds a place for a search, and its time is bounded. The process's own start does not count.
 
-    :raises ApiError: as :func:`.search.searching`; :func:`.search.in_time`, for the start as well.
-    :raises ClientGoneError: nobody waits for the answer any more, since before the process had started.
+    :raises ApiError: ``ServerBusy``, there are too many searches; ``RequestTimeout``, the start or the block took too
+        long.
+    :raises ClientGoneError: the client has disconnected before the process had started.
     """
     async with service.searches.taken(1):
         process = await while_wanted(call, _begun(service, statement))
@@ -120,19 +122,19 @@ async def sql_process(service: Service, call: Call, statement: dict[str, Any]) -
             async with time_to_search(service):
                 yield process
         except BaseException:
-            # It may run on, and whoever waits for it in a thread is told only by its end.
+            # The statement may still run, and only the end of its process frees the thread that waits for it.
             if not process.is_fit:
                 process.kill()
             raise
         finally:
-            # Behind whatever still runs in there.
+            # Queued after the work of this process that still runs in these threads.
             service.searchers.submit(service.sql.give_back, process)
 
 
 async def _begun(service: Service, statement: dict[str, Any], *, is_new: bool = False) -> SqlProcess:
     process = await _process(service, is_new=is_new)
     try:
-        async with in_time(_START_SECONDS, f"no process for SQL had started within {_START_SECONDS} s"):
+        async with in_time(_START_SECONDS, f"no process for SQL started within {_START_SECONDS} s: try again"):
             await service.search(process.begin, statement)
     except BaseException as error:
         process.kill()
@@ -141,12 +143,12 @@ async def _begun(service: Service, statement: dict[str, Any], *, is_new: bool = 
             raise
     else:
         return process
-    # Somebody has killed it since it was looked at: nobody has had the time to do so with a new one.
+    # The process was killed after the check that it is fit. A new process is not shared, so nothing kills it.
     return await _begun(service, statement, is_new=True)
 
 
 async def _process(service: Service, *, is_new: bool) -> SqlProcess:
-    """A process for one statement; who no longer waits for it when it has started leaves it to others."""
+    """Return a process for one statement. If the caller is cancelled meanwhile, the process is left to others."""
     taking = service.searchers.submit(service.sql.take, is_new)
     try:
         return await asyncio.wrap_future(taking)
@@ -161,7 +163,7 @@ def _return(service: Service, taken: Future[SqlProcess]) -> None:
 
 
 def _statement(sql: SqlText, limits: Limits, tables: list[tuple[list[str], dict[str, str]]]) -> dict[str, Any]:
-    """As the program takes it: see ``Statement`` of ``sql_engine``."""
+    """Return the statement in the form of ``Statement`` of ``sql_engine``."""
     return {
         "text": sql.text,
         "most_rows": limits.sql_result_rows if sql.has_limit else DEFAULT_ROWS,
@@ -174,7 +176,7 @@ def _statement(sql: SqlText, limits: Limits, tables: list[tuple[list[str], dict[
 
 
 async def _index_types(service: Service, call: Call) -> dict[str, str]:
-    """The type of each field of which an index says that it is a number."""
+    """Return the SQL type of each field that an index declares as a number."""
     try:
         content, _ = await service.stored(service.store.indexes.get(call.place))
     except ApiError as error:

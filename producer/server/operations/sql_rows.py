@@ -1,4 +1,4 @@
-"""The logs that a statement is run over, as columns of texts, a part at a time; bounded."""
+"""The logs that a statement reads, as columns of texts, in bounded parts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .sql_text import SqlText, folded
 _ROWS_AT_ONCE = 10_000
 _MAX_FIELDS = 1000
 
-#: Is given the number of a table, how many rows, and each column as a JSON list of that many texts or nulls.
+#: Gets the number of a table, the number of rows, and each column as a JSON list of texts or nulls.
 TakeRows = Callable[[int, int, dict[str, str]], None]
 
 
 class SqlRows:
-    """Collects logs, and hands them on; of their fields only those that the statement may want.
+    """A collector of logs that passes them on in parts, with only the fields that the statement may need.
 
-    :ivar count: how many there were, of all tables.
+    :ivar count: number of logs so far, of all tables.
     """
 
     def __init__(self, sql: SqlText, limits: Limits, take: TakeRows) -> None:
@@ -34,23 +34,23 @@ class SqlRows:
         self.count = 0
 
     def end_table(self) -> None:
-        """Hand on what was collected; what follows is of the next table."""
+        """Pass on the collected logs; the next ones are of the next table."""
         self.flush()
         self._table += 1
         self._columns = {"__time__": []}
         self._names = {"__time__": ""}
 
     def add(self, time: int, texts: list[tuple[str, str]]) -> None:
-        """One more log.
+        """Add a log.
 
-        :raises ApiError: ``ParameterInvalid``, these are too many, or too much.
+        :raises ApiError: ``ParameterInvalid``, the logs are too many or too large.
         """
         held = len(self._columns["__time__"])
         for name, text in texts:
             column = self._column(name)
             if column is not None:
                 column += [None] * (held - len(column))
-                # Of a key that was sent twice the last value is seen, as everywhere.
+                # The last value of a repeated key counts.
                 column[held:] = [text]
                 self._bytes += len(text)
         self._columns["__time__"].append(str(time))
@@ -60,7 +60,7 @@ class SqlRows:
             self.flush()
 
     def flush(self) -> None:
-        """Hand on what was collected."""
+        """Pass on the collected logs."""
         count = len(self._columns["__time__"])
         if count:
             filled = {name: values for name, values in self._columns.items() if values}
@@ -76,13 +76,13 @@ class SqlRows:
         return self._columns[known] if known else None
 
     def _new_column(self, name: str) -> str:
-        """The column of that field, empty for none: names of any case are one."""
+        """Return the column of a field, empty for none; names that differ in case only share a column."""
         column = folded(name)
         if column == "__time__" or not self._sql.wants(name):
             return ""
         if column not in self._columns and len(self._columns) >= _MAX_FIELDS:
             raise ApiError(
-                "ParameterInvalid", f"the logs have more than {_MAX_FIELDS} fields: name those that you want"
+                "ParameterInvalid", f"the logs have more than {_MAX_FIELDS} fields: name the needed ones in the SQL"
             )
         self._columns.setdefault(column, [])
         return column
@@ -97,6 +97,6 @@ class SqlRows:
         if self._bytes > limits.sql_bytes:
             raise ApiError(
                 "ParameterInvalid",
-                f"what the SQL names of the logs that match has more than {counted(limits.sql_bytes, 'byte')}: "
-                "narrow the time",
+                f"the fields that the SQL names have more than {counted(limits.sql_bytes, 'byte')} in these logs:"
+                " narrow the time range",
             )

@@ -1,7 +1,7 @@
-"""SQL of a query before it is run: what of the service's dialect is rewritten, and which fields it needs.
+"""Reader of a query's SQL: it rewrites the service's dialect, and finds the needed fields.
 
-``FROM log`` may be left out: it is put where it belongs. ``LIMIT 20, 10`` becomes ``LIMIT 10 OFFSET 20``; without a
-limit there are 100 rows, as in the service. Whatever stands in quotation marks or parentheses is left alone.
+``FROM log`` is inserted where it is missing. ``LIMIT 20, 10`` becomes ``LIMIT 10 OFFSET 20``. Without a limit there are
+100 rows, as in the service. Text in quotation marks or parentheses is not changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import ApiError
 DEFAULT_ROWS = 100
 _MAX_DEPTH = 16
 
-# What is not closed ends with the text: no text is looked through again and again.
+# An unclosed token ends with the text, so that no part of it is scanned again and again.
 _TOKEN = re.compile(
     r"""'(?:[^']|'')*+(?:'|\Z)|"(?:[^"]|"")*+(?:"|\Z)|[eE]'(?:[^'\\]|''|\\.)*+(?:'|\Z)|\$\$.*?(?:\$\$|\Z)"""
     r"""|--[^\n]*|/\*.*?(?:\*/|\Z)|\w+|\s+|.""",
@@ -39,7 +39,7 @@ _BEHIND_FROM = {
     "window",
     "qualify",
 }
-#: First words of the operators of SPL.
+#: First words of SPL's operators.
 _OF_SPL = {"where", "extend", "project", "parse", "limit", "sort", "expand", "stats"}
 _MYSQL_LIMIT = re.compile(r"(?<!\d)(\d++)(\s*+),(\s*+)(\d++)")
 _ALL_FIELDS = re.compile(r"(?:\bselect|\bdistinct|\ball|,|\.)\s*\*|\bcolumns\s*\(|\blog\s*\)", re.IGNORECASE)
@@ -48,18 +48,18 @@ _FOLDING = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def folded(name: str) -> str:
-    """A field's name in the one case that the database takes names for: of letters beyond ASCII it knows no other."""
+    """Return a field's name in lower case, as the database folds it: only ASCII letters change."""
     return name.lower() if name.isascii() else name.translate(_FOLDING)
 
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """A statement that can be run.
+    """A statement to run.
 
     :ivar text: the statement.
-    :ivar has_limit: whether it says itself how many rows it wants.
+    :ivar has_limit: True if it limits its rows itself.
     :ivar words: its words as :func:`folded`, names among them.
-    :ivar wants_all: whether it may want every field there is.
+    :ivar wants_all: True if it may need every field.
     """
 
     text: str
@@ -68,22 +68,22 @@ class SqlText:
     wants_all: bool
 
     def wants(self, field: str) -> bool:
-        """Whether it may want that field."""
+        """Return True if the statement may need the field."""
         return self.wants_all or field.lower().replace('"', '""') in self.text.lower()
 
 
 def read_sql(text: str) -> SqlText:
-    """The statement in ``text``.
+    """Read a statement.
 
-    :raises ApiError: ``ParameterInvalid``, it is no SELECT.
+    :raises ApiError: ``ParameterInvalid``, it is not a SELECT.
     """
     tokens = tokens_of(text.strip().rstrip(";"))
     words = frozenset(folded(token).strip('"') for token in tokens if _WORD.fullmatch(token) or token.startswith('"'))
     first = first_word(tokens)
     if first not in ("select", "with"):
-        spl = "; operators of SPL are for PullLogs, or session 'mode=scan'" if first in _OF_SPL else ""
-        said = f"{first[:64]!r} after '|' is not known: use SELECT, WITH or with_pack_meta{spl}"
-        raise ApiError("ParameterInvalid", said)
+        spl = "; SPL needs PullLogs, or session 'mode=scan'" if first in _OF_SPL else ""
+        message = f"{first[:64]!r} after '|' is not known: use SELECT, WITH or with_pack_meta{spl}"
+        raise ApiError("ParameterInvalid", message)
     check_nesting(tokens)
     outer = dict(_outer_words(tokens))
     if "from" not in outer:
@@ -96,28 +96,29 @@ def read_sql(text: str) -> SqlText:
 
 
 def tables_in(text: str, known: Iterable[str]) -> tuple[str, list[str]]:
-    """Which of the ``known`` logstores a statement names behind FROM, JOIN or a comma; and the statement with their
-    names in quotation marks, which it may be without: ``FROM app-log``.
+    """Find the ``known`` logstores after FROM, JOIN or a comma, and put their names into quotation marks.
+
+    :returns: the statement, in which ``FROM app-log`` is valid, and the names found.
     """
     tokens, names = _TOKEN.findall(text), {name.lower(): name for name in known}
-    found, said, before = dict[str, None](), list[str](), ""
+    found, parts, before = dict[str, None](), list[str](), ""
     while tokens:
         size = _name_size(tokens, names) if before in ("from", "join", ",") else 0
         if size:
             name = names["".join(tokens[:size]).lower().strip('"')]
             found[name] = None
-            # Behind a comma it may be a field, or begin what only looks like a name.
-            said += tokens[:size] if before == "," and size > 1 else [f'"{name}"']
+            # After a comma it may be a field, or an expression that only looks like a name.
+            parts += tokens[:size] if before == "," and size > 1 else [f'"{name}"']
         else:
-            said.append(tokens[0])
+            parts.append(tokens[0])
         last = tokens[max(size, 1) - 1].lower()
         before = before if last.isspace() else last
         del tokens[: max(size, 1)]
-    return "".join(said), list(found)
+    return "".join(parts), list(found)
 
 
 def _name_size(tokens: list[str], names: Mapping[str, str]) -> int:
-    """Of how many tokens the longest of the names is that they begin with; 0 for none."""
+    """Return the number of tokens of the longest name that they begin with; 0 for none."""
     if tokens[0].startswith('"'):
         return int(tokens[0].lower().strip('"') in names)
     run = itertools.takewhile(_NAME_PART.fullmatch, tokens[:_MAX_NAME_PARTS])
@@ -126,8 +127,9 @@ def _name_size(tokens: list[str], names: Mapping[str, str]) -> int:
 
 
 def where_of(text: str) -> str:
-    """The condition of a SELECT, without what stands in quotation marks or parentheses; empty where another SELECT
-    makes it doubtful which rows it is for.
+    """Return the condition of a SELECT, with quoted texts and parentheses as ``()``.
+
+    Empty for a statement with another SELECT, where the rows of the condition are uncertain.
     """
     tokens = tokens_of(text)
     lower = [part.lower() for part in tokens]
@@ -143,23 +145,23 @@ def where_of(text: str) -> str:
 
 
 def _is_outer(tokens: list[str]) -> bool:
-    """Whether the first ``where`` is in no parentheses."""
+    """Return True if the first ``where`` is outside all parentheses."""
     before = tokens[: tokens.index("where")]
     return before.count("(") == before.count(")")
 
 
 def tokens_of(text: str) -> list[str]:
-    """The words, signs, spaces and quoted texts of a statement; a comment is a space."""
+    """Return the words, signs, spaces and quoted texts of a statement; a comment becomes a space."""
     return [" " if token.startswith(("--", "/*")) else token for token in _TOKEN.findall(text)]
 
 
 def first_word(tokens: Iterable[str]) -> str:
-    """The first word of a statement, in lower case; empty if it has none."""
+    """Return the first word of a statement, in lower case; empty if it has none."""
     return next((token.lower() for token in tokens if _WORD.fullmatch(token)), "")
 
 
 def check_nesting(tokens: list[str]) -> None:
-    """Refuse what would take the database's parser minutes, in which nothing interrupts it.
+    """Refuse deep nesting: the database's parser would take minutes, and cannot be interrupted.
 
     :raises ApiError: ``ParameterInvalid``.
     """
@@ -173,7 +175,7 @@ def check_nesting(tokens: list[str]) -> None:
 
 
 def _outer_words(tokens: list[str]) -> Iterator[tuple[str, int]]:
-    """The words outside of all parentheses, in lower case, and their places."""
+    """Yield the words outside all parentheses, in lower case, with their places."""
     depth = 0
     for place, part in enumerate(tokens):
         depth += (part == "(") - (part == ")")

@@ -1,4 +1,4 @@
-"""Substores: how clients set up a metric store, whose own there is one of, ``prom``. They are kept, without effect."""
+"""Substores of a metric store, stored without effect. A metric store of this server has the substore ``prom``."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from ..store.rows import TTL_FOR_EVER
 from .json_body import parse_json
 from .names import check_name
 
-#: Among the settings of a logstore, by name.
+#: Key of the substores in the settings of a logstore.
 SUBSTORES = "substores"
 _MOST = 100
 
 
 async def create_substore(service: Service, call: Call) -> Answer:
-    """``POST /logstores/{logstore}/substores`` with ``{"name": …, "ttl": …, "keys": […], …}``."""
+    """Create a substore: ``POST …/substores`` with ``{"name": …, "ttl": …, "keys": […], …}``."""
     wanted = parse_json(call.body)
     name = check_name("substore", wanted.get("name"))
     return await _keep(service, call, {**await _substores(service, call), name: wanted})
 
 
 async def list_substores(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/substores``: their names."""
+    """List the names of the substores: ``GET /logstores/{logstore}/substores``."""
     return json_answer({"substores": sorted(await _substores(service, call))})
 
 
 async def get_substore(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/substores/{name}``."""
+    """Return a substore: ``GET /logstores/{logstore}/substores/{name}``."""
     return json_answer(_one_of(await _substores(service, call), _name(call)))
 
 
 async def update_substore(service: Service, call: Call) -> Answer:
-    """``PUT /logstores/{logstore}/substores/{name}`` with all of it."""
+    """Replace a substore: ``PUT /logstores/{logstore}/substores/{name}`` with all of it."""
     substores = await _substores(service, call)
     _one_of(substores, _name(call))
     return await _keep(service, call, {**substores, _name(call): parse_json(call.body)})
 
 
 async def delete_substore(service: Service, call: Call) -> Answer:
-    """``DELETE /logstores/{logstore}/substores/{name}``."""
+    """Delete a substore: ``DELETE /logstores/{logstore}/substores/{name}``."""
     substores = await _substores(service, call)
     _one_of(substores, _name(call))
     return await _keep(service, call, {name: one for name, one in substores.items() if name != _name(call)})
 
 
 async def get_substore_ttl(service: Service, call: Call) -> Answer:
-    """``GET /logstores/{logstore}/substores/storage/ttl``: days, those of the logstore."""
+    """Return the logstore's time to live, days: ``GET /logstores/{logstore}/substores/storage/ttl``."""
     return json_answer({"ttl": (await service.stored(service.store.logstore(call.place))).ttl_days})
 
 
 async def update_substore_ttl(service: Service, call: Call) -> Answer:
-    """``PUT /logstores/{logstore}/substores/storage/ttl?ttl=days``: that of the logstore."""
+    """Set the logstore's time to live: ``PUT /logstores/{logstore}/substores/storage/ttl?ttl=days``."""
     ttl = parse_number("ttl", call.request.query.get("ttl", ""), 1, TTL_FOR_EVER)
     await service.stored(service.store.update_logstore(call.place, {"ttl": ttl}, service.now()))
     return Answer()
@@ -66,7 +66,7 @@ async def _substores(service: Service, call: Call) -> dict[str, Any]:
 
 async def _keep(service: Service, call: Call, substores: dict[str, Any]) -> Answer:
     if len(substores) > _MOST:
-        raise ApiError("ParameterInvalid", f"a logstore has {_MOST} substores at most")
+        raise ApiError("ParameterInvalid", f"the logstore has {_MOST} substores, the limit: delete one first")
     await service.stored(service.store.update_logstore(call.place, {SUBSTORES: substores}, service.now()))
     return Answer()
 

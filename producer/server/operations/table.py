@@ -1,4 +1,4 @@
-"""Which request is which operation."""
+"""Routes of the server: which operation answers which request."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from . import (
     substores,
 )
 
-#: Tells from the query parameters and the project (empty without one) whether a request is meant.
+#: Returns True if a row is meant, from the query parameters and the project (empty for none).
 Meant = Callable[[Mapping[str, str], str], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A method, a path, which of such requests are meant, and what is done then."""
+    """A route: method, path, operation, and a condition on further requests (None for all)."""
 
     method: str
     path: str
@@ -38,12 +38,12 @@ def _row(method: str, path: str, name: str, handler: Handler, is_meant: Meant | 
 
 
 def _with(name: str, *values: str | None) -> Meant:
-    """Requests in which a parameter has one of these values; None for those without it."""
+    """Match requests in which the parameter has one of these values; None matches its absence."""
     return lambda query, _project: query.get(name) in values
 
 
 def _lists_projects(query: Mapping[str, str], project: str) -> bool:
-    # The first label of an endpoint's host looks like a project: only the parameters tell that none is meant.
+    # The first label of an endpoint's host looks like a project, so only the parameters distinguish the two.
     return not project or "size" in query or "offset" in query
 
 
@@ -63,7 +63,7 @@ _SHARD = f"{_SHARDS}/{{shard}}"
 _GROUPS = f"{_LOGSTORE}/consumergroups"
 _GROUP = f"{_GROUPS}/{{group}}"
 
-#: Of several rows that fit a request, the first is it.
+#: The first matching row is used.
 ROWS: list[Row] = [
     _row("POST", "/", "CreateProject", admin.create_project),
     Row("GET", "/", _LIST_PROJECTS, _lists_projects),

@@ -1,1 +1,1 @@
-"""The program that runs SQL statements, in a process of its own: ``python -m sql_engine``, see :mod:`.engine`."""
+"""The program that runs SQL statements in a process of its own: ``python -m sql_engine`` (:mod:`.engine`)."""

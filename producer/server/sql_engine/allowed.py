@@ -1,8 +1,8 @@
-"""What a statement of SQL or SPL may consist of: the names in DuckDB's syntax trees that :mod:`.tree` lets pass.
+"""Names in DuckDB's syntax trees that :mod:`.tree` allows in SQL and SPL.
 
-A name that is not here is refused, whatever a later version of DuckDB gives it to do. So a list holds what computes a
-value out of its arguments. It does not hold functions that run a text as SQL, read files, settings, variables or the
-catalog, write (to a log, a sequence), wait, look into the database's own state, or make types out of text.
+A name that is not listed is refused, whatever a later version of DuckDB adds under it. A list has functions that
+compute a value from their arguments. It has none that run text as SQL, read files, settings, variables or the catalog,
+write (to a log, a sequence), wait, inspect the database, or make types from text.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ _OTHERS = """
     uuid_extract_timestamp uuid_extract_version uuidv4 uuidv7
 """
 
-#: What the service's dialect has and this database calls otherwise: the definitions of macros.
+#: Functions of the service's dialect that DuckDB names otherwise, as macros.
 MACROS = (
     "as_timestamp(t) AS COALESCE(make_timestamp(TRY_CAST(t AS BIGINT) * 1000000), TRY_CAST(t AS TIMESTAMP))",
     "approx_distinct(x) AS approx_count_distinct(x)",
@@ -140,7 +140,7 @@ MACROS = (
     "date_trunc(p, t) AS system.main.date_trunc(p, as_timestamp(CAST(t AS VARCHAR)))",
 )
 
-#: Scalar functions, aggregates and those of windows, in lower case.
+#: Scalar functions, aggregates and window functions, in lower case.
 FUNCTIONS = _names(" ".join((_OPERATORS, _WINDOWS, _AGGREGATES, _NUMBERS, _TEXT, _TIMES, _NESTED, _JSON, _OTHERS))) | {
     macro.partition("(")[0] for macro in MACROS
 }

@@ -1,24 +1,24 @@
-"""The program that runs SQL statements, one after another, each over tables of its own: a process beside the server.
+"""The program that runs SQL statements, one after another, in a process beside the server.
 
-What a statement makes of one value (``repeat('x', 2000000000)``) can be neither bounded nor interrupted inside the
-database. So it runs where nothing else is: the memory and processor time of this process are limited by the system, its
-owner kills it when time is over, and it ends by itself when its owner is gone. It is started as a package of its own
-and imports nothing of ``producer``, so that it starts fast.
+A single value (``repeat('x', 2000000000)``) can be neither bounded nor interrupted inside the database. So statements
+run in a process of their own. The system limits its memory and processor time, its owner kills it after a deadline, and
+it ends by itself when its owner is gone. It is started as a package of its own and imports nothing of ``producer``, so
+that it starts fast.
 
-Its standard input brings pickled messages, each a pair: ``("begin", Statement as a dict)``, any number of ``("rows",
-(table, count, {name: JSON list of texts}))``, and ``("run", None)``. For each "begin" its standard output gives one
-byte, :data:`TAKEN`; for each "run" 8 bytes of length and so many bytes of JSON: ``{"refusal": text}`` or ``{"names":
-[…], "types": […], "rows": […], "is_worn": …}``. It answers in JSON because what a statement made is not to be trusted
-with a pickle.
+Its standard input has pickled messages, each a pair: ``("begin", Statement as a dict)``, any number of ``("rows",
+(table, count, {name: JSON list of texts}))``, and ``("run", None)``. For each "begin" its standard output has one byte,
+:data:`TAKEN`. For each "run" it has 8 bytes of length and so many bytes of JSON: ``{"refusal": text}`` or ``{"names":
+[…], "types": […], "rows": […], "is_worn": …}``. The answer is JSON, because a pickle from a process that ran a client's
+statement cannot be trusted.
 
-The logs' fields are columns of tables, one for each logstore, ``__time__`` (a whole number) among them. A field that an
-index calls ``long`` or ``double`` is that; another one is a number when all its values are, otherwise text. The
-statement can reach nothing else. Everything in its syntax tree must be allowed (:mod:`.tree`), the database is opened
-without files, network and settings, and the system lets this process open nothing more once it has warmed up
-(:class:`Door`).
+The fields of the logs are columns of tables, one for each logstore, with ``__time__`` (a whole number) among them. A
+field that an index declares ``long`` or ``double`` has that type. Another field is a number if all its values are
+numbers, otherwise text. The statement can reach nothing else: everything in its syntax tree must be allowed
+(:mod:`.tree`), the database is opened without files, network and settings, and the system lets the warm process open
+nothing more (:class:`Door`).
 
-The syntax tree that was checked is run, not the text. Of SPL the statement is this server's own, and only the
-expressions in it are a client's: the trees of these are put into that of the statement.
+The checked syntax tree is run, not the text. For SPL the statement is this server's own and only its expressions are a
+client's, so their trees are inserted into the statement's tree.
 
 This file is long because it is all that the process does.
 """
@@ -46,46 +46,45 @@ from .tree import RefusalError, check_spl, check_sql
 
 try:
     import resource
-except ImportError:  # no Unix: only the owner's deadline and the database's own bound hold there
+except ImportError:  # no Unix: only the owner's deadline and the database's own bound apply
     resource = None  # type: ignore[assignment]  # not on Windows
 
-#: What says that a statement was taken: a process that dies before has not been ended by it.
+#: Confirms that a statement was taken: if the process dies before, the statement is not the cause.
 TAKEN = b"+"
 _MIB = 1024 * 1024
-#: Of memory, beside twice what the statement may take: stacks, and what the database does not count.
+#: Memory beside twice the statement's share: stacks, and memory that the database does not count.
 _ROOM_BYTES = 128 * _MIB
-#: A process that has grown so much by its statements is worn: the next one gets another.
+#: A process that has grown by so many bytes is not reused.
 _WORN_BYTES = 64 * _MIB
 _ROWS_AT_ONCE = 256
-# A number as it would be written: with zeros before it, it is a name.
+# A number in its canonical form; with leading zeros, a text is a name.
 _NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
-#: In this order: the last one lets none be set any more.
+#: In this order: the last one locks all settings.
 _SETTINGS = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
 
 
-#: How deep the syntax tree of an expression may be, in levels of JSON; newer versions of the database take 256 in all.
+#: Deepest syntax tree of an expression, in levels of JSON; newer versions of the database allow 256 in all.
 _MAX_LEVELS = 200
-#: Failures that leave the database as it was; after others the process is not used again.
-_OF_THE_STATEMENT = (RefusalError, duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError)
-#: How the database begins, and how it ends, what it tells of a syntax tree: neither is about what the client wrote.
-_OF_THE_TREE = re.compile(r".*unsuccessful query result Error: |\s+LINE \d+: .*")
+#: Errors that leave the database intact; after others the process is not reused.
+_STATEMENT_ERRORS = (RefusalError, duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError)
+#: Start and end of the database's messages about a syntax tree; neither is about the client's text.
+_TREE_DETAILS = re.compile(r".*unsuccessful query result Error: |\s+LINE \d+: .*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What is to be run.
+    """A statement to run.
 
     :ivar text: the SQL.
-    :ivar most_rows: rows that it may give.
-    :ivar cuts: whether further rows are left out, instead of being refused.
-    :ivar names: what the columns may be where no log matches.
-    :ivar tables: of each table its names, and ``BIGINT`` or ``DOUBLE`` by column, where an index says so.
-    :ivar result_bytes: bytes that its result may have.
-    :ivar seconds: processor time that it may take; its owner's deadline is what usually ends it.
-    :ivar expressions: of SPL: its expressions, by the names of the fields that stand for them in ``text``. If there are
-        any, or none are needed, all columns are text, those of ``names`` are always there, and null is left out of a
-        row. None where this is no SPL.
-    :ivar own: of SPL: what begins a name that an expression may not use.
+    :ivar most_rows: largest number of rows in the result.
+    :ivar cuts: True to drop further rows, False to refuse them.
+    :ivar names: possible columns, for the case that no log matches.
+    :ivar tables: for each table its names, and ``BIGINT`` or ``DOUBLE`` by column, where an index declares it.
+    :ivar result_bytes: largest size of the result, bytes.
+    :ivar seconds: processor time; usually the owner's deadline comes first.
+    :ivar expressions: SPL's expressions by the columns that stand for them in ``text``, or None for SQL. In SPL all
+        columns are text, those of ``names`` always exist, and a row has no null.
+    :ivar own: for SPL, the prefix of names that expressions must not use.
     """
 
     text: str
@@ -100,11 +99,11 @@ class Statement:
 
     @property
     def is_spl(self) -> bool:
-        """Whether it is made of SPL."""
+        """Return True if the statement is made from SPL."""
         return self.expressions is not None
 
 
-#: One value of each type that a result can have.
+#: One value of each type of a result.
 _VALUES = (
     "true, 1::TINYINT, 1::HUGEINT, 1.5::DECIMAL(5, 1), 1.5::DOUBLE",
     "'x', 'x'::BLOB, '1'::BIT, uuid(), '{}'::JSON",
@@ -127,11 +126,11 @@ _WARMING = Statement(
 
 @dataclass(slots=True)
 class Table:
-    """One table, as it is filled.
+    """A table being filled.
 
-    :ivar raw: its name in SQL; what the statement sees is a view of it.
-    :ivar columns: the columns that it has so far, beside ``__time__``.
-    :ivar rows: how many it has so far.
+    :ivar raw: its name in SQL; the statement sees a view of it.
+    :ivar columns: the columns so far, without ``__time__``.
+    :ivar rows: number of rows so far.
     """
 
     raw: str
@@ -140,11 +139,11 @@ class Table:
 
 
 def open_database(memory_bytes: int) -> Any:
-    """Connect to the one database of this process: to make it takes longer than most statements.
+    """Connect to the only database of this process, whose creation takes longer than most statements.
 
     A statement is one SELECT, so it leaves nothing behind; its tables are dropped after it.
 
-    :param memory_bytes: the memory for tables.
+    :param memory_bytes: memory for tables, bytes.
     """
     config: dict[str, Any] = {"memory_limit": f"{memory_bytes // 1024}KiB", "threads": "1", "temp_directory": ""}
     connection = duckdb.connect(":memory:", config=config)
@@ -156,7 +155,7 @@ def open_database(memory_bytes: int) -> Any:
 
 
 class Engine:
-    """One statement, its tables and its views."""
+    """A statement with its tables and views."""
 
     def __init__(self, statement: Statement, connection: Any) -> None:
         self.statement = statement
@@ -167,14 +166,14 @@ class Engine:
             self.connection.execute(f"CREATE TABLE {table.raw} (__time__ BIGINT)")
 
     def clear(self) -> None:
-        """Drop its tables and views, as far as they were made."""
+        """Drop the tables and views that exist."""
         for table, (names, _) in zip(self.tables, self.statement.tables, strict=True):
             for name in names:
                 self.connection.execute(f"DROP VIEW IF EXISTS {_quoted(name)}")
             self.connection.execute(f"DROP TABLE IF EXISTS {table.raw}")
 
     def insert(self, number: int, count: int, columns: dict[str, str]) -> None:
-        """Take ``count`` more rows of a table, a column at a time: that is much faster than values."""
+        """Insert ``count`` rows into a table, column by column, which is much faster than single values."""
         table = self.tables[number]
         for name in columns:
             if name != "__time__" and name not in table.columns:
@@ -186,15 +185,15 @@ class Engine:
         table.rows += count
 
     def run(self) -> dict[str, Any]:
-        """Names and types of the columns of the result, and its rows as the service writes them.
+        """Return names and types of the result's columns, and its rows as the service writes them.
 
-        :raises RefusalError: it is no single SELECT, or gives too much.
+        :raises RefusalError: the statement is not a single SELECT, or its result is too large.
         """
         connection, statement = self.connection, self.statement
         tree = spl_tree(connection, statement) if statement.is_spl else sql_tree(connection, statement)
         for table, (names, kinds) in zip(self.tables, statement.tables, strict=True):
             self._make_views(table, names, kinds)
-        # As a pragma, which takes no parameter; the table function refuses columns of the same name.
+        # As a pragma, which takes no parameters: the table function refuses columns of the same name.
         connection.execute(f"PRAGMA json_execute_serialized_sql({_literal(tree)})")
         description = connection.description or []
         rows = self._fetch([column[0] for column in description])
@@ -219,7 +218,7 @@ class Engine:
         return found
 
     def _make_views(self, table: Table, names: list[str], types: dict[str, str]) -> None:
-        """A table as the statement sees it: each column as what it is; where nothing matched, all that it names."""
+        """Create the views of a table with typed columns; an empty table gets all columns that the statement names."""
         shown = [
             f"TRY_CAST({_quoted(name)} AS {self._type(table, name, types)}) AS {_quoted(name)}"
             for name in table.columns
@@ -245,9 +244,9 @@ class Engine:
 
 
 def sql_tree(connection: Any, statement: Statement) -> str:
-    """The syntax tree of a statement of SQL, as JSON.
+    """Return the syntax tree of an SQL statement as JSON.
 
-    :raises RefusalError: it is no single SELECT, or has something in it that is not allowed.
+    :raises RefusalError: it is not a single SELECT, or contains a name that is not allowed.
     """
     text, tree = _parsed(connection, statement.text)
     check_sql(tree, [name for names, _ in statement.tables for name in names])
@@ -255,9 +254,9 @@ def sql_tree(connection: Any, statement: Statement) -> str:
 
 
 def spl_tree(connection: Any, statement: Statement) -> str:
-    """The syntax tree of a statement of SPL, as JSON, with its expressions in their places.
+    """Return the syntax tree of an SPL statement as JSON, with its expressions inserted.
 
-    :raises RefusalError: one of them is no expression, or has something in it that SPL has not.
+    :raises RefusalError: an expression is invalid, or contains a name that SPL does not allow.
     """
     expressions = {
         name: _expression(connection, text, statement.own) for name, text in (statement.expressions or {}).items()
@@ -270,7 +269,7 @@ def spl_tree(connection: Any, statement: Statement) -> str:
 
 
 def _expression(connection: Any, text: str, own: str) -> dict[str, Any]:
-    """The tree of one expression."""
+    """Return the tree of one expression."""
     (_, select), (_, empty) = _parsed(connection, f"SELECT {text}"), _parsed(connection, "SELECT NULL")
     found = select["statements"][0]["node"].pop("select_list", ())
     empty["statements"][0]["node"].pop("select_list")
@@ -278,29 +277,29 @@ def _expression(connection: Any, text: str, own: str) -> dict[str, Any]:
         node.pop("query_location", None)
         node.pop("query_location_length", None)
     if select != empty or len(found) != 1 or found[0]["alias"]:
-        raise RefusalError(f"{text[:64]!r} cannot be run: it is not one expression")
+        raise RefusalError(f"{text[:64]!r} cannot be run: it is not a single expression")
     if _depth(found) > _MAX_LEVELS:
         raise RefusalError(f"{text[:64]!r} cannot be run: it nests too deep")
     check_spl(found)
     for _, _, node in _nodes(found):
         if any(name.lower().startswith(own) for name in node.get("column_names", ())):
-            raise RefusalError(f"{text[:64]!r} cannot be run: fields whose names begin with {own!r} cannot be named")
+            raise RefusalError(f"{text[:64]!r} cannot be run: names that begin with {own!r} are reserved")
     return dict(found[0])
 
 
 def _parsed(connection: Any, text: str) -> tuple[str, dict[str, Any]]:
-    """The syntax tree of statements, as JSON, and as an object."""
-    (told,) = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
-    tree: dict[str, Any] = json.loads(told)
+    """Return the syntax tree of statements, as JSON and as an object."""
+    (text,) = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
+    tree: dict[str, Any] = json.loads(text)
     if tree["error"] and tree["error_type"] == "not implemented":
         raise RefusalError("the SQL cannot be run: it must be one SELECT; PIVOT needs its values: FOR x IN ('a', 'b')")
     if tree["error"]:
         raise RefusalError(f"the SQL cannot be run: {' '.join(tree['error_message'].split())[:500]}")
-    return str(told), tree
+    return str(text), tree
 
 
 def _nodes(tree: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-    """Each object of a tree, with what it is in and where; what is put into its place is not looked into."""
+    """Yield each object of a tree with its parent and key; a replacement is not visited."""
     left = [tree]
     while left:
         parent = left.pop()
@@ -312,7 +311,7 @@ def _nodes(tree: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
 
 
 def _depth(tree: Any) -> int:
-    """How many levels a tree has."""
+    """Return the number of levels of a tree."""
     level, depth = [tree], 0
     while level:
         depth += 1
@@ -322,23 +321,23 @@ def _depth(tree: Any) -> int:
 
 
 def answer(messages: queue.Queue[tuple[str, Any]], engine: Engine, memory_bytes: int) -> dict[str, Any]:
-    """Take one statement's rows, and run it: the result, or why there is none, and whether the database is worn."""
-    said = dict[str, Any]()
+    """Read one statement's rows and run it; return the result or the refusal, and whether the database is worn."""
+    outcome = dict[str, Any]()
     while True:
         kind, content = messages.get()
-        # After a refusal what still comes is taken and thrown away.
-        if not said:
+        # After a refusal further messages are read and dropped.
+        if not outcome:
             try:
-                said = _step(engine, kind, content)
+                outcome = _step(engine, kind, content)
             except (RefusalError, duckdb.Error, RuntimeError, MemoryError) as error:
-                said = {
-                    "refusal": _told(error, engine.statement, memory_bytes),
-                    "is_worn": not isinstance(error, _OF_THE_STATEMENT),
+                outcome = {
+                    "refusal": _refusal(error, engine.statement, memory_bytes),
+                    "is_worn": not isinstance(error, _STATEMENT_ERRORS),
                 }
         if kind == "run":
-            if not said["is_worn"]:
+            if not outcome["is_worn"]:
                 engine.clear()
-            return said
+            return outcome
 
 
 def _step(engine: Engine, kind: str, content: Any) -> dict[str, Any]:
@@ -348,23 +347,23 @@ def _step(engine: Engine, kind: str, content: Any) -> dict[str, Any]:
     return {**engine.run(), "is_worn": False}
 
 
-def _told(error: BaseException, statement: Statement, memory_bytes: int) -> str:
+def _refusal(error: BaseException, statement: Statement, memory_bytes: int) -> str:
     if isinstance(error, RefusalError):
         return str(error)
-    # In one line, as messages of LogHub are: clients show others with backslashes.
-    said = _OF_THE_TREE.sub("", " ".join(str(error).split()))
+    # On one line, as messages of LogHub are: clients show line feeds as backslashes.
+    text = _TREE_DETAILS.sub("", " ".join(str(error).split()))
     is_memory = isinstance(error, (duckdb.OutOfMemoryException, MemoryError))
-    if is_memory or "bad_alloc" in said or (statement.is_spl and said.startswith("Out of Memory Error")):
-        return f"the SQL needs more than {memory_bytes} bytes of memory: narrow it"
+    if is_memory or "bad_alloc" in text or (statement.is_spl and text.startswith("Out of Memory Error")):
+        return f"the SQL needs more than {memory_bytes} bytes of memory: narrow the query"
     if isinstance(error, RecursionError):
         return "the SQL cannot be run: an expression nests too deep"
-    return f"the SQL cannot be run: {said[:500]}"
+    return f"the SQL cannot be run: {text[:500]}"
 
 
 def main() -> None:
-    """Serve until standard input ends; the argument is the memory that a statement may take, in bytes."""
+    """Serve statements until standard input ends; the argument is the memory of a statement, bytes."""
     memory_bytes = int(sys.argv[1])
-    # What is written to file descriptor 1 by mistake must not look like an answer.
+    # Output to file descriptor 1 by mistake must not look like an answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     messages: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=1)
@@ -379,29 +378,29 @@ def main() -> None:
         _limit(statement, base and base + 2 * memory_bytes + _ROOM_BYTES)
         answers.write(TAKEN)
         answers.flush()
-        said = answer(messages, Engine(statement, connection), memory_bytes)
-        said["is_worn"] = said["is_worn"] or door.address_space() > base + _WORN_BYTES
-        body = json.dumps(said).encode()
+        outcome = answer(messages, Engine(statement, connection), memory_bytes)
+        outcome["is_worn"] = outcome["is_worn"] or door.address_space() > base + _WORN_BYTES
+        body = json.dumps(outcome).encode()
         answers.write(len(body).to_bytes(8, "big") + body)
         answers.flush()
 
 
 def _warm_up(connection: Any) -> None:
-    """Run statements: what the database takes once, up to 250 MiB of address space, is no statement's.
+    """Run statements, so that memory which the database takes once (up to 250 MiB of address space) is no statement's.
 
-    Each type of a result is made once, as some need a module, which cannot be opened later.
+    Each type of a result is made once: some need a module, which cannot be opened later.
     """
     engine = Engine(_WARMING, connection)
     engine.insert(0, 1, {"__time__": '["0"]', "x": '["0"]'})
     engine.run()
     engine.clear()
     for values in _VALUES:
-        with suppress(duckdb.Error):  # a module may be missing, such as that of time zones
+        with suppress(duckdb.Error):  # a module may be missing, such as time zones
             list(map(_text, connection.execute(f"SELECT {values}").fetchall()[0]))
 
 
 def _read(messages: queue.Queue[tuple[str, Any]]) -> None:
-    """Bring messages; at the end of the input the process is over, whatever it does."""
+    """Read messages; when the input ends, end the process at once."""
     try:
         while True:
             messages.put(pickle.load(sys.stdin.buffer))  # noqa: S301 - from the process that started this one
@@ -410,10 +409,10 @@ def _read(messages: queue.Queue[tuple[str, Any]]) -> None:
 
 
 class Door:
-    """The limit that lets this process open no file and no socket any more."""
+    """A limit after which this process can open no file and no socket."""
 
     def __init__(self) -> None:
-        """Set it; what is open stays open."""
+        """Set the limit; open files stay open."""
         try:
             self._statm = os.open("/proc/self/statm", os.O_RDONLY)
         except OSError:  # no Linux
@@ -423,16 +422,16 @@ class Door:
             resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
     def address_space(self) -> int:
-        """Bytes of it, where the system tells; otherwise 0."""
+        """Return the size of the address space, bytes; 0 if the system does not report it."""
         if self._statm < 0:
             return 0
         return int(os.pread(self._statm, 64, 0).split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _limit(statement: Statement, memory_bytes: int) -> None:
-    """Have the system bound what this process takes. macOS knows the limit of memory, and does not keep it.
+    """Limit the resources of this process. macOS accepts a limit of memory, but does not enforce it.
 
-    :param memory_bytes: the address space, 0 for no limit.
+    :param memory_bytes: the address space, bytes; 0 for no limit.
     """
     if resource is None:
         return
@@ -445,7 +444,7 @@ def _limit(statement: Statement, memory_bytes: int) -> None:
 
 
 def _lower(kind: int, value: int) -> None:
-    """Set the soft limit, as far as the hard one allows: it may be raised again for the next statement."""
+    """Set the soft limit, at most to the hard one, so that it can be raised again for the next statement."""
     _, hard = resource.getrlimit(kind)
     resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
@@ -459,7 +458,7 @@ def _quoted(name: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as the service writes it: everything is text."""
+    """Return a value as the service writes it, as text."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,8 +1,8 @@
-"""Check the syntax tree of a statement: everything in it must be among what :mod:`.allowed` lists.
+"""Check of a statement's syntax tree: everything in it must be listed in :mod:`.allowed`.
 
-The tree is what DuckDB's own parser makes of the text (``json_serialize_sql``), and the tree is run, so the check and
-the database cannot read one text in two ways. An object with a ``class`` is an expression, one with a ``type`` alone a
-query node, a table reference or a modifier.
+DuckDB's own parser makes the tree (``json_serialize_sql``), and the tree is run. So the check and the database cannot
+read one text in two ways. An object with a ``class`` is an expression. An object with a ``type`` only is a query node,
+a table reference or a modifier.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from .allowed import FUNCTIONS, NODES, SPL_CLASSES, SQL_CLASSES, TABLE_FUNCTIONS, TYPES
 
-#: What a user calls some of the classes that are refused.
+#: Users' names of some refused classes.
 _CALLED = {
     "SUBQUERY": "a SELECT",
     "STAR": "'*'",
@@ -29,13 +29,13 @@ _CALLED = {
 
 
 class RefusalError(Exception):
-    """The statement cannot be run; the text says why."""
+    """Raised when a statement is refused; its text has the reason."""
 
 
 def check_sql(tree: Any, tables: Iterable[str]) -> None:
-    """Check the tree of one SELECT that reads the tables named, and the common table expressions of its own.
+    """Check the tree of one SELECT over the given tables and its own common table expressions.
 
-    :raises RefusalError: it has something that is not allowed.
+    :raises RefusalError: it contains a name that is not allowed.
     """
     if len(tree["statements"]) != 1:
         raise RefusalError("the SQL cannot be run: it must be one SELECT")
@@ -46,18 +46,18 @@ def check_sql(tree: Any, tables: Iterable[str]) -> None:
 
 
 def check_spl(tree: Any) -> None:
-    """Check the tree of an expression in SPL.
+    """Check the tree of an SPL expression.
 
-    :raises RefusalError: it has something that is not allowed.
+    :raises RefusalError: it contains a name that is not allowed.
     """
     for node, _ in _in_scope(tree, frozenset()):
         _check(node, SPL_CLASSES, "SPL")
 
 
 def _in_scope(tree: Any, tables: frozenset[str]) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
-    """Yield each object of the tree with the names of the tables that it can see, in lower case.
+    """Yield each object of the tree with the lower-case names of the tables visible to it.
 
-    A common table expression sees those before it, and sees itself only in the second part of a recursive one.
+    A common table expression sees those before it. A recursive one sees itself in its second part only.
     """
     left = [(tree, tables)]
     while left:
@@ -77,7 +77,7 @@ def _in_scope(tree: Any, tables: frozenset[str]) -> Iterator[tuple[dict[str, Any
 def _check(node: dict[str, Any], classes: frozenset[str], dialect: str) -> None:
     kind = node.get("class", node.get("type"))
     if isinstance(kind, str) and kind not in (classes if "class" in node else NODES):
-        raise RefusalError(f"the {dialect} cannot be run: {_CALLED.get(kind, kind)} has no place in it")
+        raise RefusalError(f"the {dialect} cannot be run: {_CALLED.get(kind, kind)} is not allowed in it")
     if "function_name" in node:
         _check_name("function", node["function_name"], FUNCTIONS | TABLE_FUNCTIONS, dialect)
     if node.get("class") == "TYPE":
@@ -85,16 +85,16 @@ def _check(node: dict[str, Any], classes: frozenset[str], dialect: str) -> None:
     if node.get("type") == "TABLE_FUNCTION":
         _check_name("table function", node["function"]["function_name"], TABLE_FUNCTIONS, dialect)
     if node.get("export_state"):
-        raise RefusalError(f"the {dialect} cannot be run: EXPORT_STATE has no place in it")
+        raise RefusalError(f"the {dialect} cannot be run: EXPORT_STATE is not allowed in it")
 
 
 def _check_name(kind: str, name: str, allowed: frozenset[str], dialect: str) -> None:
-    """Check a name, whatever its schema: there are no functions and types but the database's and the server's own."""
+    """Check a name without its schema: all functions and types are the database's or the server's own."""
     if name.lower() not in allowed:
         near = difflib.get_close_matches(name.lower(), allowed, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        said = f"{kind} {name[:64]!r} is unknown, or not among those allowed here{hint}"
-        raise RefusalError(f"the {dialect} cannot be run: {said}")
+        reason = f"{kind} {name[:64]!r} is unknown, or not among those allowed here{hint}"
+        raise RefusalError(f"the {dialect} cannot be run: {reason}")
 
 
 def _check_table(node: dict[str, Any], names: frozenset[str]) -> None:

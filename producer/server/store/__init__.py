@@ -1,1 +1,1 @@
-"""What the server remembers: projects, logstores, shards and LogGroups, in one SQLite database."""
+"""The server's store of projects, logstores, shards and LogGroups, in one SQLite database."""

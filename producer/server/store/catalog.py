@@ -1,4 +1,4 @@
-"""Projects and logstores: their rows, found, made, changed and deleted."""
+"""Rows of projects and logstores: find, create, change and delete them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .shards import find_shard, make_shards
 
 
 def no_project(name: str) -> ApiError:
-    """The refusal of a project that is not there."""
+    """Return the refusal of a project that does not exist."""
     return ApiError("ProjectNotExist", f"project {name} does not exist")
 
 
 def has_project(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether there is a project of that name."""
+    """Return True if the project exists."""
     return connection.execute("SELECT 1 FROM projects WHERE name = ?", (name,)).fetchone() is not None
 
 
 def project_of(connection: sqlite3.Connection, name: str) -> Project:
-    """The project of that name.
+    """Return the project.
 
     :raises ApiError: ``ProjectNotExist``.
     """
@@ -35,7 +35,7 @@ def project_of(connection: sqlite3.Connection, name: str) -> Project:
 
 
 def list_projects(connection: sqlite3.Connection, part: str, offset: int, size: int) -> tuple[int, list[Project]]:
-    """How many projects have ``part`` in their names, and ``size`` of these from ``offset`` on, sorted."""
+    """Return the number of projects with ``part`` in their names, and a sorted page of them."""
     matching = "FROM projects WHERE instr(name, ?)"
     (total,) = connection.execute(f"SELECT COUNT(*) {matching}", (part,)).fetchone()
     page = f"SELECT name, description, created, modified {matching} ORDER BY name LIMIT ? OFFSET ?"
@@ -44,9 +44,9 @@ def list_projects(connection: sqlite3.Connection, part: str, offset: int, size: 
 
 
 def insert_project(connection: sqlite3.Connection, name: str, description: str, now: float) -> None:
-    """Make a project.
+    """Create a project.
 
-    :raises ApiError: ``ParameterInvalid``, nothing could be sent to one of that name.
+    :raises ApiError: ``ParameterInvalid``, clients could not send to a project of that name.
     """
     if not is_project_name(name):
         raise ApiError("ParameterInvalid", f"project name {name[:140]!r} is invalid: it {PROJECT_RULE}")
@@ -54,7 +54,7 @@ def insert_project(connection: sqlite3.Connection, name: str, description: str, 
 
 
 def update_project(connection: sqlite3.Connection, name: str, description: str, now: float) -> None:
-    """Describe a project anew.
+    """Change a project's description.
 
     :raises ApiError: ``ProjectNotExist``.
     """
@@ -64,7 +64,7 @@ def update_project(connection: sqlite3.Connection, name: str, description: str, 
 
 
 def delete_project(connection: sqlite3.Connection, name: str) -> None:
-    """Delete a project with all that is in it.
+    """Delete a project with all its logstores.
 
     :raises ApiError: ``ProjectNotExist``.
     """
@@ -76,7 +76,7 @@ def delete_project(connection: sqlite3.Connection, name: str) -> None:
 
 
 def find_logstore(connection: sqlite3.Connection, place: Place) -> Logstore | None:
-    """The logstore of that name, if there is one."""
+    """Return the logstore, or None if it does not exist."""
     query = "SELECT id, name, shard_count, settings, created, modified FROM logstores WHERE project = ? AND name = ?"
     row = connection.execute(query, (place.project, place.logstore)).fetchone()
     if row is None:
@@ -88,7 +88,7 @@ def find_logstore(connection: sqlite3.Connection, place: Place) -> Logstore | No
 
 
 def logstore_of(connection: sqlite3.Connection, place: Place) -> Logstore:
-    """The logstore of that name.
+    """Return the logstore.
 
     :raises ApiError: ``ProjectNotExist``, ``LogStoreNotExist``.
     """
@@ -101,9 +101,9 @@ def logstore_of(connection: sqlite3.Connection, place: Place) -> Logstore:
 
 
 def with_shard(connection: sqlite3.Connection, place: Place, shard: int) -> Logstore:
-    """The logstore of that name, which has that shard.
+    """Return the logstore if it has that shard.
 
-    :raises ApiError: as :func:`logstore_of`, or ``ShardNotExist``.
+    :raises ApiError: ``ProjectNotExist``, ``LogStoreNotExist``, ``ShardNotExist``.
     """
     logstore = logstore_of(connection, place)
     find_shard(connection, logstore.row, shard)
@@ -113,9 +113,10 @@ def with_shard(connection: sqlite3.Connection, place: Place, shard: int) -> Logs
 def insert_logstore(
     connection: sqlite3.Connection, place: Place, settings: dict[str, Any], shards: int, now: float
 ) -> None:
-    """Make a logstore, and its project when there is none.
+    """Create a logstore, and its project if missing.
 
-    :raises ApiError: ``LogStoreInfoInvalid``, nothing could be sent to one of that name; as :func:`insert_project`.
+    :raises ApiError: ``LogStoreInfoInvalid``, ``ParameterInvalid``, clients could not send to a logstore or project of
+        that name.
     """
     if not is_logstore_name(place.logstore):
         raise ApiError("LogStoreInfoInvalid", f"logstore name {place.logstore[:140]!r} is invalid: it {LOGSTORE_RULE}")
@@ -130,9 +131,9 @@ def insert_logstore(
 
 
 def update_logstore(connection: sqlite3.Connection, place: Place, settings: dict[str, Any], now: float) -> None:
-    """Change these settings of a logstore; the others stay.
+    """Change the given settings of a logstore.
 
-    :raises ApiError: as :func:`logstore_of`.
+    :raises ApiError: ``ProjectNotExist``, ``LogStoreNotExist``.
     """
     logstore = logstore_of(connection, place)
     update = "UPDATE logstores SET settings = ?, modified = ? WHERE id = ?"
@@ -140,17 +141,17 @@ def update_logstore(connection: sqlite3.Connection, place: Place, settings: dict
 
 
 def delete_logstore(connection: sqlite3.Connection, place: Place) -> None:
-    """Delete a logstore with all that is in it.
+    """Delete a logstore with all its data.
 
-    :raises ApiError: as :func:`logstore_of`.
+    :raises ApiError: ``ProjectNotExist``, ``LogStoreNotExist``.
     """
     _delete_logstore(connection, logstore_of(connection, place).row)
 
 
 def clear_logstore(connection: sqlite3.Connection, place: Place) -> None:
-    """Delete the logs of a logstore; positions go on, as if they had expired.
+    """Delete the logs of a logstore; positions continue as after an expiry.
 
-    :raises ApiError: as :func:`logstore_of`.
+    :raises ApiError: ``ProjectNotExist``, ``LogStoreNotExist``.
     """
     row = logstore_of(connection, place).row
     for table in ("log_groups", "log_blocks"):
@@ -158,7 +159,7 @@ def clear_logstore(connection: sqlite3.Connection, place: Place) -> None:
 
 
 def _delete_logstore(connection: sqlite3.Connection, row: int) -> None:
-    # Indexes and consumer groups go with their logstore.
+    # Indexes and consumer groups are deleted with their logstore by the foreign keys.
     for table in ("log_groups", "log_blocks", "sequences", "shards"):
         connection.execute(f"DELETE FROM {table} WHERE logstore = ?", (row,))
     connection.execute("DELETE FROM logstores WHERE id = ?", (row,))

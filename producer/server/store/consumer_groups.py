@@ -1,9 +1,12 @@
-"""Consumer groups: who reads which shard of a logstore, and how far each is read.
+"""Consumer groups: owners of a logstore's shards, and a checkpoint for each shard.
 
-A consumer says in each heartbeat which shards it has, and is told which ones it shall have. A consumer that was not
-heard of for the timeout of its group has none. Each consumer shall have as many shards as the others, or one more; who
-has too many is told so, and another gets them when he no longer names them: no shard is read by two at a time. In a
-group that reads in order, the shards that a split or a merge made are nobody's until what they were made of is read.
+A consumer's heartbeat lists the shards that it reads, and the answer lists the shards assigned to it. A consumer
+without a heartbeat for the group's timeout loses its shards. Shards are spread evenly, so that the numbers of two
+consumers differ by at most one.
+
+A consumer with too many shards gets an answer without them. They are assigned to another consumer only when the first
+one no longer lists them, so no shard has two readers. In a group that reads in order, shards from a split or merge stay
+unassigned until their parent shards are read to the end.
 """
 
 from __future__ import annotations
@@ -21,14 +24,17 @@ from .rows import Place
 from .shards import Shard, find_shard, shards_of
 
 MAX_GROUPS = 30
-#: Consumers of one group that are alive: several times as many as a logstore has shards.
+#: Most live consumers of one group: several times the number of a logstore's shards.
 MAX_CONSUMERS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroup:
-    """One group: its name, seconds after which a silent consumer has left, and whether the shards that a split made
-    shall be read after the one that was split.
+    """A consumer group.
+
+    :ivar name: its name.
+    :ivar timeout: seconds without a heartbeat after which a consumer has left.
+    :ivar in_order: True to read the shards of a split or merge after their parents.
     """
 
     name: str
@@ -38,8 +44,12 @@ class ConsumerGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """How far a shard is read: the cursor (empty for nowhere yet), when that was said (Unix seconds, 0 for never) and
-    by whom.
+    """The checkpoint of a shard.
+
+    :ivar shard: the shard's number.
+    :ivar cursor: the cursor to continue at; empty if there is none yet.
+    :ivar updated: time of the last update, Unix seconds; 0 for never.
+    :ivar consumer: the consumer that updated it.
     """
 
     shard: int
@@ -50,28 +60,29 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlace:
-    """Where a consumer group is."""
+    """The place of a consumer group: its logstore and its name."""
 
     place: Place
     group: str
 
 
 class ConsumerGroups:
-    """All consumer groups. Every function returns a future, and refuses with ``ConsumerGroupNotExist`` or what a
-    missing logstore is refused with.
+    """All consumer groups. Each method returns a future.
+
+    The future fails with ``ConsumerGroupNotExist``, ``ProjectNotExist`` or ``LogStoreNotExist``.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def create(self, place: Place, group: ConsumerGroup) -> Future[None]:
-        """Refuses with ``ConsumerGroupAlreadyExist``, or ``ParameterInvalid`` when there are too many."""
+        """Create a group. Fails with ``ConsumerGroupAlreadyExist``, or ``ParameterInvalid`` if there are too many."""
 
         def job(connection: sqlite3.Connection) -> None:
             logstore = logstore_of(connection, place).row
             names = [one.name for one in _groups(connection, logstore)]
             if group.name in names:
-                raise ApiError("ConsumerGroupAlreadyExist", f"consumer group {group.name} exists already")
+                raise ApiError("ConsumerGroupAlreadyExist", f"consumer group {group.name} already exists")
             if len(names) >= MAX_GROUPS:
                 raise ApiError("ParameterInvalid", f"the logstore has {MAX_GROUPS} consumer groups, which are the most")
             connection.execute(
@@ -82,11 +93,11 @@ class ConsumerGroups:
         return self._database.submit(job)
 
     def groups(self, place: Place) -> Future[list[ConsumerGroup]]:
-        """The groups of a logstore, by name."""
+        """Return the groups of a logstore, by name."""
         return self._database.submit(lambda connection: _groups(connection, logstore_of(connection, place).row))
 
     def update(self, where: GroupPlace, timeout: float | None, in_order: bool | None) -> Future[None]:
-        """Change what is not None."""
+        """Change a group; None keeps a value."""
 
         def job(connection: sqlite3.Connection) -> None:
             values = "timeout = COALESCE(?, timeout), in_order = COALESCE(?, in_order)"
@@ -104,8 +115,9 @@ class ConsumerGroups:
         return self._database.submit(job)
 
     def heartbeat(self, where: GroupPlace, consumer: str, held: Iterable[int], now: float) -> Future[list[int]]:
-        """A consumer lives and has the shards ``held``; the answer is which ones it shall have. Refuses with
-        ``ParameterInvalid`` one more consumer than a group may have.
+        """Record a consumer's heartbeat with the shards it reads, and return the shards assigned to it.
+
+        Fails with ``ParameterInvalid`` if the group has too many consumers.
         """
 
         def job(connection: sqlite3.Connection) -> list[int]:
@@ -120,7 +132,7 @@ class ConsumerGroups:
         return self._database.submit(job)
 
     def checkpoints(self, where: GroupPlace, shard: int | None) -> Future[list[Checkpoint]]:
-        """How far each shard is read, or this one. Refuses with ``ShardNotExist``."""
+        """Return the checkpoint of each shard, or of one. Fails with ``ShardNotExist``."""
 
         def job(connection: sqlite3.Connection) -> list[Checkpoint]:
             logstore, group = _find(connection, where)
@@ -137,8 +149,9 @@ class ConsumerGroups:
         return self._database.submit(job)
 
     def save_checkpoint(self, where: GroupPlace, checkpoint: Checkpoint, force: bool) -> Future[None]:
-        """A shard is read so far. Without ``force`` only the consumer that has the shard may say so; refuses with
-        ``ConsumerNotExsit`` (as LogHub spells it), ``ConsumerNotMatch`` and ``ShardNotExist``.
+        """Save a checkpoint. Without ``force`` only the owner of the shard may do so.
+
+        Fails with ``ConsumerNotExsit`` (LogHub's spelling), ``ConsumerNotMatch`` and ``ShardNotExist``.
         """
 
         def job(connection: sqlite3.Connection) -> None:
@@ -163,7 +176,7 @@ def _groups(connection: sqlite3.Connection, logstore: int) -> list[ConsumerGroup
 
 
 def _find(connection: sqlite3.Connection, where: GroupPlace) -> tuple[int, int]:
-    """The rows of the logstore and of the group."""
+    """Return the rows of the logstore and of the group."""
     logstore = logstore_of(connection, where.place).row
     query = "SELECT id FROM consumer_groups WHERE logstore = ? AND name = ?"
     row = connection.execute(query, (logstore, where.group)).fetchone()
@@ -173,7 +186,7 @@ def _find(connection: sqlite3.Connection, where: GroupPlace) -> tuple[int, int]:
 
 
 def _see(connection: sqlite3.Connection, group: int, consumer: str, now: float) -> None:
-    """A consumer lives; those that were not heard of for too long have left, and what they had is free."""
+    """Record that a consumer is alive; remove consumers beyond the timeout and free their shards."""
     connection.execute(
         "DELETE FROM consumers WHERE consumer_group = ?"
         " AND seen < ? - (SELECT timeout FROM consumer_groups WHERE id = consumer_group)",
@@ -181,7 +194,7 @@ def _see(connection: sqlite3.Connection, group: int, consumer: str, now: float) 
     )
     others = "SELECT COUNT(*) FROM consumers WHERE consumer_group = ? AND name != ?"
     if connection.execute(others, (group, consumer)).fetchone()[0] >= MAX_CONSUMERS:
-        raise ApiError("ParameterInvalid", f"the group has {MAX_CONSUMERS} consumers, which are the most")
+        raise ApiError("ParameterInvalid", f"the group has {MAX_CONSUMERS} consumers, the limit: stop one first")
     connection.execute("INSERT OR REPLACE INTO consumers VALUES (?, ?, ?)", (group, consumer, now))
     connection.execute(
         "UPDATE consumer_shards SET owner = NULL, released = 0 WHERE consumer_group = ?"
@@ -191,7 +204,7 @@ def _see(connection: sqlite3.Connection, group: int, consumer: str, now: float) 
 
 
 def _shards(connection: sqlite3.Connection, logstore: int, group: int) -> None:
-    """Give each shard a row of the group."""
+    """Insert the missing rows of the group's shards."""
     connection.executemany(
         "INSERT OR IGNORE INTO consumer_shards (consumer_group, shard) VALUES (?, ?)",
         [(group, shard.number) for shard in shards_of(connection, logstore)],
@@ -199,14 +212,14 @@ def _shards(connection: sqlite3.Connection, logstore: int, group: int) -> None:
 
 
 def _too_early(connection: sqlite3.Connection, group: int, shards: list[Shard]) -> set[int]:
-    """The shards that were made of others which the group, reading in order, has not read to their end."""
+    """Return the shards whose parents a group that reads in order has not read to their end."""
     (in_order,) = connection.execute("SELECT in_order FROM consumer_groups WHERE id = ?", (group,)).fetchone()
     if not in_order:
         return set()
     query = "SELECT shard, checkpoint FROM consumer_shards WHERE consumer_group = ?"
     read = {shard: position_of(cursor) or 0 for shard, cursor in connection.execute(query, (group,))}
     unread = [one for one in shards if not one.is_writable and read[one.number] < one.next]
-    # What takes keys that an older shard took was made of it.
+    # A newer shard whose range overlaps an older shard's was made from it.
     return {
         one.number
         for one in shards
@@ -215,8 +228,9 @@ def _too_early(connection: sqlite3.Connection, group: int, shards: list[Shard]) 
 
 
 def _take_back(connection: sqlite3.Connection, group: int, consumer: str, held: set[int]) -> None:
-    """Free what a consumer was to give up and no longer names; what it names and nobody has, it has had before this
-    server knew of it.
+    """Free the shards that a consumer was to release and no longer lists.
+
+    A shard that it lists and that has no owner becomes its own: it read the shard before this server knew of it.
     """
     query = "SELECT shard FROM consumer_shards WHERE consumer_group = ? AND owner = ? AND released"
     for (shard,) in connection.execute(query, (group, consumer)).fetchall():
@@ -230,7 +244,7 @@ def _take_back(connection: sqlite3.Connection, group: int, consumer: str, held: 
 
 
 def _assign(connection: sqlite3.Connection, group: int, consumer: str, shards: list[int]) -> list[int]:
-    """Which of the shards a consumer shall have: what it has, without what is too much, and with what is free."""
+    """Return the shards assigned to a consumer: its own up to its share, then free ones."""
     query = "SELECT shard, owner FROM consumer_shards WHERE consumer_group = ? AND NOT released ORDER BY shard"
     owners = [(shard, owner) for shard, owner in connection.execute(query, (group,)) if shard in shards]
     mine = [shard for shard, owner in owners if owner == consumer]
@@ -247,11 +261,11 @@ def _assign(connection: sqlite3.Connection, group: int, consumer: str, shards: l
 
 
 def _share(connection: sqlite3.Connection, group: int, consumer: str, shards: int) -> int:
-    """How many shards a consumer may have: all have as many, and some of them one more, while there are such."""
+    """Return the number of shards that a consumer may have: an even share, and one more while some are left over."""
     count = "SELECT COUNT(*) FROM consumers WHERE consumer_group = ? AND name != ?"
     (others,) = connection.execute(count, (group, consumer)).fetchone()
     each, more = divmod(shards, others + 1)
-    # By the shards, of which there are few: so a heartbeat takes as long in a group of many consumers.
+    # Counted over shards, which are few, so that a heartbeat is fast in a group of many consumers.
     query = (
         "SELECT COUNT(*) FROM consumer_shards WHERE consumer_group = ? AND owner != ? AND NOT released"
         " GROUP BY owner HAVING COUNT(*) > ?"
@@ -268,7 +282,7 @@ def _give(connection: sqlite3.Connection, group: int, shard: int, consumer: str 
 def _check_owner(connection: sqlite3.Connection, group: int, checkpoint: Checkpoint) -> None:
     known = "SELECT 1 FROM consumers WHERE consumer_group = ? AND name = ?"
     if connection.execute(known, (group, checkpoint.consumer)).fetchone() is None:
-        raise ApiError("ConsumerNotExsit", f"consumer {checkpoint.consumer!r} is not alive: it must send heartbeats")
+        raise ApiError("ConsumerNotExsit", f"consumer {checkpoint.consumer!r} is not alive: send heartbeats first")
     query = "SELECT owner FROM consumer_shards WHERE consumer_group = ? AND shard = ?"
     (owner,) = connection.execute(query, (group, checkpoint.shard)).fetchone()
     if owner != checkpoint.consumer:

@@ -1,15 +1,14 @@
-"""One thread that owns the SQLite connection; everybody else hands it jobs.
+"""The SQLite database, owned by one thread; other threads submit jobs to it.
 
-Jobs that wait together run in one transaction and are answered together, after the commit: concurrent writers share
-the cost of making their rows durable (group commit), and nobody reads what might still be rolled back. A job that
-fails undoes its own writes and is told; the others of its transaction go on. Only a failure of the transaction itself
-(a full disk, a commit that is refused) is given to all who were in it.
+Jobs that wait together run in one transaction and are answered after its commit. So concurrent writers share the cost
+of durable commits (group commit), and no reader sees data that might be rolled back. A job that fails undoes its own
+writes and fails alone. Only a failure of the transaction itself (a full disk, a refused commit) fails all its jobs.
 
-A database in a file is written ahead to a log that is synced at every commit (``synchronous=FULL``), so what was
-answered is there after the process or the machine dies.
+A database in a file uses a write-ahead log that is synced at every commit (``synchronous=FULL``), so answered writes
+survive a crash of the process or the machine.
 
-In a forked child the connection is a copy without locks of files that the parent goes on writing. To close it, or to
-free it, would fold the log into the database and remove it under the parent's hands. So a child never does either.
+In a forked child the connection is a copy, without locks, of files that the parent still writes. Closing or freeing it
+would fold the log into the database and remove it. So a child never does either.
 """
 
 from __future__ import annotations
@@ -36,30 +35,30 @@ T = TypeVar("T")
 
 _logger = logging.getLogger("loghub.server")
 
-#: Jobs in one transaction at most, so that the first of them does not wait long for its answer.
+#: Most jobs in one transaction, so that the first of them is answered soon.
 _MAX_JOBS_PER_COMMIT = 64
 
-#: Between two lines about requests that were refused for want of room, seconds.
+#: Seconds between two log lines about requests refused because the disk is full.
 _INTERVAL = 60.0
 
 _Job = tuple[Callable[[sqlite3.Connection], Any], "Future[Any]"]
 
 
 class _FullDisk:
-    """Says that requests were refused for want of room: at once, and after that how many they were, once a minute."""
+    """Logs of requests refused because the disk is full: the first at once, then their number once a minute."""
 
     def __init__(self) -> None:
-        self._untold = 0
-        self._told_at = -math.inf
+        self._unreported = 0
+        self._reported_at = -math.inf
 
-    def refused(self, requests: int, why: str) -> None:
-        """So many more were."""
-        self._untold += requests
+    def count(self, requests: int, reason: str) -> None:
+        """Count refused requests, and log them if the last log line is old enough."""
+        self._unreported += requests
         now = time.monotonic()
-        if now - self._told_at >= _INTERVAL:
-            refused = counted(self._untold, "request was refused", "requests were refused")
-            _logger.error("%s: %s", refused, why)
-            self._untold, self._told_at = 0, now
+        if now - self._reported_at >= _INTERVAL:
+            refused = counted(self._unreported, "request was refused", "requests were refused")
+            _logger.error("%s: %s", refused, reason)
+            self._unreported, self._reported_at = 0, now
 
 
 class Database:
@@ -73,15 +72,15 @@ class Database:
     ) -> None:
         """Open the database.
 
-        :param path: a file, or None for memory.
-        :param prepare: makes its tables, or what is missing of them.
-        :param check_owned: raises if the file is not the server's any more; called before each transaction.
+        :param path: the file, or None for memory.
+        :param prepare: creates its tables, or upgrades them.
+        :param check_owned: raises if the file is no longer the server's; called before each transaction.
         :raises ServerStartError: the file cannot be used.
         """
         self._connection = _open(path, prepare)
         self._check_owned = check_owned
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        # Guards _closed and the order of jobs against the None that ends the thread.
+        # Guards _closed, and that no job follows the None that ends the thread.
         self._lock = threading.Lock()
         self._closed = False
         self._is_copy = False
@@ -91,7 +90,7 @@ class Database:
         self._thread.start()
 
     def submit(self, job: Callable[[sqlite3.Connection], T]) -> Future[T]:
-        """Run ``job`` on the database's thread, inside a transaction; the future ends after the commit.
+        """Run ``job`` on the database's thread in a transaction; the future completes after the commit.
 
         :raises RuntimeError: the database is closed.
         :raises ForkedServerError: this is a copy in a forked child.
@@ -99,7 +98,7 @@ class Database:
         if self._is_copy:
             raise ForkedServerError
         future: Future[T] = Future()
-        # From here on it cannot be cancelled: whoever stops waiting does not stop the commit.
+        # Cancelling the future has no effect from here on: the commit goes on without the caller.
         future.set_running_or_notify_cancel()
         with self._lock:
             if self._closed:
@@ -108,9 +107,7 @@ class Database:
         return future
 
     def close(self) -> None:
-        """Finish the jobs handed over so far and close the connection. Calling it again does nothing, nor does a forked
-        child that calls it.
-        """
+        """Finish the submitted jobs and close the connection. A second call, or a forked child's, does nothing."""
         if self._is_copy:
             return
         with self._lock:
@@ -120,7 +117,7 @@ class Database:
         self._thread.join()
 
     def _renew_in_child(self) -> None:
-        """Never use, close or free the connection in this process, not even at its end."""
+        """Keep the connection referenced for ever, so that this process never closes or frees it."""
         self._is_copy = True
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
@@ -133,7 +130,7 @@ class Database:
         self._connection.close()
 
     def _wait_for_jobs(self) -> tuple[list[_Job], bool]:
-        """The jobs that wait, at least one, and whether others can follow."""
+        """Return the waiting jobs, at least one, and whether others can follow."""
         jobs: list[_Job] = []
         item = self._jobs.get()
         while item is not None:
@@ -150,9 +147,9 @@ class Database:
             connection.execute("BEGIN IMMEDIATE")
             answers = [(future, _run(job, connection)) for job, future in jobs]
             connection.execute("COMMIT")
-        except BaseException as error:  # noqa: BLE001 - it belongs to those who wait for an answer
+        except BaseException as error:  # noqa: BLE001 - every job of the transaction gets it
             _undo(connection)
-            failure = self._told(error, len(jobs))
+            failure = self._refusal(error, len(jobs))
             for _, future in jobs:
                 future.set_exception(failure)
             return
@@ -160,28 +157,26 @@ class Database:
             if refusal is None:
                 future.set_result(result)
             else:
-                future.set_exception(self._told(refusal, 1))
+                future.set_exception(self._refusal(refusal, 1))
 
-    def _told(self, error: BaseException, jobs: int) -> BaseException:
-        """``error`` as it is told; of a full disk what it means, since that passes when there is room again."""
+    def _refusal(self, error: BaseException, jobs: int) -> BaseException:
+        """Return the error to raise: for a full disk one that names the remedy, since it passes."""
         if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
             return error
-        message = (
-            f"there is no room for what the server keeps ({error}): nothing was stored; make room, then send it again"
-        )
-        self._full.refused(jobs, message)
+        message = f"the store's disk is full ({error}): nothing was stored; free space, then send again"
+        self._full.count(jobs, message)
         refusal = ApiError("InternalServerError", message)
         refusal.__cause__ = error
         return refusal
 
 
 def _run(job: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> tuple[T | None, Exception | None]:
-    """What ``job`` returns, or why it failed; then nothing that it wrote is left."""
+    """Return the result of ``job``, or its error after undoing its writes."""
     connection.execute("SAVEPOINT job")
     try:
         result = job(connection)
     except Exception as failure:
-        # After some errors SQLite has undone the whole transaction, and with it what the jobs before this one wrote.
+        # After some errors SQLite has rolled back the whole transaction, including the writes of earlier jobs.
         if not connection.in_transaction:
             raise
         connection.execute("ROLLBACK TO job")
@@ -192,7 +187,7 @@ def _run(job: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection)
 
 
 def _undo(connection: sqlite3.Connection) -> None:
-    # A rollback that fails (a broken disk) shows again in the next BEGIN, whose caller is told.
+    # If the rollback fails (a broken disk), the next BEGIN fails, and its caller gets the error.
     with contextlib.suppress(sqlite3.Error):
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -200,7 +195,7 @@ def _undo(connection: sqlite3.Connection) -> None:
 
 def _open(path: Path | None, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
     try:
-        # autocommit by hand: transactions begin and end where this module says.
+        # No implicit transactions: this module begins and ends them.
         connection = sqlite3.connect(
             str(path) if path else ":memory:", isolation_level=None, check_same_thread=False, timeout=0.5
         )
@@ -219,7 +214,7 @@ def _open(path: Path | None, prepare: Callable[[sqlite3.Connection], object]) ->
 
 
 def _own(connection: sqlite3.Connection) -> None:
-    # Exclusive: what is no server of this version (a shell on the same file) is kept out, too.
+    # Exclusive, to keep out other programs, too, such as a shell on the same file.
     connection.execute("PRAGMA locking_mode=EXCLUSIVE")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")

@@ -1,8 +1,7 @@
-"""What is forgotten: LogGroups beyond their logstore's time to live, and sequence numbers that nobody uses.
+"""Expiry of LogGroups beyond their logstore's time to live, and of unused sequence numbers.
 
-Whoever reads does not see what has expired, whether its row is still there or not. Rows go when others come: each
-write takes a few expired ones of its logstore with it, more than it adds, so a logstore does not grow beyond what its
-time to live keeps.
+Readers never see expired LogGroups, even if their rows still exist. Rows are removed by writes. Each write removes more
+expired rows of its logstore than it adds, so a logstore does not outgrow its time to live.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from ..errors import ApiError
 from .rows import Logstore, Route
 from .sizes import count_out
 
-#: A write removes this many expired rows beyond as many as it adds; each can have megabytes.
-_ROWS_BESIDE = 16
+#: Expired rows that a write removes beyond the number it adds; each can have megabytes.
+_MORE_ROWS = 16
 
 
 def remove_expired(connection: sqlite3.Connection, logstore: Logstore, added: int, now: float) -> None:
-    """Remove some of what has expired, beside a write of ``added`` LogGroups."""
+    """Remove some expired rows, for a write of ``added`` LogGroups."""
     horizon = logstore.horizon(now)
     oldest = "SELECT received FROM log_groups WHERE logstore = ? ORDER BY id LIMIT 1"
     row = connection.execute(oldest, (logstore.row,)).fetchone()
@@ -28,16 +27,16 @@ def remove_expired(connection: sqlite3.Connection, logstore: Logstore, added: in
             "SELECT id, shard, position FROM log_groups WHERE received < ? AND id IN"
             " (SELECT id FROM log_groups WHERE logstore = ? ORDER BY id LIMIT ?)"
         )
-        rows = connection.execute(eldest, (horizon, logstore.row, added + _ROWS_BESIDE)).fetchall()
+        rows = connection.execute(eldest, (horizon, logstore.row, added + _MORE_ROWS)).fetchall()
         connection.executemany("DELETE FROM log_groups WHERE id = ?", [(number,) for number, _, _ in rows])
         count_out(connection, logstore, [(shard, position) for _, shard, position in rows])
 
 
 def advance_sequence(connection: sqlite3.Connection, logstore: Logstore, route: Route, now: float, keys: int) -> None:
-    """Let a sequence number pass once.
+    """Accept a sequence number once.
 
-    A key is remembered for the time to live of its logstore after its last use: what it would find twice has expired by
-    then. Beyond ``keys`` of them in a logstore the one used longest ago is forgotten.
+    A key is remembered for the logstore's time to live after its last use; a duplicate of older logs has expired with
+    them. Beyond ``keys`` keys in a logstore the least recently used are forgotten.
 
     :raises ApiError: ``InvalidSequenceId``, the number is not above the last one of its key.
     """
@@ -60,14 +59,14 @@ def _add_key(connection: sqlite3.Connection, logstore: Logstore, new: tuple[str,
     hash_key, _, now = new
     connection.execute("INSERT INTO sequences VALUES (?, ?, ?, ?)", (logstore.row, *new))
     held = _count_keys(connection, logstore, 1)
-    gone = _forget_keys(connection, logstore, hash_key, (logstore.horizon(now), _ROWS_BESIDE))
+    gone = _forget_keys(connection, logstore, hash_key, (logstore.horizon(now), _MORE_ROWS))
     if held - gone > keys:
         gone += _forget_keys(connection, logstore, hash_key, (math.inf, held - gone - keys))
     _count_keys(connection, logstore, -gone)
 
 
 def _forget_keys(connection: sqlite3.Connection, logstore: Logstore, but: str, up_to: tuple[float, int]) -> int:
-    """Forget keys last used before a time, the eldest first, up to a number of them; the result is how many went."""
+    """Delete keys last used before a time, the oldest first, up to a number; return the number deleted."""
     eldest = "SELECT rowid FROM sequences WHERE logstore = ? AND hash_key != ? AND used < ? ORDER BY used LIMIT ?"
     delete = f"DELETE FROM sequences WHERE rowid IN ({eldest})"
     return connection.execute(delete, (logstore.row, but, *up_to)).rowcount

@@ -1,4 +1,4 @@
-"""Index configurations, kept as clients write them: every field is searched whether it has an index or not."""
+"""Index configurations, stored as clients write them, without effect on searches."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from .rows import Place
 
 
 class Indexes:
-    """The index configuration of each logstore that has one. Every function returns a future, and refuses with
-    ``IndexConfigNotExist`` or what a missing logstore is refused with.
+    """The index configurations of all logstores. Each method returns a future.
+
+    The future fails with ``IndexConfigNotExist``, ``ProjectNotExist`` or ``LogStoreNotExist``.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def create(self, place: Place, content: dict[str, Any], now: float) -> Future[None]:
-        """Refuses with ``IndexAlreadyExist``."""
+        """Create a configuration. Fails with ``IndexAlreadyExist``."""
 
         def job(connection: sqlite3.Connection) -> None:
             logstore = logstore_of(connection, place)
             insert = "INSERT OR IGNORE INTO indexes VALUES (?, ?, ?)"
             if connection.execute(insert, (logstore.row, json.dumps(content), now)).rowcount == 0:
-                raise ApiError("IndexAlreadyExist", f"logstore {place.logstore} has an index already: update it")
+                raise ApiError("IndexAlreadyExist", f"logstore {place.logstore} already has an index: update it")
 
         return self._database.submit(job)
 
     def update(self, place: Place, content: dict[str, Any], now: float) -> Future[None]:
-        """Put ``content`` in the place of what was configured."""
+        """Replace the configuration by ``content``."""
         update = "UPDATE indexes SET content = ?, modified = ? WHERE logstore = ?"
         return self._change(place, update, json.dumps(content), now)
 
     def delete(self, place: Place) -> Future[None]:
-        """Configure none."""
+        """Delete the configuration."""
         return self._change(place, "DELETE FROM indexes WHERE logstore = ?")
 
     def get(self, place: Place) -> Future[tuple[dict[str, Any], float]]:
-        """What is configured, and since when, Unix seconds."""
+        """Return the configuration, and the time of its last change, Unix seconds."""
 
         def job(connection: sqlite3.Connection) -> tuple[dict[str, Any], float]:
             query = "SELECT content, modified FROM indexes WHERE logstore = ?"

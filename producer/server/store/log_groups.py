@@ -1,4 +1,4 @@
-"""LogGroups: from the body of a request to a row of the store, and from a row to what a reader sees."""
+"""LogGroups in their three forms: the body of a request, a row of the store, and a reader's object."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from ..errors import ApiError
 from ..limits import Limits
 
 PACK_ID_TAG = "__pack_id__"
-# SQLite's numbers have 63 bits and a sign.
+# SQLite's integers have 63 bits and a sign.
 _PACK_ID = re.compile(r"(.{1,256})-([0-9A-Fa-f]{1,15})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedGroup:
-    """A LogGroup that passed every check, ready for the store.
+    """A validated LogGroup, ready for the store.
 
     :ivar raw_size: encoded bytes, before compression.
-    :ivar count: logs in it.
-    :ivar topic: its topic, or an empty string.
+    :ivar count: number of logs.
+    :ivar topic: the topic, or an empty string.
     :ivar min_time: the earliest time of its logs, Unix seconds.
     :ivar max_time: the latest time of its logs, Unix seconds.
-    :ivar packed: the encoded bytes as one lz4 block, which is how the store keeps them.
-    :ivar context: the part of its pack id that all LogGroups of one sender and stream share, or None.
-    :ivar pack: the number in its pack id, which counts these LogGroups, or None.
+    :ivar packed: the encoded bytes as one lz4 block, the store's form.
+    :ivar context: the part of the pack id shared by one sender's LogGroups of a stream, or None.
+    :ivar pack: the number in the pack id, which counts these LogGroups, or None.
     """
 
     raw_size: int
@@ -48,7 +48,7 @@ class CheckedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLog:
-    """One log that the server holds.
+    """One stored log.
 
     :ivar time: Unix seconds.
     :ivar time_ns: the nanosecond part of the time, 0 when none was sent.
@@ -56,7 +56,7 @@ class StoredLog:
     :ivar topic: topic of its LogGroup.
     :ivar source: source of its LogGroup.
     :ivar tags: tags of its LogGroup.
-    :ivar shard: the shard that holds it.
+    :ivar shard: its shard.
     :ivar position: position of its LogGroup in the shard.
     """
 
@@ -71,24 +71,24 @@ class StoredLog:
 
     @property
     def fields(self) -> dict[str, str | bytes]:
-        """The contents as a mapping; of a key that was sent twice, the last value."""
+        """Return the contents as a mapping, with the last value of a repeated key."""
         return dict(self.contents)
 
     @property
     def pack_id(self) -> str | None:
-        """The pack id of its LogGroup, or None."""
+        """Return the pack id of its LogGroup, or None."""
         return self.tags.get(PACK_ID_TAG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLogGroup:
-    """One LogGroup that the server holds.
+    """One stored LogGroup.
 
-    :ivar shard: the shard that holds it.
+    :ivar shard: its shard.
     :ivar position: its position in the shard, from 0, in order of arrival.
-    :ivar received: when it was stored, Unix seconds by the server's clock; never before the one before it in its shard.
-    :ivar raw: its encoded bytes, exactly as they were sent (before compression).
-    :ivar count: logs in it.
+    :ivar received: time of storing, Unix seconds by the server's clock; never decreases within a shard.
+    :ivar raw: the encoded bytes as sent (before compression).
+    :ivar count: number of logs.
     """
 
     shard: int
@@ -99,31 +99,31 @@ class StoredLogGroup:
 
     @property
     def topic(self) -> str:
-        """Its topic, or an empty string."""
+        """Return the topic, or an empty string."""
         return str(parse_group(self.raw).Topic)
 
     @property
     def source(self) -> str:
-        """Its source, or an empty string."""
+        """Return the source, or an empty string."""
         return str(parse_group(self.raw).Source)
 
     @property
     def tags(self) -> dict[str, str]:
-        """Its tags."""
+        """Return the tags."""
         return _tags(parse_group(self.raw))
 
     @property
     def pack_id(self) -> str | None:
-        """Its pack id, or None."""
+        """Return the pack id, or None."""
         return self.tags.get(PACK_ID_TAG)
 
     @property
     def logs(self) -> list[StoredLog]:
-        """Its logs, in the order sent."""
+        """Return the logs, in the order sent."""
         return list(self.iter_logs())
 
     def iter_logs(self) -> Iterator[StoredLog]:
-        """Its logs one by one."""
+        """Yield the logs."""
         group = parse_group(self.raw)
         shared = (str(group.Topic), str(group.Source), _tags(group))
         for log in group.Logs:
@@ -131,9 +131,9 @@ class StoredLogGroup:
             yield self._log(log, contents, *shared)
 
     def scan(self) -> Iterator[tuple[int, int, Iterator[tuple[str, str]]]]:
-        """Of each log the time, its nanoseconds, and the names and texts of all that can be searched of it.
+        """Yield for each log its time, its nanoseconds, and its searchable keys and texts.
 
-        A log can have a million contents: nothing is made of them before it is asked for.
+        A log can have a million contents, so they are decoded as they are read.
         """
         group = parse_group(self.raw)
         shared = [("__topic__", str(group.Topic)), ("__source__", str(group.Source))]
@@ -157,13 +157,13 @@ class StoredLogGroup:
 
 
 def check_group(raw: bytes, limits: Limits) -> CheckedGroup:
-    """Read one LogGroup strictly.
+    """Validate one LogGroup.
 
     :param raw: its encoded bytes.
     :raises ApiError: ``PostBodyInvalid`` (no LogGroup, no logs, or too many), ``InvalidEncoding`` (text that is not
         UTF-8).
     """
-    # One after the other: a body of tiny parts takes twenty times its size while it is read.
+    # One step after the other: decoding a body of tiny parts takes twenty times its size.
     facts = _read_facts(raw, limits)
     _check_text(raw)
     return CheckedGroup(**facts, raw_size=len(raw), packed=pack(raw))
@@ -178,9 +178,7 @@ def _read_facts(raw: bytes, limits: Limits) -> dict[str, Any]:
         ) from error
     count = len(group.Logs)
     if not 1 <= count <= limits.logs:
-        raise ApiError(
-            "PostBodyInvalid", f"a LogGroup holds 1 to {counted(limits.logs, 'log')}, this one holds {count}"
-        )
+        raise ApiError("PostBodyInvalid", f"the LogGroup has {counted(count, 'log')}: 1 to {limits.logs} are allowed")
     times = [log.Time for log in group.Logs]
     context, pack = split_pack_id(_tags(group).get(PACK_ID_TAG, "")) or (None, None)
     return {
@@ -194,26 +192,26 @@ def _read_facts(raw: bytes, limits: Limits) -> dict[str, Any]:
 
 
 def split_pack_id(pack_id: str) -> tuple[str, int] | None:
-    """``AB12-1F`` is the context ``AB12`` and its number 0x1F; None for what has no such form."""
+    """Split a pack id: ``AB12-1F`` has the context ``AB12`` and the number 0x1F. None for another form."""
     match = _PACK_ID.fullmatch(pack_id)
     return None if match is None else (match[1], int(match[2], 16))
 
 
 def parse_group(raw: bytes) -> Any:
-    """The message in ``raw``.
+    """Decode a LogGroup.
 
     :raises DecodeError: it is not a LogGroup, or lacks a required field.
     """
     group = LogGroup()
     group.ParseFromString(raw)
     if not group.IsInitialized():
-        # The library would name every single one of them, in any number of them.
+        # The library's message would name every missing field, and there may be any number.
         raise DecodeError("a log has no Time, or a content or a tag has no Key or no Value")
     return group
 
 
 def pack(raw: bytes) -> bytes:
-    """Encoded bytes as the store keeps them."""
+    """Compress encoded bytes for the store."""
     return compress(raw, "lz4")
 
 
@@ -227,7 +225,8 @@ def _check_text(raw: bytes) -> None:
         StrictText().ParseFromString(raw)
     except DecodeError as error:
         raise ApiError(
-            "InvalidEncoding", "a key, tag, topic or source of the LogGroup is not UTF-8 (values may be any bytes)"
+            "InvalidEncoding",
+            "a key, tag, topic or source of the LogGroup is not UTF-8: encode it (values may be any bytes)",
         ) from error
 
 

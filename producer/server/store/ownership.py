@@ -1,7 +1,7 @@
-"""Ownership: one server has a data directory, by the lock of :mod:`producer.runtime.directory_lock`.
+"""Ownership of a data directory by one server, with a lock of :mod:`producer.runtime.directory_lock`.
 
-SQLite locks its files by itself, but with locks that a process loses when any part of it opens and closes such a file
-once more, as a copy of the directory does; then a second server would write into the same files.
+SQLite's own locks do not suffice. A process loses them when any part of it opens and closes the file once more, as a
+copy of the directory does. A second server would then write to the same files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LOCK_NAME = "loghub.lock"
 
 
 def own(directory: Path) -> DirectoryLock:
-    """Make ``directory``, if it is missing, and be its only server from now on.
+    """Create ``directory`` if missing, and lock it.
 
     :raises ServerStartError: another server has it, or it cannot be used.
     """
@@ -25,7 +25,7 @@ def own(directory: Path) -> DirectoryLock:
     except BlockingIOError:
         owner = owner_of(directory / LOCK_NAME)
         raise in_use(directory, f" ({owner})" if owner else "") from None
-    except (OSError, ValueError) as error:  # the latter: a path that no system has
+    except (OSError, ValueError) as error:  # ValueError: an invalid path
         raise unusable(directory, error) from error
     try:
         lock.say_owner()
@@ -36,14 +36,14 @@ def own(directory: Path) -> DirectoryLock:
 
 
 def in_use(place: Path | None, owner: str = "") -> ServerStartError:
-    """Another server has the data."""
+    """Return the error for data that another server uses."""
     return ServerStartError(
         f"the data in {place} is in use by another server{owner}: stop it, or use another directory"
     )
 
 
 def unusable(place: Path | None, error: Exception) -> ServerStartError:
-    """Nobody can have the data."""
+    """Return the error for data that cannot be used."""
     return ServerStartError(
-        f"the data in {place} cannot be used ({error}): give a directory that can be written, or move the file away"
+        f"the data in {place} cannot be used ({error}): give a writable directory, or move the file away"
     )

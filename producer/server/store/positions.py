@@ -1,7 +1,7 @@
-"""Positions in a shard: where it ends, and where what was received since a time begins.
+"""Positions in a shard: its end, and the first position since a time.
 
-Within a shard no LogGroup is received before the one at the position before it, also where the clock was set back: it
-then counts as received together with that one. So a time is looked for by halving, and not from the beginning.
+Within a shard the time of receipt never decreases, even if the clock is set back: such a LogGroup gets the time of the
+one before it. So a time is found by binary search.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _LAST = "SELECT received FROM log_groups WHERE logstore = ? AND shard = ? ORDER 
 
 
 def end_position(connection: sqlite3.Connection, logstore: Logstore, shard: int) -> int:
-    """The position that a shard's next LogGroup will get."""
+    """Return the position of a shard's next LogGroup."""
     query = "SELECT next FROM shards WHERE logstore = ? AND shard = ?"
     row = connection.execute(query, (logstore.row, shard)).fetchone()
     return 0 if row is None else int(row[0])
 
 
 def received_last(connection: sqlite3.Connection, logstore: Logstore, shard: int) -> float:
-    """When a shard's last LogGroup was received, Unix seconds; before all times when there is none."""
+    """Return when a shard's last LogGroup was received, Unix seconds; minus infinity if there is none."""
     row = connection.execute(_LAST, (logstore.row, shard)).fetchone()
     return -math.inf if row is None else float(row[0])
 
 
 def first_since(connection: sqlite3.Connection, logstore: Logstore, shard: int, time: float) -> int:
-    """The position of the first LogGroup received at ``time`` (Unix seconds) or later, else the shard's end."""
+    """Return the position of the first LogGroup received at ``time`` (Unix seconds) or later, else the shard's end."""
 
     def following(position: int) -> tuple[int, float]:
-        """The first LogGroup from ``position`` on (those before may have been removed), and when it was received."""
+        """Return position and time of receipt of the first LogGroup from ``position`` on; earlier ones may be gone."""
         row = connection.execute(_NEXT, (logstore.row, shard, position)).fetchone()
         return (end, math.inf) if row is None else row
 

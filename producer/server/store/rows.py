@@ -1,4 +1,4 @@
-"""What the store is asked with and what it answers with."""
+"""Requests to the store and its answers, as dataclasses."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from .log_groups import StoredLogGroup, unpack
 
 DEFAULT_TTL_DAYS = 30
-#: A time to live of so many days has no end.
+#: A time to live of so many days never ends.
 TTL_FOR_EVER = 3650
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a request wants to write or read."""
+    """The logstore of a request."""
 
     project: str
     logstore: str
@@ -23,7 +23,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Which shard a write wants.
+    """The shard of a write by key.
 
     :ivar key: the place in the key space.
     :ivar sequence: the sequence number of an idempotent write, or None.
@@ -35,7 +35,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """A project: name, description, and when it was created and last changed (Unix seconds)."""
+    """A project; ``created`` and ``modified`` are Unix seconds."""
 
     name: str
     description: str
@@ -45,8 +45,14 @@ class Project:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logstore:
-    """A logstore: its row number, name, how many shards take logs, what its creator asked for, and when it was created
-    and last changed (Unix seconds).
+    """A logstore.
+
+    :ivar row: its row number.
+    :ivar name: its name.
+    :ivar shard_count: number of shards that take writes.
+    :ivar settings: the settings of its creator.
+    :ivar created: time of creation, Unix seconds.
+    :ivar modified: time of the last change, Unix seconds.
     """
 
     row: int
@@ -58,20 +64,28 @@ class Logstore:
 
     @property
     def ttl_days(self) -> int:
-        """Days after which what it holds expires; 3650 for never."""
+        """Return the days after which its logs expire; 3650 for never."""
         days = self.settings.get("ttl", DEFAULT_TTL_DAYS)
-        # An earlier version kept whatever a creator wrote there.
+        # An earlier version stored any value of a creator.
         return days if type(days) is int and 1 <= days <= TTL_FOR_EVER else DEFAULT_TTL_DAYS
 
     def horizon(self, now: float) -> float:
-        """What was received before this time (Unix seconds) has expired."""
+        """Return the time (Unix seconds) before which received logs have expired."""
         return now - self.ttl_days * 86400.0 if self.ttl_days < TTL_FOR_EVER else -math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSize:
-    """What one shard holds: logs, their raw bytes, when the first and the last were received (Unix seconds, None for
-    an empty one), and how many of them lately.
+    """Size of a shard.
+
+    :ivar number: its number.
+    :ivar is_writable: True if it takes writes.
+    :ivar logs: number of logs.
+    :ivar bytes: raw bytes of the logs.
+    :ivar first: time of the first receipt, Unix seconds; None for an empty shard.
+    :ivar last: time of the last receipt, Unix seconds; None for an empty shard.
+    :ivar new_logs: number of recent logs.
+    :ivar new_bytes: raw bytes of recent logs.
     """
 
     number: int
@@ -86,9 +100,7 @@ class ShardSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogstoreSize:
-    """What one logstore holds, by shard; and the earliest and latest time of its logs (Unix seconds, None without
-    any).
-    """
+    """Size of a logstore, by shard; ``earliest`` and ``latest`` are times of logs (Unix seconds, None without any)."""
 
     place: Place
     ttl_days: int
@@ -99,7 +111,7 @@ class LogstoreSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedGroup:
-    """One row of LogGroups, still packed: its reader unpacks it, not the thread of the database."""
+    """A row of LogGroups, still packed, so that the reader unpacks it and not the database's thread."""
 
     row: int
     shard: int
@@ -110,7 +122,7 @@ class PackedGroup:
     packed: bytes
 
     def unpack(self) -> StoredLogGroup:
-        """The LogGroup in it."""
+        """Unpack the LogGroup."""
         return StoredLogGroup(
             shard=self.shard,
             position=self.position,
@@ -122,10 +134,10 @@ class PackedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some rows that a search found.
+    """A page of a search.
 
     :ivar groups: the rows, in order of arrival.
-    :ivar after: where the next page begins; None when this is the last.
+    :ivar after: row to continue after; None for the last page.
     """
 
     groups: list[PackedGroup]
@@ -134,10 +146,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """Which LogGroups may hold what a reader looks for: those with a log in [begin, end), and of that topic unless it
-    is None.
+    """A condition on LogGroups: one with a log in [begin, end), of the topic unless it is None.
 
-    :ivar across: only those whose logs lie in several parts of so many seconds, or not all in [begin, end); or None.
+    :ivar across: seconds; only LogGroups whose logs are in several parts of this length, or not all in [begin, end).
+        None for no such condition.
     """
 
     begin: int

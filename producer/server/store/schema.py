@@ -1,21 +1,25 @@
-"""The tables of the store, and how those of an earlier version become these.
+"""Tables of the store, and their upgrades from earlier versions.
 
-``projects`` and ``logstores`` are what they say. A LogGroup is a row of ``log_groups``: its place (logstore, shard,
-position in the shard), when it was received, what a search needs to skip it, and its encoded bytes as one lz4 block.
-``log_groups.context`` and ``pack`` are the two parts of a pack id, by which the neighbours of a log are found; NULL
-where there is none. ``shards`` has the keys that each shard takes, whether it still does (``readwrite``) or was split
-or merged (``readonly``), and the position that its next LogGroup will get, which outlives the LogGroups that expire.
-``logstores.shard_count`` counts those that take logs.
-``log_blocks`` has sums of each 1024 positions of a shard, ``is_whole`` as long as no row of them was removed.
-``sequences`` has the last sequence number of each key of a logstore and when it was used; ``logstores.sequence_keys``
-counts them, because counting rows takes as long as there are rows. ``indexes`` has what clients have configured, as
-JSON. A consumer group has the ``consumers`` that were heard of, and for each shard a row of ``consumer_shards``: its
-checkpoint, and which consumer has it; ``released`` says that this one shall give it up, and has not yet done so.
+A LogGroup is a row of ``log_groups``: its place (logstore, shard, position), the time of receipt, facts that let a
+search skip it, and its encoded bytes as one lz4 block. ``log_groups.context`` and ``pack`` are the two parts of a pack
+id, by which a log's neighbours are found; NULL without a pack id.
 
-Times are Unix seconds. Projects are written in lower case. The version stands in SQLite's ``user_version``; 0 is the
-version before there was one, which had neither ``shards``, ``sequences.used`` nor ``logstores.sequence_keys``; version
-1 had projects as clients wrote them; version 2 had shards only where something had been written, always of equal
-ranges, and neither contexts nor indexes nor consumer groups; version 3 had no ``log_blocks``.
+``shards`` has the key range of each shard and its status: ``readwrite``, or ``readonly`` after a split or merge. It
+also has the position of the shard's next LogGroup, which outlives the LogGroups that expire. ``logstores.shard_count``
+counts the shards that take writes. ``log_blocks`` has sums of each 1024 positions of a shard; ``is_whole`` holds until
+a row of the block is removed.
+
+``sequences`` has the last sequence number of each key of a logstore, and the time of its use.
+``logstores.sequence_keys`` counts them, since counting rows takes time in proportion. ``indexes`` has the
+configurations of clients, as JSON. A consumer group has live ``consumers``, and a row of ``consumer_shards`` for each
+shard: its checkpoint and its owner. ``released`` marks a shard that its owner is to release, and has not yet.
+
+Times are Unix seconds. Projects are in lower case. The version is SQLite's ``user_version``:
+
+* 0, before there was a number, had neither ``shards``, ``sequences.used`` nor ``logstores.sequence_keys``;
+* 1 had projects as clients wrote them;
+* 2 had shards only after a write, always of equal ranges, and neither contexts nor indexes nor consumer groups;
+* 3 had no ``log_blocks``.
 """
 
 from __future__ import annotations
@@ -80,7 +84,7 @@ UPDATE logstores SET sequence_keys = (SELECT COUNT(*) FROM sequences WHERE logst
 CREATE INDEX log_groups_in_order ON log_groups (logstore);
 CREATE INDEX sequences_by_age ON sequences (logstore, used);
 """
-# Of two logstores that only the case of their project tells apart, the other one stays as it is.
+# Of two logstores whose projects differ in case only, the second stays as it is.
 _TO_VERSION_2 = """
 INSERT OR IGNORE INTO projects SELECT lower(name), description, created FROM projects;
 UPDATE OR IGNORE logstores SET project = lower(project);
@@ -159,14 +163,14 @@ _TO_VERSION = {2: _TO_VERSION_2, 3: _TO_VERSION_3, 4: _TO_VERSION_4}
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables, or make them what they are today.
+    """Create the tables, or upgrade them.
 
     :raises ServerStartError: a later version of this package made them.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise ServerStartError(
-            f"the data is of version {version}, and this package knows version {VERSION}: use the package that wrote"
+            f"the data has version {version}, and this package supports up to {VERSION}: use the package that wrote"
             " it, or another directory"
         )
     if version < VERSION:

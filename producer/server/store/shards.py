@@ -1,9 +1,9 @@
-"""How a logstore's 128-bit key space is divided into shards, and divided anew.
+"""Shards: ranges of a logstore's 128-bit key space, with splits and merges.
 
-A new logstore has ``n`` shards of equal ranges. A split leaves a shard as it is, for those who read it, and makes two
-others of its range, which take what is written from then on; a merge makes one of two neighbours. Bounds are 32
-hexadecimal digits, so they compare as text. The last range's exclusive end is written ``fff…f``, as LogHub does,
-although the key ``fff…f`` belongs to it.
+A new logstore has ``n`` shards of equal ranges. A split makes a shard readonly, and adds new shards of its range that
+take further writes. A merge does the same with two neighbours and one new shard. Bounds are 32 hexadecimal digits, so
+they compare as text. The last range's exclusive end is ``fff…f``, as in LogHub, although the key ``fff…f`` belongs to
+it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Shard:
     """One shard.
 
     :ivar number: its number in its logstore.
-    :ivar begin: the first key that it takes.
-    :ivar end: the first key behind those that it takes.
-    :ivar is_writable: whether it takes logs; one that was split or merged is only read.
-    :ivar created: when it was made, Unix seconds.
-    :ivar next: the position that its next LogGroup will get.
+    :ivar begin: the first key of its range.
+    :ivar end: the first key after its range.
+    :ivar is_writable: True if it takes writes, False after a split or merge.
+    :ivar created: time of creation, Unix seconds.
+    :ivar next: position of its next LogGroup.
     """
 
     number: int
@@ -41,24 +41,24 @@ class Shard:
 
 
 def bound_between(number: int, count: int) -> str:
-    """Where shard ``number`` of ``count`` equal ones begins, which is where the one before it ends."""
+    """Return the first key of shard ``number`` of ``count`` equal shards, which is the end of the one before it."""
     return f"{min(_SPACE * number // count, _SPACE - 1):032x}"
 
 
 def make_shards(connection: sqlite3.Connection, logstore: int, count: int, now: float) -> None:
-    """Give a new logstore ``count`` shards."""
+    """Create ``count`` shards for a new logstore."""
     for number in range(count):
         _insert(connection, logstore, number, (bound_between(number, count), bound_between(number + 1, count)), now)
 
 
 def shards_of(connection: sqlite3.Connection, logstore: int) -> list[Shard]:
-    """All shards of a logstore, by number."""
+    """Return all shards of a logstore, by number."""
     query = f"SELECT {_COLUMNS} FROM shards WHERE logstore = ? ORDER BY shard"
     return [_shard(row) for row in connection.execute(query, (logstore,))]
 
 
 def find_shard(connection: sqlite3.Connection, logstore: int, number: int) -> Shard:
-    """The shard of that number.
+    """Return the shard.
 
     :raises ApiError: ``ShardNotExist``.
     """
@@ -70,13 +70,13 @@ def find_shard(connection: sqlite3.Connection, logstore: int, number: int) -> Sh
 
 
 def shard_in_turn(connection: sqlite3.Connection, logstore: int, turn: int) -> int:
-    """The number of a shard that takes logs, another one each turn."""
+    """Return the number of a writable shard, by turn."""
     query = "SELECT shard FROM shards WHERE logstore = ? AND status = 'readwrite' ORDER BY shard LIMIT 1 OFFSET ?"
     return int(connection.execute(query, (logstore, turn)).fetchone()[0])
 
 
 def shard_of_key(connection: sqlite3.Connection, logstore: int, key: int) -> int:
-    """The number of the shard that takes ``key``."""
+    """Return the number of the writable shard of ``key``."""
     query = (
         "SELECT shard FROM shards WHERE logstore = ? AND status = 'readwrite' AND begin_key <= ?"
         " ORDER BY begin_key DESC LIMIT 1"
@@ -87,9 +87,10 @@ def shard_of_key(connection: sqlite3.Connection, logstore: int, key: int) -> int
 def split_shard(
     connection: sqlite3.Connection, logstore: int, number: int, where: str | int, now: float
 ) -> list[Shard]:
-    """Divide a shard at a key, or into so many equal parts; it and those that follow it.
+    """Split a shard at a key, or into ``where`` equal parts; return it and the new shards.
 
-    :raises ApiError: ``ParameterInvalid``, it takes no logs any more, the key is not inside it, or there are too many.
+    :raises ApiError: ``ParameterInvalid``, it is readonly, the key is outside its range, or there would be too many
+        shards.
     """
     shard = _writable(connection, logstore, number)
     bounds = [shard.begin, *_cuts(shard, where), shard.end]
@@ -97,8 +98,8 @@ def split_shard(
     if writable + len(bounds) - 2 > MAX_SHARDS:
         raise ApiError(
             "ParameterInvalid",
-            f"the logstore has {counted(writable, 'shard that takes', 'shards that take')} logs: {len(bounds) - 2} more"
-            f" would be over {MAX_SHARDS}, which are the most",
+            f"the logstore has {counted(writable, 'writable shard')}: {len(bounds) - 2} more would exceed the limit of"
+            f" {MAX_SHARDS}",
         )
     _close(connection, logstore, shard)
     parts = itertools.pairwise(bounds)
@@ -107,7 +108,7 @@ def split_shard(
 
 
 def _cuts(shard: Shard, where: str | int) -> list[str]:
-    """The keys at which a shard is divided."""
+    """Return the keys that divide a shard."""
     begin, end = int(shard.begin, 16), int(shard.end, 16)
     cuts = (
         [parse_key(where)]
@@ -122,15 +123,15 @@ def _cuts(shard: Shard, where: str | int) -> list[str]:
 
 
 def merge_shard(connection: sqlite3.Connection, logstore: int, number: int, now: float) -> list[Shard]:
-    """Make one of a shard and the one whose range follows: the new one, and the two.
+    """Merge a shard with the next one; return the new shard, and the two.
 
-    :raises ApiError: ``ParameterInvalid``, it takes no logs any more, or none follows.
+    :raises ApiError: ``ParameterInvalid``, it is readonly, or is the last one.
     """
     shard = _writable(connection, logstore, number)
     query = "SELECT shard FROM shards WHERE logstore = ? AND status = 'readwrite' AND begin_key = ?"
     row = connection.execute(query, (logstore, shard.end)).fetchone()
     if row is None:
-        raise ApiError("ParameterInvalid", f"shard {number} is the last one: a shard is merged with the one behind it")
+        raise ApiError("ParameterInvalid", f"shard {number} has the last range: merge the shard before it")
     following = find_shard(connection, logstore, row[0])
     _close(connection, logstore, shard)
     _close(connection, logstore, following)
@@ -139,9 +140,9 @@ def merge_shard(connection: sqlite3.Connection, logstore: int, number: int, now:
 
 
 def parse_key(key: str) -> int:
-    """The place in the key space that ``key`` names.
+    """Return the place of ``key`` in the key space.
 
-    :param key: 32 hexadecimal digits; fewer are filled up with zeros on the right, as a prefix of the space.
+    :param key: 32 hexadecimal digits; a shorter key is a prefix, filled with zeros.
     :raises ApiError: ``ParameterInvalid``, the key is not hexadecimal or too long.
     """
     if not 1 <= len(key) <= 32 or not all(digit in "0123456789abcdefABCDEF" for digit in key):
@@ -159,7 +160,7 @@ def _shard(row: tuple[int, str, str, str, float, int]) -> Shard:
 def _writable(connection: sqlite3.Connection, logstore: int, number: int) -> Shard:
     shard = find_shard(connection, logstore, number)
     if not shard.is_writable:
-        raise ApiError("ParameterInvalid", f"shard {number} is readonly: it was split or merged already")
+        raise ApiError("ParameterInvalid", f"shard {number} is readonly after a split or merge: use a writable shard")
     return shard
 
 

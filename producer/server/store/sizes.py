@@ -1,8 +1,8 @@
-"""How much there is, without a look at every row.
+"""Sizes of logstores, without a scan of all rows.
 
-Of each run of 1024 positions of a shard, a block, ``log_blocks`` has sums. They change in the transaction that adds
-LogGroups, so they are right after whatever happens. What expires does so in order: of each shard one block at most has
-expired in part, and of this one, and of those from which rows were removed, the rows themselves are asked.
+``log_blocks`` has sums of each block of 1024 positions of a shard. They change in the transaction that adds LogGroups,
+so they survive a crash. Logs expire in order, so at most one block of each shard has expired in part. For this block,
+and for blocks with removed rows, the rows themselves are summed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .catalog import logstore_of
 from .log_groups import CheckedGroup
 from .rows import Logstore, LogstoreSize, Place, ShardSize
 
-#: Also in ``schema.py``: another number is another version of the data.
+#: Also in ``schema.py``: another number needs another version of the data.
 BLOCK = 1024
 
 _ADD = """
@@ -25,7 +25,7 @@ ON CONFLICT (logstore, shard, block) DO UPDATE SET
     min_time = MIN(min_time, excluded.min_time), max_time = MAX(max_time, excluded.max_time)
 """
 _REMOVED = "UPDATE log_blocks SET is_whole = 0 WHERE logstore = ? AND shard = ? AND block = ? AND is_whole"
-# What was received since a time: sums of blocks, and single rows of those that only have some of it.
+# Receipts since a time: sums of whole blocks, and single rows of partial ones.
 _SINCE = f"""
     SELECT shard, first, last, logs, raw_size, min_time, max_time
     FROM log_blocks WHERE logstore = :logstore AND is_whole AND first >= :since
@@ -49,7 +49,7 @@ def count_in(
     groups: list[CheckedGroup],
     received: float,
 ) -> None:
-    """LogGroups are added at ``place``, a shard and the first position there."""
+    """Add LogGroups to the sums, from ``place`` on, a shard and its first position."""
     shard, first = place
     blocks: dict[int, list[CheckedGroup]] = {}
     for position, group in enumerate(groups, first):
@@ -61,13 +61,13 @@ def count_in(
 
 
 def count_out(connection: sqlite3.Connection, logstore: Logstore, places: list[tuple[int, int]]) -> None:
-    """LogGroups at these shards and positions are removed."""
+    """Mark the blocks of removed LogGroups, given as shards and positions."""
     blocks = {(shard, position // BLOCK) for shard, position in places}
     connection.executemany(_REMOVED, [(logstore.row, *block) for block in blocks])
 
 
 def sizes_of(connection: sqlite3.Connection, now: float, lately: float) -> list[LogstoreSize]:
-    """What every logstore holds; ``lately`` is since when it counts as new, Unix seconds."""
+    """Return the size of every logstore; logs received since ``lately`` (Unix seconds) are recent."""
     places = connection.execute("SELECT project, name FROM logstores ORDER BY project, name").fetchall()
     return [_size_of(connection, Place(project=project, logstore=name), now, lately) for project, name in places]
 
@@ -106,11 +106,11 @@ def _shard_size(number: int, status: str, held: tuple[Any, ...], new: tuple[Any,
 
 
 def count_of(connection: sqlite3.Connection, logstore: Logstore, now: float) -> int:
-    """How many logs a logstore holds."""
+    """Return the number of logs in a logstore."""
     return sum(sums[0] for sums in _sums(connection, logstore, logstore.horizon(now)).values())
 
 
 def _sums(connection: sqlite3.Connection, logstore: Logstore, since: float) -> dict[int, tuple[Any, ...]]:
-    """By shard: logs, bytes, when the first and the last were received, the earliest and the latest time of a log."""
+    """Return by shard: logs, bytes, first and last time of receipt, earliest and latest time of a log."""
     rows = connection.execute(_SUMS, {"logstore": logstore.row, "since": since})
     return {shard: tuple(sums) for shard, *sums in rows}

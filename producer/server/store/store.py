@@ -1,10 +1,10 @@
-"""What the server remembers: projects, logstores, LogGroups, and the last sequence number of each idempotent stream.
+"""The store: projects, logstores, LogGroups, and the last sequence number of each idempotent stream.
 
-Every function returns a future of its answer and refuses with :class:`ApiError` (``ProjectNotExist``,
-``LogStoreNotExist``, …). A LogGroup is one row, kept as one lz4 block with what a search needs to skip it; logs are
-decoded when they are read. ``now`` is the server's time, Unix seconds: what has expired by then is not seen.
+Every method returns a future, which fails with :class:`ApiError` (``ProjectNotExist``, ``LogStoreNotExist``, …). A
+LogGroup is one row: one lz4 block, with facts that let a search skip it. Logs are decoded when they are read. ``now``
+is the server's time, Unix seconds; logs that have expired by then are invisible.
 
-The file is long since each question that operations ask of the store is answered in one place.
+This file is long because each question of an operation is answered in one place.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from .schema import prepare
 from .shards import Shard, merge_shard, shard_in_turn, shard_of_key, shards_of, split_shard
 from .sizes import count_in, count_of, sizes_of
 
-#: One step of a search looks at so many rows at most, whatsoever they belong to, and gives so many raw bytes (but at
-#: least one row): the database has others to serve, and the searcher to keep them.
+#: Most rows that one step of a search scans, of all logstores, and most raw bytes that it returns (but at least one
+#: row). The database serves other requests between steps, and the searcher holds the rows.
 _ROWS_PER_STEP = 20_000
 _BYTES_PER_STEP = 4 * 1024 * 1024
 _GROUPS_PER_STEP = 10
@@ -57,7 +57,7 @@ _COUNT = (
 
 
 class Store:
-    """The server's memory, or its file.
+    """The server's data, in memory or in a file.
 
     :ivar consumer_groups: the consumer groups of its logstores.
     :ivar indexes: the index configurations of its logstores.
@@ -66,10 +66,10 @@ class Store:
     def __init__(self, directory: Path | None, *, shards: int, auto_create: bool, sequence_keys: int) -> None:
         """Open the store.
 
-        :param directory: where ``loghub.sqlite3`` lies or will lie; None for memory.
-        :param shards: shards of a logstore whose creator does not say.
-        :param auto_create: whether a first write creates a logstore and its project.
-        :param sequence_keys: keys of a logstore whose sequence numbers are remembered.
+        :param directory: the directory of ``loghub.sqlite3``; None for memory.
+        :param shards: default number of shards of a logstore.
+        :param auto_create: True if a first write creates a logstore and its project.
+        :param sequence_keys: number of keys of a logstore whose sequence numbers are remembered.
         :raises ServerStartError: the directory cannot be used, or another server uses it.
         """
         self._ownership = own(directory) if directory else None
@@ -77,7 +77,7 @@ class Store:
             path = directory / "loghub.sqlite3" if directory else None
             self._database = Database(path, prepare, self._check_owned)
         except BaseException:
-            self._give_up()
+            self._release()
             raise
         self.consumer_groups = ConsumerGroups(self._database)
         self.indexes = Indexes(self._database)
@@ -88,66 +88,66 @@ class Store:
         self._turn = itertools.count()
 
     def close(self) -> None:
-        """Finish what was handed over, close the file, and let another server have it."""
+        """Finish the submitted jobs, close the file, and release the directory."""
         self._database.close()
-        self._give_up()
+        self._release()
 
     def create_project(self, name: str, description: str, now: float) -> Future[None]:
-        """Refuses with ``ProjectAlreadyExist``."""
+        """Create a project. Fails with ``ProjectAlreadyExist``."""
 
         def job(connection: sqlite3.Connection) -> None:
             if catalog.has_project(connection, name):
-                raise ApiError("ProjectAlreadyExist", f"project {name} exists already")
+                raise ApiError("ProjectAlreadyExist", f"project {name} already exists")
             catalog.insert_project(connection, name, description, now)
 
         return self._database.submit(job)
 
     def project(self, name: str) -> Future[Project]:
-        """The project of that name."""
+        """Return the project."""
         return self._database.submit(lambda connection: catalog.project_of(connection, name))
 
     def projects(self, part: str, offset: int, size: int) -> Future[tuple[int, list[Project]]]:
-        """How many projects have ``part`` in their names, and ``size`` of these from ``offset`` on, sorted."""
+        """Return the number of projects with ``part`` in their names, and a sorted page of them."""
         return self._database.submit(lambda connection: catalog.list_projects(connection, part, offset, size))
 
     def update_project(self, name: str, description: str, now: float) -> Future[None]:
-        """Describe a project anew."""
+        """Change a project's description."""
         return self._database.submit(lambda connection: catalog.update_project(connection, name, description, now))
 
     def delete_project(self, name: str) -> Future[None]:
-        """Delete a project with all that is in it."""
+        """Delete a project with all its logstores."""
         return self._database.submit(lambda connection: catalog.delete_project(connection, name))
 
     def create_logstore(self, place: Place, settings: dict[str, Any], now: float) -> Future[None]:
-        """``settings["shardCount"]`` shards, if given. Refuses with ``LogStoreAlreadyExist``."""
+        """Create a logstore with ``settings["shardCount"]`` shards, if given. Fails with ``LogStoreAlreadyExist``."""
 
         def job(connection: sqlite3.Connection) -> None:
             if not self._auto_create and not catalog.has_project(connection, place.project):
                 raise catalog.no_project(place.project)
             if catalog.find_logstore(connection, place) is not None:
-                raise ApiError("LogStoreAlreadyExist", f"logstore {place.logstore} exists already in {place.project}")
+                raise ApiError("LogStoreAlreadyExist", f"logstore {place.logstore} already exists in {place.project}")
             self._insert_logstore(connection, place, settings, now)
 
         return self._database.submit(job)
 
     def update_logstore(self, place: Place, settings: dict[str, Any], now: float) -> Future[None]:
-        """Change these settings of a logstore; the others stay."""
+        """Change the given settings of a logstore."""
         return self._database.submit(lambda connection: catalog.update_logstore(connection, place, settings, now))
 
     def delete_logstore(self, place: Place) -> Future[None]:
-        """Delete a logstore with all that is in it."""
+        """Delete a logstore with all its data."""
         return self._database.submit(lambda connection: catalog.delete_logstore(connection, place))
 
     def clear_logstore(self, place: Place) -> Future[None]:
-        """Delete the logs of a logstore; what is read and written from now on goes on behind them."""
+        """Delete the logs of a logstore; positions continue as after an expiry."""
         return self._database.submit(lambda connection: catalog.clear_logstore(connection, place))
 
     def logstore(self, place: Place) -> Future[Logstore]:
-        """The logstore of that name."""
+        """Return the logstore."""
         return self._database.submit(lambda connection: logstore_of(connection, place))
 
     def shards(self, place: Place) -> Future[list[Shard]]:
-        """The shards of a logstore."""
+        """Return the shards of a logstore."""
 
         def job(connection: sqlite3.Connection) -> list[Shard]:
             try:
@@ -158,13 +158,13 @@ class Store:
         return self._database.submit(job)
 
     def split_shard(self, place: Place, shard: int, where: str | int, now: float) -> Future[list[Shard]]:
-        """Divide a shard at a key, or into so many equal parts: it and those that follow it."""
+        """Split a shard at a key, or into ``where`` equal parts; return it and the new shards."""
         return self._database.submit(
             lambda connection: split_shard(connection, logstore_of(connection, place).row, shard, where, now)
         )
 
     def merge_shard(self, place: Place, shard: int, now: float) -> Future[list[Shard]]:
-        """Make one of a shard and the one whose range follows: the new one, and the two."""
+        """Merge a shard with the next one; return the new shard, and the two."""
         return self._database.submit(
             lambda connection: merge_shard(connection, logstore_of(connection, place).row, shard, now)
         )
@@ -172,8 +172,7 @@ class Store:
     def logstore_names(
         self, project: str, part: str, kind: str, offset: int, size: int
     ) -> Future[tuple[int, list[str]]]:
-        """How many of a project's logstores have ``part`` in their names, and ``size`` of these from ``offset`` on,
-        sorted.
+        """Return the number of a project's logstores with ``part`` in their names, and a sorted page of the names.
 
         :param kind: their ``telemetryType``, ``None`` for those without; empty for all.
         """
@@ -192,9 +191,9 @@ class Store:
         return self._database.submit(job)
 
     def append(self, place: Place, groups: list[CheckedGroup], route: Route | None, now: float) -> Future[int]:
-        """Keep ``groups``, all or none, in one shard; the future's answer is the shard.
+        """Store ``groups``, all or none, in one shard, and return the shard.
 
-        Refuses with ``InvalidSequenceId`` when the route's sequence number is not above the last one of its key.
+        Fails with ``InvalidSequenceId`` if the route's sequence number is not above the last one of its key.
         """
 
         def job(connection: sqlite3.Connection) -> int:
@@ -211,13 +210,13 @@ class Store:
         return self._database.submit(job)
 
     def end_position(self, place: Place, shard: int) -> Future[int]:
-        """The position after a shard's last LogGroup."""
+        """Return the position of a shard's next LogGroup."""
         return self._database.submit(
             lambda connection: end_position(connection, with_shard(connection, place, shard), shard)
         )
 
     def position_since(self, place: Place, shard: int, time: float, now: float) -> Future[int]:
-        """The position of the first LogGroup that was received at ``time`` (Unix seconds) or later."""
+        """Return the position of the first LogGroup received at ``time`` (Unix seconds) or later."""
 
         def job(connection: sqlite3.Connection) -> int:
             logstore = with_shard(connection, place, shard)
@@ -226,7 +225,7 @@ class Store:
         return self._database.submit(job)
 
     def received_at(self, place: Place, shard: int, position: int, now: float) -> Future[float | None]:
-        """When the LogGroup at ``position`` was received, Unix seconds; None when there is none."""
+        """Return when the LogGroup at ``position`` was received, Unix seconds; None if there is none."""
 
         def job(connection: sqlite3.Connection) -> float | None:
             logstore = with_shard(connection, place, shard)
@@ -242,8 +241,9 @@ class Store:
     def read_shard(
         self, place: Place, shard: int, positions: range, now: float, *, limit: int, max_raw_bytes: int
     ) -> Future[list[PackedGroup]]:
-        """Up to ``limit`` LogGroups of a shard at ``positions``, in order: no more than ``max_raw_bytes`` in all, but
-        at least one.
+        """Return up to ``limit`` LogGroups of a shard at ``positions``, in order.
+
+        They have at most ``max_raw_bytes`` together, but there is at least one.
         """
 
         def job(connection: sqlite3.Connection) -> list[PackedGroup]:
@@ -254,7 +254,7 @@ class Store:
         return self._database.submit(job)
 
     def last_row(self, place: Place) -> Future[int]:
-        """The row that arrived last, in any logstore; ``place`` must exist."""
+        """Return the last row to arrive, of any logstore; fails if ``place`` does not exist."""
 
         def job(connection: sqlite3.Connection) -> int:
             logstore_of(connection, place)
@@ -264,8 +264,9 @@ class Store:
         return self._database.submit(job)
 
     def search(self, place: Place, search: Search, after: int, until: int, now: float) -> Future[Page]:
-        """The next LogGroups in which ``search`` may find something, in order of arrival, from beyond row ``after`` to
-        row ``until``. The page may have none although another one follows.
+        """Return the next LogGroups that may match, in order of arrival, after row ``after`` up to row ``until``.
+
+        A page may be empty although another follows.
         """
 
         def job(connection: sqlite3.Connection) -> Page:
@@ -278,8 +279,9 @@ class Store:
         return self._database.submit(job)
 
     def search_back(self, place: Place, search: Search, before: int, now: float) -> Future[Page]:
-        """As :meth:`search` from below row ``before`` down: the last to arrive first. The page's ``after`` is the next
-        ``before``.
+        """Return the LogGroups below row ``before`` that may match, the last to arrive first.
+
+        The page's ``after`` is the next ``before``.
         """
 
         def job(connection: sqlite3.Connection) -> Page:
@@ -294,8 +296,10 @@ class Store:
     def counts(
         self, place: Place, search: Search, step: int, rows: tuple[int, int], now: float
     ) -> Future[dict[int, int]]:
-        """How many logs lie in each part of ``step`` seconds, by the part's number: of LogGroups beyond the first of
-        these rows, up to the second, that lie in one part as a whole, and within the search.
+        """Return the number of logs in each part of ``step`` seconds, by the part's number.
+
+        Counted are LogGroups after the first of ``rows`` up to the second, if all their logs are in one part and in the
+        search.
         """
 
         def job(connection: sqlite3.Connection) -> dict[int, int]:
@@ -305,7 +309,7 @@ class Store:
         return self._database.submit(job)
 
     def group(self, place: Place, row: int, now: float) -> Future[PackedGroup | None]:
-        """The LogGroup of that row, if it is still there."""
+        """Return the LogGroup of a row, or None if it has expired."""
 
         def job(connection: sqlite3.Connection) -> PackedGroup | None:
             logstore = logstore_of(connection, place)
@@ -316,7 +320,7 @@ class Store:
         return self._database.submit(job)
 
     def group_at(self, place: Place, shard: int, position: int, now: float) -> Future[PackedGroup | None]:
-        """The LogGroup at that position, if it is still there."""
+        """Return the LogGroup at a position, or None if it has expired."""
 
         def job(connection: sqlite3.Connection) -> PackedGroup | None:
             logstore = with_shard(connection, place, shard)
@@ -328,8 +332,9 @@ class Store:
     def next_in_context(
         self, place: Place, group: PackedGroup, backward: bool, now: float
     ) -> Future[list[PackedGroup]]:
-        """Some LogGroups that the sender of ``group`` sent after it, or before it: the nearest first. None of a
-        LogGroup without a pack id.
+        """Return some LogGroups of the same sender after ``group``, or before it, the nearest first.
+
+        Empty for a LogGroup without a pack id.
         """
 
         def job(connection: sqlite3.Connection) -> list[PackedGroup]:
@@ -347,11 +352,11 @@ class Store:
         return self._database.submit(job)
 
     def sizes(self, now: float, lately: float) -> Future[list[LogstoreSize]]:
-        """What every logstore holds; ``lately`` is since when it counts as new, Unix seconds."""
+        """Return the size of every logstore; logs received since ``lately`` (Unix seconds) are recent."""
         return self._database.submit(lambda connection: sizes_of(connection, now, lately))
 
     def count(self, place: Place, now: float) -> Future[int]:
-        """How many logs a logstore holds."""
+        """Return the number of logs in a logstore."""
 
         def job(connection: sqlite3.Connection) -> int:
             return count_of(connection, logstore_of(connection, place), now)
@@ -359,23 +364,24 @@ class Store:
         return self._database.submit(job)
 
     def _check_owned(self) -> None:
-        """
-        :raises ApiError: the data directory, or the lock in it, was removed or replaced.
+        """Check that the data directory is still the server's.
+
+        :raises ApiError: the directory, or the lock in it, was removed or replaced.
         """
         lost = None if self._ownership is None else self._ownership.lost()
         if lost is not None:
             raise ApiError(
                 "InternalServerError",
-                f"{lost} was removed or replaced: another server may use the data; nothing was stored; end that one, "
-                "then start this one again",
+                f"{lost} was removed or replaced: another server may use the data; nothing was stored; stop that one, "
+                "then restart this one",
             )
 
-    def _give_up(self) -> None:
+    def _release(self) -> None:
         if self._ownership is not None:
             self._ownership.release()
 
     def _missing(self, error: ApiError) -> ApiError:
-        """The refusal of a look at what is not there: it says whether the first write, which may follow, creates it."""
+        """Return the refusal of a read of missing data; it says so if a first write creates it."""
         return ApiError(error.code, f"{error.message}: {CREATED_BY_A_WRITE}") if self._auto_create else error
 
     def _logstore_to_write(self, connection: sqlite3.Connection, place: Place, now: float) -> Logstore:
@@ -427,7 +433,7 @@ def _values(logstore: Logstore, search: Search, rows: tuple[int, int], now: floa
 
 
 def _take(cursor: sqlite3.Cursor, max_raw_bytes: int) -> tuple[list[PackedGroup], bool]:
-    """Rows of ``cursor`` up to so many bytes, but at least one; and whether these are all."""
+    """Return rows of ``cursor`` up to the limit of bytes, but at least one, and True if there are no more."""
     taken: list[PackedGroup] = []
     total = 0
     for row in cursor:
