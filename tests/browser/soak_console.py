@@ -1,4 +1,4 @@
-"""The console over ten million logs: it answers within a stated time, and the server's memory is bounded.
+"""The console over ten million logs answers within a stated time, in bounded server memory.
 
 Takes about three minutes; a part of ``make soak``.
 """
@@ -57,7 +57,7 @@ def _logs(begin: int) -> pa.Table:
 def test_ten_million_logs_are_looked_at(
     filled: ServerProcess, open_page: Open, record_property: Callable[[str, object], None]
 ) -> None:
-    """The newest logs, a count and the fields are there in seconds; what takes longer shows what it has so far."""
+    """The newest logs, a count and the fields appear within seconds; a longer scan shows its results so far."""
     page = open_page(f"{filled.endpoint}/console", color_scheme="light")
     expect(page.locator("#logstores tbody tr").first).to_contain_text("10,000,000", timeout=60_000)
     took = {}

@@ -1,4 +1,4 @@
-"""The monitoring page of an agent: what it draws, that it lives, and that everybody can use it."""
+"""The agent's monitoring page: its drawing, its updates, and its accessibility."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -45,7 +45,7 @@ class Running:
         self.hub = hubs[0]
         self.agent = Agent(parse_toml(CONFIG.format(state=folder)))
         self.agent.start()
-        # The browser's client has an event loop in this thread.
+        # Playwright runs an event loop in this thread.
         with ThreadPoolExecutor(1) as thread:
             self.monitoring = thread.submit(MonitoringServer, self.agent, port=0).result()
 
@@ -64,7 +64,7 @@ def feed(running: Running, count: int) -> None:
 
 
 def test_the_page_draws_what_flows(running: Running, open_page: Open) -> None:
-    """Sources, channels and sinks stand there with their states, then with their rates, and what flows is marked."""
+    """The page shows sources, channels and sinks with states and rates, and marks active flows."""
     page = open_page(running.monitoring.url)
     boxes = page.locator("#drawing g")
     expect(boxes).to_have_count(5)
@@ -84,7 +84,7 @@ def test_the_page_draws_what_flows(running: Running, open_page: Open) -> None:
 
 
 def test_nothing_keeps_people_out(running: Running, open_page: Open) -> None:
-    """No serious fault of accessibility in light or dark, and a telephone needs no scrolling sideways."""
+    """The page has no serious accessibility fault in light or dark mode, and fits a telephone's width."""
     page = open_page(running.monitoring.url, viewport={"width": 375, "height": 700})
     expect(page.locator("#drawing g").first).to_be_visible()
     assert wrong_for_people(page) == []
@@ -92,7 +92,7 @@ def test_nothing_keeps_people_out(running: Running, open_page: Open) -> None:
 
 
 def test_an_agent_that_ended_is_told(running: Running, open_page: Open) -> None:
-    """When nobody answers any more, the page says so instead of showing what was."""
+    """When the agent has ended, the page says so instead of showing old figures."""
     page = open_page(running.monitoring.url)
     expect(page.locator("#health")).to_have_text("ready")
     running.monitoring.close()

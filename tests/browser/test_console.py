@@ -1,4 +1,4 @@
-"""The console of the embedded LogHub, as one sees and uses it."""
+"""The console of the embedded LogHub, from the user's side."""
 
 import csv
 import json
@@ -22,13 +22,13 @@ VIEWS = ["logstores", "search", "tail", "requests", "faults", "producers"]
 
 @pytest.fixture
 def page(server: LogHubServer, open_page: Open) -> Page:
-    """The console of a server with the logs of a shop."""
+    """Return the console of a server with a shop's logs."""
     fill(server)
     return open_page(f"{server.endpoint}/console")
 
 
 def search(page: Page, logstore: str = "shop/access-log", query: str = "") -> None:
-    """Look at a search by its address; the answer is awaited by whoever expects something of it."""
+    """Open a search by its address, without waiting for the answer."""
     wanted = urlencode({"logstore": logstore, **({"query": query} if query else {}), "span": "3600"})
     page.goto(f"{page.url.partition('#')[0]}#search?{wanted}")
 
@@ -38,7 +38,7 @@ def total(page: Page, text: str) -> None:
 
 
 def test_logstores_are_shown_with_their_shards(page: Page, server: LogHubServer) -> None:
-    """Each logstore has its sums and its shards with logs, sizes and rates; what is written appears by itself."""
+    """Each logstore shows its totals, and its shards with logs, sizes and rates; new logs appear by themselves."""
     rows = page.locator("#logstores tbody tr")
     expect(rows).to_have_count(9)
     shop = rows.filter(has_text="access-log")
@@ -53,7 +53,7 @@ def test_logstores_are_shown_with_their_shards(page: Page, server: LogHubServer)
 
 
 def test_an_empty_server_says_how_to_begin(server: LogHubServer, open_page: Open) -> None:
-    """No view of a server without anything is blank: each says what it waits for; the command that it names works."""
+    """On an empty server every view says what it waits for, and the command that it names works."""
     page = open_page(server.endpoint)
     expect(page.locator("#logstores .empty")).to_contain_text("the first write makes one")
     for view, text in (
@@ -72,7 +72,7 @@ def test_an_empty_server_says_how_to_begin(server: LogHubServer, open_page: Open
 
 
 def test_a_search_finds_counts_and_tells_apart(page: Page) -> None:
-    """Logs, their number over time and the commonest values are those that match; a click on a value narrows it."""
+    """Logs, histogram and commonest values are those that match; a click on a value narrows the search."""
     search(page)
     total(page, "600 logs, 1 to 50 shown, the newest first")
     expect(page.locator("#logs > li")).to_have_count(50)
@@ -98,7 +98,7 @@ def test_a_search_finds_counts_and_tells_apart(page: Page) -> None:
 
 @pytest.mark.parametrize("value", ["", "/", "-", 'say "hi" | \\', "größe 說"])
 def test_any_value_can_be_clicked(page: Page, server: LogHubServer, value: str) -> None:
-    """A click on a value finds the logs that have it, also where it is nothing, or nothing but signs."""
+    """A click on a value finds the logs with it, even if it is empty or only punctuation."""
     now = int(time.time()) - 5
     put(server, [(now, {"root": value}), (now, {"root": value}), (now, {"root": "other"})], "odd/values")
     search(page, "odd/values")
@@ -108,7 +108,7 @@ def test_any_value_can_be_clicked(page: Page, server: LogHubServer, value: str) 
 
 
 def test_sql_gives_a_table(page: Page, tmp_path: Path) -> None:
-    """Behind a |, rows stand in place of logs and can be saved; a refusal is said, without SQL the logs are back."""
+    """SQL after a | shows rows, which can be saved; an error is shown in words; without SQL the logs return."""
     sql = 'level: ERROR | SELECT level, count(*) AS n, max(cast(latency_ms AS int)) AS "#most" GROUP BY level'
     search(page, query=sql)
     expect(page.locator("#rows th")).to_have_text(["level", "n", "#most"])
@@ -136,7 +136,7 @@ def test_sql_gives_a_table(page: Page, tmp_path: Path) -> None:
 
 
 def test_pages_of_a_search_follow_one_another(page: Page) -> None:
-    """Older and newer turn pages, and are off where there is none."""
+    """ "Older" and "Newer" turn pages, and are disabled at the ends."""
     search(page)
     total(page, "1 to 50")
     first = page.locator("#logs > li").first.text_content()
@@ -152,7 +152,7 @@ def test_pages_of_a_search_follow_one_another(page: Page) -> None:
 
 
 def test_a_range_is_dragged_on_the_histogram(page: Page) -> None:
-    """The range that is dragged over is searched alone, and told while it is; the browser goes back to the whole."""
+    """Dragging over the histogram searches that range only and shows it; the browser's "back" restores the whole."""
     search(page)
     total(page, "600 logs")
     box = page.locator("#histogram svg").bounding_box()
@@ -176,7 +176,7 @@ def test_a_range_is_dragged_on_the_histogram(page: Page) -> None:
 
 
 def test_a_time_range_is_typed(page: Page, server: LogHubServer) -> None:
-    """From and to are there when asked for; what lies outside is not found, and then all can be searched."""
+    """From and to are shown on request; logs outside are not found, and one click searches all times."""
     old = 1_600_000_000
     put(server, [(old, {"a": "long ago"}), (old + 86_400, {"a": "later"})], "old/logs")
     page.reload()
@@ -197,7 +197,7 @@ def test_a_time_range_is_typed(page: Page, server: LogHubServer) -> None:
 
 
 def test_a_log_opens_and_its_neighbours_are_shown(page: Page) -> None:
-    """A line opens into all its fields; around it are the logs of the same sender, and it stands out among them."""
+    """A line opens into all its fields; its neighbours are the same sender's logs, with the log itself highlighted."""
     search(page, query="status: 503")
     line = page.locator("#logs > li").first
     line.locator("summary").click()
@@ -212,7 +212,7 @@ def test_a_log_opens_and_its_neighbours_are_shown(page: Page) -> None:
 
 
 def test_what_matches_is_saved(page: Page, tmp_path: Path) -> None:
-    """Files of JSON and CSV have the logs that match, also those that are not on this page."""
+    """JSON and CSV files contain all matching logs, also those of other pages."""
     search(page, query="level: ERROR")
     expect(page.locator("#logs > li").first).to_contain_text("level=ERROR")
     saved: dict[str, list[dict[str, str]]] = {}
@@ -233,7 +233,7 @@ def test_what_matches_is_saved(page: Page, tmp_path: Path) -> None:
 
 
 def test_the_tail_shows_what_arrives_and_pauses(page: Page, server: LogHubServer) -> None:
-    """What arrives and matches appears above what was there; paused, nothing does until it goes on."""
+    """New matching logs appear above the others; paused, none appears until the tail goes on."""
     page.locator("nav [data-view=tail]").click()
     page.select_option("#logstore", "ops/audit")
     expect(page.locator("#tailing")).to_contain_text("Waiting")
@@ -255,7 +255,7 @@ def test_the_tail_shows_what_arrives_and_pauses(page: Page, server: LogHubServer
 
 
 def test_faults_are_installed_and_removed_by_click(page: Page, server: LogHubServer) -> None:
-    """A fault that was installed on the page meets requests, counts them, and goes by click."""
+    """A fault installed on the page affects requests, counts them, and is removed by a click."""
     page.locator("nav [data-view=faults]").click()
     form = page.locator("#fault")
     expect(form.get_by_label("Status")).to_be_visible()
@@ -278,7 +278,7 @@ def test_faults_are_installed_and_removed_by_click(page: Page, server: LogHubSer
 
 
 def test_requests_and_writers_come_as_they_are(page: Page, server: LogHubServer) -> None:
-    """Each request is there with status, size and latency as it comes; who writes is told by user agent and address."""
+    """Each request appears with status, size and latency; clients that write appear by user agent and address."""
     page.locator("nav [data-view=requests]").click()
     rows = page.locator("#requests tbody tr")
     expect(rows.first).to_contain_text("PutLogs")
@@ -297,7 +297,7 @@ def test_requests_and_writers_come_as_they_are(page: Page, server: LogHubServer)
 
 
 def test_everything_is_done_by_keyboard(page: Page) -> None:
-    """Numbers change the view, / goes to the query; a range of the histogram and a log are chosen by keys alone."""
+    """Digits change the view and / goes to the query; keys alone select a range of the histogram and a log."""
     for number, view in enumerate(VIEWS, 1):
         page.keyboard.press(str(number))
         expect(page.locator(f"nav [data-view={view}]")).to_have_attribute("aria-current", "page")
@@ -323,7 +323,7 @@ def test_everything_is_done_by_keyboard(page: Page) -> None:
 
 
 def test_the_focus_stays_while_a_view_renews_itself(page: Page, server: LogHubServer) -> None:
-    """What somebody is about to press is still there, and still has the focus, when figures have changed."""
+    """A focused control keeps the focus when figures are refreshed."""
     page.locator("nav [data-view=faults]").click()
     server.faults.add(lambda _request: None, label="mine")
     page.get_by_role("button", name="Remove mine").focus()

@@ -1,4 +1,4 @@
-"""The console for everybody, for whom it is not open, while things go wrong, and with logs that mean harm."""
+"""The console's accessibility, access control, error messages, and safety against hostile logs."""
 
 import time
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def go(page: Page, view: str, **wanted: str) -> None:
 
 
 def test_nothing_keeps_people_out(server: LogHubServer, open_page: Open) -> None:
-    """No view has a serious fault of accessibility in light or dark."""
+    """No view has a serious accessibility fault in light or dark mode."""
     fill(server, 5)
     server.faults.add(lambda _request: None, logstore="none", label="mine")
     page = open_page(f"{server.endpoint}/console")
@@ -49,7 +49,7 @@ def test_nothing_keeps_people_out(server: LogHubServer, open_page: Open) -> None
 
 
 def test_a_narrow_window_needs_no_scrolling_sideways(server: LogHubServer, open_page: Open) -> None:
-    """On a telephone every view fits and names itself; in a wide window a long name leaves room for the query."""
+    """Every view fits a telephone and shows its name; in a wide window a long name leaves room for the query."""
     fill(server)
     put(server, [(1, {"a": "b"})], f"{'p' * 63}/{'l' * 63}")
     page = open_page(f"{server.endpoint}/console", viewport={"width": 375, "height": 700})
@@ -65,7 +65,7 @@ def test_a_narrow_window_needs_no_scrolling_sideways(server: LogHubServer, open_
 
 
 def test_a_key_opens_the_console(open_page: Open) -> None:
-    """With keys of its own the server shows nothing before one signs in; the key stays in the tab till one leaves."""
+    """A server with its own keys shows nothing before sign-in; the key stays in the tab until sign-out."""
     with LogHubServer(access_keys={"me": "s€cret"}) as server:
         put(server, [(int(time.time()), {"a": "b"})])
         page = open_page(f"{server.endpoint}/console")
@@ -89,7 +89,7 @@ def test_a_key_opens_the_console(open_page: Open) -> None:
 
 
 def test_on_this_machine_with_the_default_key_none_is_asked_for(server: LogHubServer, open_page: Open) -> None:
-    """The console of a test's server is simply there, and there is nothing to sign out of."""
+    """With the default key on this machine the console needs no sign-in, and offers no sign-out."""
     page = open_page(server.endpoint)
     expect(page.locator("#logstores .empty")).to_be_visible()
     expect(page.locator("#login")).to_be_hidden()
@@ -97,7 +97,7 @@ def test_on_this_machine_with_the_default_key_none_is_asked_for(server: LogHubSe
 
 
 def test_the_address_that_serve_prints_opens_the_console(open_page: Open) -> None:
-    """It has the user's own key, which goes from the address into the tab at once."""
+    """The address that serve prints contains the user's key, which moves into the tab at once."""
     with LogHubServer(access_keys={"local-me": "s cret&"}) as server:
         page = open_page(f"{server.endpoint}/console#key=local-me&secret=s+cret%26")
         expect(page.locator("#logstores .empty")).to_contain_text("--profile local")
@@ -106,7 +106,7 @@ def test_the_address_that_serve_prints_opens_the_console(open_page: Open) -> Non
 
 
 def test_what_is_wrong_is_said_in_words(server: LogHubServer, open_page: Open) -> None:
-    """A query that cannot be read, a fault that cannot be, and a server that went away: each is told, and passes."""
+    """An invalid query, an invalid fault and an unreachable server are shown in words, and the message disappears."""
     fill(server, 10)
     page = open_page(f"{server.endpoint}/console")
     message = page.locator("#message")
@@ -151,7 +151,7 @@ HOSTILE = {
 
 
 def test_what_logs_say_is_shown_and_never_run(server: LogHubServer, open_page: Open, tmp_path: Path) -> None:
-    """Markup, scripts, control characters, names that mean something to the language: all is text, everywhere."""
+    """Markup, scripts, control characters and names special to JavaScript are shown as text everywhere."""
     now = int(time.time()) - 5
     put(server, [(now, HOSTILE), (now - 1, {"other": "z"})], agent="<img src=x onerror=alert(2)>", topic="<i>t</i>")
     page = open_page(f"{server.endpoint}/console")
@@ -195,7 +195,7 @@ def test_what_logs_say_is_shown_and_never_run(server: LogHubServer, open_page: O
 
 
 def test_the_policy_stops_what_the_page_would_not(server: LogHubServer, open_page: Open) -> None:
-    """Even if markup came into the page, no script of it would run, and nothing would be asked of another host."""
+    """Even if markup got into the page, none of its scripts would run, and no other host would be asked."""
     page = open_page(f"{server.endpoint}/console", policy_stops=True)
     page.evaluate(
         """() => { document.body.insertAdjacentHTML("beforeend", "<img src=data:x onerror=\\"document.title='run'\\">");
@@ -207,7 +207,7 @@ def test_the_policy_stops_what_the_page_would_not(server: LogHubServer, open_pag
 
 
 def test_logs_of_any_size_are_shown(server: LogHubServer, open_page: Open) -> None:
-    """Of a value of a megabyte the begin is shown, and all of it when asked for; 300 fields do not flood the page."""
+    """A value of a megabyte is cut, and shown whole on request; 300 fields do not flood the page."""
     now = int(time.time()) - 5
     group = LogGroup()
     log = group.Logs.add(Time=now)

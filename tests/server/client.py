@@ -1,6 +1,4 @@
-"""A client of LogHub that can also say the wrong thing: every part of a request can be replaced before or after
-signing.
-"""
+"""A client of LogHub for tests, which can replace every part of a request before or after signing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ LOGSTORE = "app-log"
 def log_group(
     *messages: str | bytes, time: int = 1_700_000_000, topic: str = "", tags: Mapping[str, str] | None = None
 ) -> bytes:
-    """An encoded LogGroup with a log for each message, one second apart."""
+    """Return an encoded LogGroup with a log for each message, one second apart."""
     group = LogGroup()
     for index, message in enumerate(messages):
         log = group.Logs.add(Time=time + index)
@@ -36,7 +34,7 @@ def log_group(
 
 @dataclass
 class Client:
-    """Talks to ``server`` over one pooled connection."""
+    """A client of ``server`` with one pooled connection."""
 
     server: LogHubServer
     project: str = PROJECT
@@ -69,7 +67,7 @@ class Client:
         after_signing: Mapping[str, str | None] | None = None,
         timeout: float = 20,
     ) -> requests.Response:
-        """Send one signed request; ``after_signing`` changes headers (None drops one) when the signature is made."""
+        """Send one signed request; ``after_signing`` replaces headers after signing (None drops one)."""
         signed = self.sign(method, path, params or {}, headers or {}, body)
         for name, value in (after_signing or {}).items():
             signed.pop(name, None)
@@ -81,7 +79,7 @@ class Client:
     def sign(
         self, method: str, path: str, params: Mapping[str, str], headers: Mapping[str, Any], body: bytes
     ) -> dict[str, str]:
-        """The headers of a signed request; one that is None is left out."""
+        """Return the headers of a signed request, without those that are None."""
         given = {
             "x-log-apiversion": "0.6.0",
             "x-log-bodyrawsize": str(len(body)),
@@ -133,7 +131,7 @@ class Client:
     def pull(
         self, shard: int, cursor: str, *, encoding: str = "lz4", logstore: str = LOGSTORE, **params: str
     ) -> tuple[list[Any], requests.Response]:
-        """PullLogs: the LogGroups, and the answer they came in."""
+        """Read LogGroups with PullLogs; return them and the answer."""
         answer = self.get(
             f"/logstores/{logstore}/shards/{shard}",
             headers={"Accept-Encoding": encoding},
@@ -147,7 +145,7 @@ class Client:
 
 
 def error_of(answer: requests.Response) -> tuple[int, str]:
-    """Status and error code of a refusal in the documented form."""
+    """Return status and error code of a refusal in LogHub's JSON form."""
     content = answer.json()
     assert set(content) == {"errorCode", "errorMessage"}
     assert content["errorMessage"]

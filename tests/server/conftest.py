@@ -15,7 +15,7 @@ def server() -> Iterator[LogHubServer]:
 
 @pytest.fixture
 def own_key(server: LogHubServer) -> None:
-    """The server has a key of its own, and so answers under any name."""
+    """Give the server a key of its own, so that it answers under any host name."""
     server.access_keys.clear()
     server.access_keys["me"] = "mine"
 

@@ -1,6 +1,6 @@
-"""Runs the official clients against an embedded server, each in a process of its own.
+"""The official clients against an embedded server, each in a process of its own.
 
-The server is their HTTP proxy, see :mod:`tests.server.official_sdk`.
+The server is their HTTP proxy (:mod:`tests.server.official_sdk`).
 """
 
 import json
@@ -23,7 +23,7 @@ def official_sdk(
     access_key_secret: str | None = None,
     security_token: str | None = None,
 ) -> list[Any]:
-    """Carry ``steps`` out with the official ``aliyun-log-python-sdk``; their results in order.
+    """Run ``steps`` with the official ``aliyun-log-python-sdk`` and return their results in order.
 
     :param steps: a verb of :mod:`tests.server.official_sdk` and its arguments, such as ``("pull", {"project": …,
         "logstore": …})``.
@@ -44,12 +44,12 @@ def official_sdk(
 
 
 def official_sdk_outcomes(server: LogHubServer, *steps: Step, **identity: str | None) -> list[dict[str, Any]]:
-    """As :func:`official_sdk`, with ``{"ok": …}`` or ``{"error": [status, code, message]}`` for each step."""
+    """Run ``steps`` and return ``{"ok": …}`` or ``{"error": [status, code, message]}`` for each of them."""
     return list(json.loads(run_program("official_sdk.py", server, json.dumps({**identity, "steps": steps}))))
 
 
 def pull_with_official_sdk(server: LogHubServer, project: str, logstore: str) -> list[dict[str, Any]]:
-    """All LogGroups of a logstore as the official SDK reads them: ListShards, GetCursor, PullLogs.
+    """Return all LogGroups of a logstore, read by the official SDK with ListShards, GetCursor and PullLogs.
 
     Each is ``{"shard", "topic", "source", "tags", "logs": [{"time", "time_ns", "contents": [[key, value], …]}, …]}``.
     """
@@ -58,7 +58,7 @@ def pull_with_official_sdk(server: LogHubServer, project: str, logstore: str) ->
 
 
 def run_program(name: str, server: LogHubServer, stdin: str) -> str:
-    """Run a program of this folder with ``server`` as its HTTP proxy; what it wrote to stdout."""
+    """Run a program of this folder with ``server`` as its HTTP proxy, and return its stdout."""
     environment = {key: value for key, value in os.environ.items() if key.lower() not in ("no_proxy", "all_proxy")}
     environment |= {"http_proxy": server.endpoint, "HTTP_PROXY": server.endpoint}
     done = subprocess.run(

@@ -1,8 +1,8 @@
-"""The calls of the official Python SDK, each carried out once, as a program: settings on stdin, outcomes on stdout.
+"""Make each call of the official Python SDK once, with settings on stdin and outcomes on stdout.
 
-It runs in a process of its own, with the embedded server as its HTTP proxy (see :mod:`tests.server.official_sdk`).
-Input: ``{"access_key_id", "access_key_secret"}``. Output: ``{call: null | [status, code]}`` in the order of the calls;
-null where it did what it is for. An ``assert`` that fails ends the program.
+It runs in a process of its own, with the embedded server as its HTTP proxy (:mod:`tests.server.official_sdk`). The
+input is ``{"access_key_id", "access_key_secret"}``. The output is ``{call: null | [status, code]}`` in the order of the
+calls, with null for success. A failed ``assert`` ends the program.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def list_consumer_group() -> None:
 
 @call
 def heart_beat() -> None:
-    # In order: what was made of shard 1 is read after it.
+    # In order, shards made from shard 1 are read after it.
     assert CLIENT.heart_beat(P, L, "group", "me", []).get_shards() == [0, 1]
     CLIENT.update_check_point(P, L, "group", 1, CLIENT.get_end_cursor(P, L, 1).get_cursor(), "me")
     assert CLIENT.heart_beat(P, L, "group", "me", [0, 1]).get_shards() == [0, 1, 2, 3, 4]
@@ -294,7 +294,7 @@ def delete_consumer_group() -> None:
 
 
 class Collector(ConsumerProcessorBase):
-    """Collects what it is given, as the SDK's own example prints it."""
+    """A consumer that collects its logs, as the SDK's own example prints them."""
 
     seen: list[str] = []  # noqa: RUF012
     enough = threading.Event()

@@ -1,5 +1,6 @@
-"""The official producer (Rust core) as a program: ``{"access_key_id", "access_key_secret", "compression", "logs"}`` on
-stdin, outcomes out.
+"""Run the official producer (Rust core) as a program, with settings on stdin and outcomes on stdout.
+
+The input is ``{"access_key_id", "access_key_secret", "compression", "logs"}``.
 """
 
 import json
@@ -9,7 +10,7 @@ import aliyun_log_producer
 
 
 def main() -> None:
-    """Send the logs, close, and print for each of them None or its error."""
+    """Send the logs, close, and print None or an error for each."""
     wanted = json.load(sys.stdin)
     config = aliyun_log_producer.ProducerConfig(
         endpoint="http://loghub.test",

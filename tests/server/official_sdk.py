@@ -1,7 +1,7 @@
 """The official Python SDK as a program: steps as JSON on stdin, their results as JSON on stdout.
 
-It runs in a process of its own, and finds the embedded server as its HTTP proxy: the SDK puts the project in front of
-the host of its URL, and ``my-project.127.0.0.1`` is no name that resolves. Nothing of the SDK is changed.
+It runs in a process of its own, with the embedded server as its HTTP proxy: the SDK prefixes the host of its URL with
+the project, and ``my-project.127.0.0.1`` does not resolve. The SDK is not modified.
 
 Input: ``{"access_key_id", "access_key_secret", "security_token", "sign_version", "steps": [[verb, arguments], …]}``.
 Output: a list with ``{"ok": result}`` or ``{"error": [status, code, message]}`` for each step.
@@ -29,7 +29,7 @@ def put(
     hash_key: str | None = None,
     tags: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """PutLogs; the result is the request id."""
+    """Write logs with PutLogs and return the request id."""
     items = [LogItem(time + index, list(log.items()), time_nano_part=index + 1) for index, log in enumerate(logs)]
     request = PutLogsRequest(
         *(project, logstore, topic, source, items),
@@ -43,7 +43,7 @@ def put(
 def pull(
     client: LogClient, project: str, logstore: str, compress: bool = True, count: int = 100
 ) -> list[dict[str, Any]]:
-    """ListShards, GetCursor and PullLogs until the end of every shard: all LogGroups."""
+    """Read all LogGroups: ListShards, GetCursor, and PullLogs to the end of every shard."""
     groups: list[dict[str, Any]] = []
     for shard in client.list_shards(project, logstore).get_shards_info():
         number = shard["shardID"]
@@ -57,7 +57,7 @@ def pull(
 
 
 def pull_since(client: LogClient, project: str, logstore: str, shard: int, begin: int, end: int) -> int:
-    """The SDK's own loop over a range of time of arrival: how many logs it gave."""
+    """Read logs of a range of arrival times with the SDK's own loop; return their number."""
     answers = client.pull_log(project, logstore, shard, begin, end)
     return sum(answer.get_log_count() for answer in answers)
 
@@ -65,7 +65,7 @@ def pull_since(client: LogClient, project: str, logstore: str, shard: int, begin
 def get_logs(
     client: LogClient, project: str, logstore: str, begin: int, end: int, query: str = "", **others: Any
 ) -> list[dict[str, Any]]:
-    """GetLogs, in the form that the SDK sends today."""
+    """Search with GetLogs in the form of current SDKs."""
     request = GetLogsRequest(project, logstore, begin, end, query=query, **others)
     answer = client.get_logs(request)
     assert answer.is_completed()
@@ -73,7 +73,7 @@ def get_logs(
 
 
 def get_logs_by_get(client: LogClient, **arguments: Any) -> list[dict[str, Any]]:
-    """GetLogs, in the form that older SDKs send."""
+    """Search with GetLogs in the form of older SDKs."""
     client._get_logs_v2_enabled = False
     return get_logs(client, **arguments)
 
@@ -83,7 +83,7 @@ def create_project(client: LogClient, project: str) -> None:
 
 
 def get_project(client: LogClient, project: str) -> str:
-    """GetProject: its description."""
+    """Return a project's description (GetProject)."""
     return str(client.get_project(project).description)
 
 
@@ -92,13 +92,13 @@ def create_logstore(client: LogClient, project: str, logstore: str, shard_count:
 
 
 def get_logstore(client: LogClient, project: str, logstore: str) -> list[int]:
-    """GetLogstore: its time to live and its shards."""
+    """Return a logstore's time to live and number of shards (GetLogstore)."""
     answer = client.get_logstore(project, logstore)
     return [answer.ttl, answer.get_shard_count()]
 
 
 def list_logstores(client: LogClient, project: str) -> list[str]:
-    """ListLogstores, by both calls of the SDK."""
+    """List logstores with both calls of the SDK."""
     names = client.list_logstore(project).get_logstores()
     assert names == client.list_logstores(ListLogstoresRequest(project)).get_logstores()
     return list(names)
@@ -131,7 +131,7 @@ def _group(shard: int, group: Any) -> dict[str, Any]:
 
 
 def _text(value: str | bytes) -> Any:
-    """Text, or ``{"base64": …}`` for bytes that are not UTF-8."""
+    """Return text, or ``{"base64": …}`` for bytes that are not UTF-8."""
     if isinstance(value, str):
         return value
     try:

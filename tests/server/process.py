@@ -1,4 +1,4 @@
-"""A server in a process of its own, whose memory can be looked at, and a client's bytes on a raw socket."""
+"""A server in a process of its own with its memory figures, and raw bytes of a client's requests."""
 
 import json
 import re
@@ -28,7 +28,7 @@ with LogHubServer(port=port, limits=Limits(**limits), data=data) as server:
 
 @dataclass
 class ServerProcess:
-    """The embedded server in a process that ends with the block; a fault holds each request up ``delay`` seconds."""
+    """The embedded server in a process that ends with the block; a fault delays each request by ``delay`` seconds."""
 
     limits: Mapping[str, Any] | None = None
     delay: float | None = None
@@ -77,7 +77,7 @@ class ServerProcess:
         return _status(self.process.pid, "VmRSS")
 
     def peak(self) -> int:
-        """The most bytes of memory that it has had."""
+        """Return the peak of its memory, bytes."""
         return _status(self.process.pid, "VmHWM")
 
 
@@ -85,14 +85,14 @@ def _status(pid: int, name: str) -> int:
     status = Path(f"/proc/{pid}/status")
     if status.exists():
         return int(re.search(rf"^{name}:\s+(\d+) kB$", status.read_text(), re.MULTILINE)[1]) * 1024
-    # Without /proc nobody tells the peak; the present size is the next best.
+    # Without /proc there is no peak; the present size is the next best.
     return int(subprocess.check_output(["ps", "-o", "rss=", "-p", str(pid)])) * 1024
 
 
 def whole_put(
     client: Client, raw: bytes, *, logstore: str = LOGSTORE, without: tuple[str, ...] = (), **changed: str
 ) -> bytes:
-    """The bytes of a good PutLogs, with headers changed or left out after signing."""
+    """Return the bytes of a valid PutLogs, with headers changed or removed after signing."""
     headers = {"Content-Type": "application/x-protobuf"}
     return request_bytes(client, "POST", f"/logstores/{logstore}/shards/lb", headers, raw, without=without, **changed)
 
@@ -107,7 +107,7 @@ def request_bytes(
     without: tuple[str, ...] = (),
     **changed: str,
 ) -> bytes:
-    """The bytes of a signed request, with headers changed or left out after signing."""
+    """Return the bytes of a signed request, with headers changed or removed after signing."""
     signed = client.sign(method, path, params or {}, headers or {}, body)
     signed |= {"Content-Length": str(len(body)), **{name.replace("_", "-"): value for name, value in changed.items()}}
     query = "?" + "&".join(f"{name}={value}" for name, value in params.items()) if params else ""

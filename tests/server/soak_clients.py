@@ -1,7 +1,7 @@
-"""The calls of the official CLI and clients of Go and Java against the embedded server, as protocol.md tells them.
+"""The calls of the official CLI, Go and Java clients against the embedded server, as protocol.md lists them.
 
-A part of ``make soak``: it takes Go, and a JDK with Maven, and what these download; a minute each, the first time. The
-programs are in ``clients``, and are built into ``.bench``.
+A part of ``make soak``. It needs Go, and a JDK with Maven, and downloads packages; the first run takes a minute each.
+The programs are in ``clients`` and are built into ``.bench``.
 """
 
 import json
@@ -20,13 +20,13 @@ from producer.server import LogHubServer, ServerStartError
 from ..benchmarks.installation import FOLDER, PATIENCE, locked, once
 from .test_official_calls import CLIENTS, documented
 
-# No other program's, so that its port 80 is free; not every system has it.
+# An address of its own, so that its port 80 is free; not every system has it.
 _ADDRESS = "127.0.77.1"
 _CLI = "aliyun-log-cli==0.2.10"
 
 
 def _built(name: str, command: list[str]) -> Path:
-    """The folder ``TARGET`` of ``command``, which is run where the program stands; made once."""
+    """Run ``command`` in the program's folder once, and return its output folder ``TARGET``."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"`{command[0]}` was not found: the calls of {name} were not tried")
     target, place = FOLDER / f"calls-{name}", CLIENTS / name
@@ -50,7 +50,7 @@ def _outcomes(command: list[str], **environment: str) -> dict[str, str | None]:
 @pytest.mark.timeout(2 * PATIENCE)
 @pytest.mark.parametrize("version", ["v1", "v4"])
 def test_the_clients_of_go_can_do_what_the_documentation_says(version: str) -> None:
-    """Each call of the SDK, its producer and its consumer library does what it is for, or is refused as told."""
+    """Each call of the Go SDK, producer and consumer library works, or is refused as documented."""
     program = _built("go", ["go", "build", "-o", "TARGET/calls"]) / "calls"
     with LogHubServer(auto_create=False) as server:
         proxy = {"http_proxy": server.endpoint, "HTTP_PROXY": server.endpoint}
@@ -60,13 +60,13 @@ def test_the_clients_of_go_can_do_what_the_documentation_says(version: str) -> N
 
 @pytest.mark.timeout(2 * PATIENCE)
 def test_the_official_cli_can_do_what_the_documentation_says(tmp_path: Path) -> None:
-    """Each command that has to do with logs does what it is for, or is refused as told."""
+    """Each CLI command about logs works, or is refused as documented."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "TARGET", _CLI]
     program = [sys.executable, "-W", "ignore", str(CLIENTS / "cli" / "calls.py")]
     packages = _built("cli", pip)
     with LogHubServer(auto_create=False) as server:
         proxy = {"http_proxy": server.endpoint, "HTTP_PROXY": server.endpoint}
-        paths = {"PYTHONPATH": str(packages), "HOME": str(tmp_path)}  # where it keeps a log
+        paths = {"PYTHONPATH": str(packages), "HOME": str(tmp_path)}  # the folder of its log
         keys = [server.access_key_id, server.access_key_secret]
         assert documented("CLI") == _outcomes([*program, *keys, str(tmp_path)], **proxy, **paths)
 
@@ -74,7 +74,7 @@ def test_the_official_cli_can_do_what_the_documentation_says(tmp_path: Path) -> 
 @pytest.mark.timeout(2 * PATIENCE)
 @pytest.mark.parametrize("version", ["V1", "V4"])
 def test_the_clients_of_java_can_do_what_the_documentation_says(version: str, tmp_path: Path) -> None:
-    """Each call of the SDK, its producer and its consumer library does what it is for, or is refused as told."""
+    """Each call of the Java SDK, producer and consumer library works, or is refused as documented."""
     jars = _built(
         "java", ["mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory=TARGET"]
     )

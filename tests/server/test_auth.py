@@ -44,8 +44,9 @@ def sts() -> Iterator[tuple[LogHubServer, Client]]:
 def test_what_does_not_verify_is_401(
     signed: Client, client_has: dict[str, str], changed: dict[str, str | None], code: str
 ) -> None:
-    """An unknown key, a token where none belongs, no signature or one in another form, and a header changed on the way:
-    both versions cover every x-log- and x-acs- header and the content type.
+    """An invalid key, token, signature or signed header is 401.
+
+    Both versions sign every x-log- and x-acs- header and the content type.
     """
     for name, value in client_has.items():
         setattr(signed, name, value)
@@ -53,7 +54,7 @@ def test_what_does_not_verify_is_401(
 
 
 def test_a_wrong_secret_is_401(signed: Client) -> None:
-    """A signature made with another secret is SignatureNotMatch, and neither secret is in the answer."""
+    """A wrong secret is SignatureNotMatch, and neither secret is in the answer."""
     signed.access_key_secret = "another-secret"
     answer = signed.put(log_group("x"))
     assert error_of(answer) == (401, "SignatureNotMatch")
@@ -61,7 +62,7 @@ def test_a_wrong_secret_is_401(signed: Client) -> None:
 
 
 def test_a_meta_header_added_on_the_way_is_no_part_of_the_signature(signed: Client) -> None:
-    """x-log-meta- headers are never signed."""
+    """A proxy may add x-log-meta- headers, which are never signed."""
     assert signed.put(log_group("x"), after_signing={"x-log-meta-user": "me"}).status_code == 200
 
 
@@ -81,7 +82,7 @@ def test_a_meta_header_added_on_the_way_is_no_part_of_the_signature(signed: Clie
 def test_no_page_of_another_site_uses_the_default_key(
     client: Client, host: str, origin: str | None, status: int
 ) -> None:
-    """A name made to lead to this machine is told by Host or Origin; a server with keys of its own takes any."""
+    """With the default key, a foreign Host or Origin is refused; a server with its own keys accepts any."""
     here = {"here": f"127.0.0.1:{client.server.port}", "port": client.server.port}
     headers = {"Host": host.format(**here), "x-log-project": "my-project", "Origin": origin and origin.format(**here)}
     answer = client.put(log_group("x"), headers=headers)
@@ -93,7 +94,7 @@ def test_no_page_of_another_site_uses_the_default_key(
 
 
 def test_version_4_covers_the_host_and_the_query(client: Client) -> None:
-    """With version 4 a changed Host is SignatureNotMatch; so is a changed parameter, in both versions."""
+    """A changed Host is SignatureNotMatch in version 4, a changed parameter in both versions."""
     client.sign_version = 4
     answer = client.put(log_group("x"), after_signing={"Host": f"other-project.127.0.0.1:{client.server.port}"})
     assert error_of(answer) == (401, "SignatureNotMatch")
@@ -105,14 +106,14 @@ def test_version_4_covers_the_host_and_the_query(client: Client) -> None:
 
 
 def test_parameters_that_need_encoding_verify(signed: Client) -> None:
-    """Spaces, reserved signs and text beyond ASCII are signed decoded (version 1) or encoded (4)."""
+    """Spaces, reserved signs and text beyond ASCII are signed decoded (version 1) or encoded (version 4)."""
     signed.put(log_group("x"))
     params = {"type": "log", "from": "0", "to": "9", "query": 'a b & "c=d+e"/~"é" %20', "topic": ""}
     assert signed.get("/logstores/app-log", **params).status_code == 200
 
 
 def test_a_body_changed_on_the_way_is_refused(server: LogHubServer, signed: Client) -> None:
-    """A body that does not have the digest that was signed is PostBodyInvalid, whatever its size."""
+    """A body with another digest than the signed one is PostBodyInvalid, whatever its size."""
     path = "/logstores/app-log/shards/lb"
     for raw in (log_group("x"), log_group("x" * 100_000)):
         headers = signed.sign("POST", path, {}, {"Content-Type": "application/x-protobuf"}, raw)
@@ -123,7 +124,7 @@ def test_a_body_changed_on_the_way_is_refused(server: LogHubServer, signed: Clie
 
 
 def test_a_digest_changed_on_the_way_is_401(signed: Client) -> None:
-    """The signature covers the digest of the body, so that it is verified before the body is read."""
+    """A changed digest is 401 before the body is read, since the signature covers it."""
     digests = {
         "Content-MD5": hashlib.md5(b"other").hexdigest().upper(),
         "x-log-content-sha256": hashlib.sha256(b"other").hexdigest(),
@@ -134,7 +135,7 @@ def test_a_digest_changed_on_the_way_is_401(signed: Client) -> None:
 
 
 def test_version_4_wants_the_digest_of_every_body(client: Client) -> None:
-    """A version 4 request without x-log-content-sha256 is PostBodyInvalid, also when it has no body."""
+    """A version 4 request without x-log-content-sha256 is PostBodyInvalid, even without a body."""
     client.sign_version = 4
     answer = client.request("GET", "/logstores", after_signing={"x-log-content-sha256": None})
     assert error_of(answer) == (400, "PostBodyInvalid")
@@ -147,7 +148,7 @@ def test_version_1_wants_the_digest_of_a_body(client: Client) -> None:
 
 @pytest.mark.parametrize("minutes", [-16, 16, -14, 14])
 def test_a_clock_more_than_15_minutes_off_is_request_time_expired(signed: Client, minutes: int) -> None:
-    """Less passes; Date tells the server's time."""
+    """A request signed more than 15 minutes off is RequestTimeExpired; Date is the server's time."""
     signed.clock_offset = minutes * MINUTE
     answer = signed.put(log_group("x"))
     told = datetime.strptime(answer.headers["Date"], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
@@ -159,7 +160,7 @@ def test_a_clock_more_than_15_minutes_off_is_request_time_expired(signed: Client
 
 
 def test_the_server_s_clock_can_be_set(server: LogHubServer, signed: Client) -> None:
-    """With clock_offset the server's Date and its check of the request's time move together."""
+    """clock_offset moves the server's Date and its check of the request's time together."""
     server.clock_offset = 3600
     refused = signed.put(log_group("x"))
     assert error_of(refused) == (400, "RequestTimeExpired")
@@ -168,15 +169,15 @@ def test_the_server_s_clock_can_be_set(server: LogHubServer, signed: Client) -> 
 
 
 def test_version_1_prefers_x_log_date(client: Client) -> None:
-    """Where a proxy changed or dropped Date, the copy in x-log-date counts."""
+    """x-log-date overrides Date, for proxies that change or drop Date."""
     for date in (None, http_date(datetime(2001, 1, 1, tzinfo=UTC))):
         assert client.put(log_group("x"), after_signing={"Date": date}).status_code == 200
-    # And without the copy, Date does.
+    # Without it Date counts.
     assert client.put(log_group("x"), after_signing={"x-log-date": None}).status_code == 200
 
 
 def test_a_time_that_cannot_be_read_is_invalid_request_time(signed: Client) -> None:
-    """No time at all, or one in another form, is InvalidRequestTime."""
+    """A missing or malformed time is InvalidRequestTime."""
     for text in ("yesterday", ""):
         answer = signed.put(log_group("x"), after_signing={"Date": None, "x-log-date": text})
         assert error_of(answer) == (400, "InvalidRequestTime")
@@ -195,7 +196,7 @@ def test_the_credential_s_date_must_be_that_of_the_request(client: Client) -> No
 
 @pytest.mark.parametrize("token", ["token-2", None])
 def test_a_wrong_or_missing_sts_token_is_unauthorized(sts: tuple[LogHubServer, Client], token: str | None) -> None:
-    """A key with an STS token passes with exactly that token."""
+    """A key with an STS token is accepted with exactly that token."""
     server, client = sts
     assert client.put(log_group("x")).status_code == 200
     client.security_token = token
@@ -204,7 +205,7 @@ def test_a_wrong_or_missing_sts_token_is_unauthorized(sts: tuple[LogHubServer, C
 
 
 def test_keys_can_be_rotated_while_the_server_runs(sts: tuple[LogHubServer, Client]) -> None:
-    """A token that the server changed is Unauthorized until the client has the new one; a disabled key is too."""
+    """A token changed on the server is Unauthorized until the client has the new one, and so is a disabled key."""
     server, client = sts
     server.access_keys["STS.id"] = AccessKey(secret="s3cret", security_token="token-2")
     assert error_of(client.put(log_group("x"))) == (401, "Unauthorized")
@@ -215,7 +216,7 @@ def test_keys_can_be_rotated_while_the_server_runs(sts: tuple[LogHubServer, Clie
 
 
 def test_secrets_are_not_in_a_repr() -> None:
-    """Neither an AccessKey nor a server shows a secret."""
+    """Neither an AccessKey nor a server shows a secret in its repr."""
     key = AccessKey(secret="hush", security_token="quiet")
     assert "hush" not in repr(key)
     assert "quiet" not in repr(key)
@@ -232,13 +233,13 @@ def test_secrets_are_not_in_a_repr() -> None:
     ],
 )
 def test_a_time_beyond_every_calendar_is_invalid_request_time(client: Client, header: str, text: str) -> None:
-    """A year, a day or a zone that no date can have is refused like any other time that cannot be read."""
+    """A year, day or zone that no date has is InvalidRequestTime."""
     answer = client.put(log_group("x"), after_signing={"Date": None, "x-log-date": None, header: text})
     assert error_of(answer) == (400, "InvalidRequestTime")
 
 
 def test_the_first_and_the_last_year_are_only_far_away(client: Client) -> None:
-    """Times that a calendar has are compared, however far they are and whatever their zone."""
+    """Times in the first and last year are compared, and expired."""
     for text in ("Mon, 01 Jan 0001 00:00:00 +2359", "Fri, 31 Dec 9999 23:59:59 -2359"):
         answer = client.put(log_group("x"), after_signing={"x-log-date": text})
         assert error_of(answer) == (400, "RequestTimeExpired")

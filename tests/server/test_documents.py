@@ -9,7 +9,7 @@ TEXT = (Path(__file__).parent / "protocol.md").read_text()
 
 
 def test_every_error_code_is_documented_with_its_status() -> None:
-    """The table of errors has exactly the codes that the server answers with, each with its status."""
+    """The table of errors has exactly the codes of the server, each with its status."""
     told = {}
     for codes, statuses in re.findall(r"^\| (`[\w`, ]+`) \| (\d{3}(?:, \d{3})*) \|", TEXT, re.MULTILINE):
         names, numbers = re.findall(r"\w+", codes), [int(number) for number in statuses.split(", ")]
@@ -18,7 +18,7 @@ def test_every_error_code_is_documented_with_its_status() -> None:
 
 
 def test_the_documented_limits_are_those_of_the_code() -> None:
-    """The table of limits states the defaults."""
+    """The table of limits has the defaults of the code."""
     limits = Limits()
     assert (limits.raw_bytes, limits.pull_bytes) == (10 * 1024 * 1024, 10 * 1024 * 1024)
     assert f"| logs in a LogGroup | {limits.logs:,} |" in TEXT

@@ -1,4 +1,4 @@
-"""What a forked child must not do to the server that its parent has, and what it is told when it asks."""
+"""Forked children of a server's process: they leave its data alone, and their calls fail at once."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from .client import LOGSTORE, PROJECT
 
 ROOT = Path(__file__).parents[2]
 
-#: A server with data in a process that forks, stores on after its child has ended, and is killed.
+#: A server with data in a process that forks, stores more after its child has ended, and is killed.
 PARENT = """
 import gc, os, signal, sys
 from producer.server import LogHubServer
@@ -42,7 +42,7 @@ print("stored", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
-#: A server whose child outlives it; the child says when it is there, and ends with its stdin.
+#: A server whose child outlives it; the child prints a line when ready, and ends with its stdin.
 ORPHAN = """
 import os, signal, sys
 from producer.server import LogHubServer
@@ -56,7 +56,7 @@ if child == 0:
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
-#: A child that does one thing with its copy of the server, within five seconds.
+#: A child that uses its copy of the server once, within five seconds.
 ASKS = """
 import os, signal, sys
 from producer.server import LogHubServer
@@ -81,7 +81,7 @@ with LogHubServer() as server, Client(server) as client:
 
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A program in a process of its own, at its end."""
+    """Run a program in a process of its own and return its result."""
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=ROOT)
 
@@ -92,7 +92,7 @@ def messages(server: LogHubServer) -> list[str]:
 
 @pytest.mark.parametrize("how", ["exit", "drop", "close"])
 def test_a_child_takes_nothing_from_its_parents_data(how: str, tmp_path: Path) -> None:
-    """It exits, drops its copy or closes it: what the parent answered 200 is there after the parent was killed."""
+    """A child that exits, drops its copy or closes it removes nothing that the parent has stored."""
     done = run(PARENT, str(tmp_path), how)
     assert done.stdout == "stored\n", done.stderr
     with LogHubServer(data=tmp_path) as server:
@@ -101,7 +101,7 @@ def test_a_child_takes_nothing_from_its_parents_data(how: str, tmp_path: Path) -
 
 
 def test_a_child_does_not_keep_the_data_of_a_parent_that_has_ended(tmp_path: Path) -> None:
-    """While the child lives another server may have the killed parent's data: the child has no copy of its lock."""
+    """Another server can take a killed parent's data while the child lives: the child has no copy of the lock."""
     command = [sys.executable, "-c", ORPHAN, str(tmp_path)]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, cwd=ROOT) as parent:
         assert parent.stdout.readline() == "alive\n"
@@ -136,7 +136,7 @@ def test_a_child_does_not_give_up_the_data_of_a_parent_that_lives(tmp_path: Path
     ],
 )
 def test_a_child_that_asks_its_copy_is_told_at_once(asked: str) -> None:
-    """What only the parent has is an error in a forked child, not a wait without end; the parent goes on."""
+    """A call on a child's copy fails at once instead of blocking, and the parent goes on."""
     done = run(ASKS, asked)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("ForkedServerError "), done.stdout
@@ -145,7 +145,7 @@ def test_a_child_that_asks_its_copy_is_told_at_once(asked: str) -> None:
 
 @pytest.mark.parametrize("asked", ["server.close()", "server.stop()", "server.endpoint", "repr(server)"])
 def test_a_child_may_close_its_copy_and_read_where_the_parent_listens(asked: str) -> None:
-    """A with block that ends in a forked child too does no harm, and the child can be a client."""
+    """A child may leave a with block, and can be a client of the parent's server."""
     done = run(ASKS, asked)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("answer "), done.stdout

@@ -13,7 +13,7 @@ KIB = 1024
 
 @pytest.fixture
 def server() -> Iterator[LogHubServer]:
-    """One that remembers requests of 100 KiB together."""
+    """Yield a server whose journal holds 100 KiB."""
     with LogHubServer(keep_request_bytes=100 * KIB) as server:
         yield server
 
@@ -30,7 +30,7 @@ def kept(journal: Journal) -> list[int]:
 
 
 def test_what_was_asked_is_remembered_in_bounded_memory(server: LogHubServer, client: Client) -> None:
-    """Of requests with heads of 15 KiB the last ones are known that fit into the bound, and how many were dropped."""
+    """Of requests with heads of 15 KiB the journal keeps the last ones in its bound, and counts the dropped ones."""
     for _ in range(20):
         assert client.put(log_group("x"), headers={"Cookie": os.urandom(7_500).hex()}).status_code == 200
     assert len(server.requests) == 5
@@ -41,7 +41,7 @@ def test_what_was_asked_is_remembered_in_bounded_memory(server: LogHubServer, cl
 
 
 def test_the_number_of_records_is_bounded_too() -> None:
-    """Beyond so many records the oldest goes, however small they are."""
+    """The number of records is bounded, however small they are."""
     journal = Journal(3, 1 << 40)
     for number in range(10):
         journal.add(record(number))
@@ -49,7 +49,7 @@ def test_the_number_of_records_is_bounded_too() -> None:
 
 
 def test_a_large_record_makes_room_for_many_small_ones() -> None:
-    """What a dropped record took is free again; one that is larger than all there is leaves nothing."""
+    """A dropped record frees its bytes; one larger than the bound leaves the journal empty."""
     journal = Journal(1000, 100 * KIB)
     for number in range(50):
         journal.add(record(number, "x" * 20 * KIB))
@@ -65,6 +65,6 @@ def test_a_large_record_makes_room_for_many_small_ones() -> None:
 
 @pytest.mark.parametrize("bound", ["keep_requests", "keep_request_bytes"])
 def test_a_negative_bound_is_refused(bound: str) -> None:
-    """The rule and the value are in the message."""
+    """A negative bound is refused with the rule and the value."""
     with pytest.raises(ValueError, match=rf"{bound}.* -1.*0 or more"):
         LogHubServer(**{bound: -1})  # type: ignore[arg-type]

@@ -27,20 +27,20 @@ TEST_SECRET = "test-access-key-secret"
 
 
 def test_start_returns_when_the_port_accepts(server: LogHubServer) -> None:
-    """After start() the endpoint's port is the bound one, and a connection is accepted."""
+    """After start() the endpoint's port is the bound one, and accepts connections."""
     assert f"http://127.0.0.1:{server.port}" == server.endpoint == server.url
     socket.create_connection((server.host, server.port), timeout=60).close()
 
 
 def test_the_applications_log_has_no_line_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
-    """Starting and stopping write nothing into the log of the application that the server runs in."""
+    """Starting and stopping write nothing to the application's log."""
     with caplog.at_level("INFO"):
         LogHubServer().start().close()
     assert not [record for record in caplog.records if record.name.startswith("uvicorn")]
 
 
 def test_start_and_stop_are_fast() -> None:
-    """Starting takes under 0.3 s, and stopping too, with an open keep-alive connection."""
+    """Starting takes under 0.3 s, and so does stopping, with an open keep-alive connection."""
 
     def seconds() -> tuple[float, float]:
         server = LogHubServer()
@@ -64,13 +64,13 @@ def test_start_and_stop_are_fast() -> None:
     ],
 )
 def test_an_option_out_of_range_is_refused_at_once(option: str, value: Any, words: str) -> None:
-    """With the rule and the value, before anything is opened."""
+    """An option out of range is refused before anything is opened, with the rule and the value."""
     with pytest.raises(ValueError, match=words):
         LogHubServer(**{option: value})
 
 
 def test_a_restart_takes_the_same_port_and_has_its_data(server: LogHubServer, client: Client) -> None:
-    """After stop() connections are refused; after start() the same endpoint serves the same store."""
+    """After stop() connections are refused; after start() the same port serves the same data."""
     client.put(log_group("before"))
     port = server.port
     server.stop()
@@ -83,7 +83,7 @@ def test_a_restart_takes_the_same_port_and_has_its_data(server: LogHubServer, cl
 
 
 def test_stop_does_not_wait_for_a_delayed_answer(server: LogHubServer, client: Client) -> None:
-    """A request held by a fault is cut when its grace is over, and the client sees the end of its connection."""
+    """A delayed request is cut when its grace is over, and its client sees the end of the connection."""
     server.faults.add(faults.delay(60))
 
     def seconds() -> float:
@@ -104,8 +104,9 @@ def test_stop_does_not_wait_for_a_delayed_answer(server: LogHubServer, client: C
 
 
 def test_a_server_starts_once(server: LogHubServer) -> None:
-    """One that listens says so instead of taking a second port. stop() and close() may be called again, also before the
-    first start; after close() there is no store to serve.
+    """A listening server refuses a second start().
+
+    stop() and close() may be called repeatedly, also before the first start. After close() a start is refused.
     """
     with pytest.raises(ServerStartError, match="already"):
         server.start()
@@ -142,12 +143,12 @@ assert (threads, descriptors) == (threading.active_count(), len(os.listdir("/dev
 
 
 def test_a_server_leaves_no_thread_and_no_descriptor() -> None:
-    """After the block all its threads have ended and all its sockets are closed, in a process without others."""
+    """After the block the server's threads have ended and its sockets are closed."""
     subprocess.run([sys.executable, "-c", _LEAVING], cwd=Path(__file__).parents[2], check=True)
 
 
 def test_stopping_while_clients_connect_leaks_no_socket() -> None:
-    """A connection that is being accepted when the server stops is closed like the others."""
+    """A connection accepted while the server stops is closed like the others."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(30):
@@ -161,7 +162,7 @@ def test_stopping_while_clients_connect_leaks_no_socket() -> None:
 
 
 def has_ipv6() -> bool:
-    """Whether this machine has the address ::1."""
+    """Return True if this machine has the address ::1."""
     try:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))
@@ -182,7 +183,7 @@ def test_an_ipv6_server_has_a_bracketed_endpoint() -> None:
     [("a-secret", {}), (AccessKey(secret="a-secret", security_token="token-1"), {"security_token": "token-1"})],
 )
 def test_a_connection_is_what_a_project_needs(key: AccessKey | str, token: dict[str, str]) -> None:
-    """``ProjectConfig(name, **server.connection)`` reaches the server and signs, with a token where one is wanted."""
+    """``ProjectConfig(name, **server.connection)`` reaches the server and signs, with a token if needed."""
     with LogHubServer(access_keys={"an-id": key}) as server:
         assert server.connection == {
             "endpoint": server.endpoint,
@@ -196,7 +197,7 @@ def test_a_connection_is_what_a_project_needs(key: AccessKey | str, token: dict[
 
 
 def test_requests_tell_what_was_asked_and_when(server: LogHubServer, client: Client) -> None:
-    """Each request leaves a record with time, operation, place, status and sizes, by the time its answer is read."""
+    """Each request is recorded with time, operation, place, status and sizes before its answer is read."""
     raw = log_group("a", "b")
     before = time.monotonic()
     answer = client.put(raw, params={"processor": "p"})
@@ -216,14 +217,14 @@ def test_requests_tell_what_was_asked_and_when(server: LogHubServer, client: Cli
 
 
 def test_looking_at_what_is_not_there_finds_nothing(server: LogHubServer) -> None:
-    """count, logs and log_groups of a missing logstore are empty, as a test would expect before a first write."""
+    """count, logs and log_groups of a missing logstore are empty."""
     assert (server.count("p", "l"), server.logs("p", "l"), server.log_groups("p", "l")) == (0, [], [])
 
 
 def test_a_failure_of_the_server_is_an_internal_error_and_ends_nothing(
     server: LogHubServer, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the server did not expect (a full disk) is a 500 with its reason, in the log too; the next request works."""
+    """An unexpected failure is a 500 with its reason, which is logged; the next request works."""
     with monkeypatch.context() as patched:
         error = sqlite3.OperationalError("database or disk is full")
         patched.setattr("producer.server.store.store._insert_groups", mock.Mock(side_effect=error))
@@ -236,7 +237,7 @@ def test_a_failure_of_the_server_is_an_internal_error_and_ends_nothing(
 
 
 def test_many_log_groups_are_all_seen(server: LogHubServer, client: Client) -> None:
-    """Inspection reads in pages and misses none."""
+    """Inspection reads many LogGroups in pages and misses none."""
     for number in range(300):
         client.put(log_group(str(number)))
     assert [str(number) for number in range(300)] == [log.fields["message"] for log in server.logs(PROJECT, LOGSTORE)]
@@ -244,7 +245,7 @@ def test_many_log_groups_are_all_seen(server: LogHubServer, client: Client) -> N
 
 
 def test_a_large_request_does_not_hold_up_small_ones(server: LogHubServer, client: Client) -> None:
-    """While 10 MiB requests are decoded, a small request of another client is answered within a moment."""
+    """A small request is answered promptly while 10 MiB requests are decoded."""
     large = log_group(*["x" * 200] * 40_000)
     stop = threading.Event()
 
@@ -276,7 +277,7 @@ sys.stdin.read()
 
 
 def test_what_was_answered_200_is_there_after_sigkill(tmp_path: Path) -> None:
-    """A server killed in the middle of writes has, when started again, every LogGroup that it acknowledged."""
+    """A restarted server has every LogGroup acknowledged before its SIGKILL."""
     root = str(Path(__file__).parents[2])
     for round_number in range(3):
         code = CHILD.format(root=root, data=str(tmp_path))
@@ -294,7 +295,7 @@ def test_what_was_answered_200_is_there_after_sigkill(tmp_path: Path) -> None:
 
 
 def write_until_killed(port: int, name: str, kill: Callable[[], None]) -> list[str]:
-    """Write from four threads, kill the server after 40 acknowledgements, and tell which messages were acknowledged."""
+    """Write from four threads, kill the server after 40 acknowledgements, and return the acknowledged messages."""
     acknowledged: list[str] = []
     remote = LogHubServer()
     remote._port = port
@@ -321,13 +322,13 @@ def write_until_killed(port: int, name: str, kill: Callable[[], None]) -> list[s
 
 
 def test_a_second_server_on_the_same_data_is_refused(tmp_path: Path) -> None:
-    """Two servers never share a data directory: the second says so at its start."""
+    """A second server on the same data directory refuses to start."""
     with LogHubServer(data=tmp_path), pytest.raises(ServerStartError, match="in use by another server"):
         LogHubServer(data=tmp_path)
 
 
 def test_data_that_cannot_be_used_is_refused_in_words(tmp_path: Path) -> None:
-    """A file where the directory should be, and a database that is none, are named in the error."""
+    """A file in place of the directory, and an invalid database, are named in the error."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "loghub.sqlite3").write_bytes(b"this is not a database " * 100)
@@ -337,7 +338,7 @@ def test_data_that_cannot_be_used_is_refused_in_words(tmp_path: Path) -> None:
 
 
 def test_a_fork_does_not_keep_connections_or_the_port(server: LogHubServer, client: Client) -> None:
-    """Closed connections end for their clients while a child lives, and the port can be taken again."""
+    """Closed connections end for their clients while a forked child lives, and the port can be reused."""
     client.put(log_group("x"))
     child = os.fork()
     if child == 0:
@@ -363,7 +364,7 @@ def test_a_fork_does_not_keep_connections_or_the_port(server: LogHubServer, clie
 def test_a_missing_extra_is_named_as_it_is_installed(
     module: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error names the package and the extra, not the module that could not be imported."""
+    """The error names the package and the extra instead of the missing module."""
 
     def missing(*_: str) -> None:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
@@ -375,7 +376,7 @@ def test_a_missing_extra_is_named_as_it_is_installed(
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "0", "192.0.2.1"])
 def test_the_default_key_is_not_offered_to_other_machines(host: str, tmp_path: Path) -> None:
-    """A host beyond this machine with the key that everybody knows is refused in words, before anything is opened."""
+    """A host beyond this machine with the public default key is refused before anything is opened."""
     for keys in (None, {"mine": "mine", "test": "test-access-key-secret"}, {"t": AccessKey(secret=TEST_SECRET)}):
         with pytest.raises(ServerStartError, match=r"other machines.*access keys of your own"):
             LogHubServer(host, data=tmp_path / "data", access_keys=keys)
@@ -384,13 +385,13 @@ def test_the_default_key_is_not_offered_to_other_machines(host: str, tmp_path: P
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.8.8.8"])
 def test_the_default_key_is_good_on_this_machine(host: str) -> None:
-    """Every loopback address, by name too, listens with it."""
+    """With the default key every loopback address can be listened on, by name too."""
     with LogHubServer(host) as server:
         socket.create_connection((host, server.port), timeout=60).close()
 
 
 def test_a_key_of_ones_own_may_be_offered_to_other_machines() -> None:
-    """A server with them listens on all addresses; with the default key it does not start again."""
+    """With its own keys a server listens on all addresses; with the default key it does not start again."""
     with LogHubServer("0.0.0.0", access_keys={"mine": "secret"}) as server:
         server.stop()
         server.access_keys["test"] = TEST_SECRET
@@ -400,7 +401,7 @@ def test_a_key_of_ones_own_may_be_offered_to_other_machines() -> None:
 
 @pytest.mark.parametrize("host", ["x" * 300, "a..b"])
 def test_a_host_that_nobody_knows_is_refused_in_words(host: str) -> None:
-    """The message names the host, with and without keys of one's own."""
+    """The message names an unknown host, with default and own keys."""
     for keys in (None, {"mine": "secret"}):
         with pytest.raises(ServerStartError, match="cannot listen on"), LogHubServer(host, access_keys=keys):
             pass

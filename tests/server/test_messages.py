@@ -32,7 +32,7 @@ def test_the_project_is_the_first_label_of_the_host(host: str, project: str) -> 
 
 
 def test_x_log_project_names_the_project_of_a_custom_domain() -> None:
-    """x-log-project wins over the Host, whose first label is then no project."""
+    """x-log-project overrides the Host, whose first label is then no project."""
     assert project_of({"host": "logs.example.com", "x-log-project": "mine"}) == "mine"
 
 
@@ -41,7 +41,7 @@ def test_x_log_project_names_the_project_of_a_custom_domain() -> None:
 def test_a_project_has_one_name_however_it_is_written(
     server: LogHubServer, client: Client, headers: dict[str, str]
 ) -> None:
-    """Capitals mean nothing in a project's name: in the Host, in x-log-project, for a fault, and for inspection."""
+    """Case does not matter in a project's name: in the Host, in x-log-project, for a fault, and for inspection."""
     server.faults.add(faults.answer(503, "ServerBusy"), times=1, project="MinE")
     assert error_of(client.put(log_group("x"), headers=headers)) == (503, "ServerBusy")
     assert client.put(log_group("x"), headers=headers).status_code == 200
@@ -62,19 +62,19 @@ def test_a_project_has_one_name_however_it_is_written(
     ],
 )
 def test_an_absolute_target_has_the_path_of_its_origin_form(target: bytes, path: str) -> None:
-    """Clients behind a proxy setting ask for the same operations."""
+    """An absolute target, from clients with a proxy, reaches the same operation."""
     assert path == path_of_target(target)
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.0", "\uff11", "1e3", "9" * 21, "11"])
 def test_what_is_no_number_in_range_is_refused(text: str) -> None:
-    """Only ASCII digits within the bounds are a number."""
+    """A number consists of ASCII digits and is within its bounds."""
     with pytest.raises(Exception, match="whole number from 1 to 10"):
         parse_number("count", text, 1, 10)
 
 
 def test_a_request_without_a_project_is_invalid_host(server: LogHubServer, client: Client) -> None:
-    """A bare address in the Host names no project, and the answer says what to write."""
+    """A Host that is only an address is refused, and the answer says how to name the project."""
     answer = client.put(log_group("x"), headers={"Host": f"127.0.0.1:{server.port}"})
     assert error_of(answer) == (400, "InvalidHost")
     assert "my-project.127.0.0.1" in answer.text
@@ -82,7 +82,7 @@ def test_a_request_without_a_project_is_invalid_host(server: LogHubServer, clien
 
 @pytest.mark.usefixtures("own_key")
 def test_a_custom_domain_with_x_log_project_works(server: LogHubServer, client: Client) -> None:
-    """The project of a write can come from x-log-project."""
+    """x-log-project can name the project of a write."""
     answer = client.put(log_group("x"), headers={"Host": "logs.example.com", "x-log-project": "from-header"})
     assert answer.status_code == 200
     assert server.count("from-header", "app-log") == 1
@@ -90,7 +90,7 @@ def test_a_custom_domain_with_x_log_project_works(server: LogHubServer, client: 
 
 @pytest.mark.parametrize("sign_version", [1, 4])
 def test_an_absolute_form_request_is_carried_out(server: LogHubServer, client: Client, sign_version: int) -> None:
-    """A client that takes the server for its HTTP proxy writes through it."""
+    """A client with the server as its HTTP proxy can write."""
     client.sign_version = sign_version
     body = log_group("through a proxy")
     headers = client.sign(
@@ -109,7 +109,7 @@ def test_an_absolute_form_request_is_carried_out(server: LogHubServer, client: C
 
 
 def test_every_answer_has_its_own_request_id_and_a_date(client: Client) -> None:
-    """x-log-requestid is on successes and refusals, and never the same twice."""
+    """x-log-requestid is in successes and refusals, and never repeats."""
     answers = [
         client.put(log_group("x")),
         client.get("/nowhere"),
@@ -135,14 +135,14 @@ def test_every_answer_has_its_own_request_id_and_a_date(client: Client) -> None:
 def test_what_the_server_does_not_speak_is_refused_in_words(
     client: Client, method: str, path: str, expected: tuple[int, str]
 ) -> None:
-    """A wrong method is 405 InvalidMethod, another path 400 ParameterInvalid; both name what was asked."""
+    """A wrong method is 405 InvalidMethod, another path 400 ParameterInvalid; both name the request's value."""
     answer = client.request(method, path)
     assert expected == error_of(answer)
     assert method in answer.text
 
 
 def test_an_unsigned_stranger_learns_nothing_of_the_paths(client: Client) -> None:
-    """The signature is checked before anything else, also for paths that do not exist."""
+    """The signature is checked first, also for paths that do not exist."""
     answer = client.request("GET", "/nowhere", after_signing={"Authorization": None})
     assert error_of(answer) == (401, "MissAccessKeyId")
 
@@ -151,9 +151,9 @@ def test_an_unsigned_stranger_learns_nothing_of_the_paths(client: Client) -> Non
 def test_a_target_without_a_path_is_refused_with_a_request_id(
     server: LogHubServer, client: Client, target: str
 ) -> None:
-    """What is neither /path nor http://host/path is ParameterInvalid, and the server answers the next request."""
+    """A target that is neither /path nor http://host/path is ParameterInvalid, and the next request is answered."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-    connection.putrequest("POST", target, skip_host=True)  # it would read the host out of the target
+    connection.putrequest("POST", target, skip_host=True)  # it would take the host from the target
     connection.putheader("Host", "my-project.localhost")
     connection.putheader("Content-Length", "2")
     connection.endheaders(b"{}")

@@ -1,4 +1,4 @@
-"""The official clients write to the embedded server and read back from it, unchanged."""
+"""The official clients, unchanged, write to the embedded server and read from it."""
 
 import json
 import time
@@ -17,7 +17,7 @@ LOGS = [{"level": "INFO", "message": "hello"}, {"level": "错误", "message": "g
 
 @pytest.mark.parametrize("sign_version", ["v1", "v4"])
 def test_the_official_sdk_works_through_a_whole_day(sign_version: str) -> None:
-    """It makes a project and logstores, writes compressed, plain and by key, and reads all of it back."""
+    """The official SDK creates a project and logstores, writes compressed, plain and by key, and reads all of it."""
     begin = int(time.time())
     with LogHubServer(auto_create=False) as server:
         results = official_sdk(
@@ -56,7 +56,7 @@ def test_the_official_sdk_works_through_a_whole_day(sign_version: str) -> None:
 
 
 def test_the_official_sdk_reads_bytes_that_are_not_utf_8(server: LogHubServer, client: Client) -> None:
-    """A value of arbitrary bytes arrives as it was sent."""
+    """The official SDK reads values of arbitrary bytes as sent."""
     group = LogGroup()
     group.Logs.add(Time=1).Contents.add(Key="raw", Value=b"\xff\x00\xfe")
     assert client.put(group.SerializeToString()).status_code == 200
@@ -65,7 +65,7 @@ def test_the_official_sdk_reads_bytes_that_are_not_utf_8(server: LogHubServer, c
 
 
 def test_the_official_sdk_understands_refusals() -> None:
-    """A wrong secret, a wrong token, and a missing logstore reach its users as status, code and message."""
+    """The official SDK reports a wrong secret, a wrong token and a missing logstore with status, code and message."""
     put = ("put", {**HERE, "logs": LOGS})
     keys = {"id": "secret", "sts": AccessKey(secret="secret", security_token="token")}
     identities = [
@@ -83,7 +83,7 @@ def test_the_official_sdk_understands_refusals() -> None:
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_the_official_producer_writes_unchanged(server: LogHubServer, compression: str) -> None:
-    """The official producer delivers every log, and the server holds each of them once."""
+    """The official producer delivers every log exactly once."""
     logs = [{"number": str(number), "text": "日志"} for number in range(500)]
     wanted = {
         "access_key_id": server.access_key_id,

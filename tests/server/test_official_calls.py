@@ -1,4 +1,4 @@
-"""The calls of the official SDK against the embedded server, as protocol.md tells them."""
+"""The calls of the official SDK against the embedded server, as protocol.md lists them."""
 
 import json
 import re
@@ -15,13 +15,13 @@ CLIENTS = Path(__file__).parent / "clients"
 
 
 def documented(client: str) -> dict[str, str | None]:
-    """What the table says of the calls of ``Go``, ``Java`` or ``CLI``: None for what works, or the error's code."""
+    """Return the documented outcomes of ``Go``'s, ``Java``'s or ``CLI``'s calls: None or an error code."""
     rows = re.findall(rf"^\| {client} \| ([^|]+) \| (?:works|refused with `(\w+)`)", TEXT, re.MULTILINE)
     return {name: code or None for names, code in rows for name in re.findall(r"`(\w+)`", names)}
 
 
 def test_the_official_sdk_can_do_what_the_documentation_says() -> None:
-    """Each call in the table does what it is for, the consumer library included, or is refused as the table says."""
+    """Each documented call works, the consumer library included, or is refused as documented."""
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (works|refused with `(\w+)`)", TEXT, re.MULTILINE)
     documented = {name: code or None for names, _, code in rows for name in re.findall(r"\w+", names)}
     with LogHubServer(auto_create=False) as server:
@@ -39,6 +39,6 @@ def test_the_official_sdk_can_do_what_the_documentation_says() -> None:
     ],
 )
 def test_the_documented_calls_of_other_clients_are_those_that_are_tried(client: str, program: str, call: str) -> None:
-    """The table of each client names what its program tries, no more and no less; `make soak` runs the programs."""
+    """The table of each client lists exactly the calls that its program makes; `make soak` runs the programs."""
     tried = re.findall(call, (CLIENTS / program).read_text(), re.MULTILINE)
     assert sorted(set(tried)) == sorted(documented(client))

@@ -208,7 +208,7 @@ def _options(
         name = match[1].lower()
         if name not in known or (match[2] is None) != (name in flags):
             forms = ", ".join(f"-{one}" if one in flags else f"-{one}='…'" for one in known)
-            raise unreadable(f"{operator} has no option -{name[:64]}: use {forms}")
+            raise unreadable(f"option -{name[:64]} of {operator} is invalid: use {forms}")
         given[name] = _unquoted(match[2] or "")
         place = match.end()
     return given, rest[place:].strip()

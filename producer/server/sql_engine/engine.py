@@ -277,7 +277,7 @@ def _expression(connection: Any, text: str, own: str) -> dict[str, Any]:
         node.pop("query_location", None)
         node.pop("query_location_length", None)
     if select != empty or len(found) != 1 or found[0]["alias"]:
-        raise RefusalError(f"{text[:64]!r} cannot be run: it is not a single expression")
+        raise RefusalError(f"{text[:64]!r} cannot be run: it is not one expression")
     if _depth(found) > _MAX_LEVELS:
         raise RefusalError(f"{text[:64]!r} cannot be run: it nests too deep")
     check_spl(found)

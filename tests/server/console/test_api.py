@@ -1,4 +1,4 @@
-"""The JSON operations of the console, and who may use them."""
+"""The console's JSON operations, and their authorization."""
 
 import json
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def console(server: LogHubServer) -> Iterator[Console]:
 
 
 def test_logstores_are_shown_with_what_their_shards_hold(console: Console, client: Client) -> None:
-    """Logs, bytes, times and rates by shard; shards without logs are there too."""
+    """Logstores show logs, bytes, times and rates by shard, also for empty shards."""
     raw = log_group("a", "b")
     for _ in range(3):
         client.put(raw, path="/shards/route", params={"key": "00"})
@@ -57,7 +57,7 @@ def test_logstores_are_shown_with_what_their_shards_hold(console: Console, clien
 
 
 def test_logs_are_searched_counted_and_told_apart(console: Console, client: Client) -> None:
-    """Search gives fields and where a log is, the histogram counts, and fields have their commonest values."""
+    """A search returns fields and places of logs, the histogram counts them, and fields have their commonest values."""
     client.put(log_group("a", "b", "a", time=T, topic="web"))
     (log,) = console.get("search", **RANGE, query="b")["logs"]
     assert (log["time"], log["fields"]["message"], log["index"]) == (T + 1, "b", 1)
@@ -72,7 +72,7 @@ def test_logs_are_searched_counted_and_told_apart(console: Console, client: Clie
 
 
 def test_fields_are_a_sample_of_many_logs(console: Console, client: Client) -> None:
-    """Of more than 10,000 logs the last are looked at, and a field of many values takes bounded memory."""
+    """Of more than 10,000 logs the last ones are sampled, and a field of many values takes bounded memory."""
     for number in range(3):
         client.put(log_group(*[str(one) for one in range(5_000)], time=T - 1000 * number))
     found = console.get("fields", **{**RANGE, "from": "0", "to": str(T + 9999)}, top="2")
@@ -81,7 +81,7 @@ def test_fields_are_a_sample_of_many_logs(console: Console, client: Client) -> N
 
 
 def test_the_tail_shows_what_arrives(console: Console, client: Client) -> None:
-    """Each answer has what has come since the one before, whatever time the logs carry, and only what matches."""
+    """Each answer of the tail has the matching logs since the answer before, whatever their times."""
     client.put(log_group("before"))
     after = console.get("tail", **HERE)["after"]
     assert console.get("tail", **HERE, after=after) == {"after": after, "logs": [], "skipped": False}
@@ -93,7 +93,7 @@ def test_the_tail_shows_what_arrives(console: Console, client: Client) -> None:
 
 
 def test_a_log_is_shown_among_its_neighbours(console: Console, client: Client) -> None:
-    """Those of its sender by pack id; without one, those of its LogGroup."""
+    """Neighbours of a log are those with its pack id; without one, those of its LogGroup."""
     for number in range(3):
         client.put(log_group(f"{number}a", f"{number}b", time=T, tags={"__pack_id__": f"AB-{number}"}))
     client.put(log_group("x", "y", "z", time=T + 9))
@@ -107,7 +107,7 @@ def test_a_log_is_shown_among_its_neighbours(console: Console, client: Client) -
 
 
 def test_faults_are_installed_and_removed(console: Console, client: Client) -> None:
-    """A fault of the console meets whom it is for, is listed with those of a test, and goes when told to."""
+    """A fault of the console affects matching requests, is listed with a test's faults, and can be removed."""
     console.server.faults.add(faults.delay(0), operation="GetCursor")
     wanted = {"kind": "answer", "status": 503, "code": "ServerBusy", "times": 2, "operation": "PutLogs"}
     number = console.ask("faults", "POST", body=wanted).json()["id"]
@@ -125,7 +125,7 @@ def test_faults_are_installed_and_removed(console: Console, client: Client) -> N
 
 
 def test_every_kind_of_fault_can_be_installed(console: Console) -> None:
-    """Each kind that is listed has settings that do, and what is out of range is refused in words."""
+    """Each listed kind of fault has working settings, and values out of range are refused in words."""
     for kind in console.get("faults")["kinds"]:
         assert console.ask("faults", "POST", body={"kind": kind, "probability": 0.5}).status_code == 200
     for wrong in (
@@ -138,7 +138,7 @@ def test_every_kind_of_fault_can_be_installed(console: Console) -> None:
 
 
 def test_requests_and_producers_are_listed(console: Console, client: Client) -> None:
-    """The last requests come first; who writes is told apart by user agent and address."""
+    """Requests are listed newest first; clients that write are distinguished by user agent and address."""
     for agent in ("one/1", "two/2", "two/2"):
         client.put(log_group("x", "y"), headers={"User-Agent": agent})
     client.put(b"broken", headers={"User-Agent": "two/2"})
@@ -155,7 +155,7 @@ def test_requests_and_producers_are_listed(console: Console, client: Client) -> 
 
 
 def test_with_keys_of_ones_own_the_console_wants_one() -> None:
-    """The id and the secret of a key are user and password; wrong, disabled and temporary keys are refused."""
+    """A key's id and secret sign in as user and password; wrong, disabled and temporary keys are refused."""
     keys = {
         "me": "secret",
         "off": AccessKey(secret="secret", enabled=False),
@@ -175,7 +175,7 @@ def test_with_keys_of_ones_own_the_console_wants_one() -> None:
 
 
 def test_no_page_of_another_site_can_use_the_console(console: Console) -> None:
-    """A name that was made to lead to this machine is refused, and so is a change that another site's page asks for."""
+    """A rebound host name is refused, and so is a change requested by another site's page."""
     assert console.ask("logstores", headers={"Host": "evil.example"}).status_code == 401
     assert console.ask("logstores", headers={"Host": "localhost:1"}).status_code == 200
     body = {"kind": "cut"}

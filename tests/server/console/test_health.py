@@ -14,14 +14,14 @@ from ..client import PROJECT, Client, log_group
 
 
 def test_the_server_says_that_it_is_well(server: LogHubServer) -> None:
-    """/healthz answers anybody, without a signature, and is no request of LogHub."""
+    """/healthz answers without a signature, and is not recorded as a request."""
     answer = requests.get(f"{server.endpoint}/healthz", timeout=60)
     assert (answer.status_code, answer.text) == (200, "ok\n")
     assert server.requests == []
 
 
 def test_metrics_count_requests_by_operation_and_status(server: LogHubServer, client: Client) -> None:
-    """Prometheus' text has requests, seconds, bytes and logs, and no name of a project."""
+    """/metrics has requests, seconds, bytes and logs in Prometheus' text, without names of projects."""
     client.put(log_group("a", "b"))
     client.put(b"no log group")
     client.get("/logstores")
@@ -39,7 +39,7 @@ def test_metrics_count_requests_by_operation_and_status(server: LogHubServer, cl
 
 
 def test_each_request_is_a_line_of_the_access_log(caplog: pytest.LogCaptureFixture) -> None:
-    """With access_log a line of JSON tells who asked what and what came of it; no client can make two lines of one."""
+    """With access_log each request is one line of JSON, which no client can split."""
     caplog.set_level(logging.INFO, "loghub.server.access")
     with LogHubServer(access_log=True) as server, Client(server) as client:
         client.put(log_group("a", "b"))
@@ -51,7 +51,7 @@ def test_each_request_is_a_line_of_the_access_log(caplog: pytest.LogCaptureFixtu
 
 
 def test_without_it_there_is_no_access_log(caplog: pytest.LogCaptureFixture) -> None:
-    """An embedded server in a test says nothing of each request."""
+    """By default an embedded server logs no requests."""
     caplog.set_level(logging.INFO, "loghub.server.access")
     with LogHubServer() as server, Client(server) as client:
         client.put(log_group("a"))
@@ -59,7 +59,7 @@ def test_without_it_there_is_no_access_log(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_clients_that_change_their_name_take_no_memory() -> None:
-    """Of more than a thousand writers the one not heard of for longest is forgotten."""
+    """Beyond a thousand clients that write, the least recently seen is forgotten."""
     activity, texts = Activity(), dict.fromkeys(["method", "path", "project", "logstore", "request_id"], "")
     for number in range(1500):
         record = RequestRecord(

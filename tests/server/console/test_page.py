@@ -1,6 +1,6 @@
-"""The page of the console: what is sent, and that its files and the operations fit together.
+"""The console's page: its files, and their agreement with the operations.
 
-What it does is looked at in a browser, in ``tests/browser``.
+``tests/browser`` tests its behaviour in a browser.
 """
 
 import re
@@ -28,7 +28,7 @@ SCRIPT = "".join(SCRIPTS.values())
     ],
 )
 def test_the_page_is_sent_as_it_is(server: LogHubServer, path: str, kind: str, text: str) -> None:
-    """Each file has its type, and a policy that lets it reach nothing but this server."""
+    """Each file has its media type, and a policy that permits connections to this server only."""
     answer = requests.get(f"{server.endpoint}/console{path}", timeout=60)
     assert (answer.status_code, answer.text) == (200, text)
     assert answer.headers["Content-Type"] == f"{kind}; charset=utf-8"
@@ -37,7 +37,7 @@ def test_the_page_is_sent_as_it_is(server: LogHubServer, path: str, kind: str, t
 
 
 def test_a_browser_that_looks_at_the_server_is_led_to_the_console(server: LogHubServer) -> None:
-    """A person with another tool is told its address in text; a client of LogHub gets what LogHub says."""
+    """At the root a browser is redirected to the console, other tools get its address, LogHub clients an error."""
     browser = requests.get(server.endpoint, headers={"Accept": "text/html,*/*"}, allow_redirects=False, timeout=60)
     assert (browser.status_code, browser.headers["Location"]) == (302, "/console")
     curl = requests.get(server.endpoint, headers={"Accept": "*/*"}, allow_redirects=False, timeout=60)
@@ -48,7 +48,7 @@ def test_a_browser_that_looks_at_the_server_is_led_to_the_console(server: LogHub
 
 
 def test_with_keys_of_ones_own_the_page_is_there_and_its_data_is_not() -> None:
-    """The page, which asks for a key, is for everybody; the challenge is none for which a browser shows a form."""
+    """With its own keys the page is public and its data is not; the challenge opens no form of the browser."""
     with LogHubServer(access_keys={"me": "secret"}) as server:
         assert requests.get(f"{server.endpoint}/console", timeout=60).status_code == 200
         asked = requests.get(f"{server.endpoint}/console/api/logstores", timeout=60)
@@ -56,21 +56,21 @@ def test_with_keys_of_ones_own_the_page_is_there_and_its_data_is_not() -> None:
 
 
 def test_where_no_key_would_do_none_is_asked_for(server: LogHubServer) -> None:
-    """The console that is open to this machine tells others so, without a challenge."""
+    """A console for this machine only refuses others without a challenge."""
     answer = requests.get(f"{server.endpoint}/console/api/logstores", headers={"Host": "evil.example"}, timeout=60)
     assert answer.status_code == 401
     assert "WWW-Authenticate" not in answer.headers
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
-    """No file names another site, but for the names of the languages that it is written in."""
+    """No file names another site, except namespaces of its languages."""
     for text in (HTML, CSS, *SCRIPTS.values()):
         assert set(re.findall(r"https?://[^/\"]+", text)) <= {"http://www.w3.org"}
         assert "innerHTML" not in text
 
 
 def test_the_script_finds_what_it_looks_for() -> None:
-    """Each element that it names is in the page, each view has its function, each operation that it asks for exists."""
+    """The page has each element, view and operation that the script uses."""
     ids = set(re.findall(r' id="([\w-]+)"', HTML))
     assert set(re.findall(r'\$\("#([\w-]+)', SCRIPT)) <= ids
     views = re.findall(r'data-view="(\w+)"', HTML)

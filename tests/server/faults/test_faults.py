@@ -14,7 +14,7 @@ from ..client import LOGSTORE, PROJECT, Client, error_of, log_group
 
 
 def assert_recovers(server: LogHubServer, client: Client) -> None:
-    """Without the fault the same client works again."""
+    """Assert that the same client works without the fault."""
     server.faults.clear()
     before = server.count(PROJECT, LOGSTORE)
     assert client.put(log_group("after")).status_code == 200
@@ -22,7 +22,7 @@ def assert_recovers(server: LogHubServer, client: Client) -> None:
 
 
 def test_a_fault_answers_with_a_code_as_often_as_told(server: LogHubServer, client: Client) -> None:
-    """The first n get its status, code, message and headers, and store nothing; the next is served."""
+    """The first n requests get the fault's status, code, message and headers and store nothing; the next one works."""
     fault = faults.answer(503, "ServerBusy", "come back later", headers={"Retry-After": "7"})
     installed = server.faults.add(fault, times=2)
     for _ in range(2):
@@ -36,7 +36,7 @@ def test_a_fault_answers_with_a_code_as_often_as_told(server: LogHubServer, clie
 
 
 def test_a_fault_answers_with_a_body_that_is_no_json(server: LogHubServer, client: Client) -> None:
-    """A gateway's HTML instead of the JSON error can be played, under any status."""
+    """A fault can answer a gateway's HTML instead of JSON, with any status."""
     server.faults.add(faults.answer(502, "BadGateway", body=b"<html>bad gateway</html>"))
     answer = client.put(log_group("x"))
     assert (answer.status_code, answer.content) == (502, b"<html>bad gateway</html>")
@@ -47,7 +47,7 @@ def test_a_fault_answers_with_a_body_that_is_no_json(server: LogHubServer, clien
 
 
 def test_a_delay_comes_before_the_write(server: LogHubServer, client: Client) -> None:
-    """A delayed request is answered late; until then nothing of it is stored, and others are not delayed."""
+    """A delayed request stores nothing until the delay is over, and delays no other."""
     long = server.faults.add(faults.delay(60), logstore=LOGSTORE)
     late = Call(lambda: client.put(log_group("late")))
     eventually(lambda: long.fired)
@@ -70,7 +70,7 @@ def test_a_delay_comes_before_the_write(server: LogHubServer, client: Client) ->
 def test_a_client_that_gives_up_waiting_may_find_its_data_stored(
     server: LogHubServer, client: Client, stored: bool
 ) -> None:
-    """A delay after storing, like one before it, ends in a client's timeout and in data that is there all the same."""
+    """With a delay before or after storing, a client times out, and its data is stored nevertheless."""
     server.faults.add(faults.delay(0.3, stored=stored))
     with pytest.raises(requests.Timeout):
         client.put(log_group("x"), timeout=0.1)
@@ -100,7 +100,7 @@ CUTS: list[tuple[faults.Fault, int]] = [
 def test_a_cut_ends_the_connection_and_stores_what_it_says(
     server: LogHubServer, client: Client, fault: faults.Fault, stored: int
 ) -> None:
-    """Each cut is a connection error for its client; what it stores is there, and what it does not is not."""
+    """Each cut is a connection error for the client, and stores its data only at the stage "stored"."""
     server.faults.add(fault, times=1)
     with pytest.raises((requests.ConnectionError, requests.exceptions.ChunkedEncodingError)):
         client.put(log_group("x" * 200_000), compression="none")
@@ -112,7 +112,7 @@ def test_a_cut_ends_the_connection_and_stores_what_it_says(
 
 @pytest.mark.parametrize("reset", [True, False])
 def test_a_cut_is_a_reset_or_an_end(server: LogHubServer, client: Client, reset: bool) -> None:
-    """With reset the client's socket sees ECONNRESET, without it the end of the stream."""
+    """With reset the client's socket gets ECONNRESET, without it the end of the stream."""
     server.faults.add(faults.drop_answer(reset=reset))
     expected = "Connection reset" if reset else "without response"
     with pytest.raises(requests.ConnectionError, match=expected):
@@ -120,7 +120,7 @@ def test_a_cut_is_a_reset_or_an_end(server: LogHubServer, client: Client, reset:
 
 
 def test_half_an_answer_breaks_off_within_its_body(server: LogHubServer, client: Client) -> None:
-    """A read can break off within its body, after a good status line."""
+    """A read can break off in its body, after a status line of success."""
     client.put(log_group("x" * 10_000))
     server.faults.add(faults.half_answer(0.9), operation="PullLogs")
     connection = http.client.HTTPConnection(server.host, server.port, timeout=10)
@@ -135,7 +135,7 @@ def test_half_an_answer_breaks_off_within_its_body(server: LogHubServer, client:
 
 
 def test_an_answer_can_drip(server: LogHubServer, client: Client) -> None:
-    """A slow server sends byte by byte; the answer is whole and good in the end."""
+    """A dripping answer arrives byte by byte, whole and valid."""
     server.faults.add(faults.drip_answer(0.001))
     started = time.monotonic()
     assert client.put(log_group("x")).status_code == 200
@@ -144,7 +144,7 @@ def test_an_answer_can_drip(server: LogHubServer, client: Client) -> None:
 
 
 def test_the_clock_can_be_wrong_for_some_requests(server: LogHubServer, client: Client) -> None:
-    """A clock offset moves Date and the check of the time, for the requests of the fault only."""
+    """A clock offset changes Date and the check of the time, for the fault's requests only."""
     server.faults.add(faults.clock_offset(7200), times=1)
     refused = client.put(log_group("x"))
     assert error_of(refused) == (400, "RequestTimeExpired")
@@ -154,7 +154,7 @@ def test_the_clock_can_be_wrong_for_some_requests(server: LogHubServer, client: 
 
 
 def test_faults_combine(server: LogHubServer, client: Client) -> None:
-    """Delays of several faults add up, and the first of what else they want is done."""
+    """Delays of several faults add up, and the first of their other actions is used."""
     server.faults.add(faults.delay(0.1))
     server.faults.add(faults.answer(500, "InternalServerError"))
     server.faults.add(faults.answer(403, "WriteQuotaExceed"))
@@ -169,7 +169,7 @@ def test_faults_combine(server: LogHubServer, client: Client) -> None:
     [{"project": PROJECT}, {"logstore": "bad"}, {"operation": "PutLogs"}, {"project": PROJECT, "logstore": "bad"}],
 )
 def test_a_fault_harms_only_what_it_is_told_to(server: LogHubServer, client: Client, wanted: dict[str, str]) -> None:
-    """A fault for a project, a logstore or an operation leaves the others in peace."""
+    """A fault for a project, a logstore or an operation affects no other."""
     server.faults.add(faults.answer(403, "ShardWriteQuotaExceed"), **wanted)
     assert error_of(client.put(log_group("x"), logstore="bad")) == (403, "ShardWriteQuotaExceed")
     with Client(server, project="another-project") as other:
@@ -177,7 +177,7 @@ def test_a_fault_harms_only_what_it_is_told_to(server: LogHubServer, client: Cli
 
 
 def test_chance_with_a_seed_repeats(server: LogHubServer, client: Client) -> None:
-    """A fault at random harms about its share of the requests, and the same ones for the same seed."""
+    """A random fault affects about its share of the requests, and the same ones for the same seed."""
     runs = []
     for _ in range(2):
         server.faults.clear()
@@ -188,7 +188,7 @@ def test_chance_with_a_seed_repeats(server: LogHubServer, client: Client) -> Non
 
 
 def test_a_fault_is_a_plain_function(server: LogHubServer, client: Client) -> None:
-    """A test's own function sees the request and decides."""
+    """A test's own function can be a fault."""
     seen: list[tuple[str, str, int]] = []
 
     def fault(request: faults.ApiRequest) -> faults.Action | None:
@@ -208,7 +208,7 @@ def test_a_fault_is_a_plain_function(server: LogHubServer, client: Client) -> No
 def test_a_fault_that_raises_is_an_internal_error_with_its_reason(
     server: LogHubServer, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A mistake in a test's fault is not hidden: the answer and the log name it."""
+    """A fault that raises is answered as an internal error; the answer and the log name the exception."""
 
     def broken(_request: faults.ApiRequest) -> None:
         raise KeyError("oops")
@@ -225,6 +225,6 @@ def test_a_fault_that_raises_is_an_internal_error_with_its_reason(
     "wrong", [lambda: faults.Cut("sometimes"), lambda: faults.Faults().add(faults.delay(1), probability=2)]
 )
 def test_a_wrong_fault_is_refused_when_it_is_made(wrong: Callable[[], object]) -> None:
-    """A misspelt moment or an impossible chance is a ValueError at once."""
+    """An unknown stage and an impossible probability raise ValueError at once."""
     with pytest.raises(ValueError, match=r"sometimes|probability"):
         wrong()

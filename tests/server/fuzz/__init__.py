@@ -1,7 +1,7 @@
-"""A fuzz of the embedded server that reaches behind its authentication.
+"""A fuzz of the embedded server, beyond its authentication.
 
-Each round is made from its seed: some tens of cases, each a connection with requests, most of them signed well (what
-is signed may be nonsense), delivered whole, in pieces, by half, too slowly, or without reading the answer. Among them
-are writes that are good, whose records must be stored exactly once when they were answered, and at most once when they
-were not. See :mod:`tests.server.fuzz.test_fuzz` for what must hold after each round, and for how to replay one.
+Each round is made from its seed. It has some tens of cases; a case is a connection with requests. Most requests are
+signed correctly, although their content may be nonsense. They are delivered whole, in pieces, by half, too slowly, or
+without reading the answer. Some are valid writes: an answered one must be stored exactly once, an unanswered one at
+most once. :mod:`tests.server.fuzz.test_fuzz` has the checks after each round, and the way to replay one.
 """

@@ -1,4 +1,4 @@
-"""What a round does: connections, the requests on them, and how each is delivered."""
+"""Cases of a round: connections, their requests, and the delivery of each."""
 
 import base64
 import random
@@ -19,7 +19,7 @@ SHARDS = 2
 
 @dataclass
 class Request:
-    """One request before it is signed; everything in it may be nonsense."""
+    """One request before signing; each part may be nonsense."""
 
     method: str = "GET"
     path: str = "/"
@@ -28,7 +28,7 @@ class Request:
     body: bytes = b""
     sign_version: int = 1
     record: str | None = None
-    #: Done to the headers when the signature is made: None takes one away.
+    #: Changes to the headers after signing; None drops one.
     after_signing: dict[str, str | None] = field(default_factory=dict)
     raw_query: str | None = None
     chunked: bool = False
@@ -80,7 +80,7 @@ class Case:
 
     @property
     def records(self) -> list[str]:
-        """The records that good writes in it bring."""
+        """Return the records of valid writes in the case."""
         return [request.record for request in self.requests if request.record is not None]
 
     def __str__(self) -> str:
@@ -132,14 +132,14 @@ def _request(dice: Dice, name: str) -> Request:
             dice, request
         )
     if request.method.upper() == "DELETE":
-        # It would do what it says: the good records are in another project.
+        # It would be a valid write: the valid records are in another project.
         request.headers["x-log-project"] = "elsewhere"
     request.chunked = request.chunked or dice.random() < 0.1
     return request
 
 
 def _good_write(dice: Dice, name: str) -> Request:
-    """A write of one record that nothing is wrong with."""
+    """Return a valid write of one record."""
     group = garbage.LogGroup()
     log = group.Logs.add(Time=1_700_000_000)
     log.Contents.add(Key="record", Value=name.encode())
@@ -150,7 +150,7 @@ def _good_write(dice: Dice, name: str) -> Request:
     request.record, request.sign_version = name, dice.choice([1, 4])
     request.chunked = dice.random() < 0.2
     if dice.random() < 0.3:
-        # A key of its own: whether the write before was stored or not, this one is new.
+        # A key of its own makes the write new, whether the write before was stored or not.
         request.path = f"/logstores/{LEDGER}/shards/route"
         request.params = [("key", f"{dice.getrandbits(128):032x}"), ("seqid", str(dice.randrange(1, 100)))]
     return request
@@ -279,7 +279,7 @@ def _admin(dice: Dice) -> Request:
 
 
 def _consume(dice: Dice) -> Request:
-    """What consumer groups, indexes, histograms and neighbours are asked with."""
+    """Return a request for consumer groups, indexes, histograms or neighbours."""
     json_headers = {"Content-Type": "application/json"}
     groups = f"/logstores/{MESSY}/consumergroups"
     group = f"{groups}/{dice.choice(['g-1', 'g-2', *_NAMES])}"
@@ -315,7 +315,7 @@ def _consume(dice: Dice) -> Request:
 
 
 def _reshape(dice: Dice) -> Request:
-    """Shards split and merged, and SQL, of which some is none."""
+    """Return a split or merge of shards, or SQL, which may be invalid."""
     if dice.random() < 0.5:
         params = [
             ("action", dice.choice(["split", "merge", "x"])),

@@ -1,4 +1,4 @@
-"""Delivers a case over a socket, and reads what comes back."""
+"""Delivery of a case over a socket, and reading of its answers."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from .cases import Case
 
-#: Seconds that a client waits for the server; far beyond all of the server's own limits.
+#: Seconds that a client waits for the server, far beyond the server's own limits.
 PATIENCE = 30.0
 
 
@@ -24,14 +24,14 @@ class Answer:
 
 @dataclass
 class Outcome:
-    """What became of a case: the answers read, and whether the end of the connection was seen behind them."""
+    """The outcome of a case: the answers, and whether the connection ended after them."""
 
     answers: list[Answer]
     ended: bool = True
 
 
 def deliver(case: Case, port: int, dice: random.Random, held: list[socket.socket]) -> Outcome:
-    """Deliver ``case``; connections that are not to be read or closed yet are put into ``held``."""
+    """Deliver ``case``; connections not to be read or closed yet are added to ``held``."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
     if case.delivery == "unread":
         held.append(connection)
@@ -59,7 +59,7 @@ def _parts(case: Case, dice: random.Random) -> list[bytes]:
 
 
 def _send(connection: socket.socket, data: bytes) -> None:
-    # The server may have refused already, and closed.
+    # The server may have refused and closed already.
     with contextlib.suppress(ConnectionError):
         connection.sendall(data)
 
@@ -88,7 +88,7 @@ def _parse(data: bytes, methods: list[str]) -> list[Answer]:
             continue
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
         method = methods[len(answers)] if len(answers) < len(methods) else "GET"
-        # A request that was cut within its head is not known to be a HEAD.
+        # A request cut in its head may or may not be a HEAD.
         has_body = method != "HEAD" or rest.startswith(b'{"errorCode"')
         size = int(headers.get("content-length", "0")) if has_body else 0
         answers.append(_check(status, headers, rest[:size], complete=len(rest) >= size, has_body=has_body))

@@ -1,4 +1,4 @@
-"""The records that good writes brought, and what the server must hold of them."""
+"""The records of valid writes, and the check that the server holds them."""
 
 from collections import Counter
 
@@ -6,15 +6,15 @@ from ..client import Client
 from .cases import LEDGER, SHARDS, Case, Request
 from .delivery import Outcome
 
-#: Refusals that a good write may meet: the server's time for it was over, or it had no room.
+#: Refusals of valid writes: the time was over, or there was no room.
 _EXCUSES = {"RequestTimeout", "ServerBusy"}
-#: What makes it unclear which answer belongs to which request, or ends the connection.
+#: Actions after which answers cannot be matched to requests, or the connection ends.
 _FRAMING = {"Content-Length", "Transfer-Encoding", "Connection", "Expect", "Upgrade", "Host"}
 _LONG_HEADER = 5000
 
 
 class Ledger:
-    """What was written, and how often the server has it."""
+    """The records written, and how often the server has each."""
 
     def __init__(self) -> None:
         self._must: set[str] = set()
@@ -23,7 +23,7 @@ class Ledger:
         self._cursors: dict[int, str] = {}
 
     def enter(self, case: Case, outcome: Outcome) -> list[str]:
-        """Take note of what became of the records of ``case``; the result is what is wrong already."""
+        """Enter the records of ``case`` by its outcome; return the faults found."""
         if not case.intact or any(_is_unclear(request) for request in case.requests):
             return []
         whole = case.delivery in ("whole", "pieces")
@@ -39,7 +39,7 @@ class Ledger:
         return problems
 
     def check(self, client: Client) -> list[str]:
-        """Read what the server has got since the last check; the result is what is wrong with it."""
+        """Read the server's new records since the last check; return the faults found."""
         for shard in range(SHARDS):
             self._read(client, shard)
         return [

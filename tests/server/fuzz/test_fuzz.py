@@ -1,7 +1,7 @@
 """The fuzz itself.
 
-``make test-all`` runs it for 20 seconds with requests that are the same in every run, ``make soak`` for five minutes
-with new ones. A failure names its seed and its round; these environment variables bring it back::
+``make test-all`` runs it for 20 seconds with the same requests in every run, ``make soak`` for five minutes with new
+ones. A failure names its seed and its round; these environment variables replay it::
 
     FUZZ_SEED=1234 FUZZ_ROUND=17 pytest tests/server/fuzz                # that round alone
     FUZZ_SEED=1234 FUZZ_ROUND=17 FUZZ_CASE=3 pytest tests/server/fuzz    # one connection of it
@@ -30,21 +30,21 @@ from .ledger import Ledger
 SECONDS = float(os.environ.get("FUZZ_SECONDS") or (300 if "PRODUCER_SOAK" in os.environ else 20))
 CASES = 60
 CLIENTS = 8
-#: Each of this many rounds the server is killed in the middle, and started again.
+#: Every so many rounds the server is killed in the middle and restarted.
 KILLED_EVERY = 9
 LIMITS = {"receive_seconds": 2.0, "send_seconds": 2.0, "search_seconds": 20.0, "connections": 100}
-#: What the server may take beyond what it has at its start: held_bytes, what decoding one body takes at most, searches.
+#: Largest growth of the server's memory: held_bytes, the peak of decoding one body, searches.
 MEMORY = 600 * MIB
-#: Seconds in which a small request must be answered whatever else happens, on a machine that is busy otherwise.
+#: Seconds in which a small request must be answered during the fuzz on a busy machine.
 PROMPTLY = 10.0
-#: Refusals whose status says that the server, not the request, is to blame.
+#: Refusals whose status blames the server instead of the request.
 EXCUSES = {(500, "RequestTimeout"), (503, "ServerBusy")}
-#: The answer to a HEAD gives its status only; what fails by itself leaves a traceback, which is looked for as well.
+#: The answer to a HEAD has a status only. Failures of the server are also searched for as tracebacks in its log.
 HEAD_EXCUSES = {status for status, _ in EXCUSES}
 
 
 class Health:
-    """A client that asks for a little all the time."""
+    """A client that sends a small request continuously."""
 
     def __init__(self, server: ServerProcess) -> None:
         self.worst = 0.0
@@ -70,7 +70,7 @@ class Health:
 
 
 class Fuzz:
-    """One run: a server, and what was written to it."""
+    """One run: a server and the records written to it."""
 
     def __init__(self, seed: str, data: Path, errors: IO[str]) -> None:
         self.seed = seed
@@ -80,7 +80,7 @@ class Fuzz:
         self._errors = errors
 
     def round(self, number: int) -> list[str]:
-        """One round; the result is all that is wrong after it."""
+        """Run one round; return all faults found after it."""
         dice = random.Random(f"{self.seed}:{number}")
         cases = make_cases(dice, f"{self.seed}-{number}", self.server.port, CASES)
         if "FUZZ_CASE" in os.environ:
@@ -109,7 +109,7 @@ class Fuzz:
             try:
                 outcome = deliver(case, self.server.port, random.Random(f"{self.seed}:{number}:{index}"), held)
             except OSError as error:
-                # Where the server is killed nobody knows what it did last.
+                # After a kill the outcome of the last requests is unknown.
                 found = [] if killed_after is not None else [f"the client met {error!r}"]
             else:
                 if killed_after is not None:
@@ -162,8 +162,10 @@ def _is_excused(answer: Answer) -> bool:
 
 @pytest.mark.timeout(SECONDS + 200)
 def test_the_server_bears_whatever_clients_send(tmp_path: Path) -> None:
-    """Whatever clients send, signed or not, whole or not: the server lives, in bounded memory, answers small requests
-    promptly, never fails by itself, and good records are stored exactly once.
+    """Whatever clients send, the server stays alive, bounded in memory, prompt and correct.
+
+    Requests may be signed or not, whole or not. Small valid requests are answered promptly, the server never fails by
+    itself, and valid records are stored exactly once.
     """
     seed = os.environ.get("FUZZ_SEED") or (secrets.token_hex(4) if "PRODUCER_SOAK" in os.environ else "1")
     first = int(os.environ.get("FUZZ_ROUND", "0"))

@@ -1,4 +1,4 @@
-"""Bytes that a client may send where a body is expected: protobuf, compressed data, JSON, and what is neither."""
+"""Bodies that a client may send: protobuf, compressed data, JSON, and garbage."""
 
 import json
 import random
@@ -21,7 +21,7 @@ def varint(number: int) -> bytes:
 
 
 def flip(dice: Dice, data: bytes) -> bytes:
-    """Change some bytes, cut something out, put something in, or repeat something."""
+    """Change some bytes, or cut out, insert or repeat some."""
     changed = bytearray(data)
     for _ in range(dice.choice([1, 1, 2, 5, 20])):
         place, size = dice.randrange(len(changed) + 1), dice.choice([1, 1, 4, 100])
@@ -53,15 +53,15 @@ def log_group(dice: Dice) -> bytes:
 
 
 def strange_group(dice: Dice) -> bytes:
-    """Fields of a LogGroup as no library would write them."""
+    """Return fields of a LogGroup in forms that no library writes."""
     fields = [
         b"\x0a\x00",  # a log without a time
         b"\x0a\x02\x08\x01",  # the smallest log
-        b"\x0a" + varint(dice.choice([1 << 31, 1 << 40, 5])),  # a length that is not there
+        b"\x0a" + varint(dice.choice([1 << 31, 1 << 40, 5])),  # a length beyond the end
         b"\x0a\x0c\x08\x01\x12\x08\x0a\x02\xff\xfe\x12\x02\x41\x42",  # a key that is not UTF-8
-        b"\x1a\x01\xff",  # a topic that is not
+        b"\x1a\x01\xff",  # a topic that is not UTF-8
         b"\x32\x02\x0a\x00",  # a tag without a value
-        b"\x0b" * 200 + b"\x0c" * 200,  # groups in groups
+        b"\x0b" * 200 + b"\x0c" * 200,  # nested groups
         b"\x0a\x02\x08\x01" * dice.choice([10, 1000, 200_000]),  # many logs
         b"\x32\x04\x0a\x00\x12\x00" * dice.choice([10, 100_000]),  # many tags
         b"\x0a\x0c\x08" + b"\xff" * 9 + b"\x01\x00",  # a time beyond its type
@@ -71,7 +71,7 @@ def strange_group(dice: Dice) -> bytes:
 
 
 def raw_body(dice: Dice) -> bytes:
-    """What is decompressed to be a LogGroup: good, nearly good, strange, or random."""
+    """Return the uncompressed body of a write: valid, nearly valid, strange, or random."""
     what = dice.randrange(10)
     if what < 4:
         return log_group(dice)
@@ -81,7 +81,7 @@ def raw_body(dice: Dice) -> bytes:
 
 
 def compressed(dice: Dice, raw: bytes, name: str) -> bytes:
-    """``raw`` compressed, mostly as ``name`` says, mostly undamaged."""
+    """Return ``raw`` compressed, mostly with ``name``, mostly undamaged."""
     actual = name if dice.random() < 0.9 else dice.choice(COMPRESSIONS)
     data = compress(raw, actual if actual in COMPRESSIONS else "none")
     return data if dice.random() < 0.85 else flip(dice, data)
@@ -110,7 +110,7 @@ def json_value(dice: Dice, depth: int = 0) -> Any:
 
 
 def json_body(dice: Dice, good: dict[str, Any]) -> bytes:
-    """A JSON body: ``good`` with some of its values replaced, or something that no reader of JSON likes."""
+    """Return a JSON body: ``good`` with some values replaced, or JSON that parsers reject."""
     content = {name: value if dice.random() < 0.7 else json_value(dice) for name, value in good.items()}
     data = json.dumps(content).encode()
     what = dice.randrange(12)
@@ -145,7 +145,7 @@ _WORDS = [
 
 
 def query(dice: Dice) -> str:
-    """A query of GetLogs: by its grammar, or any words and signs in a row."""
+    """Return a query of GetLogs: by its grammar, or random words and signs."""
     if dice.random() < 0.5:
         return _good_query(dice, 0)
     words = dice.choices(_WORDS, k=dice.choice([0, 1, 5, 50, 200]))

@@ -14,7 +14,7 @@ def create(client: Client, name: str = "made", **settings: object) -> object:
 
 
 def test_a_project_is_created_once_and_described(client: Client) -> None:
-    """CreateProject makes it, GetProject shows it, and a second CreateProject is ProjectAlreadyExist."""
+    """CreateProject makes a project, GetProject shows it, and a second CreateProject is ProjectAlreadyExist."""
     body = json.dumps({"projectName": PROJECT, "description": "für Tests"}).encode()
     assert error_of(client.get("/")) == (404, "ProjectNotExist")
     assert client.post_json("/", body).status_code == 200
@@ -24,7 +24,7 @@ def test_a_project_is_created_once_and_described(client: Client) -> None:
 
 
 def test_a_logstore_is_created_once_and_described(client: Client) -> None:
-    """CreateLogstore makes it with its shards, GetLogstore shows it, a second one is LogStoreAlreadyExist."""
+    """CreateLogstore makes a logstore with shards, GetLogstore shows it, and a second one is LogStoreAlreadyExist."""
     assert create(client, mode="query").status_code == 200
     shown = client.get("/logstores/made").json()
     assert (shown["logstoreName"], shown["ttl"], shown["shardCount"], shown["mode"]) == ("made", 7, 3, "query")
@@ -32,7 +32,7 @@ def test_a_logstore_is_created_once_and_described(client: Client) -> None:
 
 
 def test_logstores_are_listed_in_pages(client: Client) -> None:
-    """ListLogstores gives names in order, with the total, a part of the name, offset and size."""
+    """ListLogstores returns sorted names and the total, by part of the name, offset and size."""
     for name in ("b-1", "a-1", "a-2"):
         create(client, name)
     assert client.get("/logstores").json() == {"count": 3, "total": 3, "logstores": ["a-1", "a-2", "b-1"]}
@@ -41,7 +41,7 @@ def test_logstores_are_listed_in_pages(client: Client) -> None:
 
 
 def test_shards_divide_the_key_space_without_a_gap(client: Client) -> None:
-    """ListShards gives each shard's range; each begins where the one before ends, from 000… to fff…."""
+    """ListShards returns ranges without gaps, from 000… to fff…."""
     create(client)
     shards = client.get("/logstores/made/shards").json()
     assert [shard["shardID"] for shard in shards] == [0, 1, 2]
@@ -52,13 +52,13 @@ def test_shards_divide_the_key_space_without_a_gap(client: Client) -> None:
 
 
 def test_a_first_write_creates_what_it_needs(server: LogHubServer, client: Client) -> None:
-    """With auto_create a write makes its project and logstore, with the server's number of shards."""
+    """With auto_create a write creates its project and logstore, with the server's number of shards."""
     client.put(log_group("x"))
     assert client.get(f"/logstores/{LOGSTORE}").json()["shardCount"] == 2
 
 
 def test_a_strict_server_wants_the_project_first() -> None:
-    """Without auto_create a logstore is not created in a project that does not exist."""
+    """Without auto_create a logstore is not created in a missing project."""
     with LogHubServer(auto_create=False) as server, Client(server) as client:
         assert error_of(create(client)) == (404, "ProjectNotExist")
         assert error_of(client.get("/logstores")) == (404, "ProjectNotExist")
@@ -82,12 +82,12 @@ def test_a_strict_server_wants_the_project_first() -> None:
     ],
 )
 def test_a_logstore_out_of_rule_is_refused(client: Client, body: bytes, code: str) -> None:
-    """Names, shard counts and bodies out of rule are refused before anything is created."""
+    """Invalid names, shard counts and bodies are refused before anything is created."""
     assert (400, code) == error_of(client.post_json("/logstores", body))
 
 
 def test_a_metric_store_is_a_logstore(client: Client) -> None:
-    """What it is for is kept and told, also after another change, and it takes logs."""
+    """A metric store's type is stored and returned, also after another change, and it takes logs."""
     body = b'{"logstoreName": "metrics", "ttl": 7, "shardCount": 1, "telemetryType": "Metrics"}'
     assert client.post_json("/logstores", body).status_code == 200
     headers = {"Content-Type": "application/json"}
@@ -111,7 +111,7 @@ _LOOKS: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("path", _LOOKS)
 def test_a_look_creates_nothing(client: Client, path: str) -> None:
-    """Also with auto_create nothing is there afterwards; a question for shards says that the first write creates it."""
+    """Even with auto_create a read creates nothing; ListShards then says that the first write does."""
     answer = client.get(f"/logstores/{LOGSTORE}{path.strip('#')}", **_LOOKS[path])
     assert error_of(answer) == (404, "ProjectNotExist")
     assert ("the first write creates it" in answer.json()["errorMessage"]) == (path == "/shards")
@@ -124,7 +124,7 @@ def test_a_look_creates_nothing(client: Client, path: str) -> None:
 
 @pytest.mark.parametrize("name", ["App", "a.b", "_a", "a-", "a" * 64])
 def test_a_write_creates_no_logstore_of_a_name_that_send_refuses(client: Client, name: str) -> None:
-    """Its name is LogStoreInfoInvalid, as where one is created; a look finds none of that name."""
+    """A write under an invalid name is LogStoreInfoInvalid, as in CreateLogstore, and creates nothing."""
     assert not is_logstore_name(name)
     body = log_group("x")
     assert error_of(client.put(body, logstore=name))[0] == 400
@@ -137,7 +137,7 @@ def test_a_write_creates_no_logstore_of_a_name_that_send_refuses(client: Client,
 
 @pytest.mark.parametrize("name", ["Shop", "my_project", "a.b", "a-", "a" * 64])
 def test_a_project_of_a_name_that_send_refuses_is_not_created(server: LogHubServer, name: str) -> None:
-    """It is ParameterInvalid, in words that say the rule."""
+    """An invalid project name is ParameterInvalid, with the rule in the message."""
     assert not is_project_name(name)
     with Client(server) as client:
         answer = client.post_json("/", json.dumps({"projectName": name, "description": ""}).encode())
@@ -147,7 +147,7 @@ def test_a_project_of_a_name_that_send_refuses_is_not_created(server: LogHubServ
 
 @pytest.mark.parametrize("path", ["/logstores/none", "/logstores/none/shards"])
 def test_a_logstore_that_is_not_there_is_404(path: str) -> None:
-    """Looking at a missing logstore says so."""
+    """Reading a missing logstore is refused with 404."""
     with LogHubServer(auto_create=False) as server, Client(server) as client:
         assert client.post_json("/", b'{"projectName": "my-project", "description": ""}').status_code == 200
         create(client)
@@ -163,7 +163,7 @@ def test_a_logstore_that_is_not_there_is_404(path: str) -> None:
     ],
 )
 def test_half_of_a_surrogate_pair_in_json_is_refused(client: Client, path: str, body: bytes) -> None:
-    """A text that is not Unicode is ParameterInvalid in every JSON body; a whole pair is a letter like others."""
+    """JSON text that is not Unicode is ParameterInvalid in every body; a whole surrogate pair is valid."""
     client.put(log_group("x"))
     answer = client.post_json(path, body)
     assert error_of(answer) == (400, "ParameterInvalid")

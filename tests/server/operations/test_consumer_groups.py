@@ -45,7 +45,7 @@ def beat(client: Client, consumer: str, *held: int) -> list[int]:
 
 
 def test_a_shard_is_given_to_another_only_when_its_consumer_has_let_it_go(client: Client) -> None:
-    """A second consumer gets half of the shards, none before the first one has stopped to name it."""
+    """A second consumer gets half of the shards, each only after the first one no longer lists it."""
     assert beat(client, "a") == [0, 1, 2, 3]
     assert beat(client, "b") == []
     assert beat(client, "a", 0, 1, 2, 3) == [0, 1]
@@ -57,7 +57,7 @@ def test_a_shard_is_given_to_another_only_when_its_consumer_has_let_it_go(client
 
 
 def test_what_a_silent_consumer_had_goes_to_the_others(server: LogHubServer, client: Client) -> None:
-    """A consumer that was not heard of for the timeout of its group has no shards any more."""
+    """A consumer without a heartbeat for its group's timeout loses its shards to the others."""
     assert beat(client, "a") == [0, 1, 2, 3]
     server.clock_offset = client.clock_offset = 59.0
     assert beat(client, "b") == []
@@ -76,7 +76,7 @@ def test_more_consumers_than_shards_leave_some_without(client: Client) -> None:
 
 
 def test_only_its_consumer_may_save_the_checkpoint_of_a_shard(client: Client) -> None:
-    """Others are refused with ConsumerNotMatch, strangers with ConsumerNotExsit, unless they force it."""
+    """A checkpoint of another consumer is ConsumerNotMatch, of an unknown one ConsumerNotExsit, unless it is forced."""
     cursor = client.cursor(0, "end")
     assert beat(client, "a") == [0, 1, 2, 3]
     beat(client, "b")
@@ -92,7 +92,7 @@ def test_only_its_consumer_may_save_the_checkpoint_of_a_shard(client: Client) ->
 
 
 def test_a_group_is_made_once_and_missing_ones_are_refused(client: Client) -> None:
-    """A second creation is ConsumerGroupAlreadyExist; what names a group that is not there is ConsumerGroupNotExist."""
+    """Creating a group twice is ConsumerGroupAlreadyExist; using a missing one is ConsumerGroupNotExist."""
     assert error_of(create(client)) == (400, "ConsumerGroupAlreadyExist")
     assert error_of(create(client, consumerGroup="other", timeout=0)) == (400, "ParameterInvalid")
     assert error_of(create(client, consumerGroup="other", order="no")) == (400, "ParameterInvalid")
@@ -102,7 +102,7 @@ def test_a_group_is_made_once_and_missing_ones_are_refused(client: Client) -> No
 
 
 def test_checkpoints_outlive_the_server(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Groups and checkpoints are in the data directory; a consumer keeps the shards that it names."""
+    """Groups and checkpoints survive a restart; a consumer keeps the shards that it lists."""
     data = tmp_path_factory.mktemp("data")
     with LogHubServer(data=data, shards=2) as server, Client(server) as client:
         client.put(log_group("x"))
@@ -117,7 +117,7 @@ def test_checkpoints_outlive_the_server(tmp_path_factory: pytest.TempPathFactory
 def test_a_group_has_so_many_consumers_and_no_more(
     client: Client, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One more is refused in words; those that are there go on, and one that has left makes room."""
+    """A consumer beyond the limit is refused in words; the others go on, and one that leaves makes room."""
     monkeypatch.setattr(consumer_groups, "MAX_CONSUMERS", 2)
     beat(client, "a"), beat(client, "b")
     refused = ask(client, "heartbeat", "c", [])
@@ -135,7 +135,7 @@ def split(client: Client, shard: int) -> None:
 
 
 def test_a_group_in_order_reads_what_was_split_first(client: Client) -> None:
-    """Parts of a split shard with logs are given out at its checkpoint's end; of an empty one at once."""
+    """In order, parts of a split shard are assigned when its checkpoint is at the end; for an empty shard at once."""
     shards = [client.put(log_group("x"), path="/shards/route", params={"key": "00"}) for _ in range(2)]
     assert {answer.status_code for answer in shards} == {200}
     client.request("PUT", GROUP, body=b'{"order": true}', headers={"Content-Type": "application/json"})

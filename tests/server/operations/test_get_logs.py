@@ -11,7 +11,7 @@ T = 1_700_000_000
 
 
 def search(client: Client, **params: str) -> list[str]:
-    """Messages found by GET, after checking that POST finds the same."""
+    """Return the messages found by GET, and assert that POST finds the same."""
     wanted = {"from": str(T), "to": str(T + 1000), **params}
     answer = client.get(f"/logstores/{LOGSTORE}", type="log", **wanted)
     assert answer.status_code == 200, answer.text
@@ -23,7 +23,7 @@ def search(client: Client, **params: str) -> list[str]:
 
 
 def test_logs_of_the_time_range_come_in_order_of_time(client: Client) -> None:
-    """from is included, to is not; logs of all shards and groups are sorted by time, reverse turns them round."""
+    """Logs of [from, to) come sorted by time over all shards and LogGroups; reverse inverts the order."""
     client.put(log_group("c", time=T + 20))
     client.put(log_group("a", "b", time=T))
     client.put(log_group("early", time=T - 1))
@@ -33,7 +33,7 @@ def test_logs_of_the_time_range_come_in_order_of_time(client: Client) -> None:
 
 
 def test_pages_follow_one_another(client: Client) -> None:
-    """offset and line cut the same order into pages without gap or overlap, through many LogGroups."""
+    """Pages by offset and line have no gap or overlap, across many LogGroups."""
     for number in range(0, 70, 2):
         client.put(log_group(str(number), str(number + 1), time=T + number))
     pages = [search(client, offset=str(offset), line="30") for offset in (0, 30, 60, 90)]
@@ -41,7 +41,7 @@ def test_pages_follow_one_another(client: Client) -> None:
 
 
 def test_equal_times_keep_the_order_of_arrival(client: Client) -> None:
-    """Nanoseconds order logs of one second; without them the order of arrival does."""
+    """Nanoseconds order the logs of one second; without them the order of arrival does."""
     group = LogGroup()
     for name, time_ns in [("third", 9), ("first", 1), ("second", 1)]:
         group.Logs.add(Time=T, Time_ns=time_ns).Contents.add(Key="message", Value=name.encode())
@@ -50,7 +50,7 @@ def test_equal_times_keep_the_order_of_arrival(client: Client) -> None:
 
 
 def test_the_topic_narrows_a_search(client: Client) -> None:
-    """With topic only LogGroups of that topic are searched."""
+    """A topic restricts the search to its LogGroups."""
     client.put(log_group("web", topic="web"))
     client.put(log_group("db", topic="db"))
     assert search(client, topic="db") == ["db"]
@@ -58,7 +58,7 @@ def test_the_topic_narrows_a_search(client: Client) -> None:
 
 
 def test_a_log_comes_back_with_its_reserved_fields(client: Client) -> None:
-    """Time, source, topic and tags are under their reserved names; bytes that are not UTF-8 are shown replaced."""
+    """Time, source, topic and tags have their reserved names; bytes that are not UTF-8 are replaced."""
     group = LogGroup(Topic="web", Source="10.1.1.1")
     group.Logs.add(Time=T, Time_ns=5).Contents.add(Key="message", Value=b"a\xffb")
     group.LogTags.add(Key="host", Value="h1")
@@ -78,7 +78,7 @@ def test_a_log_comes_back_with_its_reserved_fields(client: Client) -> None:
 
 @pytest.mark.parametrize("encoding", ["lz4", "zstd", "deflate"])
 def test_the_post_form_compresses_its_answer(client: Client, encoding: str) -> None:
-    """POST /logs answers in the compression of Accept-Encoding, with the raw size beside it."""
+    """POST /logs answers in the compression of Accept-Encoding, with the raw size."""
     client.put(log_group("hello"))
     wanted = json.dumps({"from": 0, "to": T + 1, "line": 10, "offset": 0, "reverse": False}).encode()
     answer = client.post_json(f"/logstores/{LOGSTORE}/logs", wanted, {"Accept-Encoding": encoding})
@@ -100,7 +100,7 @@ def test_the_post_form_compresses_its_answer(client: Client, encoding: str) -> N
     ],
 )
 def test_a_search_that_makes_no_sense_is_refused(client: Client, params: dict[str, str]) -> None:
-    """Missing times, numbers out of range and queries that cannot be read are ParameterInvalid."""
+    """Missing times, numbers out of range and invalid queries are ParameterInvalid."""
     client.put(log_group("x"))
     assert error_of(client.get(f"/logstores/{LOGSTORE}", type="log", **params)) == (400, "ParameterInvalid")
 
@@ -113,11 +113,11 @@ def test_a_search_that_makes_no_sense_is_refused(client: Client, params: dict[st
     ],
 )
 def test_a_body_that_is_no_json_object_is_refused(client: Client, body: bytes, code: str) -> None:
-    """POST /logs wants a JSON object, whose query is text."""
+    """The body of POST /logs must be a JSON object, and its query text."""
     assert error_of(client.post_json(f"/logstores/{LOGSTORE}/logs", body)) == (400, code)
 
 
 def test_searching_a_logstore_that_is_not_there_is_404(client: Client) -> None:
-    """A search of nothing says what is missing."""
+    """Searching a missing logstore is 404."""
     answer = client.get("/logstores/none", type="log", **{"from": "0", "to": "1"})
     assert error_of(answer) == (404, "ProjectNotExist")

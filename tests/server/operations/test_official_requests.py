@@ -1,4 +1,4 @@
-"""Requests as the official clients for Go and Java and the command line send them."""
+"""Requests in the forms of the official Go and Java clients and the command line."""
 
 import json
 
@@ -12,7 +12,7 @@ T = 1_700_000_000
 
 
 def test_type_logs_reads_as_type_log_does(client: Client) -> None:
-    """PullLogs of the Go client names its type in the plural."""
+    """PullLogs accepts type=logs, the Go client's form, like type=log."""
     client.put(log_group("x"), path="/shards/route", params={"key": "00"})
     assert len(client.pull(0, client.cursor(0, "begin"), type="logs")[0]) == 1
 
@@ -20,7 +20,7 @@ def test_type_logs_reads_as_type_log_does(client: Client) -> None:
 @pytest.mark.usefixtures("own_key")
 @pytest.mark.parametrize("host", ["loghub.test", "127.0.0.1", "cn-hangzhou.log.example.com"])
 def test_projects_are_listed_where_the_host_names_none(client: Client, host: str) -> None:
-    """Offset and size make it ListProject, whatever the first label of the host looks like; so does an address."""
+    """Offset and size make a request ListProject, whatever the first label of its host; so does an address."""
     for name in ("b-1", "a-1", "a-2"):
         client.post_json("/", json.dumps({"projectName": name, "description": f"{name}!"}).encode())
     params = {"offset": "0", "size": "2", "projectName": "a-"}
@@ -30,7 +30,7 @@ def test_projects_are_listed_where_the_host_names_none(client: Client, host: str
 
 
 def test_histograms_are_asked_for_in_two_ways(client: Client) -> None:
-    """The Java client asks below the index, the Go client below the logstore; the parts cover the range without gap."""
+    """Histograms work below the index (Java) and below the logstore (Go); their parts cover the range without gaps."""
     client.put(log_group("a", "b", time=T + 119))
     params = {"type": "histogram", "from": str(T + 1), "to": str(T + 3601), "query": "a or b"}
     found = client.get(f"/logstores/{LOGSTORE}", **params)
@@ -45,7 +45,7 @@ def test_histograms_are_asked_for_in_two_ways(client: Client) -> None:
 
 
 def test_a_split_shard_is_still_read_and_written_no_more(server: LogHubServer, client: Client) -> None:
-    """After a split keys go to the new shards, and what the old one holds is read as before."""
+    """After a split keys go to the new shards, and the old shard is still readable."""
     shards = f"/logstores/{LOGSTORE}/shards"
     client.put(log_group("old"), path="/shards/route", params={"key": "00"})
     parts = client.request("POST", f"{shards}/0", params={"action": "split", "key": "4" + "0" * 31}).json()
@@ -64,7 +64,7 @@ def test_a_split_shard_is_still_read_and_written_no_more(server: LogHubServer, c
 
 
 def test_a_histogram_has_parts_as_long_as_the_request_says(client: Client) -> None:
-    """GetHistogramsV2 of the Go client sends interval, seconds, and 0 for none; too many parts are refused in words."""
+    """GetHistogramsV2 (Go) sends interval in seconds, or 0 for none; too many parts are refused in words."""
     client.put(log_group("a", "b", time=T + 119))
     params = {"type": "histogram", "from": str(T), "to": str(T + 600), "query": "", "topic": ""}
     found = client.get(f"/logstores/{LOGSTORE}", interval="300", **params).json()
@@ -73,11 +73,11 @@ def test_a_histogram_has_parts_as_long_as_the_request_says(client: Client) -> No
     assert len(client.get(f"/logstores/{LOGSTORE}", interval="0", **params).json()) == 41
     refused = client.get(f"/logstores/{LOGSTORE}", interval="1", **{**params, "to": str(T + 2001)})
     assert error_of(refused) == (400, "ParameterInvalid")
-    assert "2001 parts, 2000 are allowed" in refused.text
+    assert "2001 parts: at most 2000 are allowed" in refused.text
 
 
 def test_a_shard_is_split_into_as_many_parts_as_the_request_says(client: Client) -> None:
-    """SplitNumShard of the Go client sends shardCount; too many, or a key beside it, are refused and divide nothing."""
+    """SplitNumShard (Go) sends shardCount; too many, or a key beside it, are refused without a split."""
     client.put(log_group("x"))
     path = f"/logstores/{LOGSTORE}/shards/1"
     for wrong in ({"shardCount": "1"}, {"shardCount": "256"}, {"shardCount": "2", "key": "c" + "0" * 31}):
@@ -92,7 +92,7 @@ def test_a_shard_is_split_into_as_many_parts_as_the_request_says(client: Client)
 
 @pytest.mark.parametrize(("kind", "names"), [("None", ["logs"]), ("Metrics", ["metrics"]), ("Event", []), ("", 2)])
 def test_logstores_of_one_kind_are_listed(client: Client, kind: str, names: list[str] | int) -> None:
-    """ListLogStoreV2 and ListEventStore of the Go client ask for one telemetryType, of which None are the logs."""
+    """ListLogStoreV2 and ListEventStore (Go) list one telemetryType; None lists logstores for logs."""
     for name, given in (("logs", ""), ("metrics", "Metrics")):
         client.post_json("/logstores", json.dumps({"logstoreName": name, "telemetryType": given}).encode())
     found = client.get("/logstores", offset="0", size="100", telemetryType=kind).json()
@@ -118,7 +118,7 @@ def test_shards_that_cannot_be_divided_so_are_left_alone(client: Client, shard: 
 
 
 def test_two_shards_are_one_after_a_merge(client: Client) -> None:
-    """The new shard has the range of both, which take nothing any more."""
+    """A merge makes a shard of both ranges; the two old shards become readonly."""
     client.put(log_group("x"))
     merged = client.request("POST", f"/logstores/{LOGSTORE}/shards/0", params={"action": "merge"}).json()
     assert [(one["shardID"], one["status"]) for one in merged] == [(2, "readwrite"), (0, "readonly"), (1, "readonly")]
@@ -128,7 +128,7 @@ def test_two_shards_are_one_after_a_merge(client: Client) -> None:
 
 
 def test_what_is_deleted_is_gone_with_all_that_was_in_it(server: LogHubServer, client: Client) -> None:
-    """A logstore that is made again after it was deleted is empty, and so is a project."""
+    """A logstore or project that is deleted and created again is empty."""
     client.put(log_group("x"), path="/shards/route", params={"key": "00", "seqid": "5"})
     client.post_json(f"/logstores/{LOGSTORE}/index", b"{}")
     assert client.request("DELETE", f"/logstores/{LOGSTORE}").status_code == 200
@@ -142,7 +142,7 @@ def test_what_is_deleted_is_gone_with_all_that_was_in_it(server: LogHubServer, c
 
 
 def test_an_index_is_kept_as_it_was_given(client: Client) -> None:
-    """It is made once, replaced, and shown with the facts that clients ask for."""
+    """An index is created once, replaced, and returned with the facts that clients expect."""
     client.put(log_group("x"))
     path, first = f"/logstores/{LOGSTORE}/index", {"line": {"token": [" "]}, "keys": {"a": {"type": "long"}}}
     headers = {"Content-Type": "application/json"}
@@ -156,7 +156,7 @@ def test_an_index_is_kept_as_it_was_given(client: Client) -> None:
 
 
 def test_neighbours_of_a_log_are_those_of_its_sender(client: Client) -> None:
-    """GetContextLogs follows the pack id through all shards in the order of its number, not others' logs."""
+    """GetContextLogs follows a pack id through all shards in its order, without other senders' logs."""
     for number in (9, 10, 11):
         client.put(log_group(f"{number}a", f"{number}b", time=T, tags={"__pack_id__": f"AB-CD-{number:X}"}))
         client.put(log_group(f"stranger {number}", time=T, tags={"__pack_id__": f"FF-{number:X}"}))
@@ -173,7 +173,7 @@ def test_neighbours_of_a_log_are_those_of_its_sender(client: Client) -> None:
 
 
 def test_a_metric_store_is_set_up(client: Client) -> None:
-    """CreateMetricStore and UpdateMetricStore of Go and Java make a substore, apart from the logstore's settings."""
+    """CreateMetricStore and UpdateMetricStore (Go, Java) create a substore, separate from the logstore's settings."""
     body = json.dumps({"logstoreName": "m", "ttl": 7, "shardCount": 2, "telemetryType": "Metrics"}).encode()
     client.post_json("/logstores", body)
     path, store = "/logstores/m/substores", {"name": "prom", "ttl": 7, "sortedKeyCount": 2, "timeIndex": 2, "keys": []}
@@ -197,7 +197,7 @@ def test_a_metric_store_is_set_up(client: Client) -> None:
 
 
 def test_a_cleared_logstore_is_empty_and_goes_on(server: LogHubServer, client: Client) -> None:
-    """ClearLogStoreStorage of the Java client takes the logs; cursors of before find what is written next."""
+    """ClearLogStoreStorage (Java) deletes the logs; earlier cursors find the next writes."""
     for text in ("old", "older"):
         client.put(log_group(text), path="/shards/route", params={"key": "00"})
     begin, end = client.cursor(0, "begin"), client.cursor(0, "end")

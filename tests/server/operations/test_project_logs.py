@@ -35,7 +35,7 @@ def ask(client: Client, query: str) -> Any:
     ],
 )
 def test_the_times_of_a_plain_condition_are_those_that_are_read(condition: str, begin: int, end: int) -> None:
-    """Joined by AND, each part of a condition holds for each row."""
+    """A condition of parts joined by AND limits the times that are read."""
     assert (_times(f"select * from l where {condition}").begin, _times(f"select * from l where {condition}").end) == (
         begin,
         end,
@@ -56,12 +56,12 @@ def test_the_times_of_a_plain_condition_are_those_that_are_read(condition: str, 
     ],
 )
 def test_where_its_form_leaves_a_doubt_everything_is_read(text: str) -> None:
-    """Rows outside of the times that are named may belong to the result."""
+    """A condition that is not simple reads all times, since other rows may match."""
     assert _times(text) == EVERYTHING
 
 
 def test_the_result_has_the_rows_that_the_condition_allows(client: Client) -> None:
-    """What is read less changes no result."""
+    """Reading fewer times does not change the result."""
     found = ask(client, f"select message from {LOGSTORE} where __time__ > {T} and message <> 'c'")
     assert (found.status_code, found.json()) == (200, [{"message": "b"}])
 
@@ -69,13 +69,13 @@ def test_the_result_has_the_rows_that_the_condition_allows(client: Client) -> No
 @pytest.mark.parametrize(
     ("query", "status", "told"),
     [
-        ("* | select 1", 400, "takes one SELECT"),
+        ("* | select 1", 400, "must be one SELECT"),
         ("select 1", 404, "no logstore of project my-project"),
         ("select * from other", 404, "no logstore of project my-project"),
         (f"select * from {LOGSTORE}; drop table log", 400, "must be one SELECT"),
     ],
 )
 def test_what_cannot_be_asked_is_told(client: Client, query: str, status: int, told: str) -> None:
-    """A query of another form is an error in words, not an empty answer."""
+    """An unsupported query is an error in words instead of an empty answer."""
     found = ask(client, query)
     assert (found.status_code, told in found.json()["errorMessage"]) == (status, True), found.text

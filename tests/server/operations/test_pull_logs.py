@@ -25,7 +25,7 @@ def texts(groups: list[LogGroup]) -> list[str]:
 
 @pytest.mark.parametrize("encoding", ["lz4", "zstd", "deflate", "", "gzip, deflate, zstd", "zstd;q=1, lz4", "identity"])
 def test_log_groups_come_back_in_the_compression_asked_for(client: Client, encoding: str) -> None:
-    """In the first compression of Accept-Encoding that the server has, otherwise uncompressed, without loss."""
+    """LogGroups come lossless in the first supported compression of Accept-Encoding, else uncompressed."""
     raw = log_group("one", b"\xff\xfe", topic="web")
     put_in_shard_0(client, raw, log_group("two"))
     groups, answer = client.pull(0, client.cursor(0, "begin"), encoding=encoding)
@@ -41,7 +41,7 @@ def test_log_groups_come_back_in_the_compression_asked_for(client: Client, encod
 
 
 def test_a_reader_walks_through_a_shard_to_its_end(client: Client) -> None:
-    """x-log-cursor leads to the next LogGroup; at the end the cursor stays, and new data appears behind it."""
+    """x-log-cursor leads to the next LogGroup; at the end it stays, and new LogGroups appear after it."""
     put_in_shard_0(client, *(log_group(str(number)) for number in range(5)))
     cursor = client.cursor(0, "begin")
     seen: list[str] = []
@@ -59,7 +59,7 @@ def test_a_reader_walks_through_a_shard_to_its_end(client: Client) -> None:
 
 
 def test_end_cursor_bounds_a_pull(client: Client) -> None:
-    """Nothing at or behind end_cursor is given, and the walk ends exactly there."""
+    """A pull returns nothing at or after end_cursor, and the reader ends exactly there."""
     put_in_shard_0(client, *(log_group(str(number)) for number in range(3)))
     end = client.cursor(0, "end")
     put_in_shard_0(client, log_group("behind"))
@@ -69,7 +69,7 @@ def test_end_cursor_bounds_a_pull(client: Client) -> None:
 
 
 def test_a_cursor_by_time_points_at_what_was_received_then_or_later(client: Client) -> None:
-    """The first LogGroup received at that time; before all is begin, after all is end."""
+    """A cursor by time points at the first LogGroup received then or later: begin before all, end after all."""
     now = int(time.time())
     for number in range(3):
         with mock.patch("producer.server.service.time.time", return_value=float(now + number * 10)):
@@ -83,7 +83,7 @@ def test_a_cursor_by_time_points_at_what_was_received_then_or_later(client: Clie
 
 
 def test_an_answer_is_bounded_in_bytes_but_never_empty() -> None:
-    """An answer stops before its raw bytes exceed the limit; a single LogGroup above it is given alone."""
+    """An answer stays within its limit of raw bytes; a single larger LogGroup is returned alone."""
     with LogHubServer(limits=Limits(pull_bytes=250)) as server, Client(server) as client:
         put_in_shard_0(client, *(log_group(str(number) * 70) for number in range(4)), log_group("x" * 900))
         cursor, counts = client.cursor(0, "begin"), []
@@ -115,13 +115,13 @@ def test_an_answer_is_bounded_in_bytes_but_never_empty() -> None:
 def test_a_wrong_parameter_is_refused(
     client: Client, shard: str, params: dict[str, str], expected: tuple[int, str]
 ) -> None:
-    """Cursors, counts and shards that are not there get the refusal that names them."""
+    """Invalid cursors, counts and shards are refused with their names."""
     put_in_shard_0(client, log_group("x"))
     assert expected == error_of(client.get(f"/logstores/{LOGSTORE}/shards/{shard}", **params))
 
 
 def test_reading_a_logstore_that_is_not_there_does_not_create_it(client: Client) -> None:
-    """Only writes create; a read of nothing says what is missing."""
+    """A read of a missing logstore is refused and creates nothing."""
     answer = client.get("/logstores/none/shards/0", type="cursor", **{"from": "begin"})
     assert error_of(answer) == (404, "ProjectNotExist")
     put_in_shard_0(client, log_group("x"))
@@ -131,12 +131,12 @@ def test_reading_a_logstore_that_is_not_there_does_not_create_it(client: Client)
 
 @pytest.mark.parametrize("position", [0, 1, 12, 10**17])
 def test_a_cursor_says_its_position(position: int) -> None:
-    """Encoding and decoding a cursor gives the position back."""
+    """Decoding an encoded cursor returns its position."""
     assert position == decode_cursor(encode_cursor(position))
 
 
 def test_an_answer_is_joined_in_one_copy() -> None:
-    """What a read holds of the server's memory counts an answer once: no LogGroup is copied to get its head."""
+    """An answer counts once in the server's memory: no LogGroup is copied to get its head."""
     raws = [log_group("x" * (1 << 20)) for _ in range(10)]
     request = mock.Mock(headers={})
     tracemalloc.start()

@@ -25,7 +25,7 @@ def route(seqid: int | str, key: str = "0a") -> dict[str, str]:
 def test_a_log_group_is_kept_byte_for_byte_in_each_compression_and_signature(
     server: LogHubServer, client: Client, compression: str, sign_version: int
 ) -> None:
-    """A LogGroup that was answered 200 is in the store with the bytes that were sent."""
+    """A LogGroup answered 200 is stored byte for byte, in each compression and signature version."""
     raw = log_group("one", "two", topic="web", tags={"__pack_id__": "A-1"})
     client.sign_version = sign_version
     answer = client.put(raw, compression=compression)
@@ -37,14 +37,14 @@ def test_a_log_group_is_kept_byte_for_byte_in_each_compression_and_signature(
 
 @pytest.mark.parametrize("path", ["", "/shards/lb", "/shards/route"])
 def test_each_documented_path_takes_logs(server: LogHubServer, client: Client, path: str) -> None:
-    """The bare logstore, /shards/lb and /shards/route all store what they are sent."""
+    """The bare logstore, /shards/lb and /shards/route all store logs."""
     params = {"key": "7f" + "0" * 30} if path.endswith("route") else None
     assert client.put(log_group("hello"), path=path, params=params).status_code == 200
     assert messages(server) == ["hello"]
 
 
 def test_logs_come_back_with_all_their_parts(server: LogHubServer, client: Client) -> None:
-    """Time, nanoseconds, repeated keys, the order of contents, topic, source and tags are what was sent."""
+    """Time, nanoseconds, repeated keys, the order of contents, topic, source and tags are stored as sent."""
     group = LogGroup(Topic="t", Source="10.0.0.1")
     log = group.Logs.add(Time=5, Time_ns=999_999_999)
     for key, value in [("b", b"1"), ("a", b"\xff"), ("b", "é".encode()), ("", b"")]:
@@ -60,7 +60,7 @@ def test_logs_come_back_with_all_their_parts(server: LogHubServer, client: Clien
 
 
 def test_lb_spreads_log_groups_over_the_shards(server: LogHubServer, client: Client) -> None:
-    """Writes without a key reach every shard in turn."""
+    """Writes without a key go to every shard in turn."""
     for number in range(6):
         client.put(log_group(str(number)))
     assert [group.shard for group in server.log_groups(PROJECT, LOGSTORE)] == [0, 1, 0, 1, 0, 1]
@@ -73,7 +73,7 @@ def test_lb_spreads_log_groups_over_the_shards(server: LogHubServer, client: Cli
 def test_a_key_reaches_the_shard_whose_range_holds_it(
     server: LogHubServer, client: Client, key: str, shard: int
 ) -> None:
-    """A write by key goes to the shard whose inclusive begin and exclusive end enclose the key."""
+    """A write by key goes to the shard whose range has the key, begin included, end excluded."""
     assert client.put(log_group("x"), path="/shards/route", params={"key": key}).status_code == 200
     assert [shard] == [group.shard for group in server.log_groups(PROJECT, LOGSTORE)]
 
@@ -89,13 +89,13 @@ def test_a_key_reaches_the_shard_whose_range_holds_it(
 def test_a_key_or_number_out_of_rule_is_refused(
     server: LogHubServer, client: Client, params: dict[str, str] | None
 ) -> None:
-    """A key that is missing or not hexadecimal, a seqid that is no whole number: no logstore is created."""
+    """A missing or invalid key, or an invalid seqid, is refused, and creates no logstore."""
     assert error_of(client.put(log_group("x"), path="/shards/route", params=params)) == (400, "ParameterInvalid")
     assert server.count(PROJECT, LOGSTORE) == 0
 
 
 def test_a_sequence_number_is_stored_once(server: LogHubServer, client: Client) -> None:
-    """A seqid that is not above the last one of its key is refused as InvalidSequenceId and stores nothing."""
+    """A seqid not above its key's last one is InvalidSequenceId, and nothing is stored."""
     assert client.put(log_group("a"), path="/shards/route", params=route(1)).status_code == 200
     for repeated in (1, 0):
         answer = client.put(log_group("a"), path="/shards/route", params=route(repeated))
@@ -105,17 +105,17 @@ def test_a_sequence_number_is_stored_once(server: LogHubServer, client: Client) 
 
 
 def test_sequence_numbers_belong_to_a_key_of_a_logstore(server: LogHubServer, client: Client) -> None:
-    """The same seqid under another key, or in another logstore, is a write of its own."""
+    """The same seqid under another key or in another logstore is a separate write."""
     for params, logstore in [(route(1), LOGSTORE), (route(1, "0b"), LOGSTORE), (route(1), "other")]:
         answer = client.put(log_group("x"), path="/shards/route", params=params, logstore=logstore)
         assert answer.status_code == 200
-    # A key and its filled-up form are the same place.
+    # A short key equals its zero-filled form.
     full = client.put(log_group("x"), path="/shards/route", params=route(1, "0A" + "0" * 30))
     assert error_of(full) == (400, "InvalidSequenceId")
 
 
 def test_sequence_numbers_outlive_the_server(tmp_path: Path) -> None:
-    """With a data directory a repeated seqid is refused after a restart too."""
+    """With a data directory a repeated seqid is refused after a restart, too."""
     for status in (200, 400):
         with LogHubServer(data=tmp_path) as server, Client(server) as client:
             assert status == client.put(log_group("x"), path="/shards/route", params=route(3)).status_code
@@ -149,7 +149,7 @@ def test_batch_mode_stores_every_package(server: LogHubServer, client: Client) -
     [b"", b"garbage", packages((log_group("fine"), 0), (b"garbage", 0)), packages((log_group("x"), None), sizes=False)],
 )
 def test_a_batch_with_one_bad_package_stores_nothing(server: LogHubServer, client: Client, body: bytes) -> None:
-    """A batch is kept whole or not at all."""
+    """A batch with one invalid package stores nothing."""
     answer = client.put(body, compression="none", headers={"x-log-mode": "batch_group"})
     assert answer.status_code == 400
     assert answer.json()["errorCode"] in ("PostBodyInvalid", "PostBodyUncompressError")
@@ -158,7 +158,7 @@ def test_a_batch_with_one_bad_package_stores_nothing(server: LogHubServer, clien
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3, None])
 def test_a_batch_is_too_large_when_its_packages_together_are(kind: int | None) -> None:
-    """Packages that fit one by one, but not together, are 413 PostBodyTooLarge; nothing of them is stored."""
+    """Packages that are too large together are 413 PostBodyTooLarge, and nothing is stored."""
     raw = log_group("x" * 600)
     with LogHubServer(limits=Limits(raw_bytes=2 * len(raw))) as server, Client(server) as client:
         for count, status in [(2, 200), (3, 413)]:
@@ -170,7 +170,7 @@ def test_a_batch_is_too_large_when_its_packages_together_are(kind: int | None) -
 
 
 def test_a_batch_that_is_too_large_is_refused_before_any_of_it_is_decompressed() -> None:
-    """The declared sizes decide: the first package is damaged, yet the refusal is about the size."""
+    """A batch is checked by its declared sizes first: a damaged first package is not decompressed."""
     batch = LogPackageList()
     for _ in range(2):
         batch.packages.add(data=b"damaged", uncompress_size=600, compress_type=3)
@@ -207,14 +207,14 @@ TRUNCATED = log_group("hello")[:-1]
     ],
 )
 def test_a_body_that_is_no_log_group_is_refused(server: LogHubServer, client: Client, raw: bytes, code: str) -> None:
-    """What protobuf cannot read, what lacks a required field, and keys or topics that are not UTF-8 are refused."""
+    """Invalid protobuf, missing required fields, and keys or topics that are not UTF-8 are refused."""
     assert (400, code) == error_of(client.put(raw, compression="none"))
     assert server.count(PROJECT, LOGSTORE) == 0
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd", "deflate"])
 def test_a_body_that_does_not_decompress_is_refused(client: Client, compression: str) -> None:
-    """Garbage under the name of a compression is a PostBodyUncompressError."""
+    """A body that does not decompress is PostBodyUncompressError."""
     answer = client.put(b"\xfe\xff garbage " * 9, compression="none", headers={"x-log-compresstype": compression})
     assert error_of(answer) == (400, "PostBodyUncompressError")
 
@@ -236,14 +236,15 @@ def test_a_body_that_does_not_decompress_is_refused(client: Client, compression:
 def test_a_wrong_header_is_refused_with_its_own_code(
     client: Client, compression: str, headers: dict[str, str | None], code: str
 ) -> None:
-    """Each documented header has its documented refusal; x-log-bodyrawsize must be the exact size before compression,
-    which is what bounds the decompression.
+    """Each invalid header has its documented refusal.
+
+    x-log-bodyrawsize must be the exact size before compression, since it bounds the decompression.
     """
     assert (400, code) == error_of(client.put(log_group("x"), compression=compression, headers=headers))
 
 
 def test_a_log_group_of_the_limit_is_stored_and_one_byte_more_is_413(server: LogHubServer, client: Client) -> None:
-    """10 MiB before compression are accepted, one byte more is PostBodyTooLarge, in every compression."""
+    """A LogGroup of 10 MiB before compression is stored, one byte more is PostBodyTooLarge, in every compression."""
     limit = 10 * 1024 * 1024
     head = len(log_group("")) + 9
     fitting = log_group(b"x" * (limit - head))
@@ -265,7 +266,7 @@ def test_a_body_far_beyond_the_limit_gets_its_413(server: LogHubServer, client: 
 
 @pytest.mark.parametrize("compression", ["zstd", "deflate"])
 def test_a_decompression_bomb_is_refused_without_being_unpacked(client: Client, compression: str) -> None:
-    """A small body that would grow to 1 GB while it declares a small size is refused at that size."""
+    """A small body that decompresses to 1 GB is refused at the small size that it declares."""
     if compression == "deflate":
         packer = zlib.compressobj(9)
         bomb = b"".join(packer.compress(b"\x00" * 10_000_000) for _ in range(20)) + packer.flush()
@@ -278,17 +279,17 @@ def test_a_decompression_bomb_is_refused_without_being_unpacked(client: Client, 
 
 
 def test_too_many_logs_in_one_group_are_refused() -> None:
-    """The limit of logs in a LogGroup is enforced, with both numbers in the message."""
+    """Too many logs in a LogGroup are refused, with both numbers in the message."""
     with LogHubServer(limits=Limits(logs=3)) as server, Client(server) as client:
         assert client.put(log_group("1", "2", "3")).status_code == 200
         answer = client.put(log_group("1", "2", "3", "4"))
         assert error_of(answer) == (400, "PostBodyInvalid")
-        assert "3 logs" in answer.text
+        assert "4 logs: 1 to 3 are allowed" in answer.text
         assert "4" in answer.text
 
 
 def test_a_strict_server_wants_project_and_logstore_to_exist() -> None:
-    """Without auto_create a write to a missing project or logstore is refused with the code of what is missing."""
+    """Without auto_create a write to a missing project or logstore is refused with its code."""
     with LogHubServer(auto_create=False) as server, Client(server) as client:
         assert error_of(client.put(log_group("x"))) == (404, "ProjectNotExist")
         client.post_json("/", b'{"projectName": "my-project", "description": ""}')
@@ -299,7 +300,7 @@ def test_a_strict_server_wants_project_and_logstore_to_exist() -> None:
 
 @pytest.mark.parametrize("logstore", ["-x", "a b", "x" * 129])
 def test_a_logstore_name_out_of_rule_is_refused(server: LogHubServer, client: Client, logstore: str) -> None:
-    """A name that LogHub would not allow is not created by a first write."""
+    """A write to an invalid logstore name is refused and creates nothing."""
     assert error_of(client.put(log_group("x"), logstore=logstore)) == (400, "ParameterInvalid")
     assert server.count(PROJECT, logstore) == 0
 
@@ -308,12 +309,12 @@ def test_a_logstore_name_out_of_rule_is_refused(server: LogHubServer, client: Cl
     ("unit", "code"),
     [
         (b"\x0a\x00", "PostBodyInvalid"),  # logs without a time
-        (b"\x0a\x02\x08\x01", "PostBodyInvalid"),  # more logs than are allowed
-        (b"\x32\x04\x0a\x00\x12\x00", "PostBodyInvalid"),  # tags, and no log
+        (b"\x0a\x02\x08\x01", "PostBodyInvalid"),  # more logs than allowed
+        (b"\x32\x04\x0a\x00\x12\x00", "PostBodyInvalid"),  # tags without a log
     ],
 )
 def test_bodies_of_many_tiny_parts_take_bounded_memory(unit: bytes, code: str) -> None:
-    """Three writes at once of 10 MiB that say as much as such a body can are read one after the other, and refused."""
+    """Three concurrent bodies of 10 MiB in tiny parts are decoded one at a time, and refused."""
     raw = unit * (10 * MIB // len(unit))
     answers: list[tuple[int, str]] = []
     with ServerProcess() as server, Client(server) as client:

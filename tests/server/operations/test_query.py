@@ -68,7 +68,7 @@ LOG = [
             "latency in [1.5 2]",
         ),
         *("status in [200 404]", "status IN (403, 405)", "latency in [1.5 2)", '"status" > -1e3', "not status > 404"),
-        # What the service's own document has beyond that.
+        # Syntax of the service's own document beyond that.
         *(
             'root: "/"',
             'not root: ""',
@@ -86,7 +86,7 @@ LOG = [
     ],
 )
 def test_a_query_that_fits_matches(query: str) -> None:
-    """Words match without regard to case and as whole tokens, keys narrow, and operators combine."""
+    """Words match whole tokens without regard to case, keys restrict them, and operators combine."""
     assert compile_query(query, Limits())(LOG)
 
 
@@ -126,7 +126,7 @@ def test_a_query_that_fits_matches(query: str) -> None:
     ],
 )
 def test_a_query_that_does_not_fit_matches_nothing(query: str) -> None:
-    """A part of a token, another key, or a missing word is no match."""
+    """A part of a token, another key, or a missing word does not match."""
     assert not compile_query(query, Limits())(LOG)
 
 
@@ -172,7 +172,7 @@ def test_a_query_that_does_not_fit_matches_nothing(query: str) -> None:
     ],
 )
 def test_a_query_that_cannot_be_read_is_refused(query: str) -> None:
-    """What is not of the grammar is ParameterInvalid, however deep it is nested."""
+    """An invalid query is ParameterInvalid, however deep it is nested."""
     with pytest.raises(ApiError, match="ParameterInvalid"):
         compile_query(query, Limits())
 
@@ -193,14 +193,14 @@ def test_a_query_that_cannot_be_read_is_refused(query: str) -> None:
         ('level in ("ERROR", "WARN")', "write 'key: a or key: b'"),
         ("status in (404)", "'key: a or key: b'"),
         ("*:*", "write '*' for all logs"),
-        ("*: error", "'*' names no field"),
-        ("le*: error", "'le*' names no field"),
+        ("*: error", "'*' is not a field"),
+        ("le*: error", "'le*' is not a field"),
         ("status: >= 3", "write 'key >= 3'"),
         ("status:>3", "write 'key > 3'"),
         ("level: (error or warn)", "write 'key: a or key: b'"),
         ("status == 404", "write 'key = 3'"),
         ("status <> 404", "write 'not key = 3'"),
-        ("status != 404", "'!' is no operator"),
+        ("status != 404", "'!' is not an operator"),
         ("status!=404", "write 'not key = 3'"),
         ("status => 3", "there are < <= > >= ="),
         ("level = ERROR", "write 'key: word'"),
@@ -208,9 +208,9 @@ def test_a_query_that_cannot_be_read_is_refused(query: str) -> None:
         ("status > 5 or", "it ends with 'or'"),
         ("NOT", "it ends with 'NOT'"),
         ("level:", "it ends with ':'"),
-        ("status > 5 and < 10", "before '<' stands no field"),
-        ("error or and level", "before 'and' something must stand"),
-        ("error)", "closed that was not opened"),
+        ("status > 5 and < 10", "no field precedes '<'"),
+        ("error or and level", "nothing precedes 'and'"),
+        ("error)", "')' has no matching '('"),
         ("-error", "write 'not error'"),
         ("web !error", "write 'not error'"),
         ("+error web", "write words side by side"),
@@ -228,7 +228,7 @@ def test_a_query_that_cannot_be_read_is_refused(query: str) -> None:
     ],
 )
 def test_what_other_languages_write_is_refused_with_what_to_write(query: str, told: str) -> None:
-    """It is never an answer without logs, which would say nothing."""
+    """Syntax of other languages is refused with the syntax to use, instead of an empty answer."""
     with pytest.raises(ApiError) as caught:
         compile_query(query, Limits())
     assert caught.value.code == "ParameterInvalid"
@@ -244,13 +244,13 @@ def test_what_other_languages_write_is_refused_with_what_to_write(query: str, to
     ],
 )
 def test_words_that_only_look_foreign_are_words(query: str) -> None:
-    """What the service takes for words is read as words."""
+    """Words that only look like another language's syntax are words."""
     compile_query(query, Limits())
 
 
 @pytest.mark.parametrize("word", ["a*" * 20 + "b", "磁" + "a*" * 20 + "b", "磁*" * 20 + "x", "*a" * 20 + "?b"])
 def test_no_word_makes_a_text_slow(word: str) -> None:
-    """A word of many wildcards looks through a long text once, and not in every way to share it out."""
+    """A word of many wildcards scans a long text once, without backtracking."""
     matches = compile_query(word, Limits())
     started = time.thread_time()
     for text in ("a" * 50_000, "磁" * 50_000, "a" * 50_000 + "c"):
@@ -268,7 +268,7 @@ def test_a_word_with_wildcards_is_short() -> None:
 
 
 def test_wildcards_find_what_shell_patterns_find() -> None:
-    """Whatever letters a word and its wildcards have, it matches the tokens that a shell would match."""
+    """Wildcards match the tokens that a shell pattern matches."""
     dice = random.Random(1)
     for _ in range(3000):
         token = "".join(dice.choices("ab", k=dice.randrange(1, 7)))
@@ -291,5 +291,5 @@ def test_wildcards_find_what_shell_patterns_find() -> None:
     ],
 )
 def test_a_query_ends_at_the_first_pipe_outside_quotation_marks(query: str, parts: tuple[str, str | None]) -> None:
-    """What follows the pipe is no keyword; a pipe in quotation marks is a sign like others."""
+    """The text after the first pipe is not a keyword; a pipe in quotation marks is an ordinary character."""
     assert split_query(query) == parts

@@ -1,4 +1,4 @@
-"""Metric stores: Prometheus remote write as Prometheus sends it, and LogGroups as the official clients do."""
+"""Metric stores: Prometheus remote write, and LogGroups of the official clients."""
 
 import struct
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def write(
     auth: tuple[str, str] | None = None,
     **headers: str,
 ) -> requests.Response:
-    """As Prometheus does: the endpoint as it is, user and password, no header of LogHub."""
+    """Send samples as Prometheus does: to the plain endpoint, with user and password, without LogHub's headers."""
     raw = WriteRequest(timeseries=all_series).SerializeToString() if body is None else body
     key = auth or (server.access_key_id, server.access_key_secret)
     block = bytes(cramjam.snappy.compress_raw(raw))
@@ -48,7 +48,7 @@ def stored(server: LogHubServer) -> list[tuple[int, Sequence[tuple[str, str | by
 
 
 def test_samples_are_kept_as_logs_of_four_fields(server: LogHubServer) -> None:
-    """Each sample of remote write is a log: its name, its labels sorted in one text, nanoseconds, and the value."""
+    """Each sample is stored as a log of its name, sorted labels as one text, nanoseconds, and value."""
     up = series("up", (1_700_000_000_123, 1.0), (1_700_000_015_000, 0.5), job="api", instance="web|1:80")
     assert write(server, up, series("x", (0, float("nan")))).status_code == 200
     labels = "instance#$#web|1:80|job#$#api"
@@ -63,7 +63,7 @@ def test_samples_are_kept_as_logs_of_four_fields(server: LogHubServer) -> None:
 
 
 def test_bytes_of_prometheus_itself_are_read(server: LogHubServer) -> None:
-    """Fields as remote write 1.0 numbers them; metadata and exemplars beside the samples are passed over."""
+    """Bytes of remote write 1.0 are read; metadata and exemplars are skipped."""
     label = b"\x0a\x0e" + b"\x0a\x08__name__" + b"\x12\x02up"
     sample = b"\x12\x0c" + b"\x09" + struct.pack("<d", -2.5) + b"\x10\xe8\x07"
     exemplar = b"\x1a\x09" + b"\x09" + struct.pack("<d", 1.0)
@@ -75,7 +75,7 @@ def test_bytes_of_prometheus_itself_are_read(server: LogHubServer) -> None:
 
 
 def test_a_request_of_metadata_alone_stores_nothing(server: LogHubServer) -> None:
-    """It is 200, as Prometheus expects: it sends such requests by themselves."""
+    """A request with metadata only is answered 200, which Prometheus expects, and stores nothing."""
     assert write(server, body=b"\x1a\x04\x08\x01\x12\x00").status_code == 200
     assert server.count(PROJECT, LOGSTORE) == 0
 
@@ -85,7 +85,7 @@ def test_a_request_of_metadata_alone_stores_nothing(server: LogHubServer) -> Non
     [
         (series("", (1000, 1.0), job="api"), 400, "PostBodyInvalid", "no label __name__: {'job': 'api'}"),
         (series("up", (-1, 1.0)), 400, "PostBodyInvalid", "a sample of up is at -1 ms"),
-        (series("up", (1 << 60, 1.0)), 400, "PostBodyInvalid", "4294967295999 are times"),
+        (series("up", (1 << 60, 1.0)), 400, "PostBodyInvalid", "from 0 to 4294967295999 ms"),
         ({**series("up", (1, 1.0)), "histograms": [b""]}, 400, "PostBodyInvalid", "native histograms"),
         ({"labels": [{"name": b"\xff", "value": b""}]}, 400, "InvalidEncoding", "is not UTF-8"),
         (series("up", *[(1, 1.0)] * 60, job="x" * 2000), 413, "PostBodyTooLarge", "65536 are allowed"),
@@ -93,7 +93,7 @@ def test_a_request_of_metadata_alone_stores_nothing(server: LogHubServer) -> Non
     ],
 )
 def test_what_cannot_be_kept_is_refused_whole(one: dict[str, object], status: int, code: str, words: str) -> None:
-    """An error in words, and none of the request's samples is stored; what few bytes grow to is bounded, too."""
+    """A request that cannot be stored is refused whole and in words, also where few bytes expand to many."""
     with LogHubServer(limits=Limits(raw_bytes=64 * 1024)) as server:
         answer = write(server, series("good", (1000, 1.0)), one)
         assert error_of(answer) == (status, code)
@@ -102,7 +102,7 @@ def test_what_cannot_be_kept_is_refused_whole(one: dict[str, object], status: in
 
 
 def test_bodies_that_are_none_are_refused(server: LogHubServer) -> None:
-    """No snappy, no protobuf, and remote write 2.0 are errors in words."""
+    """Invalid snappy, invalid protobuf and remote write 2.0 are refused in words."""
     key = (server.access_key_id, server.access_key_secret)
     plain = requests.post(server.endpoint + PATH, data=b"", headers=HEADERS, auth=key, timeout=60)
     assert error_of(plain) == (400, "PostBodyUncompressError")
@@ -110,11 +110,13 @@ def test_bodies_that_are_none_are_refused(server: LogHubServer) -> None:
     newer = {"Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}
     answer = write(server, series("up", (1, 1.0)), **newer)
     assert error_of(answer) == (400, "InvalidContentType")
-    assert "remote write 1.0" in answer.text
+    assert "remote write 2.0: use 1.0" in answer.text
 
 
 def test_user_and_password_are_an_access_key(server: LogHubServer) -> None:
-    """Another secret, and a key that needs a token, are Unauthorized; no other operation takes a password."""
+    """User and password are an access key; a wrong secret or a key with a token is Unauthorized, as are other
+    operations.
+    """
     server.access_keys["STS.x"] = AccessKey(secret="s", security_token="t")
     one = series("up", (1, 1.0))
     for auth in ((server.access_key_id, "wrong"), ("STS.x", "s"), ("nobody", "")):
@@ -127,7 +129,7 @@ def test_user_and_password_are_an_access_key(server: LogHubServer) -> None:
 
 
 def test_faults_meet_remote_write(server: LogHubServer) -> None:
-    """It is PutLogs to faults and to the record of requests, of the project in its path."""
+    """Faults and the journal treat remote write as PutLogs of the project in its path."""
     server.faults.add(faults.answer(503, "ServerBusy"), times=1, operation="PutLogs", project=PROJECT)
     answers = [write(server, series("up", (1, 1.0))).status_code for _ in range(2)]
     assert answers == [503, 200]
@@ -141,7 +143,7 @@ def test_faults_meet_remote_write(server: LogHubServer) -> None:
 def test_official_clients_write_log_groups_to_a_metric_store(
     server: LogHubServer, client: Client, sign_version: int
 ) -> None:
-    """PutLogsWithMetricStoreURL of the Go client sends a signed LogGroup to the same path, compressed as always."""
+    """PutLogsWithMetricStoreURL (Go) sends a signed, compressed LogGroup to the same path."""
     client.sign_version = sign_version
     raw = log_group("a")
     headers = {"Content-Type": "application/x-protobuf", "x-log-bodyrawsize": str(len(raw))}

@@ -1,4 +1,4 @@
-"""GetLogs in scan mode: SPL over what the keywords find."""
+"""GetLogs in scan mode: SPL over the logs that match the keywords."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ COUNT = 60
 
 
 def fill(client: Client) -> None:
-    """Sixty logs in LogGroups of seven, every third one an error, half of those of web."""
+    """Write sixty logs in LogGroups of seven; every third one is an error, half of the errors are of web."""
     for begin in range(0, COUNT, 7):
         group = LogGroup(Topic="app", Source="10.0.0.1")
         for number in range(begin, min(COUNT, begin + 7)):
@@ -33,14 +33,14 @@ def fill(client: Client) -> None:
 
 @pytest.fixture(scope="module")
 def logs() -> Iterator[Client]:
-    """A client of a server that holds them."""
+    """Yield a client of a server with these logs."""
     with LogHubServer() as server, Client(server) as client:
         fill(client)
         yield client
 
 
 def ask(client: Client, query: str, **params: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
-    """What GetLogs in scan mode finds, by POST, after checking that GET says the same."""
+    """Return the result of GetLogs in scan mode by POST, and assert that GET returns the same."""
     wanted = {"from": str(T), "to": str(T + 1000), "query": query, "session": "mode=scan", **params}
     posted = client.post_json(f"/logstores/{LOGSTORE}/logs", json.dumps(wanted).encode())
     assert posted.status_code == 200, posted.text
@@ -58,7 +58,7 @@ def numbers(found: list[dict[str, str]]) -> list[int]:
 
 
 def walk(client: Client, query: str, *, forward: bool, offset: int = 0, **params: Any) -> list[list[int]]:
-    """The pages, asked for as the SDKs do until all was seen."""
+    """Return the pages, requested as the SDKs do until the end."""
     pages = []
     while True:
         found, meta = ask(client, query, offset=offset, forward=forward, **params)
@@ -70,7 +70,9 @@ def walk(client: Client, query: str, *, forward: bool, offset: int = 0, **params
 
 
 def test_what_the_keywords_find_is_sifted_by_spl(logs: Client) -> None:
-    """The answer tells how much was looked at; a pipeline may change fields, and reverse turns the order round."""
+    """SPL filters the matching logs and may change fields; the answer has the number scanned; reverse inverts the
+    order.
+    """
     found, meta = ask(logs, "level: ERROR | where host = 'web' | extend twice = cast(n as bigint) * 2")
     assert numbers(found) == list(range(3, COUNT, 6))
     assert (found[0]["twice"], found[0]["__time__"], found[0]["__topic__"]) == ("6", str(T + 3), "app")
@@ -85,7 +87,7 @@ def test_what_the_keywords_find_is_sifted_by_spl(logs: Client) -> None:
 def test_pages_follow_one_another_forward_and_back(
     logs: Client, monkeypatch: pytest.MonkeyPatch, line: int, look: int
 ) -> None:
-    """Each log that is kept is given once, in order, however large the pages are; back from the end as well."""
+    """Each kept log is returned once and in order, whatever the page size, forward and back."""
     monkeypatch.setattr(scan, "_LOOK", look)
     expected = list(range(3, COUNT, 6))
     pages = walk(logs, "level: ERROR | where host = 'web'", forward=True, line=line)
@@ -96,7 +98,7 @@ def test_pages_follow_one_another_forward_and_back(
 
 
 def test_a_page_is_bounded_in_bytes() -> None:
-    """Of logs that are much together some are looked at in each answer, forward and back; none is passed over."""
+    """Large logs are scanned in bounded pages, forward and back, and none is skipped."""
     with LogHubServer(limits=Limits(pull_bytes=500)) as server, Client(server) as client:
         fill(client)
         for forward, offset in ((True, 0), (False, COUNT)):
@@ -106,7 +108,7 @@ def test_a_page_is_bounded_in_bytes() -> None:
 
 
 def test_what_each_log_has_of_its_group_counts() -> None:
-    """Tags stand with every log: a megabyte of them, with thousands of logs, would be gigabytes."""
+    """Shared tags count for every log: megabytes of them with thousands of logs would be gigabytes."""
     group, most = LogGroup(), 50_000
     group.LogTags.add(Key="large", Value="t" * 10_000)
     for number in range(20):
@@ -121,7 +123,7 @@ def test_what_each_log_has_of_its_group_counts() -> None:
 
 
 def test_a_page_without_any_log_ends_only_at_the_end(logs: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Python SDK asks no more after an answer without logs: so what lies behind them is looked at, too."""
+    """An answer without logs is given at the end only: the Python SDK stops at the first one."""
     monkeypatch.setattr(scan, "_LOOK", 2)
     found, meta = ask(logs, "* | where n = '59'")
     assert (numbers(found), meta["phraseQueryInfo"]["endOffset"]) == ([59], COUNT)
@@ -142,7 +144,7 @@ def test_a_page_without_any_log_ends_only_at_the_end(logs: Client, monkeypatch: 
     ],
 )
 def test_project_leaves_the_time_and_what_it_names(query: str, expected: dict[str, str]) -> None:
-    """Topic, source and tags are fields like others: a log has of them what was named, also where they are changed."""
+    """project keeps the time and the named fields; topic, source and tags are fields like others."""
     with LogHubServer() as server, Client(server) as client:
         group = LogGroup(Topic="app", Source="10.0.0.1")
         for key, value in (("pod", "p-1"), ("zone", "z"), ("__pack_id__", "1-2")):
@@ -155,7 +157,7 @@ def test_project_leaves_the_time_and_what_it_names(query: str, expected: dict[st
 
 
 def test_without_scan_mode_it_is_refused_with_what_to_say(logs: Client) -> None:
-    """SQL works in scan mode as without it; SPL that cannot be read is an error."""
+    """Without scan mode SPL is refused with the remedy, SQL works in both modes, and invalid SPL is an error."""
     wanted = {"from": str(T), "to": str(T + 1000)}
     refused = logs.get(f"/logstores/{LOGSTORE}", type="log", query="* | where n = '1'", **wanted)
     assert error_of(refused) == (400, "ParameterInvalid")

@@ -1,4 +1,4 @@
-"""A search holds up nobody and keeps little, whatever is asked."""
+"""A search is bounded in memory and delays no other client."""
 
 import json
 import random
@@ -19,7 +19,7 @@ SEARCH = f"/logstores/{LOGSTORE}/logs"
 
 
 def test_a_query_of_10_mib_is_refused_and_holds_up_nobody() -> None:
-    """A query as large as a body may be is 413 at once; another client is answered meanwhile, and memory stays."""
+    """A query of 10 MiB is 413 at once, in bounded memory, and delays no other client."""
     body = json.dumps({"from": 0, "to": 9, "query": "a or b " * (10 * MIB // 7)}).encode()
     with ServerProcess() as server, Client(server) as client, Client(server) as other:
         client.put(log_group("x"))
@@ -35,7 +35,7 @@ def test_a_query_of_10_mib_is_refused_and_holds_up_nobody() -> None:
 
 
 def test_a_search_keeps_nothing_of_what_lies_before_its_page() -> None:
-    """With an offset behind 60,000 logs that match, the server's memory does not grow with them."""
+    """A page behind 60,000 matching logs takes no memory for these."""
     with ServerProcess() as server, Client(server) as client:
         for number in range(60):
             client.put(log_group(*["some text that matches, " * 15] * 1000, time=T + number * 1000))
@@ -48,7 +48,7 @@ def test_a_search_keeps_nothing_of_what_lies_before_its_page() -> None:
 
 
 def test_a_huge_log_is_searched_in_little_memory() -> None:
-    """300,000 contents, and 5 MiB in one text, without a copy of each part, while another client is served."""
+    """A log of 300,000 contents and a text of 5 MiB are searched without copies, and delay no other client."""
     contents = b"\x12\x06\x0a\x01k\x12\x01v" * 300_000
     many = b"\x0a" + _varint(len(contents) + 2) + b"\x08\x01" + contents
     with ServerProcess() as server, Client(server) as client, Client(server) as other:
@@ -73,7 +73,7 @@ def _varint(number: int) -> bytes:
     return bytes([*data, number])
 
 
-#: Each takes from 2 seconds to hours to read where a pattern tries every way, or ranges of characters are compiled.
+#: Each takes from 2 seconds to hours with backtracking, or if character ranges are compiled.
 SLOW_TO_READ = {
     "a range of commas": "in [" + "," * 8000,
     "a long way to 'as'": "* | parse-csv a" + " " * 8000 + "x",
@@ -84,7 +84,7 @@ SLOW_TO_READ = {
 
 
 def test_no_query_takes_long_to_read() -> None:
-    """Queries of 8 KB that are made to take time are answered in 2 seconds, found or refused."""
+    """Hostile queries of 8 KB are answered within 2 seconds."""
     with ServerProcess() as server, Client(server) as client:
         client.put(log_group('{"a":' * 900 + f'"{"x" * 1_000_000}"' + "}" * 900, time=5))
         for name, query in SLOW_TO_READ.items():
@@ -96,7 +96,7 @@ def test_no_query_takes_long_to_read() -> None:
 
 
 def test_a_class_of_characters_in_a_pattern_is_no_group(client: Client) -> None:
-    """Parentheses in a class and behind a backslash open no group; a class that is not closed is refused."""
+    """Escaped parentheses and those in a class open no group; an unclosed class is refused."""
     client.put(log_group("(a]b"))
     wanted = {"from": T, "to": T + 9, "session": "mode=scan"}
     query = r"* | parse-regexp message, '([(\]])([]a]+)(?P<c>\]?b)' as x, y, z"
@@ -111,7 +111,7 @@ def test_a_class_of_characters_in_a_pattern_is_no_group(client: Client) -> None:
 
 @pytest.mark.parametrize("query", ["x" * 8193, " ".join(["x"] * 101), "(" + "x or " * 200 + "x)"])
 def test_a_query_beyond_its_limits_is_refused_in_words(client: Client, query: str) -> None:
-    """More characters or words than the limit are ParameterInvalid with both numbers, in both forms of a search."""
+    """Too many characters or words are ParameterInvalid with both numbers, in both forms of a search."""
     client.put(log_group("x"))
     for answer in (
         client.get(f"/logstores/{LOGSTORE}", type="log", **{"from": "0", "to": "9", "query": query}),
@@ -125,7 +125,7 @@ def test_a_query_beyond_its_limits_is_refused_in_words(client: Client, query: st
 def test_a_deep_page_is_the_same_as_a_shallow_one(
     server: LogHubServer, client: Client, monkeypatch: pytest.MonkeyPatch, reverse: str
 ) -> None:
-    """Pages found by counting are cut out of the same order as pages found by keeping, whatever the times are."""
+    """Deep pages, found by counting, are parts of the same order as shallow ones, whatever the times."""
     dice = random.Random(7)
     for _ in range(30):
         group = LogGroup()
@@ -148,7 +148,7 @@ def test_a_deep_page_is_the_same_as_a_shallow_one(
 
 
 def test_a_page_that_is_too_large_says_how_to_get_it() -> None:
-    """Logs that do not fit into one answer are refused with what to do; one alone is always given."""
+    """Logs too large for one answer are refused with the remedy; a single log is always returned."""
     with LogHubServer(limits=Limits(page_bytes=5000)) as server, Client(server) as client:
         client.put(log_group("x" * 3000, "y" * 3000, "z" * 9000))
         wanted = {"from": "0", "to": str(2 * T)}
@@ -160,7 +160,7 @@ def test_a_page_that_is_too_large_says_how_to_get_it() -> None:
 
 
 def test_a_search_that_takes_too_long_ends() -> None:
-    """Beyond its time a search is RequestTimeout with what to do, and the next one has its place."""
+    """A search beyond its time is RequestTimeout with the remedy, and frees its place."""
     with LogHubServer(limits=Limits(search_seconds=0.05, searches=1)) as server, Client(server) as client:
         for _ in range(30):
             client.put(log_group(*["some words to look at"] * 1000))
@@ -168,14 +168,14 @@ def test_a_search_that_takes_too_long_ends() -> None:
         answer = client.get(f"/logstores/{LOGSTORE}", type="log", **wanted)
         assert error_of(answer) == (500, "RequestTimeout")
         assert "PullLogs" in answer.text
-        # The thread of the first search ends what it has in hand.
+        # The thread of the first search finishes its current LogGroups.
         deadline = time.monotonic() + 10
         while client.get(f"/logstores/{LOGSTORE}", type="log", **{"from": "0", "to": "1"}).status_code != 200:
             assert time.monotonic() < deadline
 
 
 def test_searches_wait_in_turn_and_writes_do_not_wait_for_them() -> None:
-    """With one search at once and one that may wait, a third is 503 ServerBusy, and a write passes them all."""
+    """With one concurrent search and one in the queue, a third is 503 ServerBusy, and a write does not wait."""
     limits = Limits(searches=1, searches_waiting=1)
     wanted = {"from": "0", "to": str(2 * T)}
     with LogHubServer(limits=limits) as server, Client(server) as client:

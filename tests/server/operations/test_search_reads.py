@@ -1,4 +1,4 @@
-"""What a search reads, and what it leaves out because its LogGroups cannot have what is looked for."""
+"""The LogGroups that a search decodes, and those that it skips."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ LOGS = 100
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The position of each LogGroup that was decoded; a step of a search gives one of them."""
+    """Return the positions of decoded LogGroups; a step of a search returns one of them."""
     seen: list[int] = []
     scan = StoredLogGroup.scan
 
@@ -38,7 +38,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def client(server: LogHubServer, client: Client) -> Client:
-    """There are 30 LogGroups of 100 logs, a second a log, in their order."""
+    """Return a client of 30 LogGroups of 100 logs, one log a second, in order."""
     for number in range(GROUPS):
         raw = log_group(*[f"log{number * LOGS + index}" for index in range(LOGS)], time=T + number * LOGS)
         client.put(raw, path="/shards/route", params={"key": "00"})
@@ -54,7 +54,7 @@ def ask(server: LogHubServer, operation: str, **params: object) -> Any:
 
 @pytest.mark.usefixtures("client")
 def test_the_newest_logs_are_found_without_the_old_ones(server: LogHubServer, decoded: list[int]) -> None:
-    """A page of the newest reads from the end until nothing before can be newer; the oldest likewise from the start."""
+    """A page of the newest logs reads from the end only as far as needed; the oldest likewise from the start."""
     newest = ask(server, "search", line="5", reverse="true")["logs"]
     assert [log["fields"]["message"] for log in newest] == [f"log{GROUPS * LOGS - 1 - index}" for index in range(5)]
     assert max(decoded) == GROUPS - 1
@@ -67,7 +67,7 @@ def test_the_newest_logs_are_found_without_the_old_ones(server: LogHubServer, de
 
 @pytest.mark.usefixtures("decoded")
 def test_the_newest_are_found_in_whatever_order_they_arrived(server: LogHubServer, client: Client) -> None:
-    """What arrived first can be the newest, and one LogGroup can have the newest and the oldest."""
+    """The newest logs are found in any order of arrival, and in LogGroups with old and new logs."""
     client.put(log_group("late", time=T + 5000), path="/shards/route", params={"key": "00"})
     client.put(log_group(*["x"] * 3, time=T - 10), path="/shards/route", params={"key": "00"})
     for number in range(3):
@@ -78,7 +78,7 @@ def test_the_newest_are_found_in_whatever_order_they_arrived(server: LogHubServe
 
 @pytest.mark.usefixtures("client")
 def test_a_histogram_of_everything_counts_whole_log_groups(server: LogHubServer, decoded: list[int]) -> None:
-    """Where all logs match, only LogGroups that lie across an edge are decoded, and the counts are the same."""
+    """If all logs match, only LogGroups across an edge of a part are decoded, and the counts are the same."""
     found = ask(server, "histogram", **{"from": str(T), "to": str(T + 3000)})
     assert {part["count"] for part in found["parts"]} == {60}
     assert found["total"] == 3000
@@ -91,7 +91,7 @@ def test_a_histogram_of_everything_counts_whole_log_groups(server: LogHubServer,
 
 @pytest.mark.usefixtures("client", "decoded")
 def test_a_histogram_is_counted_in_parts(server: LogHubServer) -> None:
-    """Each answer says where to go on; together they count each log once, whatever matches."""
+    """Each part of a histogram says where to continue; together they count each log once."""
     for query in ("", "log*", "log7"):
         total, answers, before = 0, 0, None
         while before is not None or not answers:
@@ -103,7 +103,7 @@ def test_a_histogram_is_counted_in_parts(server: LogHubServer) -> None:
 
 @pytest.mark.usefixtures("client")
 def test_a_log_group_without_the_words_is_not_decoded(server: LogHubServer, decoded: list[int]) -> None:
-    """What no log of it can match is told from its bytes; a query that negates reads all."""
+    """A LogGroup without the words is skipped by its bytes; a query with "not" reads all."""
     assert ask(server, "search", query="message: LOG1234", reverse="true")["logs"][0]["index"] == 34
     assert decoded == [12]
     decoded.clear()
@@ -138,7 +138,7 @@ _TEXTS += ["\u212a-404x", "K-4", "REQ-1", "req-1, I", "req-1 \u0130", "req-12", 
 
 @given(st.lists(st.sampled_from(_WORDS), min_size=1, max_size=4), st.lists(st.sampled_from(_TEXTS), max_size=3))
 def test_no_log_group_is_left_out_that_has_a_match(words: list[str], texts: list[str]) -> None:
-    """Whatever matches a log may match its LogGroup, for letters too that only lose their capitals to be ASCII."""
+    """A LogGroup with a match is never skipped, also for letters whose lower case is ASCII."""
     query = compile_query(" ".join(words), Limits())
     raw = log_group(*texts, topic="k") if texts else log_group("none")
     logs = [[("__topic__", "k"), ("message", text)] for text in texts]
@@ -147,7 +147,7 @@ def test_no_log_group_is_left_out_that_has_a_match(words: list[str], texts: list
 
 
 def test_every_letter_that_becomes_ascii_is_known() -> None:
-    """Of all letters beyond ASCII only these two are, or begin with, an ASCII letter without capitals."""
+    """Only two letters beyond ASCII have a lower case that is or begins with an ASCII letter."""
     folded = {chr(code) for code in range(128, 0x110000) if any(sign.isascii() for sign in chr(code).lower())}
     assert folded == {"\u0130", "\u212a"}
     assert {sign for letter in folded for sign in letter.lower() if sign.isascii()} == {"i", "k"}
@@ -155,7 +155,7 @@ def test_every_letter_that_becomes_ascii_is_known() -> None:
 
 
 def test_the_commonest_values_are_those_of_the_last_logs(server: LogHubServer, client: Client) -> None:
-    """Of more logs than are looked at, those that arrived last are."""
+    """The commonest values are those of the last logs."""
     for number in range(3):
         client.put(log_group(*[f"word{number}"] * 6000))
     (field,) = [one for one in ask(server, "fields")["fields"] if one["name"] == "message"]

@@ -1,4 +1,4 @@
-"""PullLogs with a query of SPL."""
+"""PullLogs with an SPL query."""
 
 import json
 import time
@@ -34,13 +34,13 @@ def pull(client: Client, query: str) -> tuple[list[LogGroup], Any]:
 
 
 def fields(client: Client, query: str) -> list[dict[str, bytes]]:
-    """The fields of the logs that are given."""
+    """Return the fields of the resulting logs."""
     return [{one.Key: one.Value for one in log.Contents} for group in pull(client, query)[0] for log in group.Logs]
 
 
 @pytest.fixture(scope="module")
 def logs() -> Iterator[Client]:
-    """A client of a logstore with two LogGroups in its first shard."""
+    """Yield a client of a logstore with two LogGroups in its first shard."""
     with LogHubServer() as server, Client(server) as client:
         put(client, {"status": "200", "a": "x", "b": b"\xff"}, {"status": "500", "a": "y"})
         put(client, {"status": "none", "a": "x|y", "null": "null"}, topic="db")
@@ -48,7 +48,7 @@ def logs() -> Iterator[Client]:
 
 
 def test_a_condition_sifts_logs_in_their_log_groups(logs: Client) -> None:
-    """What matches is as it was sent, LogGroups without a match are left out, and the cursor leads on."""
+    """Matching logs stay as sent, LogGroups without a match are left out, and the cursor advances."""
     groups, answer = pull(logs, "* | where status = '200'")
     (group,) = groups
     assert (group.Topic, group.Source, group.LogTags[0].Value, group.Logs[0].Time) == ("web", "10.0.0.1", "p-1", T)
@@ -75,7 +75,7 @@ def test_a_condition_sifts_logs_in_their_log_groups(logs: Client) -> None:
     ],
 )
 def test_conditions_are_sql_over_texts(logs: Client, query: str, expected: list[bytes]) -> None:
-    """A field is text until it is cast; what cannot be cast, or is not there, does not match and stops nobody."""
+    """A field is text until it is cast; a missing field or a failed cast does not match, and fails nothing else."""
     assert [one["a"] for one in fields(logs, query)] == expected
 
 
@@ -95,7 +95,7 @@ def test_conditions_are_sql_over_texts(logs: Client, query: str, expected: list[
     ],
 )
 def test_operators_change_fields(logs: Client, query: str, expected: dict[str, bytes]) -> None:
-    """project, project-away, project-rename and extend work one after another; a null is no field; bytes stay."""
+    """project, project-away, project-rename and extend combine; a null is no field; other bytes stay."""
     assert fields(logs, query)[0] == expected
 
 
@@ -110,7 +110,7 @@ def test_operators_change_fields(logs: Client, query: str, expected: dict[str, b
 def test_project_takes_from_a_log_group_what_it_does_not_name(
     logs: Client, query: str, expected: tuple[str, str, list[str]]
 ) -> None:
-    """Topic, source and tags, which all of its logs share, are fields like others."""
+    """Topic, source and tags, shared by the logs of a LogGroup, are fields like others for project."""
     group = pull(logs, query)[0][0]
     assert (group.Topic, group.Source, [tag.Key for tag in group.LogTags]) == expected
 
@@ -121,29 +121,29 @@ def test_project_takes_from_a_log_group_what_it_does_not_name(
         ("status: 200 | where a = 'x'", "'*'"),
         ("where a = 'x'", "'*'"),
         ("* | stats count(*)", "'stats' is no operator"),
-        ("* | sort a", "'sort' is no operator that this server has: where, extend, project"),
+        ("* | sort a", "'sort' is no operator of this server: use where, extend, project"),
         ("* | expand-values a", "parse-regexp, parse-csv, parse-json, parse-kv, limit"),
-        ("* | limit", "nothing follows limit"),
+        ("* | limit", "limit has no arguments"),
         ("* | limit many", "a number of logs"),
         ("* | limit 1, 2, 3", "a number of logs"),
         ("* | limit -1", "a number of logs"),
-        ("* | parse-json -depth='2' a", "-depth of parse-json is not known here; there are -mode='…', -path"),
+        ("* | parse-json -depth='2' a", "-depth of parse-json is invalid: use -mode='…', -path"),
         ("* | parse-json -mode='full' a", "'overwrite' or 'preserve'"),
         ("* | parse-json -path='a.b' a", "'$.body.values[0]'"),
         ("* | parse-json a, b", "no name of a field"),
         ("* | parse-csv a", "names no outputs"),
-        ("* | parse-csv -quote='ab' a as b", "-quote is one sign"),
-        ("* | parse-csv -strict='x' a as b", "-strict of parse-csv is not known here"),
-        ("* | parse-kv a", "what stands between pairs"),
-        ("* | parse-kv -regexp a, '(a)=(b)'", "-regexp of parse-kv is not known here"),
+        ("* | parse-csv -quote='ab' a as b", "-quote exactly one"),
+        ("* | parse-csv -strict='x' a as b", "-strict of parse-csv is invalid"),
+        ("* | parse-kv a", "a delimiter of pairs"),
+        ("* | parse-kv -regexp a, '(a)=(b)'", "-regexp of parse-kv is invalid"),
         ("* | parse-regexp a", "parse-regexp needs"),
         ("* | parse-regexp a, '(x' as b", "cannot be read"),
-        ("* | parse-regexp a, '(x)' as b, c", "2 outputs, and its pattern 1 groups"),
+        ("* | parse-regexp a, '(x)' as b, c", "2 outputs: use 1 to 1"),
         ("* | parse-regexp a, 'x'", "0 outputs"),
         ("* | parse-regexp a, '(x)' as __topic__", "__topic__"),
         ("* | parse-regexp a, '(?=x)(x)' as b", "cannot be run"),
         ("* | ", "'' is no operator"),
-        ("* | where", "nothing follows where"),
+        ("* | where", "where has no arguments"),
         ("* | where a = 'x') or (1 = 1", "parentheses"),
         ("* | where a == == 'x'", "cannot be run"),
         ("* | where nosuchfunction(a)", "nosuchfunction"),
@@ -162,7 +162,7 @@ def test_project_takes_from_a_log_group_what_it_does_not_name(
     ],
 )
 def test_what_cannot_be_run_is_refused_in_words(logs: Client, query: str, said: str) -> None:
-    """An unknown operator or function is an error, never an answer without logs; so is a way out of the page."""
+    """An unknown operator or function is an error instead of an empty answer, and so is access beyond the page."""
     where = {"type": "log", "cursor": logs.cursor(0, "begin"), "query": query}
     answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", **where)
     assert error_of(answer) == (400, "ParameterInvalid")
@@ -182,7 +182,7 @@ PARSED = {
 
 @pytest.fixture(scope="module")
 def parsed() -> Iterator[Client]:
-    """A client of a logstore with one log, whose fields are to be taken apart."""
+    """Yield a client of a logstore with one log whose fields are to be parsed."""
     with LogHubServer() as server, Client(server) as client:
         put(client, PARSED)  # type: ignore[arg-type]
         yield client
@@ -228,7 +228,7 @@ def parsed() -> Iterator[Client]:
     ],
 )
 def test_fields_are_taken_apart(parsed: Client, query: str, expected: dict[str, str] | None) -> None:
-    """By parse-json, parse-csv, parse-kv and parse-regexp; all else, and what is of another form, stays as it is."""
+    """parse-json, parse-csv, parse-kv and parse-regexp extract fields; text of another form stays."""
     if expected is None:
         where = {"type": "log", "cursor": parsed.cursor(0, "begin"), "query": f"* | {query}"}
         assert error_of(parsed.get(f"/logstores/{LOGSTORE}/shards/0", **where)) == (400, "ParameterInvalid")
@@ -252,7 +252,7 @@ def test_fields_are_taken_apart(parsed: Client, query: str, expected: dict[str, 
     ],
 )
 def test_a_limit_gives_the_first_logs_of_a_page(logs: Client, query: str, expected: list[str]) -> None:
-    """In their LogGroups, behind those that are left out; what the headers tell are these."""
+    """limit returns the first logs of a page in their LogGroups; the headers count these."""
     groups, answer = pull(logs, f"* | {query}")
     given = [one.Value.decode() for group in groups for log in group.Logs for one in log.Contents if one.Key == "a"]
     assert given == expected
@@ -260,14 +260,14 @@ def test_a_limit_gives_the_first_logs_of_a_page(logs: Client, query: str, expect
 
 
 def test_what_is_taken_apart_is_bounded() -> None:
-    """A long prefix of many names would be hundreds of megabytes."""
+    """Extracted fields are bounded: a long prefix of many names would take hundreds of megabytes."""
     with LogHubServer(limits=Limits(pull_bytes=2_000_000)) as server, Client(server) as client:
         put(client, {"j": json.dumps({str(number): 1 for number in range(20_000)})})
         where = {"type": "log", "cursor": client.cursor(0, "begin")}
         query = f"* | parse-json -prefix='{'p' * 8000}' j"
         answer = client.get(f"/logstores/{LOGSTORE}/shards/0", **where, query=query)
         assert error_of(answer) == (400, "ParameterInvalid")
-        assert "'j' holds becomes more than" in answer.json()["errorMessage"]
+        assert "fields from 'j' have more than" in answer.json()["errorMessage"]
         deep = {"j": '{"a": ' * 100_000}
         put(client, deep)
         assert len(fields(client, "* | parse-json j")) == 2
@@ -302,13 +302,13 @@ def test_a_csv_is_read_in_one_go() -> None:
 
 
 def test_a_processor_is_refused(logs: Client) -> None:
-    """There are none, and all logs would be no answer."""
+    """A consumer processor is refused instead of returning all logs."""
     where = {"type": "log", "cursor": logs.cursor(0, "begin"), "processor": "mine"}
     assert error_of(logs.get(f"/logstores/{LOGSTORE}/shards/0", **where)) == (400, "ParameterInvalid")
 
 
 def test_a_page_is_bounded_before_it_is_sifted() -> None:
-    """A reader walks on by cursors through pages of which nothing matches, to what does."""
+    """A reader advances by cursors through pages without a match."""
     with LogHubServer(limits=Limits(pull_bytes=250)) as server, Client(server) as client:
         for text in ("x" * 240, "y" * 240, "wanted"):
             client.put(log_group(text), path="/shards/route", params={"key": "00"})
@@ -321,7 +321,7 @@ def test_a_page_is_bounded_before_it_is_sifted() -> None:
 
 
 def test_fields_with_names_of_the_servers_own_columns_disturb_nothing() -> None:
-    """A log may have a field of such a name: it is given as it is, and what is calculated goes to the right fields."""
+    """A log's field with the name of an internal column is returned unchanged, and disturbs no calculation."""
     with LogHubServer() as server, Client(server) as client:
         put(client, {"a": "x"}, {"a": "y", "spl 0 0": "theirs", "SPL row": "0"})
         own = {"spl 0 0": b"theirs", "SPL row": b"0"}
@@ -342,7 +342,7 @@ _ROW_OF_ITS_OWN = """* | where $$'$$ <> a))) select {} as "spl row" from "spl ta
     ],
 )
 def test_a_query_cannot_make_logs(logs: Client, query: str) -> None:
-    """One that names the server's own columns, or makes rows that are no logs by any trick, is refused as such."""
+    """A query that uses internal columns, or makes rows that are no logs, is refused."""
     where = {"type": "log", "cursor": logs.cursor(0, "begin"), "query": query}
     answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", **where)
     assert error_of(answer) == (400, "ParameterInvalid")
@@ -359,20 +359,20 @@ def test_a_query_cannot_make_logs(logs: Client, query: str) -> None:
         ("a USING SAMPLE 10%", "not one expression"),
         ("a AS b", "not one expression"),
         ("a; DROP TABLE x", "cannot be run"),
-        ("(SELECT true)", "a SELECT has no place"),
-        ("EXISTS(FROM log)", "a SELECT has no place"),
-        ("a IN (SELECT a FROM log)", "a SELECT has no place"),
-        ("upper((FROM read_text('/etc/passwd')))", "a SELECT has no place"),
+        ("(SELECT true)", "a SELECT is not allowed"),
+        ("EXISTS(FROM log)", "a SELECT is not allowed"),
+        ("a IN (SELECT a FROM log)", "a SELECT is not allowed"),
+        ("upper((FROM read_text('/etc/passwd')))", "a SELECT is not allowed"),
         ("read_text('/etc/passwd')", "not among those allowed"),
-        ("row_number() OVER ()", "a window has no place"),
-        ("COLUMNS('a')", "'*' has no place"),
-        ("upper(*COLUMNS(*))", "'*' has no place"),
-        ("#1", "the number of a column has no place"),
+        ("row_number() OVER ()", "a window is not allowed"),
+        ("COLUMNS('a')", "'*' is not allowed"),
+        ("upper(*COLUMNS(*))", "'*' is not allowed"),
+        ("#1", "the number of a column is not allowed"),
         ("$1", "not one expression"),
-        ("DEFAULT", "DEFAULT has no place"),
+        ("DEFAULT", "DEFAULT is not allowed"),
         ('"SPL Row"', "'spl '"),
         ('"spl page".a', "'spl '"),
-        ("unnest([a, a])", ""),  # each version of the database says it in its own words
+        ("unnest([a, a])", ""),  # the wording differs between the database's versions
         ("count(*)", "cannot be run"),
         ("||".join(["a"] * 400), "nests too deep"),
         ("not " * 1500 + "true", "depth"),
@@ -380,7 +380,7 @@ def test_a_query_cannot_make_logs(logs: Client, query: str) -> None:
     ],
 )
 def test_an_expression_is_one_and_nothing_else(logs: Client, expression: str, said: str) -> None:
-    """More than an expression over the log's fields is refused as a value and a condition, without details."""
+    """More than one expression over the log's fields is refused as a value and as a condition."""
     for query in (f"* | extend x = {expression}", f"* | where true | where {expression}"):
         answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", type="log", cursor=logs.cursor(0, "begin"), query=query)
         assert error_of(answer) == (400, "ParameterInvalid")
@@ -399,19 +399,19 @@ def test_an_expression_is_one_and_nothing_else(logs: Client, expression: str, sa
     ],
 )
 def test_texts_and_comments_are_read_as_the_database_reads_them(logs: Client, query: str, expected: bytes) -> None:
-    """A sign in a text or a comment separates nothing."""
+    """Signs in quoted texts and comments separate nothing."""
     assert fields(logs, f"* | {query}")[0]["x"] == expected
 
 
 def test_a_where_is_a_where_whatever_its_text_looks_like(logs: Client) -> None:
-    """A regular expression that takes others minutes, and a condition of hundreds of parts, are answered."""
+    """A regular expression that is slow elsewhere and a condition of hundreds of parts are answered."""
     assert fields(logs, "* | where regexp_matches(repeat('a', 30000) || '!', '^(a+)+$')") == []
     assert len(fields(logs, "* | where " + " or ".join(["a = 'x'"] * 700))) == 1
 
 
 @pytest.fixture(scope="module")
 def capitals() -> Iterator[Client]:
-    """A client of a logstore with one log, in whose names are capitals beyond ASCII."""
+    """Yield a client of a logstore with one log, whose names have capitals beyond ASCII."""
     with LogHubServer() as server, Client(server) as client:
         put(client, {"Имя": "x", "имя": "y", "Über": "1"})
         yield client
@@ -426,5 +426,5 @@ def capitals() -> Iterator[Client]:
     ],
 )
 def test_names_with_capitals_beyond_ascii_are_names(capitals: Client, query: str, expected: dict[str, bytes]) -> None:
-    """They are written as they were sent."""
+    """Names with capitals beyond ASCII are used as sent."""
     assert fields(capitals, query) == [expected]

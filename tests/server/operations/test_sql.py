@@ -1,4 +1,4 @@
-"""``query | SELECT …``: SQL over the logs that match, bounded, and without a way out."""
+"""``query | SELECT …``: SQL over the matching logs, bounded and isolated."""
 
 import json
 import logging
@@ -48,7 +48,7 @@ def answer(client: Client, query: str, **params: str) -> Any:
 
 
 def rows(client: Client, query: str) -> list[list[str]]:
-    """The rows of the result, after checking that GET finds the same."""
+    """Return the rows of a result, and assert that GET finds the same."""
     posted = answer(client, query)
     assert posted.status_code == 200, posted.text
     found = client.get(f"/logstores/{LOGSTORE}", type="log", query=query, **{"from": str(T), "to": str(T + 1000)})
@@ -63,7 +63,7 @@ def refusal(client: Client, query: str) -> str:
 
 
 def put_six(client: Client) -> Client:
-    """The same client, whose logstore has six logs, 20 seconds apart."""
+    """Store six logs, 20 seconds apart, and return the client."""
     statuses = ["200", "404", "200", "500", "200", "404"]
     latencies = ["1", "2.5", "3", "4", "5", "6"]
     fields = [{"status": s, "latency": t, "path": f"/p{s[0]}"} for s, t in zip(statuses, latencies, strict=True)]
@@ -73,13 +73,13 @@ def put_six(client: Client) -> Client:
 
 @pytest.fixture
 def logs(client: Client) -> Client:
-    """A client of a logstore with six logs."""
+    """Return a client of a logstore with six logs."""
     return put_six(client)
 
 
 @pytest.fixture(scope="module")
 def asked() -> Iterator[Client]:
-    """Likewise, for tests that only ask: one process runs the statements of all, and it takes a second to start."""
+    """Yield such a client for read-only tests: they share a process for statements, which takes a second to start."""
     with LogHubServer() as server, Client(server) as client:
         yield put_six(client)
 
@@ -114,12 +114,12 @@ def asked() -> Iterator[Client]:
     ],
 )
 def test_sql_is_run_over_the_logs_that_match(asked: Client, query: str, expected: list[list[str]]) -> None:
-    """Counts, groups, buckets of time, the service's functions; fields of numbers are numbers; FROM log is optional."""
+    """Counts, groups, time buckets and LogHub's functions work; numeric fields are numbers; FROM log is optional."""
     assert rows(asked, query) == expected
 
 
 def test_the_answer_tells_what_was_done(asked: Client) -> None:
-    """Meta and headers have the columns, both parts of the query, and how many logs it was run over."""
+    """Meta and headers have the columns, both parts of the query, and the number of logs read."""
     query = "status: 200 | SELECT avg(latency) AS größe,\n count(*)"
     meta = answer(asked, query).json()["meta"]
     assert (meta["hasSQL"], meta["aggQuery"], meta["whereQuery"]) == (True, query.split("| ")[1], "status: 200")
@@ -132,7 +132,7 @@ def test_the_answer_tells_what_was_done(asked: Client) -> None:
 
 
 def test_an_index_says_what_fields_are(client: Client) -> None:
-    """A field of an index of type long is a number, and what is none is null; without one it is text then."""
+    """A field indexed as long is a number, and null for other text; without the index it is text."""
     put(client, {"a": "1", "b": "007", "c": "1"}, {"a": "x", "b": "8", "c": "-2.5e1"})
     assert rows(client, "* | select count(a), max(b), typeof(max(b))") == [["2", "8", "VARCHAR"]]
     assert rows(client, "* | select sum(c)") == [["-24.0"]]
@@ -142,13 +142,13 @@ def test_an_index_says_what_fields_are(client: Client) -> None:
 
 
 def test_names_with_capitals_beyond_ascii_are_columns(client: Client) -> None:
-    """They are written as they were sent; those that only such a capital tells apart are two."""
+    """Names with capitals beyond ASCII are used as sent, and are separate columns."""
     put(client, {"Имя": "x", "имя": "y", "Über": "1"})
     assert rows(client, "* | SELECT Имя, имя, ÜBER") == [["x", "y", "1"]]
 
 
 def test_logs_of_all_shapes_are_one_table(client: Client) -> None:
-    """Logs without a field have null there; names in any case are one column; text of any kind arrives whole."""
+    """Missing fields are null, names that differ in case share a column, and any text arrives whole."""
     odd = "日本\x00\"'\\ \n"
     put(client, {"Level": "a"}, {"level": "b", "text": odd}, {'say "x"': "1"})
     for number in range(3):
@@ -189,7 +189,7 @@ def test_logs_of_all_shapes_are_one_table(client: Client) -> None:
     ],
 )
 def test_sql_has_no_way_out(asked: Client, tmp_path: Path, statement: str) -> None:
-    """Files, the network, settings, other statements and the variables of this process are out of reach, in words."""
+    """Files, the network, settings, other statements and the process's variables are refused in words."""
     path = tmp_path / "secret.csv"
     path.write_text("a\nvery secret\n")
     message = refusal(asked, "* | " + statement.format(path=path))
@@ -197,7 +197,8 @@ def test_sql_has_no_way_out(asked: Client, tmp_path: Path, statement: str) -> No
     assert [one.name for one in tmp_path.iterdir()] == ["secret.csv"]
 
 
-#: What reads more than the logs, runs a text, writes, waits, or makes types of text: in FROM, as a value, as a whole.
+#: Syntax that reads more than the logs, runs text, writes, waits, or makes types from text: in FROM, as a value, as a
+#: whole.
 TABLES = """
     json_execute_serialized_sql(json_serialize_sql('select 42')); query('select 42'); query_table('log'); "QUERY"('x')
     main.query('select 42'); arrow_scan(NULL::POINTER, NULL::POINTER, NULL::POINTER); pandas_scan(1); seq_scan('log')
@@ -237,11 +238,11 @@ STATEMENTS = """
 
 @pytest.mark.parametrize(("form", "cases"), [("select * from {}", TABLES), ("select {}", VALUES), ("{}", STATEMENTS)])
 def test_sql_is_made_of_what_is_allowed(asked: Client, form: str, cases: str) -> None:
-    """What runs text, reaches the catalog, writes or waits is refused by the syntax tree, wherever it is."""
+    """Running text, reading the catalog, writing and waiting are refused by the syntax tree, wherever they are."""
     refused = (
         "not among those allowed",
         "there is no table",
-        "has no place in it",
+        "is not allowed in it",
         "must be one SELECT",
         "syntax error",
     )
@@ -251,7 +252,7 @@ def test_sql_is_made_of_what_is_allowed(asked: Client, form: str, cases: str) ->
 
 
 def test_every_name_that_is_allowed_is_one_of_the_database() -> None:
-    """The list of functions has none that DuckDB does not know, so that a mistake in it is seen."""
+    """DuckDB knows every allowed function, so that a typing error in the list is found."""
     connection = open_database(32 * 1024 * 1024)
     known = {name.lower() for (name,) in connection.execute("SELECT function_name FROM duckdb_functions()").fetchall()}
     connection.close()
@@ -277,12 +278,12 @@ def test_every_name_that_is_allowed_is_one_of_the_database() -> None:
     ],
 )
 def test_what_is_allowed_is_much(asked: Client, statement: str, count: int) -> None:
-    """Joins, common table expressions, windows, PIVOT, nested values and times are there, as DuckDB has them."""
+    """Joins, common table expressions, windows, PIVOT, nested values and times are allowed."""
     assert len(answer(asked, f"* | {statement}").json()["data"]) == count
 
 
 def test_the_process_can_open_nothing(logs: Client, server: LogHubServer) -> None:
-    """The system gives it no further file or socket, whatever a statement makes the database do."""
+    """The process can open no file or socket, whatever a statement makes the database do."""
     rows(logs, "* | select count(*)")
     (pid,) = server._service.sql.pids()
     limits = Path(f"/proc/{pid}/limits").read_text()
@@ -290,7 +291,7 @@ def test_the_process_can_open_nothing(logs: Client, server: LogHubServer) -> Non
 
 
 def test_a_mistake_in_a_statement_costs_no_process(logs: Client, server: LogHubServer) -> None:
-    """A statement that is refused, or fails over its values, leaves nothing behind: the same process runs the next."""
+    """A statement that is refused or fails leaves nothing behind: the same process runs the next."""
     rows(logs, "* | select count(*)")
     first = server._service.sql.pids()
     for mistake in ("select nosuch", "select getenv('x')", "select cast('x' as integer)", "select ("):
@@ -300,7 +301,7 @@ def test_a_mistake_in_a_statement_costs_no_process(logs: Client, server: LogHubS
 
 
 def test_a_result_is_bounded() -> None:
-    """There are 100 rows without a LIMIT; one that is too large is refused, and so are too many logs and memory."""
+    """Without LIMIT there are 100 rows; too large results, too many logs and too much memory are refused."""
     limits = Limits(sql_rows=150, sql_result_rows=120, sql_bytes=32 * 1024 * 1024)
     with LogHubServer(limits=limits) as server, Client(server) as client:
         client.put(log_group(*["x"] * 150))
@@ -314,7 +315,7 @@ def test_a_result_is_bounded() -> None:
 
 
 def test_the_server_goes_on_while_sql_runs() -> None:
-    """A statement is no business of the event loop: a write beside it is answered."""
+    """A write is answered while a statement runs."""
     endless = "select count(*) from range(1000000) a, range(1000000) b where a.range * b.range % 1000001 = 7"
     with LogHubServer(limits=Limits(search_seconds=1)) as server, Client(server) as client, Client(server) as other:
         client.put(log_group("x"))
@@ -327,7 +328,7 @@ def test_the_server_goes_on_while_sql_runs() -> None:
 
 
 def test_without_the_extra_it_says_what_to_install(logs: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keywords still work."""
+    """Without the extra, SQL is refused with the package to install, and keywords work."""
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert how_to_install("sql") in refusal(logs, "* | select 1")
     assert answer(logs, "status: 404").json()["meta"]["count"] == 2
@@ -335,7 +336,7 @@ def test_without_the_extra_it_says_what_to_install(logs: Client, monkeypatch: py
 
 @pytest.mark.parametrize("text", ["/*" * 4000, "'" * 8001, '"' * 8001, "limit " + "1" * 8000, "(" * 8000, "x" * 9000])
 def test_no_text_holds_the_server_up(asked: Client, text: str) -> None:
-    """A statement that is none is refused at once, however it is nested or left open."""
+    """An invalid statement is refused at once, however it is nested or left open."""
     started = time.process_time()
     refusal(asked, f"* | select {text}")
     assert time.process_time() - started < 2
@@ -350,7 +351,7 @@ def test_no_text_holds_the_server_up(asked: Client, text: str) -> None:
     ],
 )
 def test_what_functions_make_is_bounded(statement: str) -> None:
-    """A value that takes gigabytes is refused in words; the server itself grows by none of it, and goes on."""
+    """A value of gigabytes is refused in words; the server does not grow and goes on."""
     with LogHubServer(limits=Limits(sql_bytes=32 * 1024 * 1024)) as server, Client(server) as client:
         client.put(log_group("x"))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -360,7 +361,9 @@ def test_what_functions_make_is_bounded(statement: str) -> None:
 
 
 def test_a_statement_that_takes_too_long_is_ended() -> None:
-    """A function that the database does not leave: its client is told, its place is free, the server closes."""
+    """A statement that the database does not interrupt is ended at its deadline: the client gets an error, and its
+    place is free.
+    """
     with LogHubServer(limits=Limits(search_seconds=2, searches=1)) as server, Client(server) as client:
         client.put(log_group("x"))
         found = answer(client, ENDLESS)
@@ -370,7 +373,7 @@ def test_a_statement_that_takes_too_long_is_ended() -> None:
 
 
 def test_the_start_of_a_process_takes_nothing_of_the_time_of_a_statement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine that is busy, a process starts later than a statement may run: it is run all the same."""
+    """The start of a process does not count as the statement's time."""
     with LogHubServer(limits=Limits(search_seconds=2)) as server, Client(server) as client:
         client.put(log_group("x"))
         take = server._service.sql.take
@@ -389,7 +392,7 @@ def test_the_start_of_a_process_takes_nothing_of_the_time_of_a_statement(monkeyp
 def test_who_has_left_while_a_process_starts_is_not_waited_for(
     server: LogHubServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The place of a search is free at once, and the process, when it has started, runs the next statement."""
+    """A client that leaves while a process starts frees its place at once, and the next statement uses the process."""
     client.put(log_group("x"))
     take, may_start = server._service.sql.take, threading.Event()
 
@@ -410,7 +413,7 @@ def test_who_has_left_while_a_process_starts_is_not_waited_for(
 
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_a_statement_ends_when_its_client_has_left(server: LogHubServer, client: Client, *, is_reset: bool) -> None:
-    """Closed or reset: its process is killed, and its place is free, long before its time is over."""
+    """When its client closes or resets, the statement's process is killed and its place is free."""
     client.put(log_group("x"))
     with connected_with(server, client, ENDLESS) as connection:
         eventually(server._service.sql.pids, "the statement runs")
@@ -423,7 +426,7 @@ def test_a_statement_ends_when_its_client_has_left(server: LogHubServer, client:
 
 @contextmanager
 def connected_with(server: LogHubServer, client: Client, query: str) -> Iterator[socket.socket]:
-    """A connection on which GetLogs was asked for; it is closed at the end of the block."""
+    """Yield a connection that sent GetLogs, closed at the end of the block."""
     params = {"type": "log", "query": query, "from": str(T), "to": str(T + 9)}
     head = client.sign("GET", f"/logstores/{LOGSTORE}", params, {}, b"")
     lines = [f"GET /logstores/{LOGSTORE}?{urlencode(params)} HTTP/1.1", *(f"{k}: {v}" for k, v in head.items())]
@@ -433,7 +436,7 @@ def connected_with(server: LogHubServer, client: Client, query: str) -> Iterator
 
 
 def test_a_process_is_used_again_while_it_is_fit(logs: Client, server: LogHubServer) -> None:
-    """One process runs statement after statement, each over tables of its own; none runs before the first."""
+    """One process runs statement after statement, each over its own tables, and none starts before the first."""
     assert server._service.sql.pids() == []
     rows(logs, "* | select count(*)")
     first = server._service.sql.pids()
@@ -443,14 +446,14 @@ def test_a_process_is_used_again_while_it_is_fit(logs: Client, server: LogHubSer
 
 
 def killed(pid: int) -> None:
-    """Kill the child, and return when it is dead. The server waits for it too, and may be the first."""
+    """Kill the child and wait until it is dead; the server waits for it, too, and may be the first."""
     os.kill(pid, signal.SIGKILL)
     with suppress(ChildProcessError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
 def test_a_process_that_died_is_replaced(logs: Client, server: LogHubServer) -> None:
-    """Whoever kills it, the next statement runs."""
+    """When a process was killed from outside, the next statement runs."""
     rows(logs, "* | select count(*)")
     (first,) = server._service.sql.pids()
     killed(first)
@@ -461,7 +464,7 @@ def test_a_process_that_died_is_replaced(logs: Client, server: LogHubServer) -> 
 def test_a_process_that_dies_before_it_takes_a_statement_is_replaced(
     logs: Client, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed by somebody else between the look at it and its use, it costs nobody a statement."""
+    """A process killed between its check and its use fails no statement."""
     rows(logs, "* | select count(*)")
     (first,) = server._service.sql.pids()
     take = server._service.sql.take
@@ -480,7 +483,7 @@ def test_a_process_that_dies_before_it_takes_a_statement_is_replaced(
 def test_the_process_has_none_of_the_secrets(
     logs: Client, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its environment is not the server's."""
+    """The process for SQL has none of the server's environment."""
     monkeypatch.setenv("LOGHUB_SERVER_ACCESS_KEY_SECRET", "very secret")
     rows(logs, "* | select count(*)")
     (pid,) = server._service.sql.pids()
@@ -491,7 +494,7 @@ ENDLESS = "* | select levenshtein(repeat('a', 1000000), repeat('b', 1000000))"
 
 
 def is_dead(pid: int) -> bool:
-    """Whether the process has ended; where nobody waits for orphans, that is a zombie."""
+    """Return True if the process has ended; an orphan may be a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
@@ -501,7 +504,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def test_no_process_outlives_a_server_that_was_killed() -> None:
-    """Killed amid a statement that nothing interrupts, the server leaves no process behind."""
+    """A server killed during an uninterruptible statement leaves no process behind."""
     with ServerProcess() as server, Client(server) as client:
         client.put(log_group("x"))
         call = Call(lambda: answer(client, ENDLESS))
@@ -514,7 +517,7 @@ def test_no_process_outlives_a_server_that_was_killed() -> None:
 
 
 def test_a_stop_amid_a_statement_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    """Its client is cut off, and nothing is logged as if something had failed; all processes have ended."""
+    """Stopping during a statement cuts its client, logs no failure, and ends all processes."""
     with LogHubServer() as server, Client(server) as client:
         client.put(log_group("x"))
         call = Call(lambda: answer(client, ENDLESS))

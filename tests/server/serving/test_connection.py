@@ -1,4 +1,4 @@
-"""Clients that misbehave, on raw sockets, while a healthy client works beside them."""
+"""Misbehaving clients on raw sockets, beside a healthy client."""
 
 import json
 import logging
@@ -50,7 +50,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def refusal(data: bytes) -> tuple[int, str]:
-    """Status and error code of one whole HTTP answer in the documented form."""
+    """Return status and error code of one whole HTTP answer in LogHub's JSON form."""
     head, _, body = data.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
@@ -60,7 +60,7 @@ def refusal(data: bytes) -> tuple[int, str]:
 
 
 def whole_put(client: Client, raw: bytes, **changed: str) -> bytes:
-    """The bytes of a good PutLogs, with headers changed after signing."""
+    """Return the bytes of a valid PutLogs, with headers changed after signing."""
     path = f"/logstores/{LOGSTORE}/shards/lb"
     headers = client.sign("POST", path, {}, {"Content-Type": "application/x-protobuf"}, raw)
     headers |= {"Content-Length": str(len(raw)), **{name.replace("_", "-"): value for name, value in changed.items()}}
@@ -69,7 +69,7 @@ def whole_put(client: Client, raw: bytes, **changed: str) -> bytes:
 
 
 def assert_healthy(server: LogHubServer, client: Client) -> None:
-    """Another client's write is answered, promptly."""
+    """Assert that another client's write is answered promptly."""
     before = server.count(PROJECT, "healthy")
     started = time.monotonic()
     assert client.put(log_group("well"), logstore="healthy").status_code == 200
@@ -93,13 +93,13 @@ def assert_healthy(server: LogHubServer, client: Client) -> None:
 def test_bytes_that_are_no_http_are_refused_in_json(
     server: LogHubServer, client: Client, wire: Connect, garbage: bytes
 ) -> None:
-    """What cannot be read as HTTP (a TLS hello too) gets 400 in the documented form, and the connection is closed."""
+    """Bytes that are not HTTP, such as a TLS hello, get 400 in JSON, and the connection is closed."""
     assert refusal(read_all(wire(garbage))) == (400, "ParameterInvalid")
     assert_healthy(server, client)
 
 
 def test_a_client_that_says_nothing_is_let_go(server: LogHubServer, client: Client, wire: Connect) -> None:
-    """A connection without a byte is closed when the time to receive is over, without an answer."""
+    """A connection without a byte is closed without an answer when the time to receive is over."""
     silent = wire(b"")
     assert_healthy(server, client)
     assert read_all(silent) == b""
@@ -109,7 +109,7 @@ def test_a_client_that_says_nothing_is_let_go(server: LogHubServer, client: Clie
 def test_a_slow_client_is_refused_when_its_time_is_over(
     server: LogHubServer, client: Client, wire: Connect, part: str
 ) -> None:
-    """A request that keeps arriving byte by byte is RequestTimeout after the limit in all, however alive it looks."""
+    """A request that arrives byte by byte is RequestTimeout after the total limit."""
     whole = whole_put(client, log_group("slow"))
     sent = 30 if part == "head" else len(whole) - 100
     slow = wire(whole[:sent])
@@ -129,7 +129,7 @@ def test_a_slow_client_is_refused_when_its_time_is_over(
 
 
 def test_a_hundred_slow_clients_do_not_slow_a_healthy_one(server: LogHubServer, client: Client, wire: Connect) -> None:
-    """Connections that hold an unfinished request cost the others nothing, and all are ended."""
+    """A hundred unfinished requests do not slow another client, and all are ended."""
     whole = whole_put(client, log_group("slow"))
     slow = [wire(whole[:-1]) for _ in range(100)]
     assert_healthy(server, client)
@@ -138,7 +138,7 @@ def test_a_hundred_slow_clients_do_not_slow_a_healthy_one(server: LogHubServer, 
 
 
 def test_a_slow_second_request_is_refused_like_a_first(server: LogHubServer, client: Client, wire: Connect) -> None:
-    """A connection that was used well is given no more time for its next request."""
+    """A slow second request on a connection is refused like a first one."""
     whole = whole_put(client, log_group("x"))
     connection = wire(whole)
     first = connection.recv(65536)
@@ -156,7 +156,7 @@ def test_answers_are_not_held_back_in_the_socket(server: LogHubServer, wire: Con
 
 
 def test_the_time_to_receive_is_of_one_request(server: LogHubServer, client: Client) -> None:
-    """A connection that is used again and again outlives the limit; its idle time is no receiving."""
+    """The time to receive is per request: a reused connection outlives it, and idle time does not count."""
     started = time.monotonic()
     while time.monotonic() - started < 0.8:
         assert client.put(log_group("x")).status_code == 200
@@ -164,7 +164,7 @@ def test_the_time_to_receive_is_of_one_request(server: LogHubServer, client: Cli
 
 
 def test_a_body_shorter_than_its_content_length_is_refused(server: LogHubServer, client: Client, wire: Connect) -> None:
-    """A client that closes its side before the promised body is whole is told so, and nothing is stored."""
+    """A client that half-closes before its whole body gets a refusal, and nothing is stored."""
     short = wire(whole_put(client, log_group("short"), Content_Length="9999"))
     short.shutdown(socket.SHUT_WR)
     assert refusal(read_all(short)) == (400, "PostBodyInvalid")
@@ -173,7 +173,7 @@ def test_a_body_shorter_than_its_content_length_is_refused(server: LogHubServer,
 
 
 def test_a_body_longer_than_its_content_length_is_refused(server: LogHubServer, client: Client, wire: Connect) -> None:
-    """The declared part does not have the digest that was signed; what follows is no request."""
+    """A body longer than its content length is refused: its declared part has another digest than the signed one."""
     raw = log_group("long")
     answers = read_all(wire(whole_put(client, raw, Content_Length=str(len(raw) - 3))))
     first, _, second = answers.rpartition(b"HTTP/1.1 ")
@@ -184,7 +184,7 @@ def test_a_body_longer_than_its_content_length_is_refused(server: LogHubServer, 
 
 
 def test_a_half_closed_client_gets_its_answer(server: LogHubServer, client: Client, wire: Connect) -> None:
-    """A client that closes its sending side after a whole request reads the answer, then the end."""
+    """A client that half-closes after a whole request reads the answer, then the end."""
     half = wire(whole_put(client, log_group("half closed")))
     half.shutdown(socket.SHUT_WR)
     assert read_all(half).startswith(b"HTTP/1.1 200")
@@ -194,7 +194,7 @@ def test_a_half_closed_client_gets_its_answer(server: LogHubServer, client: Clie
 def test_a_half_closed_client_gets_an_answer_that_takes_long(
     server: LogHubServer, client: Client, wire: Connect
 ) -> None:
-    """It is told once to go on, and then the answer; a client that is gone is not waited for."""
+    """A half-closed client gets one "100 Continue" and a late answer; a client that has left is dropped."""
     server.faults.add(faults.delay(0.7))
     half = wire(whole_put(client, log_group("half closed")))
     half.shutdown(socket.SHUT_WR)
@@ -203,7 +203,7 @@ def test_a_half_closed_client_gets_an_answer_that_takes_long(
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 0.99])
 def test_a_client_that_vanishes_harms_nobody(server: LogHubServer, client: Client, wire: Connect, share: float) -> None:
-    """A connection that ends anywhere in a request leaves nothing behind."""
+    """A connection that ends anywhere in a request affects no other."""
     whole = whole_put(client, log_group("gone" * 1000))
     wire(whole[: int(len(whole) * share)]).close()
     assert_healthy(server, client)
@@ -211,7 +211,7 @@ def test_a_client_that_vanishes_harms_nobody(server: LogHubServer, client: Clien
 
 
 def test_pipelined_requests_are_answered_in_order(server: LogHubServer, client: Client, wire: Connect) -> None:
-    """Requests sent without waiting are all carried out."""
+    """Pipelined requests are all answered, in order."""
     connection = wire(b"".join(whole_put(client, log_group(str(number))) for number in range(5)))
     connection.shutdown(socket.SHUT_WR)
     assert read_all(connection).count(b"HTTP/1.1 200") == 5
@@ -219,7 +219,7 @@ def test_pipelined_requests_are_answered_in_order(server: LogHubServer, client: 
 
 
 def test_a_chunked_body_is_a_body(server: LogHubServer, client: Client, wire: Connect) -> None:
-    """Transfer-Encoding: chunked is read like any other body."""
+    """A chunked body is read like any other."""
     raw = log_group("chunked")
     head, _, _ = whole_put(client, raw).partition(b"\r\n\r\n")
     head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length"))
@@ -232,7 +232,7 @@ def test_a_chunked_body_is_a_body(server: LogHubServer, client: Client, wire: Co
 def test_a_client_that_waits_for_100_continue_is_told_to_go_on(
     server: LogHubServer, client: Client, wire: Connect
 ) -> None:
-    """Expect: 100-continue is answered before the body."""
+    """Expect: 100-continue is answered before the body is sent."""
     whole = whole_put(client, log_group("polite"), Expect="100-continue", Connection="close")
     head, _, body = whole.partition(b"\r\n\r\n")
     connection = wire(head + b"\r\n\r\n")
@@ -242,7 +242,7 @@ def test_a_client_that_waits_for_100_continue_is_told_to_go_on(
 
 
 def test_an_endless_body_is_cut_off(server: LogHubServer, client: Client, wire: Connect) -> None:
-    """A client that never stops sending is read no further than the limit of time, and gets an answer or an end."""
+    """An endless body is read no longer than the time limit, and then gets an answer or an end."""
     whole = whole_put(client, b"", Content_Length=str(10**12))
     connection = wire(whole)
     deadline = time.monotonic() + 10
@@ -254,7 +254,7 @@ def test_an_endless_body_is_cut_off(server: LogHubServer, client: Client, wire: 
 
 
 def test_a_refused_head_has_no_body(client: Client, wire: Connect) -> None:
-    """The refusal of a HEAD request that ends too early has the headers of a GET's and no body."""
+    """The refusal of an incomplete HEAD request has the headers of a GET's, and no body."""
     path = f"/logstores/{LOGSTORE}"
     headers = client.sign("HEAD", path, {}, {}, b"") | {"Content-Length": "5"}
     lines = [f"HEAD {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
@@ -268,7 +268,7 @@ def test_a_refused_head_has_no_body(client: Client, wire: Connect) -> None:
 def test_a_refused_connection_is_refused_once(
     server: LogHubServer, client: Client, wire: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A request that stops being HTTP in its body gets one answer, and nothing more until the client closes."""
+    """A request that stops being HTTP in its body gets exactly one answer."""
     head, _, _ = whole_put(client, log_group("x")).partition(b"\r\n\r\n")
     head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length"))
     broken = wire(head + b"\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcdenot a chunk\r\n")
@@ -280,7 +280,7 @@ def test_a_refused_connection_is_refused_once(
 
 
 def test_an_idle_connection_is_closed_after_its_time(client: Client) -> None:
-    """keep_alive_seconds may be a part of a second: a connection lives so long after an answer, and no longer."""
+    """An idle connection is closed after keep_alive_seconds, which may be a fraction."""
     with LogHubServer(limits=Limits(keep_alive_seconds=0.5)) as server:
         client.server = server
         with socket.create_connection((server.host, server.port), timeout=60) as idle:
@@ -295,14 +295,14 @@ def test_an_idle_connection_is_closed_after_its_time(client: Client) -> None:
 def test_an_upgrade_that_is_not_spoken_is_passed_over(
     client: Client, wire: Connect, caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
-    """A request that would rather speak another protocol is answered as what it is, and the log says nothing of it."""
+    """A request to upgrade is answered in HTTP/1.1, and not logged."""
     whole = whole_put(client, log_group("x"), Connection="upgrade", Upgrade=protocol)
     assert wire(whole).recv(65536).startswith(b"HTTP/1.1 200")
     assert [record.getMessage() for record in caplog.records] == []
 
 
 def _cut(is_gone: Any) -> None:
-    """End the connection of a request; the HTTP server hears of it in the next round of its loop."""
+    """End the connection of a request; uvicorn notices in the next round of its loop."""
     is_gone.__self__.abort()
     raise ClientGoneError
 
@@ -311,7 +311,7 @@ def _cut(is_gone: Any) -> None:
 def test_who_sees_the_end_of_its_connection_before_the_http_server_does_is_no_error(
     of_loghub: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As a statement may that looks whether its client waits, when the server stops: nothing is logged as failed."""
+    """An operation that notices the end of its connection before uvicorn does logs no failure."""
 
     async def look(call: Any, work: Any) -> None:
         work.close()

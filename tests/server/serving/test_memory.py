@@ -1,4 +1,4 @@
-"""What all connections together can make the server hold."""
+"""Bounds on the memory that all connections together can take."""
 
 import os
 import socket
@@ -30,13 +30,13 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def status_of(connection: socket.socket) -> bytes:
-    """The status of the next answer, whose body is short."""
+    """Return the status of the next answer, whose body is short."""
     return connection.recv(65536).split(b" ")[1]
 
 
 @contextmanager
 def sending(server: ServerProcess, count: int, data: bytes) -> Iterator[list[bytes]]:
-    """Send ``data`` over ``count`` connections at once; the statuses that came when the block ends."""
+    """Send ``data`` over ``count`` concurrent connections; yield the list that has all statuses when the block ends."""
     statuses: list[bytes] = []
 
     def send() -> None:
@@ -57,7 +57,7 @@ UNSIGNED = {"without": ("Authorization",)}
 
 @pytest.mark.parametrize("wrong", [UNSIGNED, {"Authorization": "LOG test-access-key-id:Zm9yZ2Vk"}, {"Date": "now"}])
 def test_nobody_without_a_key_makes_the_server_hold_anything(wrong: dict[str, object]) -> None:
-    """50 connections of 10 MiB without a valid signature or time are answered, and memory does not grow by them."""
+    """50 connections of 10 MiB with an invalid signature or time are answered, and memory does not grow by them."""
     with ServerProcess() as server, Client(server) as client:
         client.put(log_group("x"))
         before = server.peak()
@@ -70,8 +70,8 @@ def test_nobody_without_a_key_makes_the_server_hold_anything(wrong: dict[str, ob
 
 
 def test_all_bodies_together_have_a_bound() -> None:
-    """24 good writes of 10 MiB at once, each held up, all arrive; no more are held than fit into the bound."""
-    raw = log_group(bytes(10 * MIB - 100))  # so that the store has little of it
+    """24 concurrent, delayed writes of 10 MiB all arrive, and the server never holds more than the bound."""
+    raw = log_group(bytes(10 * MIB - 100))  # compresses well, so that the store takes little
     with ServerProcess(delay=0.2) as server, Client(server) as client:
         client.put(raw, compression="none")
         before = server.resident()
@@ -82,12 +82,12 @@ def test_all_bodies_together_have_a_bound() -> None:
 
 
 def test_small_requests_do_not_wait_for_memory() -> None:
-    """While all of the memory is taken by writes that do not end, a small write and a small read are answered."""
+    """A small write and a small read are answered while unfinished writes hold all memory."""
     limits = {"held_bytes": 4 * len(LARGE), "receive_seconds": 20}
     with ServerProcess(limits) as server, Client(server) as client, ExitStack() as opened:
         for _ in range(3):
             connection = opened.enter_context(closing(connect(server)))
-            # What is behind the first 2 MiB comes later, or never.
+            # The part after the first 2 MiB comes later, or never.
             connection.sendall(whole_put(client, LARGE)[: 2 * MIB if _ == 0 else 100_000])
         started = time.monotonic()
         assert client.put(log_group("small")).status_code == 200
@@ -96,7 +96,7 @@ def test_small_requests_do_not_wait_for_memory() -> None:
 
 
 def test_a_request_that_waited_too_long_for_memory_is_told_so() -> None:
-    """When nothing becomes free in time a large request is 503 ServerBusy, and one of the next goes through."""
+    """A large request that waits too long for memory is 503 ServerBusy, and a later one succeeds."""
     limits = Limits(held_bytes=2 * MIB, receive_seconds=0.6)
     raw = log_group("x" * MIB)
     with LogHubServer(limits=limits) as server, Client(server) as client, closing(connect(server)) as slow:
@@ -126,7 +126,7 @@ def fill(client: Client, megabytes: int) -> None:
 
 
 def ask_for_everything(server: LogHubServer | ServerProcess, client: Client) -> socket.socket:
-    """A connection that asked for shard 0 and does not read the answer."""
+    """Return a connection that requested shard 0 and does not read the answer."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect((server.host, server.port))
@@ -137,7 +137,7 @@ def ask_for_everything(server: LogHubServer | ServerProcess, client: Client) -> 
 
 
 def test_a_client_that_does_not_read_is_dropped() -> None:
-    """Its connection is reset and frees what it held; a client that reads slowly but in time gets all."""
+    """A connection that does not read is reset and frees its memory; a slow reader within the time gets all."""
     with LogHubServer(limits=Limits(send_seconds=0.5)) as server, Client(server) as client:
         fill(client, 8)
         total = server._service.memory.total
@@ -152,7 +152,7 @@ def test_a_client_that_does_not_read_is_dropped() -> None:
 
 
 def test_a_client_that_reads_in_time_is_not_dropped() -> None:
-    """The time is that of one answer: a connection that takes each of many answers slowly lives longer than it."""
+    """The time to read is per answer: a slow reader of many answers is not dropped."""
     with LogHubServer(limits=Limits(send_seconds=1.0)) as server, Client(server) as client:
         fill(client, 8)
         with closing(ask_for_everything(server, client)) as slow:
@@ -169,7 +169,7 @@ def test_a_client_that_reads_in_time_is_not_dropped() -> None:
 
 
 def test_clients_that_do_not_read_hold_no_more_than_the_bound() -> None:
-    """40 connections that ask for 10 MiB each and read nothing hold the bound, not the sum of what they asked for."""
+    """40 connections that request 10 MiB each and read nothing hold no more than the bound."""
     with ServerProcess({"send_seconds": 2}) as server, Client(server) as client, ExitStack() as opened:
         fill(client, 10)
         client.pull(0, client.cursor(0, "begin"), encoding="")
@@ -188,7 +188,7 @@ def test_clients_that_do_not_read_hold_no_more_than_the_bound() -> None:
 
 
 def test_too_many_connections_are_turned_away_in_words() -> None:
-    """Beyond the limit a connection reads 503 ServerBusy and its end; when another one is closed there is room."""
+    """A connection beyond the limit gets 503 ServerBusy and is closed; closing another one makes room."""
     with LogHubServer(limits=Limits(connections=3)) as server, Client(server) as client, ExitStack() as opened:
         held = [opened.enter_context(closing(connect(server))) for _ in range(3)]
         wait_until(lambda: len(server._runner._server.server_state.connections) == 3)
@@ -200,7 +200,7 @@ def test_too_many_connections_are_turned_away_in_words() -> None:
 
 
 def test_a_refused_client_that_waits_for_100_continue_is_not_asked_for_its_body(server: LogHubServer) -> None:
-    """Who sends Expect: 100-continue without a good signature gets the refusal, and its connection is closed."""
+    """Without a valid signature, a client that waits for 100 Continue gets the refusal, and is disconnected."""
     with Client(server) as client, closing(connect(server)) as connection:
         whole = whole_put(client, log_group("x"), without=("Authorization",), Expect="100-continue")
         connection.sendall(whole.partition(b"\r\n\r\n")[0] + b"\r\n\r\n")

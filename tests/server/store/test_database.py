@@ -24,7 +24,7 @@ def values(database: Database) -> list[int]:
 
 
 def test_jobs_that_wait_together_share_one_commit(tmp_path: Path) -> None:
-    """Twenty writers that wait behind a busy database are made durable by one commit."""
+    """Twenty writers that wait for a busy database share one commit."""
     database = Database(tmp_path / "db", prepare)
     commits: list[str] = []
     database.submit(
@@ -45,7 +45,7 @@ def test_jobs_that_wait_together_share_one_commit(tmp_path: Path) -> None:
 
 
 def test_nobody_is_answered_before_the_commit() -> None:
-    """A job's future is still open while the transaction is; a reader in it is answered with its writers."""
+    """A future, also a reader's, is open until its transaction has committed."""
     database = Database(None, prepare)
     open_futures: list[bool] = []
     busy, go_on = threading.Event(), threading.Event()
@@ -61,7 +61,7 @@ def test_nobody_is_answered_before_the_commit() -> None:
 
 
 def test_a_refusal_harms_no_other_job() -> None:
-    """A job that refuses before it wrote leaves the others of its transaction in place."""
+    """A job that fails before its first write leaves the other jobs of its transaction intact."""
     database = Database(None, prepare)
 
     def refuse(_connection: sqlite3.Connection) -> None:
@@ -76,7 +76,7 @@ def test_a_refusal_harms_no_other_job() -> None:
 
 
 def run_together(database: Database, *jobs: Any) -> list[Future[Any]]:
-    """Futures of jobs that ran in one transaction, because they waited behind a busy database."""
+    """Return the futures of jobs that ran in one transaction, because they waited for a busy database."""
     busy, go_on = threading.Event(), threading.Event()
     database.submit(lambda _connection: (busy.set(), go_on.wait(60)))
     busy.wait(60)
@@ -87,7 +87,7 @@ def run_together(database: Database, *jobs: Any) -> list[Future[Any]]:
 
 
 def test_a_job_that_raises_harms_no_other_job() -> None:
-    """Of three writers in one transaction the second fails after it wrote: its rows are undone, the others' stay."""
+    """A job that fails after writing is undone alone; the other jobs of its transaction stay."""
     database = Database(None, prepare)
 
     def write_and_fail(connection: sqlite3.Connection) -> None:
@@ -103,7 +103,7 @@ def test_a_job_that_raises_harms_no_other_job() -> None:
 
 
 def test_a_failed_commit_undoes_all_and_the_database_goes_on() -> None:
-    """A commit that is refused is given to everybody in its transaction, nothing of which stays; the next one works."""
+    """A refused commit fails and undoes every job in its transaction, and the next transaction works."""
     database = Database(None, prepare)
     marks = "CREATE TABLE marks (value REFERENCES rows DEFERRABLE INITIALLY DEFERRED)"
     database.submit(lambda connection: connection.execute(marks)).result()
@@ -119,7 +119,7 @@ def test_a_failed_commit_undoes_all_and_the_database_goes_on() -> None:
 
 
 def test_a_job_whose_error_ends_the_transaction_fails_all_of_it() -> None:
-    """Where SQLite itself rolled everything back, nobody of the transaction is told that it was stored."""
+    """Where SQLite itself rolled back, every job of the transaction fails."""
     database = Database(None, prepare)
     together = run_together(
         database, insert(1), lambda connection: connection.execute("INSERT OR ROLLBACK INTO rows VALUES (1)"), insert(2)

@@ -1,4 +1,4 @@
-"""What expires: LogGroups by the time to live of their logstore, sequence numbers with them."""
+"""Expiry: LogGroups by their logstore's time to live, and sequence numbers with them."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def server() -> Iterator[LogHubServer]:
 
 
 def go_to(day: float, server: LogHubServer, client: Client) -> None:
-    """Let it be so many days later for the server and its client."""
+    """Set the clocks of the server and its client so many days ahead."""
     server.clock_offset = client.clock_offset = day * DAY
 
 
@@ -46,7 +46,7 @@ def search(client: Client) -> list[str]:
 
 
 def test_logs_vanish_when_their_time_to_live_is_over(server: LogHubServer, client: Client) -> None:
-    """By the server's clock, seven days after it was received a LogGroup is seen by no reader, and later ones are."""
+    """After the time to live a LogGroup is invisible to every reader, and later ones are visible."""
     create(client, 7)
     client.put(log_group("old", time=T))
     begin = client.cursor(0, "begin")
@@ -57,7 +57,7 @@ def test_logs_vanish_when_their_time_to_live_is_over(server: LogHubServer, clien
     go_to(7.01, server, client)
     assert messages(server) == search(client) == ["young"]
     assert server.count(PROJECT, LOGSTORE) == 1
-    # A cursor from before leads on to what is left, and so does the beginning.
+    # An old cursor leads to the LogGroups that are left, and so does the beginning.
     for cursor in (begin, client.cursor(0, "begin"), client.cursor(0, str(T))):
         (group,), answer = client.pull(0, cursor)
         assert group.Logs[0].Contents[0].Value == b"young"
@@ -72,7 +72,7 @@ def test_logs_vanish_when_their_time_to_live_is_over(server: LogHubServer, clien
 
 
 def test_positions_go_on_when_everything_has_expired(server: LogHubServer, client: Client) -> None:
-    """A shard whose LogGroups have all gone numbers the next ones as if they were there: no cursor points at two."""
+    """A shard whose LogGroups have all expired continues its positions, so that no cursor is ambiguous."""
     create(client, 1)
     for _ in range(3):
         client.put(log_group("old"))
@@ -86,7 +86,7 @@ def test_positions_go_on_when_everything_has_expired(server: LogHubServer, clien
 
 
 def test_what_has_expired_makes_room(server: LogHubServer, client: Client) -> None:
-    """Each write removes more expired rows than it adds, of its own logstore only, until none is left."""
+    """Each write removes more expired rows of its logstore than it adds, until none is left."""
     create(client, 1)
     create(client, 3650, "other")
     for _ in range(40):
@@ -102,7 +102,7 @@ def test_what_has_expired_makes_room(server: LogHubServer, client: Client) -> No
 
 
 def test_a_logstore_without_end_keeps_everything(server: LogHubServer, client: Client) -> None:
-    """3650 days are for ever; a logstore whose creator did not say keeps its logs for 30 days, as GetLogstore tells."""
+    """A ttl of 3650 days keeps logs for ever; the default is 30 days."""
     create(client, 3650, "kept")
     client.put(log_group("x"), logstore="kept")
     client.put(log_group("x"))
@@ -117,7 +117,7 @@ def test_a_logstore_without_end_keeps_everything(server: LogHubServer, client: C
 
 @pytest.mark.parametrize("ttl", [0, -1, 3651, "many", 1.5, None, True])
 def test_a_time_to_live_out_of_rule_is_refused(client: Client, ttl: object) -> None:
-    """A ttl is 1 to 3650 whole days."""
+    """A ttl must be 1 to 3650 whole days."""
     answer = client.post_json("/logstores", json.dumps({"logstoreName": "made", "ttl": ttl}).encode())
     assert error_of(answer) == (400, "ParameterInvalid")
     assert error_of(client.get("/logstores/made"))[0] == 404
@@ -129,7 +129,7 @@ def put_with_key(client: Client, key: str, sequence: int) -> int:
 
 
 def test_the_sequence_keys_used_longest_ago_are_forgotten_first(server: LogHubServer, client: Client) -> None:
-    """Beyond the limit of keys in a logstore the one not used for longest passes as a new one."""
+    """Beyond the limit of keys in a logstore, the least recently used is forgotten."""
     for offset, key in enumerate(["0a", "0b", "0c", "0a", "0d"]):
         go_to(offset / DAY, server, client)
         assert put_with_key(client, key, offset + 1) == 200
@@ -140,7 +140,7 @@ def test_the_sequence_keys_used_longest_ago_are_forgotten_first(server: LogHubSe
 
 
 def test_a_sequence_key_is_forgotten_with_what_it_wrote(server: LogHubServer, client: Client) -> None:
-    """A key that nobody used for the time to live of its logstore passes again, because what it wrote has expired."""
+    """A key not used for the time to live is forgotten, together with the logs that it wrote."""
     create(client, 1)
     for key in ("0a", "0b"):
         assert put_with_key(client, key, 5) == 200

@@ -1,4 +1,4 @@
-"""A disk that is full: who is told what, what is there afterwards, and that it passes."""
+"""A full disk: errors, stored data, and recovery."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from ..client import LOGSTORE, PROJECT, Client, error_of, log_group
 ROOT = Path(__file__).parents[3]
 MIB = 1 << 20
 
-#: A server whose files can grow to a limit, which is raised by lines of its stdin.
+#: A server whose files have a limit of size, which lines of stdin raise.
 LIMITED = """
 import resource, signal, sys
 from producer.server import LogHubServer
@@ -40,7 +40,7 @@ def server(tmp_path: Path) -> Iterator[LogHubServer]:
 
 
 def make_room(server: LogHubServer, pages: int) -> None:
-    """Let the database have so many pages of 4 KiB more than now."""
+    """Let the database grow by so many pages of 4 KiB."""
 
     def limit(connection):  # type: ignore[no-untyped-def]
         (used,) = connection.execute("PRAGMA page_count").fetchone()
@@ -54,7 +54,7 @@ def messages(server: LogHubServer) -> list[str]:
 
 
 def put(server: LogHubServer, name: str, size: int) -> bool:
-    """Whether a LogGroup of that name, and of bytes that do not compress, was stored; a refusal is looked at."""
+    """Return True if an incompressible LogGroup of that name was stored; assert the form of a refusal."""
     with Client(server) as client:
         answer = client.put(log_group(name, b"\xff" + os.urandom(size)))
     if answer.status_code != 200:
@@ -65,15 +65,15 @@ def put(server: LogHubServer, name: str, size: int) -> bool:
 def test_a_full_disk_is_told_and_passes(
     server: LogHubServer, client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A write is a 500 that says what to do; nothing of it is stored, reads go on, and with room writes do."""
+    """A write is a 500 with the remedy and stores nothing; reads go on, and with free space writes do."""
     client.server = server
     assert client.put(log_group("before")).status_code == 200
     make_room(server, 50)
     answer = client.put(log_group("half", b"\xff" + os.urandom(MIB)))
     assert error_of(answer) == (500, "InternalServerError")
-    assert "nothing was stored; make room" in answer.json()["errorMessage"]
+    assert "nothing was stored; free space" in answer.json()["errorMessage"]
     assert [(record.name, record.exc_info) for record in caplog.records] == [("loghub.server", None)]
-    assert "make room" in caplog.text
+    assert "free space" in caplog.text
     assert messages(server) == ["before"]
     assert client.get(f"/logstores/{LOGSTORE}/shards").status_code == 200
     make_room(server, 10_000)
@@ -86,19 +86,19 @@ def test_a_full_disk_is_told_and_passes(
 def test_many_refusals_for_want_of_room_are_said_in_sums(
     server: LogHubServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first at once, and a minute later how many they were meanwhile; each writer is told."""
+    """Refusals are logged at once, and then once a minute with their number; each writer gets an error."""
     assert put(server, "first", 100)
     make_room(server, 0)
     assert [put(server, "large", 100_000) for _ in range(5)] == [False] * 5
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["1 request was refused"]
     monkeypatch.setattr(database, "_INTERVAL", 0.0)
     assert not put(server, "large", 100_000)
-    assert caplog.records[-1].getMessage().startswith("5 requests were refused: there is no room")
+    assert caplog.records[-1].getMessage().startswith("5 requests were refused: the store's disk is full")
     assert len(caplog.records) == 2
 
 
 def test_writers_on_a_full_disk_are_told_the_truth_each(server: LogHubServer, tmp_path: Path) -> None:
-    """Of many writers in common transactions exactly those answered 200 are stored, also after a restart."""
+    """Of many writers in shared transactions exactly those answered 200 are stored, also after a restart."""
     assert put(server, "first", 100)
     make_room(server, 300)
     names = [f"{kind}-{number}" for number in range(12) for kind in ("large", "small")]
@@ -113,7 +113,7 @@ def test_writers_on_a_full_disk_are_told_the_truth_each(server: LogHubServer, tm
 
 
 def test_a_producer_sends_again_until_there_is_room(server: LogHubServer) -> None:
-    """The producer takes a full disk for a passing trouble: when there is room its record is stored, once."""
+    """The producer retries while the disk is full, and its record is stored once."""
     assert put(server, "first", 100)
     make_room(server, 0)
     keys = {"access_key_id": server.access_key_id, "access_key_secret": server.access_key_secret}
@@ -128,7 +128,7 @@ def test_a_producer_sends_again_until_there_is_room(server: LogHubServer) -> Non
 
 
 def test_files_that_cannot_grow_lose_nothing_that_was_answered(tmp_path: Path) -> None:
-    """Writes are 500 in whatever step, and work with room again; after a kill what was answered 200 is there."""
+    """Writes are 500 at whatever step, and work with free space; after a kill every answered write is stored."""
     command = [sys.executable, "-c", LIMITED, str(tmp_path), str(2 * MIB)]
     good = []
     remote = LogHubServer()
@@ -148,7 +148,7 @@ def test_files_that_cannot_grow_lose_nothing_that_was_answered(tmp_path: Path) -
 
 
 def test_a_disk_without_room_for_the_tables_is_refused_in_words(tmp_path: Path) -> None:
-    """A server that cannot even make its tables says so at its start, and leaves the directory to the next one."""
+    """A server without room for its tables reports it at start, and releases the directory."""
     command = [sys.executable, "-c", LIMITED, str(tmp_path), "3000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=ROOT)
     assert ServerStartError.__name__ in done.stderr

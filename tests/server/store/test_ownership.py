@@ -1,4 +1,4 @@
-"""One server a data directory, whatever else opens its files."""
+"""One server for a data directory, whatever else opens its files."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ from ..process import ServerProcess
 
 ROOT = Path(__file__).parents[3]
 
-#: Opens a server on the data and says whether it may.
+#: Opens a server on the data and prints whether it could.
 SECOND = """
 import sys
 from producer.server import LogHubServer, ServerStartError
@@ -35,13 +35,13 @@ else:
 
 
 def second_server(directory: Path) -> str:
-    """What a server in another process says of the data."""
+    """Return the output of a server in another process on the data."""
     command = [sys.executable, "-c", SECOND, str(directory)]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=True, cwd=ROOT).stdout
 
 
 def test_a_copy_of_the_files_does_not_let_a_second_server_in(tmp_path: Path) -> None:
-    """A copy takes SQLite's locks from the process; no other server opens the data, in this process or another."""
+    """A copy removes the process's SQLite locks; still no other server opens the data, here or in another process."""
     data = tmp_path / "data"
     with LogHubServer(data=data) as server, Client(server) as client:
         assert client.put(log_group("first")).status_code == 200
@@ -55,7 +55,7 @@ def test_a_copy_of_the_files_does_not_let_a_second_server_in(tmp_path: Path) -> 
 
 
 def test_the_refusal_says_who_has_which_data_and_what_to_do(tmp_path: Path) -> None:
-    """The message names the directory, the process that has it, and the ways out."""
+    """The message names the directory, the process that has it, and the remedies."""
     with ServerProcess(data=tmp_path) as first, pytest.raises(ServerStartError) as refused:
         LogHubServer(data=tmp_path)
     assert str(tmp_path) in str(refused.value)
@@ -64,7 +64,7 @@ def test_the_refusal_says_who_has_which_data_and_what_to_do(tmp_path: Path) -> N
 
 
 def test_the_data_is_free_when_the_server_has_closed(tmp_path: Path) -> None:
-    """A stopped server still has its data; a closed or a killed one has left it, and the file of the lock with it."""
+    """A stopped server keeps its data; a closed or killed one releases it, and leaves the lock's file."""
     server = LogHubServer(data=tmp_path).start()
     server.stop()
     assert "in use by another server" in second_server(tmp_path)
@@ -77,7 +77,7 @@ def test_the_data_is_free_when_the_server_has_closed(tmp_path: Path) -> None:
 
 
 def test_data_that_cannot_be_opened_is_left_free(tmp_path: Path) -> None:
-    """A server that did not come to stand holds no lock."""
+    """A server that fails to start holds no lock."""
     (tmp_path / "loghub.sqlite3").write_bytes(b"this is not a database " * 100)
     for _ in range(2):
         with pytest.raises(ServerStartError, match="cannot be used"):
@@ -86,7 +86,7 @@ def test_data_that_cannot_be_opened_is_left_free(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_locks_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the file system has no such locks the error names the directory and the reason."""
+    """On a file system without locks the error names the directory and the reason."""
 
     def no_locks(file: int, how: int) -> None:
         raise OSError(95, os.strerror(95))
@@ -98,7 +98,7 @@ def test_a_directory_without_locks_is_refused_in_words(tmp_path: Path, monkeypat
 
 
 def test_a_fork_in_the_moment_of_the_lock_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that another thread forks while the file is open and not locked yet has no copy of it afterwards."""
+    """A child forked between opening and locking the file keeps no copy of it."""
     asked, end = threading.Event(), os.pipe()
     watched = [AskedFor(asked.set, lock=lock) if lock is directory_lock._lock else lock for lock in forks._held]
     monkeypatch.setattr(forks, "_held", watched)
@@ -115,7 +115,7 @@ def test_a_fork_in_the_moment_of_the_lock_keeps_nothing(tmp_path: Path, monkeypa
     owned = ownership.own(tmp_path)
     child = forking[0].result()
     try:
-        # As at the end of this process: the lock is not given up by word.
+        # As at the end of this process: without a release.
         owned.close()
         ownership.own(tmp_path).release()
     finally:
@@ -126,7 +126,7 @@ def test_a_fork_in_the_moment_of_the_lock_keeps_nothing(tmp_path: Path, monkeypa
 
 
 def forked_reader(reading: int, writing: int) -> int:
-    """A forked child, from when it has done what a child does first until the pipe ends."""
+    """Fork a child that runs the fork hooks and then waits for the pipe's end."""
     there, says = os.pipe()
     child = os.fork()
     if child == 0:
@@ -141,7 +141,7 @@ def forked_reader(reading: int, writing: int) -> int:
 
 
 def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_what_is_stored(tmp_path: Path) -> None:
-    """Another server is refused by the lock of the directory itself, and the owner stores no more, and says why."""
+    """After the lock's file is deleted, the directory's own lock refuses others, and the owner stores nothing more."""
     data = tmp_path / "data"
     with LogHubServer(data=data) as server, Client(server) as client:
         assert client.put(log_group("first")).status_code == 200

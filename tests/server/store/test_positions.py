@@ -1,4 +1,4 @@
-"""Where in a shard the LogGroups of a time are found."""
+"""Search for the first LogGroup of a time in a shard."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def store() -> Iterator[Store]:
 
 
 def fill(store: Store, times: list[float]) -> None:
-    """One LogGroup for each time at which it is received."""
+    """Store one LogGroup for each time of receipt."""
 
     def job(connection: sqlite3.Connection) -> None:
         logstore = find_logstore(connection, PLACE)
@@ -37,12 +37,14 @@ def fill(store: Store, times: list[float]) -> None:
 
 
 def since(store: Store, time: float, now: float) -> int:
-    """The position that a cursor of that time points at."""
+    """Return the position of a cursor by time."""
     return store.position_since(PLACE, 0, time, now).result()
 
 
 def test_a_time_is_found_at_every_position(store: Store) -> None:
-    """At the first LogGroup received then or later, for every time before, at, between and after; else at the end."""
+    """A time finds the first LogGroup received then or later, for every time before, at, between and after; else the
+    end.
+    """
     times = [100.0, 100.0, 101.0, 105.0, 105.0, 105.0, 110.0]
     fill(store, times)
     for tenths in range(980, 1120):
@@ -51,7 +53,7 @@ def test_a_time_is_found_at_every_position(store: Store) -> None:
 
 
 def test_a_time_is_found_behind_what_has_expired(store: Store) -> None:
-    """What has expired is passed over, whether its rows are still there or have been removed."""
+    """Expired LogGroups are skipped, whether their rows are removed or not."""
     fill(store, [0.0, 1.0, 2.0, 29 * DAY])
     assert since(store, 0, 29 * DAY) == 0
     assert since(store, 0, 31 * DAY) == 3
@@ -63,13 +65,13 @@ def test_a_time_is_found_behind_what_has_expired(store: Store) -> None:
 
 
 def test_a_clock_that_was_set_back_hides_nothing(store: Store) -> None:
-    """New LogGroups count as received with the last one: who reads from its time on finds them all."""
+    """After the clock is set back, new LogGroups get the time of the last one, and a reader from then finds them."""
     fill(store, [100.0, 200.0, 50.0, 60.0, 210.0])
     assert [since(store, time, 300) for time in (0, 55, 101, 200, 201, 211)] == [0, 0, 1, 1, 4, 5]
 
 
 def test_a_shard_is_not_walked_from_its_beginning(store: Store) -> None:
-    """The work to find a time in 20,000 LogGroups is that of a few look-ups, wherever it lies."""
+    """Finding a time among 20,000 LogGroups takes a few look-ups, wherever it is."""
     fill(store, [float(number) for number in range(20_000)])
     ticks: list[int] = []
     count = store._database.submit(lambda connection: connection.set_progress_handler(lambda: ticks.append(1), 100))

@@ -1,4 +1,4 @@
-"""Directories that earlier versions of this package wrote; ``versions`` has what was in them, as SQL."""
+"""Data directories of earlier versions; ``versions`` has their contents as SQL."""
 
 import sqlite3
 from pathlib import Path
@@ -14,13 +14,13 @@ VERSIONS = sorted(Path(__file__).with_name("versions").glob("*.sql"))
 
 
 def test_every_version_has_a_specimen() -> None:
-    """Of each change of the tables there is a directory from before; version 1 had the tables of version 2."""
+    """There is a directory of each earlier version; version 1 had the tables of version 2."""
     assert {int(path.stem) for path in VERSIONS} == {*range(VERSION)} - {1}
 
 
 @pytest.mark.parametrize("specimen", VERSIONS, ids=lambda path: f"version {path.stem}")
 def test_data_of_an_earlier_version_is_taken_over(tmp_path: Path, specimen: Path) -> None:
-    """Logs, cursors, sequence numbers, settings and shards go on, and what is new works with them."""
+    """Logs, cursors, sequence numbers, settings and shards survive an upgrade, and new features work with them."""
     connection = sqlite3.connect(tmp_path / "loghub.sqlite3")
     connection.executescript(specimen.read_text())
     connection.close()
@@ -40,7 +40,7 @@ def test_data_of_an_earlier_version_is_taken_over(tmp_path: Path, specimen: Path
 
 
 def test_a_project_of_an_earlier_version_is_found_in_any_case(tmp_path: Path) -> None:
-    """Names with capitals become lower case with their logstores; of two that would be the same none is lost."""
+    """Names with capitals become lower case with their logstores; of two that would collide none is lost."""
     connection = sqlite3.connect(tmp_path / "loghub.sqlite3")
     connection.executescript(Path(__file__).with_name("versions").joinpath("2.sql").read_text())
     for number, (project, logstore) in enumerate((("One", "l"), ("Two", "l"), ("two", "l"), ("Two", "m")), 10):
@@ -58,7 +58,7 @@ def test_a_project_of_an_earlier_version_is_found_in_any_case(tmp_path: Path) ->
 
 
 def test_data_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
-    """The server refuses to start and says what to do."""
+    """On data of a later version the server refuses to start, with the remedy."""
     with LogHubServer(data=tmp_path) as server:
         server._service.store._database.submit(lambda c: c.execute("PRAGMA user_version = 77")).result()
     with pytest.raises(ServerStartError, match=r"version 77.*another directory"):

@@ -1,4 +1,4 @@
-"""How much the store says that it holds."""
+"""Sizes that the store reports."""
 
 import random
 import sqlite3
@@ -55,7 +55,7 @@ def counted(store: Store, horizon: float, lately: float) -> list[tuple[Any, ...]
 
 
 def test_sizes_are_those_of_the_rows(tmp_path: Path) -> None:
-    """Whatever was written, expired, removed or started again, and whenever the time to live became longer."""
+    """Sizes equal sums over rows after writes, expiry, removal, restarts, and a longer time to live."""
     dice, now = random.Random(7), 1_700_000_000.0
     store, days = open_store(tmp_path), 30
     append(store, dice, 1, now, 0)
@@ -75,13 +75,13 @@ def test_sizes_are_those_of_the_rows(tmp_path: Path) -> None:
 
 
 def test_what_was_undone_is_not_counted(tmp_path: Path) -> None:
-    """A write whose transaction fails leaves the sums as they were, and a logstore that was deleted leaves none."""
+    """A failed transaction leaves the sums unchanged, and a deleted logstore leaves none."""
     dice, now, store = random.Random(7), 1_700_000_000.0, open_store(tmp_path)
     append(store, dice, 3, now, 0)
     before = told(store, now, now)
     store._database.submit(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall()).result()
     big = CheckedGroup(raw_size=1, count=1, topic="", min_time=0, max_time=1, packed=bytes(1 << 22))
-    with pytest.raises(Exception, match="make room"):
+    with pytest.raises(Exception, match="free space"):
         store.append(PLACE, [big], None, now).result()
     assert told(store, now, now) == before
     store._database.submit(lambda connection: connection.execute("PRAGMA max_page_count = 9999").fetchall()).result()
@@ -92,7 +92,7 @@ def test_what_was_undone_is_not_counted(tmp_path: Path) -> None:
 
 
 def test_sizes_do_not_read_every_row(tmp_path: Path) -> None:
-    """They take fewer steps of the database than there are LogGroups: those of blocks."""
+    """Sizes are read by blocks, in fewer database steps than there are LogGroups."""
     store, now, dice = open_store(tmp_path), 1_700_000_000.0, random.Random(7)
 
     def steps(connection: sqlite3.Connection) -> list[LogstoreSize]:

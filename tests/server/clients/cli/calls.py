@@ -1,7 +1,7 @@
-"""The commands of the official CLI, ``aliyunlog``, each carried out once, as a program: ``calls.py ID SECRET FOLDER``.
+"""Run each command of the official CLI ``aliyunlog`` once: ``calls.py ID SECRET FOLDER``.
 
-The embedded server is its HTTP proxy. It calls the CLI's own entry point, with its own words, for each command. Output:
-``{command: null | the error's code}``; null where it did what it is for. An ``assert`` that fails ends the program.
+The embedded server is the CLI's HTTP proxy. Each command goes through the CLI's own entry point and arguments. The
+output is ``{command: null | the error's code}``, with null for success. A failed ``assert`` ends the program.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OUTCOMES: dict[str, str | None] = {}
 
 
 def told(command: str, **arguments: object) -> tuple[int, str]:
-    """The exit code of a command, and what it printed."""
+    """Return a command's exit code and output."""
     words = [f"--{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in arguments.items()]
     account = [f"--access-id={KEY_ID}", f"--access-key={SECRET}", f"--region-endpoint={ENDPOINT}"]
     sys.argv = ["aliyunlog", "log", command, *words, *account]
@@ -39,7 +39,7 @@ def told(command: str, **arguments: object) -> tuple[int, str]:
 
 
 def run(command: str, **arguments: object) -> Any:
-    """What a command printed, which is JSON, or a list of what it printed; it is noted as working, or as refused."""
+    """Run a command and return its output as JSON, or as a list of lines; record its success or refusal."""
     code, text = told(command, **arguments)
     refused = re.search(r'"errorCode": ?"(\w+)"', text)
     if code and not refused:
@@ -50,12 +50,12 @@ def run(command: str, **arguments: object) -> Any:
 
 
 def of(command: str, **arguments: object) -> Any:
-    """As :func:`run`, of the logstore, as half of the commands call it."""
+    """Run a command on the logstore, with the arguments of half of the commands."""
     return run(command, project=P, logstore=L, **arguments)
 
 
 def of_name(command: str, **arguments: object) -> Any:
-    """As :func:`of`, as the other half calls it."""
+    """Run a command on the logstore, with the arguments of the other half."""
     return run(command, project_name=P, logstore_name=L, **arguments)
 
 
@@ -75,7 +75,7 @@ def projects_and_logstores() -> None:
 
 
 def logs() -> None:
-    """Write some with the SDK, since the CLI has no command that does, and find them."""
+    """Write logs with the SDK, since the CLI has no such command, and find them."""
     client = LogClient(ENDPOINT, KEY_ID, SECRET)
     items = [LogItem(T + number, [("message", text)]) for number, text in enumerate(("one", "two", "three"))]
     client.put_logs(PutLogsRequest(P, L, "web", "10.0.0.1", items, logtags=[("__pack_id__", "5FA51423DDB54FDA-1")]))
@@ -96,7 +96,7 @@ def logs() -> None:
 
 
 def shards() -> None:
-    """Read them in every way, and change them."""
+    """Read the shards in every way, and change them."""
     assert len(of_name("list_shards")) == 2
     shard = {"shard_id": 0}
     begin = of_name("get_begin_cursor", **shard)["cursor"]
@@ -112,7 +112,7 @@ def shards() -> None:
 
 
 def groups() -> None:
-    """Consumer groups, as far as the CLI has them."""
+    """Use consumer groups, as far as the CLI supports them."""
     of("create_consumer_group", consumer_group="group", timeout=60)
     of("update_consumer_group", consumer_group="group", timeout=30, in_order="true")
     (group,) = of("list_consumer_group")
@@ -125,7 +125,7 @@ def groups() -> None:
 
 
 def others() -> None:
-    """What has nothing to do with logs; and the end."""
+    """Run the commands that are not about logs, and delete everything."""
     run("list_machine_group", project_name=P)
     run("list_dashboard", project=P)
     of_name("delete_logstore")
