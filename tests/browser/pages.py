@@ -116,7 +116,7 @@ def fill(server: LogHubServer, count: int = 600) -> int:
     return now
 
 
-def wrong_for_people(page: Page, within: str = "html") -> list[str]:
+def accessibility_faults(page: Page, within: str = "html") -> list[str]:
     """Return axe's serious and critical findings, in light and in dark mode: rule and place of each."""
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(_AXE)

@@ -12,7 +12,7 @@ from producer.agent.config import parse_toml
 from producer.agent.monitoring import MonitoringServer
 
 from ..agent.parts import Hub, plug_in
-from .pages import picture, wrong_for_people
+from .pages import accessibility_faults, picture
 
 Open = Callable[..., Page]
 CONFIG = """
@@ -87,7 +87,7 @@ def test_nothing_keeps_people_out(running: Running, open_page: Open) -> None:
     """The page has no serious accessibility fault in light or dark mode, and fits a telephone's width."""
     page = open_page(running.monitoring.url, viewport={"width": 375, "height": 700})
     expect(page.locator("#drawing g").first).to_be_visible()
-    assert wrong_for_people(page) == []
+    assert accessibility_faults(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
 
 

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from producer.cli import main
 from producer.server import LogHubServer
 
-from .pages import fill, picture, put, wrong_for_people
+from .pages import accessibility_faults, fill, picture, put
 
 Open = Callable[..., Page]
 VIEWS = ["logstores", "search", "tail", "requests", "faults", "producers"]
@@ -57,9 +57,9 @@ def test_an_empty_server_says_how_to_begin(server: LogHubServer, open_page: Open
     page = open_page(server.endpoint)
     expect(page.locator("#logstores .empty")).to_contain_text("the first write makes one")
     for view, text in (
-        ("requests", "No request yet"),
+        ("requests", "No requests yet"),
         ("faults", "No fault is installed"),
-        ("producers", "Nobody has"),
+        ("producers", "No client has"),
     ):
         page.locator(f"nav [data-view={view}]").click()
         expect(page.locator(f"#{view} .empty")).to_contain_text(text)
@@ -113,9 +113,9 @@ def test_sql_gives_a_table(page: Page, tmp_path: Path) -> None:
     search(page, query=sql)
     expect(page.locator("#rows th")).to_have_text(["level", "n", "#most"])
     expect(page.locator("#rows tbody tr")).to_have_count(1)
-    told = page.locator("#rows td").all_text_contents()
-    total(page, f"1 row from {told[1]} logs")
-    assert told[0] == "ERROR"
+    cells = page.locator("#rows td").all_text_contents()
+    total(page, f"1 row from {cells[1]} logs")
+    assert cells[0] == "ERROR"
     expect(page.locator("#logs")).to_be_hidden()
     expect(page.get_by_role("button", name="Older")).to_be_disabled()
     with page.expect_download() as saved:
@@ -123,15 +123,15 @@ def test_sql_gives_a_table(page: Page, tmp_path: Path) -> None:
     saved.value.save_as(tmp_path / "rows.csv")
     assert (tmp_path / "rows.csv").read_text().splitlines() == [
         '"level","n","#most"',
-        ",".join(f'"{one}"' for one in told),
+        ",".join(f'"{one}"' for one in cells),
     ]
     expect(page.locator("#message")).to_have_text("1 row in the file.")
-    assert wrong_for_people(page, "#search") == []
+    assert accessibility_faults(page, "#search") == []
     search(page, query="* | SELECT nothing FROM nowhere")
     expect(page.locator("#message")).to_contain_text("cannot be run")
     expect(page.locator("#rows")).to_be_hidden()
     search(page, query="level: ERROR")
-    total(page, f"{told[1]} logs, 1 to 50")
+    total(page, f"{cells[1]} logs, 1 to 50")
     expect(page.locator("#logs > li")).to_have_count(50)
 
 
@@ -161,16 +161,16 @@ def test_a_range_is_dragged_on_the_histogram(page: Page) -> None:
     page.mouse.move(box["x"] + box["width"] * 0.4, middle)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.6, middle, steps=3)
-    told = page.locator("#how").text_content() or ""
+    range_text = page.locator("#how").text_content() or ""
     page.mouse.up()
-    number = told.rpartition(": ")[2]
+    number = range_text.rpartition(": ")[2]
     assert number.endswith(" logs")
     total(page, f"{number},")
     assert 0 < int(number.split()[0]) < 600
     expect(page.locator("#span")).to_have_value("chosen")
     begin, end = page.input_value("#from"), page.input_value("#to")
-    assert told.replace(" ", "T", 1).startswith(begin)
-    assert end in told.replace(" ", "T")
+    assert range_text.replace(" ", "T", 1).startswith(begin)
+    assert end in range_text.replace(" ", "T")
     page.go_back()
     total(page, "600 logs")
 
@@ -184,7 +184,7 @@ def test_a_time_range_is_typed(page: Page, server: LogHubServer) -> None:
     search(page, "old/logs")
     expect(page.locator("#logs .empty")).to_contain_text("Nothing in this logstore matches")
     expect(page.locator("#histogram .most")).to_have_text("")
-    page.get_by_role("button", name="Search all that is there").click()
+    page.get_by_role("button", name="Search all times").click()
     total(page, "2 logs")
     expect(page.locator("#histogram .most")).to_have_text("1")
     assert page.locator("#histogram rect.bar").count() > 10
@@ -313,9 +313,9 @@ def test_everything_is_done_by_keyboard(page: Page) -> None:
     page.keyboard.press("End")
     for _ in range(10):
         page.keyboard.press("Shift+ArrowLeft")
-    told = (page.locator("#how").text_content() or "").rpartition(": ")[2]
+    count = (page.locator("#how").text_content() or "").rpartition(": ")[2]
     page.keyboard.press("Enter")
-    total(page, f"{told},")
+    total(page, f"{count},")
     page.locator("#logs summary").first.focus()
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")

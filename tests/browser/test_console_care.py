@@ -10,7 +10,7 @@ from producer.server import LogHubServer
 from producer.wire.schema import LogGroup
 
 from ..server.client import Client
-from .pages import fill, put, wrong_for_people
+from .pages import accessibility_faults, fill, put
 
 Open = Callable[..., Page]
 VIEWS = ["logstores", "search", "tail", "requests", "faults", "producers"]
@@ -29,7 +29,7 @@ def test_nothing_keeps_people_out(server: LogHubServer, open_page: Open) -> None
     server.faults.add(lambda _request: None, logstore="none", label="mine")
     page = open_page(f"{server.endpoint}/console")
     expect(page.locator("#logstores tbody tr")).to_have_count(9)
-    wrong = wrong_for_people(page)
+    wrong = accessibility_faults(page)
     ready = {"search": "#fields details", "tail": "#tailing:has-text('Waiting')", "faults": "#installed tbody tr"}
     for view in VIEWS[1:]:
         go(page, view, logstore="shop/access-log", span="3600")
@@ -37,15 +37,15 @@ def test_nothing_keeps_people_out(server: LogHubServer, open_page: Open) -> None
         if view == "search":
             page.locator("#logs summary").first.click()
             expect(page.locator("#logs .log")).to_be_visible()
-        wrong += [f"{view}: {one}" for one in wrong_for_people(page, "header, form:not([hidden]), section.shown")]
+        wrong += [f"{view}: {one}" for one in accessibility_faults(page, "header, form:not([hidden]), section.shown")]
     go(page, "search", logstore="shop/nothing", span="3600")
     expect(page.locator("#message")).to_contain_text("does not exist")
-    wrong += wrong_for_people(page, "#message")
+    wrong += accessibility_faults(page, "#message")
     go(page, "search", logstore="shop/access-log", span="3600")
     page.locator("#logs summary").first.click()
     page.get_by_role("button", name="Logs around it").click()
     expect(page.locator("#neighbours .here")).to_be_visible()
-    assert wrong + wrong_for_people(page, "#neighbours") == []
+    assert wrong + accessibility_faults(page, "#neighbours") == []
 
 
 def test_a_narrow_window_needs_no_scrolling_sideways(server: LogHubServer, open_page: Open) -> None:
@@ -71,13 +71,13 @@ def test_a_key_opens_the_console(open_page: Open) -> None:
         page = open_page(f"{server.endpoint}/console")
         expect(page.locator("#login")).to_be_visible()
         expect(page.locator("#logstores")).to_be_hidden()
-        assert wrong_for_people(page) == []
+        assert accessibility_faults(page) == []
         for secret in ("wrong", "s€cret"):
             page.get_by_label("Access key id").fill("me")
             page.get_by_label("Access key secret").fill(secret)
             page.get_by_role("button", name="Sign in").click()
             if secret == "wrong":
-                expect(page.locator("#message")).to_contain_text("no access key of the server")
+                expect(page.locator("#message")).to_contain_text("does not know this access key")
         expect(page.locator("#logstores tbody tr").first).to_contain_text("shop")
         expect(page.locator("#login")).to_be_hidden()
         page.reload()

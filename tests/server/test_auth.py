@@ -151,8 +151,8 @@ def test_a_clock_more_than_15_minutes_off_is_request_time_expired(signed: Client
     """A request signed more than 15 minutes off is RequestTimeExpired; Date is the server's time."""
     signed.clock_offset = minutes * MINUTE
     answer = signed.put(log_group("x"))
-    told = datetime.strptime(answer.headers["Date"], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
-    assert abs(told.timestamp() - datetime.now(UTC).timestamp()) < 5
+    date = datetime.strptime(answer.headers["Date"], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
+    assert abs(date.timestamp() - datetime.now(UTC).timestamp()) < 5
     if abs(minutes) < 15:
         assert answer.status_code == 200
     else:

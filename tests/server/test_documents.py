@@ -10,11 +10,11 @@ TEXT = (Path(__file__).parent / "protocol.md").read_text()
 
 def test_every_error_code_is_documented_with_its_status() -> None:
     """The table of errors has exactly the codes of the server, each with its status."""
-    told = {}
+    documented = {}
     for codes, statuses in re.findall(r"^\| (`[\w`, ]+`) \| (\d{3}(?:, \d{3})*) \|", TEXT, re.MULTILINE):
         names, numbers = re.findall(r"\w+", codes), [int(number) for number in statuses.split(", ")]
-        told |= zip(names, numbers * len(names) if len(numbers) == 1 else numbers, strict=True)
-    assert told == STATUS_OF
+        documented |= zip(names, numbers * len(names) if len(numbers) == 1 else numbers, strict=True)
+    assert documented == STATUS_OF
 
 
 def test_the_documented_limits_are_those_of_the_code() -> None:

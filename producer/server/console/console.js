@@ -1,27 +1,27 @@
-// The console: one view at a time over the JSON below /console/api. What is looked at stands in the address, so that a
-// browser can go back to it.
+// The console: one view at a time over the JSON below /console/api. The state of the view is in the address, so that
+// the browser's "back" works.
 
 import { $, KeyWanted, Unreachable, api, bytes, count, exactTime, key, make, many, rate, table, time, value } from "./dom.js";
 import { logItem, showNeighbours } from "./logs.js";
 import { download, filtered, restart, show as showSearch, turn as turnPage, watchHistogram } from "./search.js";
 
 const VIEWS = ["logstores", "search", "tail", "requests", "faults", "producers"];
-const LIVE = { logstores: 2000, tail: 1000, requests: 2000, faults: 2000, producers: 2000 };  // milliseconds between two looks
-const AGAIN = 2000;       // milliseconds until a server that did not answer is asked again
-const TAILED = 500;       // logs that the tail keeps
+const LIVE = { logstores: 2000, tail: 1000, requests: 2000, faults: 2000, producers: 2000 };  // milliseconds between two refreshes
+const AGAIN = 2000;       // milliseconds until an unreachable server is tried again
+const TAILED = 500;       // most logs in the tail
 const MEANING = {
-  answer: "An error instead of what was asked for; nothing is stored.",
-  delay: "The answer is late by so many seconds.",
-  drop_answer: "Stored, and then a reset instead of the answer.",
-  cut: "A reset while the client sends; nothing is stored.",
-  half_answer: "Stored, and an answer that breaks off.",
-  raw_answer: "Bytes that are no answer; nothing is stored.",
-  drip_answer: "An answer byte by byte, so many seconds apart.",
-  clock_offset: "A clock that is wrong by so many seconds.",
+  answer: "The answer is an error; nothing is stored.",
+  delay: "The answer comes after a delay of so many seconds.",
+  drop_answer: "The data is stored, and the connection is reset without an answer.",
+  cut: "The connection is reset while the client sends; nothing is stored.",
+  half_answer: "The data is stored, and the answer breaks off.",
+  raw_answer: "The answer is not HTTP; nothing is stored.",
+  drip_answer: "The answer comes byte by byte, so many seconds apart.",
+  clock_offset: "The server's clock is off by so many seconds.",
 };
-const state = { view: "logstores", after: null, paused: false, tailed: 0, timer: null, turn: 0, logstores: [], isDeed: false };
+const state = { view: "logstores", after: null, paused: false, tailed: 0, timer: null, turn: 0, logstores: [], isAction: false };
 
-// What to look at -----------------------------------------------------------------------------------------------------
+// Selection -----------------------------------------------------------------------------------------------------
 
 function place() {
   const [project, logstore] = $("#logstore").value.split("/");
@@ -52,7 +52,7 @@ function filter(name, text) {
   submit();
 }
 
-// What is looked at, into the address and out of it. The time of "last hour" is none yet, of "from … to" it is.
+// Writes the selection into the address, and reads it. "last hour" is stored as such, "from … to" as two times.
 const ADDRESS = { logstore: "#logstore", query: "#query", span: "#span", from: "#from", to: "#to" };
 
 function address() {
@@ -116,10 +116,10 @@ const show = {
     state.after = found.after;
     state.tailed += found.logs.length;
     const here = place(), use = { around: log => showNeighbours(here, log).catch(failed), filter };
-    $("#tailed").prepend(...found.logs.reverse().map(log => logItem(log, use)), ...(found.skipped ? [make("li", { class: "empty" }, "More arrived than is shown here.")] : []));
+    $("#tailed").prepend(...found.logs.reverse().map(log => logItem(log, use)), ...(found.skipped ? [make("li", { class: "empty" }, "More logs arrived than are shown here.")] : []));
     while ($("#tailed").children.length > TAILED) $("#tailed").lastChild.remove();
-    const told = `${state.tailed ? `${many(state.tailed, "log")} ${state.tailed === 1 ? "has" : "have"} arrived` : "Waiting for logs that match"}${state.tailed > TAILED ? `, the last ${TAILED} shown` : ""}`;
-    if ($("#tailing").textContent !== told) $("#tailing").textContent = told;
+    const summary = `${state.tailed ? `${many(state.tailed, "log")} ${state.tailed === 1 ? "has" : "have"} arrived` : "Waiting for logs that match"}${state.tailed > TAILED ? `, the last ${TAILED} shown` : ""}`;
+    if ($("#tailing").textContent !== summary) $("#tailing").textContent = summary;
     if (isFirst) $("#tailed").replaceChildren();
   },
 
@@ -129,7 +129,7 @@ const show = {
       exactTime(one.time), one.operation, [one.project, one.logstore].filter(Boolean).join("/"),
       make("span", { class: one.status !== null && one.status < 400 ? "good" : "bad" }, `${one.status ?? "no answer"} ${one.error ?? ""}`),
       bytes(one.bytes), bytes(one.raw_bytes), one.logs, `${one.milliseconds.toFixed(1)} ms`, make("span", { class: "quiet" }, value(one.user_agent))] })),
-    ["No request yet. Each one is listed here as it comes, the newest first."]);
+    ["No requests yet. They are listed here as they come, the newest first."]);
   },
 
   async faults() {
@@ -142,7 +142,7 @@ const show = {
       one.what, Object.entries(one.for).map(pair => pair.join(" ")).join(", ") || "every request", one.fired,
       one.left === null ? "no end" : one.left || "used up",
       make("button", { type: "button", "data-focus": `fault ${one.id}`, "aria-label": `Remove ${one.what}`, onclick: () => act(`faults/${one.id}`, { method: "DELETE" }) }, "Remove")] })),
-    ["No fault is installed: every request gets what it asks for."]);
+    ["No fault is installed: all requests are answered properly."]);
   },
 
   async producers() {
@@ -150,12 +150,12 @@ const show = {
     table($("#producers"), ["User agent", "Address", "#Requests", "#Refused", "#Logs", "#Size", "#Mean latency", "Last seen"], found.producers.map(one => ({ cells: [
       value(one.user_agent), one.address, one.requests, make("span", { class: one.errors ? "bad" : null }, count(one.errors)), one.logs, bytes(one.bytes),
       `${one.milliseconds.toFixed(1)} ms`, time(Math.floor(one.seen))] })),
-    ["Nobody has written yet."]);
+    ["No client has written yet."]);
   },
 };
 
-// The profile has the key that `producer serve` takes unless it is given one. A server whose console asks for no key has
-// the default one of tests.
+// The profile has the key that `producer serve` uses by default. A server whose console needs no key has the default
+// key of tests.
 const withKey = () => {
   if (key.isLocal()) return "--profile local";
   const [id, secret] = key.get() ? ["ID", "SECRET"] : ["test-access-key-id", "test-access-key-secret"];
@@ -166,27 +166,27 @@ async function askLogstores() {
   const found = await api("logstores");
   state.logstores = found.logstores;
   const names = found.logstores.map(one => `${one.project}/${one.logstore}`), select = $("#logstore"), chosen = select.value;
-  // What the address names stays chosen, also when it is not there: then the search says so.
+  // The logstore in the address stays selected even if it does not exist: the search then says so.
   if (chosen && !names.includes(chosen)) names.push(chosen);
   if (names.join() === [...select.options].map(option => option.value).join()) return;
   select.replaceChildren(...names.map(name => make("option", {}, name)));
   if (chosen) select.value = chosen;
 }
 
-// One look at a view, and the next one after a while ------------------------------------------------------------------------
+// Refreshes of the view ---------------------------------------------------------------------------------------------
 
-// What somebody did is told until they do the next thing; what a look at a view found, until the next look.
-function tell(text, look = "", isDeed = false) {
+// A message about a user's action stays until the next action, one about a refresh until the next refresh.
+function tell(text, style = "", isAction = false) {
   const message = $("#message");
-  if (state.isDeed && !isDeed && !text) return;
-  state.isDeed = isDeed && text !== "";
+  if (state.isAction && !isAction && !text) return;
+  state.isAction = isAction && text !== "";
   if (message.textContent !== text) message.textContent = text;
-  message.className = look;
+  message.className = style;
 }
 
-function failed(error, isDeed = false) {
+function failed(error, isAction = false) {
   if (error instanceof KeyWanted) return askForKey();
-  tell(error.message, "bad", isDeed);
+  tell(error.message, "bad", isAction);
 }
 
 async function look() {
@@ -226,7 +226,7 @@ function open(view, isNew = true) {
   look();
 }
 
-// What one does ---------------------------------------------------------------------------------------------------------------
+// User actions ---------------------------------------------------------------------------------------------------------------
 
 function askForKey() {
   clearTimeout(state.timer);
@@ -236,7 +236,7 @@ function askForKey() {
   for (const name of VIEWS) $(`#${name}`).classList.remove("shown");
   $("#where").hidden = $("#leave").hidden = true;
   $("#login").hidden = false;
-  tell(isWrong ? "This is no access key of the server, or it is disabled." : "", isWrong ? "bad" : "");
+  tell(isWrong ? "The server does not know this access key, or it is disabled." : "", isWrong ? "bad" : "");
   $("#key").focus();
 }
 
@@ -311,7 +311,7 @@ $("#login").addEventListener("submit", event => {
 document.addEventListener("keydown", keys);
 window.addEventListener("popstate", () => { restart(); restore(); });
 watchHistogram(choose);
-// The address that `producer serve` prints has the key; it stays in this tab, and not in the address.
+// The address that `producer serve` prints has the key, which moves from the address into this tab.
 const given = new URLSearchParams(location.hash.slice(1));
 if (given.has("key")) {
   key.set(given.get("key"), given.get("secret"));

@@ -1,4 +1,4 @@
-// What all views use: elements, requests, and texts for people. Whatever comes from a log is set as text, never as HTML.
+// Helpers of all views: elements, requests, and texts for people. Values from logs are set as text, never as HTML.
 
 export const $ = (selector, root = document) => root.querySelector(selector);
 
@@ -19,7 +19,7 @@ export function make(tag, attributes = {}, ...children) {
 export class Unreachable extends Error {}
 export class KeyWanted extends Error {}
 
-const KEY = "loghub-console-key";  // of this tab only, and only where the server has keys of its own
+const KEY = "loghub-console-key";  // kept in this tab only, and only if the server has keys of its own
 
 export const key = {
   get: () => sessionStorage.getItem(KEY),
@@ -35,7 +35,7 @@ export async function api(path, parameters = {}, options = {}) {
   try {
     answer = await fetch(`/console/api/${path}?${new URLSearchParams(given)}`, { ...options, headers, credentials: "omit" });
     content = await answer.json();
-  } catch { throw new Unreachable("The server does not answer: it may have ended. Looking again every 2 seconds."); }
+  } catch { throw new Unreachable("The server does not answer: it may have ended. Trying again every 2 seconds."); }
   if (answer.status === 401 && answer.headers.has("WWW-Authenticate")) throw new KeyWanted(content.errorMessage);
   if (!answer.ok) throw new Error(content.errorMessage);
   return content;
@@ -57,18 +57,18 @@ export function bytes(number) {
   return `${number.toFixed(1)} TiB`;
 }
 
-// Control characters are shown by their pictures: some would do nothing, others hide what follows. Those that turn the
-// direction round are named: they make "exe.png" of what ends in ".exe".
+// Control characters are shown as pictures: some are invisible, others hide the text after them. Characters that reverse
+// the direction are shown by number: they make a name that ends in ".exe" look like "exe.png".
 export const visible = text => text
   .replace(/[\0-\x08\x0b-\x1f\x7f]/g, sign => String.fromCharCode(sign === "\x7f" ? 0x2421 : 0x2400 + sign.charCodeAt(0)))
   .replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, sign => `[U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
 
-// Text of a log. It stands apart from its neighbours, whatever direction it is written in.
+// Text of a log, isolated from its neighbours whatever its writing direction.
 export const value = text => make("bdi", {}, visible(text));
 
 // Tables ------------------------------------------------------------------------------------------------------------
 
-// Rows are drawn anew only where they have changed, and the focus stays where it was.
+// Only changed rows are drawn again, and the focus stays.
 export function table(place, heads, rows, empty) {
   const before = JSON.stringify(rows, (name, cell) => cell instanceof Node ? cell.outerHTML : cell);
   if (place.shown === before) return;

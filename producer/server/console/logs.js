@@ -3,14 +3,14 @@
 import { $, api, bytes, make, time, value } from "./dom.js";
 
 const LINE = 600;       // characters of a line
-const FIELD = 160;      // characters of one field in it
-const SHOWN = 20000;    // characters of a value in the table of a log, before one asks for all
+const FIELD = 160;      // characters of a field in the line
+const SHOWN = 20000;    // characters of a value in the table of fields, until the user asks for all
 const quiet = name => name.startsWith("__");
 
-// What a query can say: words, in quotation marks.
+// Words of a query, in quotation marks.
 export const quoted = text => `"${text.replace(/[\\"]/g, "\\$&")}"`;
 
-// A query finds whole words, so none of a text that was cut.
+// A query finds whole words only, so a cut text is not searchable.
 export const canFilter = text => text.length < 256;
 
 const cut = (text, length) => text.length > length ? `${text.slice(0, length)}…` : text;
@@ -63,7 +63,7 @@ export async function showNeighbours(place, log) {
 
 // Files -------------------------------------------------------------------------------------------------------------
 
-// Spreadsheets take what begins so for a formula, some the full-width signs too, and may run it: an apostrophe before it
+// Spreadsheets may run text with such a start as a formula, some also with full-width signs. An apostrophe before it
 // makes it text.
 const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
 const NUMBER = /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?$/i;

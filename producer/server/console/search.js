@@ -4,12 +4,12 @@ import { $, api, count, make, many, table, time, value, visible } from "./dom.js
 import { asCsv, canFilter, logItem, quoted, save, showNeighbours } from "./logs.js";
 
 const PAGE = 50, FILE = 1000;   // logs of a page, and of a file
-const OPEN_FIELDS = 8;          // more of them are closed until one opens them
-const SECONDS = 1;              // after which the server says what it has counted so far
+const OPEN_FIELDS = 8;          // further fields are closed at first
+const SECONDS = 1;              // after which the server returns the counts so far
 
 const state = { offset: 0, shown: 0, parts: [], rows: null, wanted: null, cursor: null };   // rows: of SQL
 
-// Where the query is, it finds words: so a value that was clicked is one of its words, in quotation marks.
+// A query finds words, so a clicked value becomes a word in quotation marks.
 export function filtered(query, name, text) {
   const part = `${quoted(name)}: ${quoted(text)}`;
   return query.trim() ? `(${query.trim()}) and ${part}` : part;
@@ -35,7 +35,7 @@ function drawHistogram(parts) {
 const described = (first, last) => `${time(state.parts[first].from)} to ${time(state.parts[last].to)}: `
   + many(state.parts.slice(first, last + 1).reduce((sum, part) => sum + part.count, 0), "log");
 
-// What is marked: the parts from one end to the other, by pointer or by keys.
+// Marks the selected parts, by pointer or by keys.
 function mark() {
   const chosen = $("#histogram .chosen"), cursor = state.cursor;
   if (!chosen) return;
@@ -81,7 +81,7 @@ export function watchHistogram(choose) {
   });
 }
 
-// The server counts for a while and says how far it came: what it has so far is shown at once.
+// The server counts in steps and returns where to continue, so that the counts so far are shown at once.
 async function countAll(wanted, isOver) {
   let sums = null, before = null;
   do {
@@ -111,14 +111,14 @@ function drawFields(found, filter) {
     const bar = make("progress", { max: found.sampled, value: logs, "aria-hidden": "true" });
     const label = [value(text || "(empty)"), make("span", { class: "quiet" }, count(logs)), bar];
     return canFilter(text) ? make("button", { type: "button", title: "Only logs with this value", onclick: () => filter(field.name, text) }, ...label)
-      : make("p", { title: "It is cut, and a query finds whole words" }, ...label);
+      : make("p", { title: "The value is cut, and a query finds whole words only" }, ...label);
   };
-  // First what the application sent, of few values before many; then what the protocol adds.
+  // The application's fields first, those with few values before those with many, then the protocol's.
   const ordered = [...found.fields].filter(field => !["__tag__:__pack_id__", "__time_ns_part__"].includes(field.name))
     .sort((one, other) => rank(one) - rank(other));
   $("#fields").replaceChildren(
     make("h2", {}, "Fields"),
-    make("p", { class: "quiet" }, found.sampled ? `of the last ${many(found.sampled, "log")} that arrived` : "none"),
+    make("p", { class: "quiet" }, found.sampled ? `of the last ${many(found.sampled, "log")} to arrive` : "none"),
     ...ordered.map((field, index) => make("details", { open: index < OPEN_FIELDS },
       make("summary", {}, value(field.name), " ", make("span", { class: "quiet" }, field.values >= 1000 ? "1,000+" : count(field.values))),
       ...field.top.map(pair => choice(field, pair)))));
@@ -126,7 +126,7 @@ function drawFields(found, filter) {
 
 // Rows ------------------------------------------------------------------------------------------------------------------
 
-// What SQL gave, in the place of logs and fields.
+// Rows of SQL, shown in place of logs and fields.
 function drawRows(found) {
   state.rows = found.rows ?? null;
   $("#rows").hidden = !state.rows;
@@ -134,7 +134,7 @@ function drawRows(found) {
   if (!state.rows) return;
   const head = (name, type) => /int|double|decimal|float/.test(type) || name.startsWith("#") ? `#${name}` : name;
   table($("#rows"), found.names.map((name, column) => head(name, found.types[column])),
-    found.rows.map(row => ({ cells: found.names.map(name => value(row[name])) })), ["The statement gives no row."]);
+    found.rows.map(row => ({ cells: found.names.map(name => value(row[name])) })), ["The statement returns no rows."]);
   for (const id of ["#newer", "#older"]) $(id).disabled = true;
   $("#json").disabled = $("#csv").disabled = !found.rows.length;
 }
@@ -170,7 +170,7 @@ export async function show(wanted, { isOver, filter, everything }) {
     if (!isOver()) drawFields(found, filter);
   };
   state.total = undefined;
-  // What is still there is of another search: it is pale until it goes, and gone where there is nothing instead.
+  // The results of the last search are pale until new ones replace them, and are removed if there are none.
   $("#search").setAttribute("aria-busy", "true");
   try {
     const counting = countAll(wanted, isOver);
@@ -190,8 +190,8 @@ function clear() {
   for (const id of ["#newer", "#older", "#json", "#csv"]) $(id).disabled = true;
 }
 
-const nothing = everything => make("li", { class: "empty" }, "Nothing in this logstore matches in this time. ",
-  everything ? make("button", { type: "button", onclick: everything }, "Search all that is there") : "");
+const nothing = everything => make("li", { class: "empty" }, "No log matches in this logstore and time range. ",
+  everything ? make("button", { type: "button", onclick: everything }, "Search all times") : "");
 
 export function turn(way) { state.offset = Math.max(0, state.offset + way * PAGE); }
 

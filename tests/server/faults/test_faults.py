@@ -148,8 +148,8 @@ def test_the_clock_can_be_wrong_for_some_requests(server: LogHubServer, client: 
     server.faults.add(faults.clock_offset(7200), times=1)
     refused = client.put(log_group("x"))
     assert error_of(refused) == (400, "RequestTimeExpired")
-    told = datetime.strptime(refused.headers["Date"], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
-    assert 7190 < told.timestamp() - time.time() < 7210
+    date = datetime.strptime(refused.headers["Date"], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
+    assert 7190 < date.timestamp() - time.time() < 7210
     assert client.put(log_group("x")).status_code == 200
 
 

@@ -136,13 +136,13 @@ class Fuzz:
         status = client.put(log_group("healthy"), logstore="healthy").status_code
         took = time.monotonic() - started
         self._errors.flush()
-        said = Path(self._errors.name).read_text()
+        log = Path(self._errors.name).read_text()
         memory = self.server.resident()
         return [
             *([f"a good write is answered {status} after the round"] if status != 200 else []),
             *([f"a good write took {took:.1f} s after the round"] if took > PROMPTLY else []),
             *([f"the server has {memory // MIB} MiB"] if memory > MEMORY else []),
-            *([f"the server said: {said[-2000:]}"] if "Traceback" in said else []),
+            *([f"the server logged: {log[-2000:]}"] if "Traceback" in log else []),
         ]
 
 

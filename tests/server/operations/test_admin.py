@@ -92,8 +92,8 @@ def test_a_metric_store_is_a_logstore(client: Client) -> None:
     assert client.post_json("/logstores", body).status_code == 200
     headers = {"Content-Type": "application/json"}
     client.request("PUT", "/logstores/metrics", headers=headers, body=b'{"logstoreName": "metrics", "ttl": 9}')
-    told = client.get("/logstores/metrics").json()
-    assert (told["telemetryType"], told["ttl"]) == ("Metrics", 9)
+    stored = client.get("/logstores/metrics").json()
+    assert (stored["telemetryType"], stored["ttl"]) == ("Metrics", 9)
     assert client.put(log_group("x"), logstore="metrics").status_code == 200
 
 

@@ -67,7 +67,7 @@ def test_the_result_has_the_rows_that_the_condition_allows(client: Client) -> No
 
 
 @pytest.mark.parametrize(
-    ("query", "status", "told"),
+    ("query", "status", "message"),
     [
         ("* | select 1", 400, "must be one SELECT"),
         ("select 1", 404, "no logstore of project my-project"),
@@ -75,7 +75,7 @@ def test_the_result_has_the_rows_that_the_condition_allows(client: Client) -> No
         (f"select * from {LOGSTORE}; drop table log", 400, "must be one SELECT"),
     ],
 )
-def test_what_cannot_be_asked_is_told(client: Client, query: str, status: int, told: str) -> None:
+def test_an_unsupported_query_is_refused_in_words(client: Client, query: str, status: int, message: str) -> None:
     """An unsupported query is an error in words instead of an empty answer."""
     found = ask(client, query)
-    assert (found.status_code, told in found.json()["errorMessage"]) == (status, True), found.text
+    assert (found.status_code, message in found.json()["errorMessage"]) == (status, True), found.text

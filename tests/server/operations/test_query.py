@@ -178,7 +178,7 @@ def test_a_query_that_cannot_be_read_is_refused(query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "advice"),
     [
         ("status between 400 and 500", "write 'key in [1 100]'"),
         ("error status NOT BETWEEN 1 AND 2", "write 'key in [1 100]'"),
@@ -227,12 +227,12 @@ def test_a_query_that_cannot_be_read_is_refused(query: str) -> None:
         ("error order by status", "put it into quotation marks"),
     ],
 )
-def test_what_other_languages_write_is_refused_with_what_to_write(query: str, told: str) -> None:
+def test_what_other_languages_write_is_refused_with_what_to_write(query: str, advice: str) -> None:
     """Syntax of other languages is refused with the syntax to use, instead of an empty answer."""
     with pytest.raises(ApiError) as caught:
         compile_query(query, Limits())
     assert caught.value.code == "ParameterInvalid"
-    assert told in caught.value.message
+    assert advice in caught.value.message
 
 
 @pytest.mark.parametrize(

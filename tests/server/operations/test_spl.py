@@ -116,7 +116,7 @@ def test_project_takes_from_a_log_group_what_it_does_not_name(
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("status: 200 | where a = 'x'", "'*'"),
         ("where a = 'x'", "'*'"),
@@ -161,12 +161,12 @@ def test_project_takes_from_a_log_group_what_it_does_not_name(
         ("* | where (select count(*) from read_csv('/etc/passwd')) > 0", "cannot be run"),
     ],
 )
-def test_what_cannot_be_run_is_refused_in_words(logs: Client, query: str, said: str) -> None:
+def test_what_cannot_be_run_is_refused_in_words(logs: Client, query: str, message: str) -> None:
     """An unknown operator or function is an error instead of an empty answer, and so is access beyond the page."""
     where = {"type": "log", "cursor": logs.cursor(0, "begin"), "query": query}
     answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", **where)
     assert error_of(answer) == (400, "ParameterInvalid")
-    assert said in answer.json()["errorMessage"]
+    assert message in answer.json()["errorMessage"]
 
 
 PARSED = {
@@ -349,7 +349,7 @@ def test_a_query_cannot_make_logs(logs: Client, query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "message"),
     [
         ('a FROM "spl page"', "not one expression"),
         ("a UNION SELECT a", "not one expression"),
@@ -379,14 +379,14 @@ def test_a_query_cannot_make_logs(logs: Client, query: str) -> None:
         ("repeat(a, 2000000000) = a", "bytes of memory"),
     ],
 )
-def test_an_expression_is_one_and_nothing_else(logs: Client, expression: str, said: str) -> None:
+def test_an_expression_is_one_and_nothing_else(logs: Client, expression: str, message: str) -> None:
     """More than one expression over the log's fields is refused as a value and as a condition."""
     for query in (f"* | extend x = {expression}", f"* | where true | where {expression}"):
         answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", type="log", cursor=logs.cursor(0, "begin"), query=query)
         assert error_of(answer) == (400, "ParameterInvalid")
-        told = answer.json()["errorMessage"]
-        assert said in told
-        assert "json_execute" not in told
+        text = answer.json()["errorMessage"]
+        assert message in text
+        assert "json_execute" not in text
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def append(store: Store, dice: random.Random, count: int, now: float, shard: int
     store.append(PLACE, [group(dice) for _ in range(count)], route, now).result()
 
 
-def told(store: Store, now: float, lately: float) -> list[tuple[Any, ...]]:
+def reported(store: Store, now: float, lately: float) -> list[tuple[Any, ...]]:
     (size,) = store.sizes(now, lately).result()
     assert [one.number for one in size.shards] == [0, 1]
     rows = [
@@ -70,7 +70,7 @@ def test_sizes_are_those_of_the_rows(tmp_path: Path) -> None:
             store = open_store(tmp_path)
         horizon = now - days * DAY if days < 3650 else 0
         lately = now - dice.choice([0.5, 10 * HOUR, 9 * DAY])
-        assert told(store, now, lately) == counted(store, horizon, max(lately, horizon))
+        assert reported(store, now, lately) == counted(store, horizon, max(lately, horizon))
     store.close()
 
 
@@ -78,12 +78,12 @@ def test_what_was_undone_is_not_counted(tmp_path: Path) -> None:
     """A failed transaction leaves the sums unchanged, and a deleted logstore leaves none."""
     dice, now, store = random.Random(7), 1_700_000_000.0, open_store(tmp_path)
     append(store, dice, 3, now, 0)
-    before = told(store, now, now)
+    before = reported(store, now, now)
     store._database.submit(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall()).result()
     big = CheckedGroup(raw_size=1, count=1, topic="", min_time=0, max_time=1, packed=bytes(1 << 22))
     with pytest.raises(Exception, match="free space"):
         store.append(PLACE, [big], None, now).result()
-    assert told(store, now, now) == before
+    assert reported(store, now, now) == before
     store._database.submit(lambda connection: connection.execute("PRAGMA max_page_count = 9999").fetchall()).result()
     store.delete_logstore(PLACE).result()
     append(store, dice, 1, now, 0)
@@ -104,6 +104,6 @@ def test_sizes_do_not_read_every_row(tmp_path: Path) -> None:
     for _ in range(30):
         append(store, dice, BLOCK, now, 0)
     seen.clear()
-    told(store, now, now + 1)
+    reported(store, now, now + 1)
     assert len(seen) * 100 < 30 * BLOCK / 2
     store.close()

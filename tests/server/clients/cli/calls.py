@@ -24,7 +24,7 @@ T, BEGUN = 1_700_000_000, time.time()
 OUTCOMES: dict[str, str | None] = {}
 
 
-def told(command: str, **arguments: object) -> tuple[int, str]:
+def execute(command: str, **arguments: object) -> tuple[int, str]:
     """Return a command's exit code and output."""
     words = [f"--{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in arguments.items()]
     account = [f"--access-id={KEY_ID}", f"--access-key={SECRET}", f"--region-endpoint={ENDPOINT}"]
@@ -40,7 +40,7 @@ def told(command: str, **arguments: object) -> tuple[int, str]:
 
 def run(command: str, **arguments: object) -> Any:
     """Run a command and return its output as JSON, or as a list of lines; record its success or refusal."""
-    code, text = told(command, **arguments)
+    code, text = execute(command, **arguments)
     refused = re.search(r'"errorCode": ?"(\w+)"', text)
     if code and not refused:
         raise AssertionError(f"{command} ended with {code}: {text[-2000:]}")
