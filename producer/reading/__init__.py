@@ -1,4 +1,4 @@
-"""What reads from LogHub stands on this: signed questions, a logstore shard by shard, consumer groups.
+"""Reads from LogHub: signed requests, a logstore shard by shard, searches, and consumer groups.
 
-Spark's reader, the agent's source and the command line each make of the bytes what they need.
+Spark's reader, the agent's source and the command line each decode the bytes themselves.
 """

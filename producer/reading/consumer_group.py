@@ -1,7 +1,8 @@
-"""A consumer group of a logstore: heartbeats that share out the shards, and checkpoints.
+"""A consumer group of a logstore: heartbeats that distribute the shards, and checkpoints.
 
-Each consumer says again and again which shards it reads, and is told which ones it shall read. One that was silent for
-the group's timeout has left, and the others get what it had; so a shard is given up by no longer naming it.
+Each heartbeat of a consumer lists the shards that it reads, and the answer lists the shards assigned to it. A consumer
+without a heartbeat for the group's timeout has left, and its shards go to the others. A consumer releases a shard by no
+longer listing it.
 
 Source: LogHub protocol; the official consumer libraries.
 """
@@ -15,10 +16,10 @@ from .signed_client import Question, SignedClient
 
 
 class ConsumerGroup:
-    """One member's view of a group; every method raises :class:`~.errors.LogHubReadError` if LogHub refuses.
+    """A member of a consumer group; every method raises :class:`~.errors.LogHubReadError` if LogHub refuses.
 
-    :param client: who closes it is whoever made it; one thread at a time may use it.
-    :param consumer: the member's name, of its own in the group.
+    :param client: the client, which the caller closes; one thread at a time may use it.
+    :param consumer: the member's name, unique in the group.
     """
 
     def __init__(self, client: SignedClient, logstore: str, group: str, consumer: str) -> None:
@@ -27,9 +28,9 @@ class ConsumerGroup:
         self._path = f"{self._groups}/{group}"
 
     def create(self, timeout: int) -> bool:
-        """Make the group, or give the one that is there this timeout; whether there was none.
+        """Create the group, or change its timeout if it exists. Return True if it was created.
 
-        :param timeout: seconds after which a silent member has left.
+        :param timeout: seconds without a heartbeat after which a member has left.
         """
         wanted = {"consumerGroup": self._group, "timeout": timeout, "order": False}
         try:
@@ -42,13 +43,13 @@ class ConsumerGroup:
         return True
 
     def heartbeat(self, held: Collection[str]) -> set[str]:
-        """Say which shards this member reads; those that it shall read."""
+        """Send the shards that this member reads; return the shards assigned to it."""
         params = {"type": "heartbeat", "consumer": self._consumer}
         question = Question.of_json(self._path, sorted(map(int, held)), params)
         return self._client.json(f"heartbeat of {self._consumer}", question, lambda answer: set(map(str, answer)))
 
     def checkpoints(self) -> dict[str, str]:
-        """For each shard the cursor up to which the group has read it; none where that was not said yet."""
+        """Return the cursor up to which the group has read each shard; shards without a checkpoint are left out."""
         question = Question(self._path)
         return self._client.json(
             f"GetCheckPoint of {self._group}",
@@ -57,9 +58,9 @@ class ConsumerGroup:
         )
 
     def save(self, shard: str, cursor: str, *, force: bool = False) -> None:
-        """Say that the group has read a shard up to there.
+        """Save the group's checkpoint of a shard.
 
-        :param force: also if this member does not have the shard.
+        :param force: True to save it even if another member owns the shard.
         """
         params = {"type": "checkpoint", "consumer": self._consumer, "forceSuccess": "true" if force else "false"}
         content = {"shard": int(shard), "checkpoint": cursor}

@@ -1,4 +1,4 @@
-"""What is raised when LogHub does not answer what it was asked."""
+"""Errors of reads from LogHub."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from ..text.printable import readable
 
 
 class LogHubReadError(ProducerError):
-    """LogHub did not hand out what was asked for.
+    """Raised when LogHub does not answer a request as required.
 
-    :param message: may hold whatever a server said.
+    :param message: the message; may contain any text of a server.
     """
 
     def __init__(self, message: str) -> None:
@@ -17,9 +17,9 @@ class LogHubReadError(ProducerError):
 
     @property
     def code(self) -> str:
-        """The code of the last answer, such as ``ShardNotExist``; empty if there was none."""
+        """Return the code of the last answer, such as ``ShardNotExist``; empty if there was none."""
         return str(getattr(self.__cause__, "code", ""))
 
 
 class AnswerTooLargeError(LogHubReadError):
-    """An answer has more bytes than its reader takes at a time."""
+    """Raised when an answer is larger than its reader accepts."""

@@ -1,6 +1,6 @@
-"""A logstore, shard by shard: ListShards, GetCursor, GetCursorTime, PullLogs.
+"""Reads of a logstore, shard by shard: ListShards, GetCursor, GetCursorTime, PullLogs.
 
-What is tried again, and what an error says, is in :mod:`.signed_client`.
+:mod:`.signed_client` retries the requests and words the errors.
 
 Source: LogHub protocol, Reading back; the official SDK for what cursors are.
 """
@@ -27,9 +27,9 @@ _PROTOBUF = {"Accept": "application/x-protobuf"}
 class Page(Generic[_T]):
     """One answer of PullLogs.
 
-    :ivar content: what was made of its LogGroups.
-    :ivar cursor: where to go on.
-    :ivar at_end: nothing follows at this moment, or not before the end cursor.
+    :ivar content: the result of decoding its LogGroups.
+    :ivar cursor: the cursor to continue with.
+    :ivar at_end: True if no LogGroup follows at this moment, or none before the end cursor.
     """
 
     content: _T
@@ -38,16 +38,16 @@ class Page(Generic[_T]):
 
 
 class LogstoreReader:
-    """Asks for what a logstore holds; every method raises :class:`~.errors.LogHubReadError` if LogHub does not say.
+    """A reader of a logstore; every method raises :class:`~.errors.LogHubReadError` if LogHub refuses.
 
-    :param client: who closes it is whoever made it.
+    :param client: the client, which the caller closes.
     """
 
     def __init__(self, client: SignedClient, logstore: str) -> None:
         self._client, self._path = client, f"/logstores/{logstore}/shards"
 
     def shards(self) -> list[str]:
-        """The shards, in order of their numbers: also those that a split or a merge made read-only."""
+        """Return the shards by number, those that are readonly after a split or merge included."""
 
         def numbers(answer: Any) -> list[str]:
             return [str(number) for number in sorted(int(shard["shardID"]) for shard in answer)]
@@ -55,7 +55,7 @@ class LogstoreReader:
         return self._client.json("ListShards", Question(self._path), numbers)
 
     def cursor(self, shard: str, start: str | int) -> str:
-        """The cursor of the first LogGroup that the server received at ``start`` or later.
+        """Return the cursor of the first LogGroup that the server received at ``start`` or later.
 
         :param start: ``begin``, ``end``, or Unix seconds.
         """
@@ -64,7 +64,7 @@ class LogstoreReader:
         return self._client.json(what, question, lambda answer: str(answer["cursor"]))
 
     def cursor_time(self, shard: str, cursor: str) -> int:
-        """When the server received the LogGroup at ``cursor``, Unix seconds; at the end of a shard about now."""
+        """Return when the server received the LogGroup at ``cursor``, Unix seconds; about now at a shard's end."""
         question = Question(f"{self._path}/{shard}", {"type": "cursor_time", "cursor": cursor})
         what = f"GetCursorTime of shard {shard} at {cursor}"
         return self._client.json(what, question, lambda answer: int(answer["cursor_time"]))
@@ -78,14 +78,13 @@ class LogstoreReader:
         end: str | None = None,
         most_bytes: int | None = None,
     ) -> Page[_T]:
-        """LogGroups from ``cursor`` on, in the order in which they came.
+        """Return LogGroups from ``cursor`` on, in the order of arrival.
 
-        :param read: makes what is wanted of the answer, decompressed; what it raises of a damaged one has it asked for
-            again.
-        :param count: LogGroups, 1 to ``MAX_PULL_COUNT``; the server may give fewer.
-        :param end: none at or behind this cursor.
-        :param most_bytes: bytes that an answer may have, decompressed; None for no limit.
-        :raises AnswerTooLargeError: it has more; it is not decompressed.
+        :param read: decodes the decompressed answer; if it raises, the answer is damaged and is requested again.
+        :param count: number of LogGroups, 1 to ``MAX_PULL_COUNT``; the server may return fewer.
+        :param end: the cursor to stop before; None for no end.
+        :param most_bytes: largest size of an answer, bytes after decompression; None for no limit.
+        :raises AnswerTooLargeError: the answer is larger; it is not decompressed.
         """
         asked = {"type": "log", "cursor": cursor, "count": str(count)}
         if end is not None:
@@ -106,7 +105,7 @@ class LogstoreReader:
 
 
 def body_of(answer: Answer, headers: Mapping[str, str]) -> bytes:
-    """What was answered, decompressed.
+    """Return the decompressed body of an answer.
 
     :raises CompressionError: it is damaged.
     """
@@ -114,5 +113,5 @@ def body_of(answer: Answer, headers: Mapping[str, str]) -> bytes:
 
 
 def raw_size_of(answer: Answer, headers: Mapping[str, str]) -> int:
-    """Bytes of an answer, decompressed, as the server says; no more are ever allocated."""
+    """Return the size of an answer after decompression, bytes, as the server declares it; no more is ever allocated."""
     return int(headers.get("x-log-bodyrawsize", len(answer.body)))

@@ -1,4 +1,4 @@
-"""Logs that match a query: GetLogs and GetHistograms.
+"""Searches of a logstore: GetLogs and GetHistograms.
 
 Source: LogHub protocol, Reading back; the official SDK for the rest.
 """
@@ -17,20 +17,20 @@ from .errors import LogHubReadError
 from .logstore import body_of
 from .signed_client import Question, SignedClient
 
-#: Logs of one answer of GetLogs, at most.
+#: Most logs of one answer of GetLogs.
 PAGE = 100
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
-# How often an answer that is not complete is asked for again.
+# Most requests for an answer that is not complete.
 _INCOMPLETE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Which logs, by their own time.
+    """A search, by the time of the logs.
 
-    :ivar begin: Unix seconds.
-    :ivar end: Unix seconds; behind the last one.
-    :ivar query: keywords, and SQL behind ``|``.
+    :ivar begin: the first second, Unix seconds.
+    :ivar end: the second after the last one, Unix seconds.
+    :ivar query: keywords, and SQL after ``|``.
     """
 
     begin: int
@@ -39,17 +39,19 @@ class Search:
 
 
 class LogstoreSearch:
-    """Searches a logstore; every method raises :class:`~.errors.LogHubReadError` if LogHub does not say, or not all of
-    it after several questions.
+    """A searcher of a logstore.
 
-    :param client: who closes it is whoever made it.
+    Every method raises :class:`~.errors.LogHubReadError` if LogHub refuses, or has no complete answer after several
+    requests.
+
+    :param client: the client, which the caller closes.
     """
 
     def __init__(self, client: SignedClient, logstore: str) -> None:
         self._client, self._path = client, f"/logstores/{logstore}"
 
     def logs(self, search: Search, *, newest_first: bool = False, offset: int = 0, line: int = PAGE) -> list[Fields]:
-        """Logs that match, in order of time; at most a page of them. With SQL, the rows."""
+        """Return a page of matching logs in order of time; with SQL, all rows."""
         wanted = {"from": search.begin, "to": search.end, "query": search.query, "topic": ""}
         if is_paged(search.query):
             wanted |= {"offset": offset, "line": line, "reverse": newest_first}
@@ -60,7 +62,7 @@ class LogstoreSearch:
         raise _incomplete("GetLogs")
 
     def histogram(self, search: Search) -> list[Mapping[str, Any]]:
-        """How many logs match: begin, end and count of each part of the range."""
+        """Return begin, end and number of matching logs of each part of the range."""
         asked = {"type": "histogram", "from": str(search.begin), "to": str(search.end), "query": search.query}
         for _ in range(_INCOMPLETE):
             parts = self._client.json("GetHistograms", Question(self._path, asked), list)
@@ -70,20 +72,20 @@ class LogstoreSearch:
 
 
 def is_paged(query: str) -> bool:
-    """Whether it finds logs, which come in pages: SQL says itself which rows it wants."""
+    """Return True if the query finds logs, which come in pages; SQL selects its rows itself."""
     return command_of(query) in ("", "with_pack_meta")
 
 
 def command_of(query: str) -> str:
-    """What stands behind the first ``|`` outside quotation marks, in lower case; empty if there is none."""
+    """Return the text after the first ``|`` outside quotation marks, in lower case; empty if there is none."""
     return _QUOTED.sub("", query).partition("|")[2].strip().lower()
 
 
 def _found(answer: Answer, headers: Mapping[str, str]) -> tuple[bool, list[Fields]]:
-    """Whether that is all, and the logs."""
+    """Return True if the answer is complete, and the logs."""
     content = json.loads(body_of(answer, headers))
     return content["meta"].get("progress", "Complete") == "Complete", list(content["data"])
 
 
 def _incomplete(what: str) -> LogHubReadError:
-    return LogHubReadError(f"{what}: LogHub had no complete answer after {_INCOMPLETE} questions: narrow the time")
+    return LogHubReadError(f"{what}: LogHub had no complete answer after {_INCOMPLETE} requests: narrow the time range")

@@ -1,8 +1,8 @@
-"""Signed requests to LogHub whose answers are read: each is tried again while what went wrong may pass.
+"""Signed requests to LogHub that read its answers, with retries of temporary failures.
 
-Waits grow and are random; a server that is busy or over its quota, a connection that broke, and credentials that ran
-out may pass. What then is left is one error that says what was asked, of whom, what came back, and what to do. All
-attempts of a request share one deadline, if the caller sets a time.
+A busy server, an exceeded quota, a broken connection and expired credentials are temporary. Waits between attempts grow
+and are random. The final error has the request, the destination, the answer, and the remedy. All attempts of a request
+share one deadline, if the caller sets a timeout.
 
 Source: LogHub protocol, Reading back; Signatures.
 """
@@ -41,8 +41,8 @@ from .errors import LogHubReadError
 _T = TypeVar("_T")
 
 
-#: What an answer that makes no sense has whoever reads it raise.
-_SENSELESS = (ValueError, LookupError, TypeError, CompressionError)
+#: Exceptions of a decoder for an answer that is not LogHub's.
+_INVALID_ANSWER = (ValueError, LookupError, TypeError, CompressionError)
 
 _KEY = "check the access key: {access_key_id}, the environment or the provider"
 _ADVICE = {
@@ -52,23 +52,23 @@ _ADVICE = {
     "InvalidCursor": "the cursor is of another logstore, or older than what the logstore keeps",
     "InvalidAccessKeyId": _KEY,
     "MissAccessKeyId": _KEY,
-    "ProjectForbidden": "the project's owner has to settle this",
+    "ProjectForbidden": "ask the project's owner",
 }
-# Of an answer that is none of LogHub's, bytes.
+# Bytes of a foreign answer in a message.
 _SHOWN = 100
-# An answer to a reader may be long, bytes, and the way slow, milliseconds; whatever never ends does so here.
+# Largest answer, bytes, and longest attempt, milliseconds: answers may be long and networks slow, but not endless.
 _MOST_BYTES, _LONGEST_ATTEMPT = 256 << 20, 600_000
 _GENERAL = "check the parameters and the access key's permissions"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request, before its signature.
+    """A request before signing.
 
-    :ivar path: not percent-encoded.
-    :ivar params: of the query.
-    :ivar body: of a POST.
-    :ivar headers: besides those of every request.
+    :ivar path: the path, not percent-encoded.
+    :ivar params: the query parameters.
+    :ivar body: the body of a POST.
+    :ivar headers: headers besides the standard ones.
     """
 
     path: str
@@ -81,25 +81,25 @@ class Question:
     def of_json(
         cls, path: str, content: object, params: Mapping[str, str] | None = None, method: str = "POST"
     ) -> Question:
-        """One with a body of JSON."""
+        """Return a request with a JSON body."""
         headers = {"Content-Type": "application/json"}
         return cls(path, params or {}, method=method, body=json.dumps(content).encode(), headers=headers)
 
 
 class SignedClient:
-    """Asks the questions; a context manager. One thread at a time may use it.
+    """A client that signs requests and reads answers; a context manager. One thread at a time may use it.
 
-    :param project: who signs.
-    :param http: where to.
-    :param where: the same in words.
-    :param config: the signature's version and region, ``http``, ``retries`` and its backoff; the rest is not looked at.
-    :param names: how ``project``, ``logstore``, ``endpoint`` and ``access_key_id`` are called where they are given.
-    :param most_bytes: bytes that an answer may have, as it comes; None for 256 MiB.
-    :param timeout: seconds that a request may take, with all its attempts and the waits between them; None for no such
-        limit.
-    :param timeout_name: how the timeout is called where it is given.
-    :param advice: what to do, by the code of the server's error, where that is more than what is known here; nothing
-        where the error says it all.
+    :param project: the project, with the credentials that sign.
+    :param http: the destination.
+    :param where: the destination in words.
+    :param config: the version and region of signatures, ``http``, ``retries`` and their backoff; other options are
+        ignored.
+    :param names: the caller's names of ``project``, ``logstore``, ``endpoint`` and ``access_key_id``, for messages.
+    :param most_bytes: largest answer, bytes before decompression; None for 256 MiB.
+    :param timeout: seconds for a request with all its attempts and waits; None for no limit.
+    :param timeout_name: the caller's name of the timeout, for messages.
+    :param advice: remedies by the server's error code, in addition to the general ones; empty for an error that needs
+        none.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class SignedClient:
         self._credentials = CredentialsCache(project.credentials, self._clock, "loghub-reader-credentials")
         check_authorities(self._config.http, http.base_url)
         limits = replace(self._config.http, attempt_timeout_ms=self._config.http.attempt_timeout_ms or _LONGEST_ATTEMPT)
-        # Nobody is told that an answer takes its time: who asks waits for it.
+        # Slow answers are not logged: the caller waits for them.
         self._transport = Transport(limits, 1, self._clock, "loghub-reader", most=self._most_bytes, tells=False)
         self._proxies = self._transport.proxies_for(http.base_url)
         self._clock_offset = 0.0
@@ -144,25 +144,25 @@ class SignedClient:
         self._transport.close()
 
     def json(self, what: str, question: Question, take: Callable[[Any], _T]) -> _T:
-        """What ``take`` makes of the JSON of the answer.
+        """Return what ``take`` makes of the answer's JSON.
 
-        :raises LogHubReadError: the server did not say.
+        :raises LogHubReadError: the last attempt failed.
         """
         return self.ask(what, question, lambda answer, _: take(json.loads(answer.body)))
 
     def ask(self, what: str, question: Question, take: Callable[[Answer, Mapping[str, str]], _T]) -> _T:
-        """What ``take`` makes of the answer and its headers.
+        """Return what ``take`` makes of the answer and its headers.
 
-        :param what: the question in words.
-        :raises LogHubReadError: its last error, in words.
+        :param what: the request in words.
+        :raises LogHubReadError: the last attempt failed; the error describes it.
         """
 
         def attempt() -> _T:
             answer, headers = self._get(question)
             try:
                 return take(answer, headers)
-            except _SENSELESS as error:
-                raise _senseless(answer, error) from error
+            except _INVALID_ANSWER as error:
+                raise _invalid_answer(answer, error) from error
 
         attempts = _Attempts(self._config, self._timeout)
         if self._timeout is not None:
@@ -180,9 +180,9 @@ class SignedClient:
             raise LogHubReadError(self._words(what, error, attempts.made)) from error
 
     def _get(self, question: Question) -> tuple[Answer, Mapping[str, str]]:
-        """One request and its answer.
+        """Send one request and return the answer with its headers.
 
-        :raises AttemptError: there was none, or it was a refusal.
+        :raises AttemptError: there was no answer, or a refusal.
         """
         credentials = self._credentials.get()
         answer, headers = self._transport.request(
@@ -225,7 +225,7 @@ class SignedClient:
         return sign_v4(unsigned, key, now) if config.sign_version == "v4" else sign_v1(unsigned, key, now)
 
     def _learn(self, credentials: Credentials, answer: Answer, headers: Mapping[str, str]) -> AttemptError:
-        """The error of ``answer``, after what it teaches was noted: refused credentials, the server's time."""
+        """Return the error of ``answer``, and note refused credentials and the server's time."""
         error = error_of_answer(answer, headers, self._way())
         if isinstance(error, UnauthorizedError):
             self._credentials.refused(credentials)
@@ -254,7 +254,7 @@ class SignedClient:
 
 
 class _Attempts:
-    """The attempts of one request: how many there were, and whether there may be another."""
+    """The attempts of one request, counted by kind of error."""
 
     def __init__(self, config: ProducerConfig, timeout: float | None) -> None:
         self._timeout = math.inf if timeout is None else timeout
@@ -263,16 +263,16 @@ class _Attempts:
         self.made = 0
 
     def may_be_repeated(self, error: BaseException) -> bool:
-        """Whether it may pass; counts it."""
+        """Count the attempt; return True if its error is temporary."""
         self.made += 1
         if not isinstance(error, AttemptError):
             return False
         self._of_kind[type(error)] = self._of_kind.get(type(error), 0) + 1
-        # For a writer a missing shard is one that is being split; a reader was told which shards there are.
+        # A writer retries a missing shard, which is being split. A reader got its shards from the server.
         return error.retriable and error.code != "ShardNotExist"
 
     def are_over(self, state: tenacity.RetryCallState) -> bool:
-        """Whether there were enough of them, or the next one would begin too late."""
+        """Return True after the last attempt, or if the next one would begin too late."""
         if (state.seconds_since_start or 0.0) + state.upcoming_sleep >= self._timeout:
             return True
         error = cast("AttemptError", cast("Any", state.outcome).exception())
@@ -280,16 +280,16 @@ class _Attempts:
         return self.made >= self._most or self._of_kind.get(type(error), 0) >= most
 
 
-def _senseless(answer: Answer, error: Exception) -> ServerError:
-    """Status 200 with something that no LogHub says, such as the page of a portal, or half an answer."""
+def _invalid_answer(answer: Answer, error: Exception) -> ServerError:
+    """Return the error for status 200 with a foreign answer, such as a portal's page, or half an answer."""
     begins = page_of(answer.body, _SHOWN)
-    message = f"an answer that is none of LogHub's: {begins!r} ({type(error).__name__}: {error})"
+    message = f"an answer that is not LogHub's: {begins!r} ({type(error).__name__}: {error})"
     return ServerError(BAD_RESPONSE, message, http_status=answer.status, request_id=answer.request_id)
 
 
 def _general_advice(error: AttemptError) -> str:
-    if error.code == PROXY_AUTHENTICATION or any(said in error.message for said in (CERTIFICATE, PLAIN_HTTP)):
-        return ""  # its message says what to do
+    if error.code == PROXY_AUTHENTICATION or any(phrase in error.message for phrase in (CERTIFICATE, PLAIN_HTTP)):
+        return ""  # its message has the remedy
     fitting = (
         (isinstance(error, UnauthorizedError), "check the access key, its security token and its permission to read"),
         (isinstance(error, ClockSkewError), "set this machine's clock"),

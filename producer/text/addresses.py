@@ -1,4 +1,4 @@
-"""Hosts: addresses apart from names, and this machine apart from others."""
+"""Hosts: addresses and names, and whether they are of this machine."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is given by its address, of either version.
+    """Return True if a host is an address of IP version 4 or 6.
 
-    :param host: without brackets, and without a port.
+    :param host: the host, without brackets and port.
     """
     try:
         ipaddress.ip_address(host)
@@ -20,9 +20,9 @@ def is_address(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if a host is this machine by its loopback address, or by ``localhost`` and names below it.
+    """Return True if a host is a loopback address, ``localhost``, or a name below it.
 
-    :param host: without brackets, and without a port.
+    :param host: the host, without brackets and port.
     """
     if is_address(host):
         return ipaddress.ip_address(host).is_loopback
@@ -32,11 +32,11 @@ def is_loopback(host: str) -> bool:
 def foreign_page(headers: Mapping[str, str], *, is_project_first: bool = False) -> str:
     """Return the site whose page sent a request to a server of this machine; empty if no other site's page did.
 
-    A page of another site can make a name of its own lead to this machine. Its requests then have that name as Host,
-    and no browser calls them requests to another site.
+    A page of another site can resolve a name of its own to this machine (DNS rebinding). Its requests then have that
+    name as Host, and browsers treat them as requests to the same site.
 
-    :param headers: names in lower case.
-    :param is_project_first: True if a label may be before the host: ``my-project.127.0.0.1``.
+    :param headers: the headers, names in lower case.
+    :param is_project_first: True if a label may precede the host, as in ``my-project.127.0.0.1``.
     """
     host, origin = headers.get("host", ""), headers.get("origin")
     try:

@@ -1,4 +1,4 @@
-"""How to install an extra: in the way in which the package was installed, which is the one that works."""
+"""Commands that install an extra, in the way in which the package itself was installed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ _NAME = "loghub-producer"
 
 
 def how_to_install(extra: str) -> str:
-    """The command that adds ``extra`` to this installation: from the same clone, repository, file, or package index,
-    and without a compiler where nothing is compiled now, since one package more is not worth minutes of it.
+    """Return the command that adds ``extra`` to this installation.
+
+    It uses the same clone, repository, file or package index. An installation without compiled parts stays without
+    them, since a compiler would take minutes.
     """
     origin = _origin()
     built_here = origin is not None and not {"dir_info", "vcs_info"}.isdisjoint(origin)
@@ -18,18 +20,18 @@ def how_to_install(extra: str) -> str:
 
 
 def missing(error: ModuleNotFoundError, extra: str) -> ImportError:
-    """What to raise where the module of an extra is not there."""
+    """Return the error for a missing module of an extra."""
     return ImportError(f"{error.name} is not installed: {how_to_install(extra)}", name=error.name)
 
 
 def _origin() -> dict[str, Any] | None:
-    """What this installation was made from; empty for a package index, None if there is no installation."""
-    import json  # most programs never ask
+    """Return the origin of this installation; empty for a package index, None for a source tree or archive."""
+    import json  # imported here, since most programs do not need it
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
-        told = distribution(_NAME).read_text("direct_url.json")
-        return dict(json.loads(told)) if told else {}
+        origin = distribution(_NAME).read_text("direct_url.json")
+        return dict(json.loads(origin)) if origin else {}
     except (PackageNotFoundError, ValueError):  # a source tree, or an archive
         return None
 

@@ -1,8 +1,8 @@
-"""Names of options that people know from other producers, and what they are called here.
+"""Names of options from other producers, and their names here.
 
-confluent-kafka and librdkafka write them with dots, kafka-python with underscores, the Java producer in camelCase; the
-official Python producer and the handler of the official SDK have names of their own. They are looked up in one form:
-lower case, with underscores.
+confluent-kafka and librdkafka write them with dots, kafka-python with underscores, the Java producer in camelCase. The
+official Python producer and the official SDK's handler have their own names. All are looked up in lower case with
+underscores.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-_PROJECT = "is said to ProjectConfig"
+_PROJECT = "is an option of ProjectConfig"
 _MADE = "Producer(ProjectConfig('my-project', endpoint=..., access_key_id=..., access_key_secret=...))"
 _BYTES = "total_size_in_bytes bounds the memory, in bytes"
-_BATCH = "batch_size_threshold_in_bytes (bytes) and batch_count_threshold (logs) say when a batch is sent"
+_BATCH = "batch_size_threshold_in_bytes (bytes) and batch_count_threshold (logs) close a batch"
 _ALWAYS = "a send succeeds only when the server has acknowledged it"
 
-#: What to say of a foreign name; of one that is only called otherwise here, its name.
+#: The hint for a foreign name; a single word is the name of the same option here.
 FOREIGN: dict[str, str] = {
     # confluent-kafka, librdkafka, kafka-python
     "metadata_broker_list": f"the address {_PROJECT}: endpoint=",
@@ -45,7 +45,7 @@ FOREIGN: dict[str, str] = {
     "transactional_id": "a stream has a key of its own: producer.stream(..., idempotent=SequenceKey(...))",
     "max_in_flight": "max_concurrency_per_destination",
     "max_in_flight_requests_per_connection": "max_concurrency_per_destination",
-    "security_protocol": "the endpoint says it: https:// or http://",
+    "security_protocol": "the endpoint selects it: https:// or http://",
     "sasl_username": f"the key {_PROJECT}: access_key_id=",
     "sasl_password": f"the key {_PROJECT}: access_key_secret=",
     "ssl_ca_location": "http.ca_bundle",
@@ -56,17 +56,17 @@ FOREIGN: dict[str, str] = {
     "partitioner": "shard_hash= of send chooses the shard",
     "on_delivery": "each send takes one: callback=",
     "dr_cb": "each send takes one: callback=",
-    "value_serializer": "default= makes a text of what has none",
+    "value_serializer": "default= converts other values to text",
     # the official Python producer, and the handler of the official SDK
     "endpoint": f"it {_PROJECT}",
     "access_key_id": f"it {_PROJECT}",
     "access_key_secret": f"it {_PROJECT}",
     "security_token": f"it {_PROJECT}",
     "credentials": f"it {_PROJECT}",
-    "project": f"it {_PROJECT}, and to send",
-    "logstore": "it is said to send, or to producer.stream",
-    "log_store": "logstore is said to send, or to producer.stream",
-    "topic": "it is said to send, or to producer.stream",
+    "project": f"it {_PROJECT}, and an argument of send",
+    "logstore": "pass it to send, or to producer.stream",
+    "log_store": "pass logstore to send, or to producer.stream",
+    "topic": "pass it to send, or to producer.stream",
     "tags": "log_tags",
     "linger": "linger_ms",
     "buffer_bytes": "total_size_in_bytes",
@@ -74,7 +74,7 @@ FOREIGN: dict[str, str] = {
     "put_wait": "max_block_ms",
     "close_wait": "drain_timeout_ms",
     "batch_size_threshold": "batch_size_threshold_in_bytes",
-    "max_attempts": "retries counts those after the first one",
+    "max_attempts": "retries counts the attempts after the first one",
     "base_backoff": "base_retry_backoff_ms",
     "max_backoff": "max_retry_backoff_ms",
     "delivery_timeout": "delivery_timeout_ms",
@@ -83,7 +83,7 @@ FOREIGN: dict[str, str] = {
     "proxies": "http.proxies",
 }
 
-#: Of arguments of ``ProjectConfig``.
+#: The hints for arguments of ``ProjectConfig``.
 FOREIGN_OF_PROJECT: dict[str, str] = {
     "end_point": "endpoint",
     "bootstrap_servers": "endpoint",
@@ -97,8 +97,8 @@ FOREIGN_OF_PROJECT: dict[str, str] = {
     "token": "security_token",
     "sts_token": "security_token",
     "credentials_provider": "credentials",
-    "logstore": "it is said to send, or to producer.stream",
-    "log_store": "logstore is said to send, or to producer.stream",
+    "logstore": "pass it to send, or to producer.stream",
+    "log_store": "pass logstore to send, or to producer.stream",
     "region": "ProducerConfig(region=...) has it, for sign_version='v4'",
     "name": "project",
 }
@@ -106,7 +106,7 @@ FOREIGN_OF_PROJECT: dict[str, str] = {
 
 _STREAM = "a stream has it: producer.stream(project, logstore)"
 
-#: Methods that people look for at a producer; of one that is only called otherwise here, its name.
+#: Hints for methods of other producers; a single word is the name of the same method here.
 _METHODS: dict[str, str] = {
     **{
         name: f"{_STREAM}.{name}(...)" for name in ("send_many", "send_lines", "send_arrow", "asend", "hurry", "resume")
@@ -120,13 +120,13 @@ _METHODS: dict[str, str] = {
     "shutdown": "close",
     "stop": "close",
     "destroy": "close",
-    "poll": "callbacks run on threads of the producer: nothing need be called",
-    "start": "a producer starts with its first send: nothing need be called",
+    "poll": "callbacks run on threads of the producer: no call is needed",
+    "start": "a producer starts with its first send: no call is needed",
 }
 
 _WAIT = "result(timeout) waits for the outcome, or raises"
 
-#: Methods that people look for at a future; likewise.
+#: Hints for methods of other futures; a single word is the name of the same method here.
 _METHODS_OF_FUTURE: dict[str, str] = {
     "get": _WAIT,
     "wait": _WAIT,
@@ -139,7 +139,7 @@ _METHODS_OF_FUTURE: dict[str, str] = {
     "value": _WAIT,
 }
 
-#: Names that people import from the package, and what to do.
+#: Names that users import from the package, and the import to use.
 ELSEWHERE: dict[str, str] = {
     "LogHubServer": "from loghub.testing import LogHubServer",
     "LogHubHandler": "from loghub.integrations.logging import LogHubHandler",
@@ -156,42 +156,41 @@ ELSEWHERE: dict[str, str] = {
 
 
 def meant_method(name: str, known: Sequence[str]) -> str:
-    """What to say of a method that a producer does not have.
+    """Return the hint for a method that a producer does not have.
 
-    :param known: those that it has.
+    :param known: the methods that it has.
     """
     return _meant("Producer", name, _METHODS, known)
 
 
 def meant_of_future(name: str, known: Sequence[str]) -> str:
-    """As :func:`meant_method`, of a future."""
+    """Return the hint for a method that a future does not have."""
     return _meant("SendFuture", name, _METHODS_OF_FUTURE, known)
 
 
 def _meant(kind: str, name: str, methods: Mapping[str, str], known: Sequence[str]) -> str:
-    said, meant = f"{kind!r} object has no attribute {name!r}", methods.get(name)
+    error, meant = f"{kind!r} object has no attribute {name!r}", methods.get(name)
     if meant is not None:
-        return f"{said}: {meant if ' ' in meant else f'it is called {meant} here'}"
+        return f"{error}: {meant if ' ' in meant else f'it is called {meant} here'}"
     near = [] if name.startswith("_") else difflib.get_close_matches(name, known, n=1)
-    return f"{said}; did you mean {near[0]}?" if near else said
+    return f"{error}; did you mean {near[0]}?" if near else error
 
 
 def by_name(takes: str, example: str, more: Sequence[object]) -> str:
-    """What to say of arguments that were given by their place and have names."""
-    return f"{takes}, and all else by name, such as {example}: got {more[0]!r} beside them"
+    """Return the error message for positional arguments that must be keywords."""
+    return f"{takes}, and all others by keyword, such as {example}: got {more[0]!r} as well"
 
 
 def own_form(name: str) -> str:
-    """``name`` in lower case with underscores: ``maxBlockMs`` and ``max.block.ms`` as ``max_block_ms``."""
+    """Return ``name`` in lower case with underscores: ``maxBlockMs`` and ``max.block.ms`` as ``max_block_ms``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace(".", "_").replace("-", "_")
 
 
 def hint(name: str, known: Iterable[str], foreign: Mapping[str, str] = FOREIGN) -> str:
-    """Return what to say of an unknown option.
+    """Return the hint for an unknown option.
 
-    :param name: the name as it was given.
-    :param known: the options that there are.
-    :param foreign: names of other producers, and what to say of them.
+    :param known: the existing options.
+    :param foreign: the hints for names of other producers.
     """
     options, form = {each.lower(): each for each in known}, own_form(name)
     if form in options:

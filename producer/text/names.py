@@ -1,6 +1,6 @@
-"""Rules for the names of projects and logstores, shared by the client side and the embedded server.
+"""Rules for names of projects and logstores, shared by the clients and the embedded server.
 
-The service also wants at least two characters, or three; a server of your own need not.
+LogHub itself also requires two or three characters at least; a server of your own need not.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ LOGSTORE_RULE = (
     f"{_MOST_CHARACTERS} characters at most"
 )
 
-#: How an embedded LogHub ends the refusal of a look at what its first write creates; the service never says so.
+#: End of an embedded LogHub's refusal to read a logstore that its first write creates; LogHub itself never sends it.
 CREATED_BY_A_WRITE = "the first write creates it"
 
 
 def is_project_name(name: object) -> TypeGuard[str]:
-    """Whether a project could be called so."""
+    """Return True if the name is valid for a project."""
     return _fits(_PROJECT, name)
 
 
 def is_logstore_name(name: object) -> TypeGuard[str]:
-    """Whether a logstore could be called so."""
+    """Return True if the name is valid for a logstore."""
     return _fits(_LOGSTORE, name)
 
 

@@ -195,7 +195,7 @@ def test_a_page_of_something_else_is_shown_to_who_reads() -> None:
     with answering(200) as portal:
         project = ProjectConfig("shop", endpoint=portal.endpoint, access_key_id="id", access_key_secret="s")
         error = unread(project, ProducerConfig(retries=0))
-    assert "an answer that is none of LogHub's: ''" in error
+    assert "an answer that is not LogHub's: ''" in error
     assert "check --endpoint: a proxy, a portal or another server may have answered" in error
 
 

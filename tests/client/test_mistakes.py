@@ -93,7 +93,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("secret without key id", lambda: project(access_key_secret="s3cret"), "access_key_id: is missing"),
     ("access_key", lambda: project(access_key="s3cret"), "it is called access_key_secret here"),
     ("end_point", lambda: ProjectConfig("shop", end_point="x"), "it is called endpoint here"),  # type: ignore[call-arg]
-    ("logstore of a project", lambda: project(logstore="l", **KEY), "it is said to send"),
+    ("logstore of a project", lambda: project(logstore="l", **KEY), "pass it to send"),
     # Options.
     ("positional options", lambda: ProducerConfig(100), "takes options by name"),  # type: ignore[misc]
     ("positional options of http", lambda: HttpConfig(100), "takes options by name"),  # type: ignore[misc]
@@ -105,7 +105,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("verify", options(verify=False), "it is verify of HttpConfig"),
     ("batch_size", options(batch_size=1), "batch_size_threshold_in_bytes (bytes) and batch_count_threshold (logs)"),
     ("maxBlockMs", options(maxBlockMs=1), "it is written max_block_ms"),
-    ("bootstrap.servers", mapping(bootstrap__servers="h:1"), "it is said to ProjectConfig: endpoint="),
+    ("bootstrap.servers", mapping(bootstrap__servers="h:1"), "it is an option of ProjectConfig: endpoint="),
     ("linger.ms", mapping(linger__ms=5), "it is written linger_ms"),
     ("queue.buffering.max.ms", mapping(queue__buffering__max__ms=5), "it is called linger_ms here"),
     ("compression.type", mapping(compression__type="lz4"), "it is called compression here"),
@@ -118,7 +118,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("confluent's dict", lambda: Producer({"linger.ms": 5}), "ProducerConfig.from_mapping"),  # type: ignore[arg-type]
     ("config by its place", lambda: Producer(ProducerConfig()), "config=ProducerConfig"),  # type: ignore[arg-type]
     ("as written", lambda: Producer(linger_ms=5), "say config=ProducerConfig(linger_ms=...)"),  # type: ignore[call-arg]
-    ("endpoint of the producer", lambda: Producer("p", endpoint="x"), "endpoint: it is said to ProjectConfig"),  # type: ignore[call-arg, arg-type]
+    ("endpoint of the producer", lambda: Producer("p", endpoint="x"), "endpoint: it is an option of ProjectConfig"),  # type: ignore[call-arg, arg-type]
     ("channel by its place", lambda: Producer(MemoryChannel()), "Producer(project, channel=...)"),  # type: ignore[arg-type]
     ("no name of a project", lambda: project(name="my_shop"), "must be lower-case letters, digits and dashes"),
     ("capitals in a project", lambda: project(name="Shop"), "must be lower-case letters, digits and dashes"),
@@ -130,14 +130,14 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ),
     ("a name for a project", lambda: Producer("shop"), "must be a ProjectConfig, got str"),  # type: ignore[arg-type]
     # What is sent.
-    ("topic by its place", lambda: called("send", "shop", "app-log", {}, "web"), "topic=...: got 'web' beside them"),
+    ("topic by its place", lambda: called("send", "shop", "app-log", {}, "web"), "topic=...: got 'web' as well"),
     (
         "logstore of a stream",
         lambda: bound("send", "shop", "app-log", {}),
         "knows its logstore shop/app-log: send takes",
     ),
     ("callback by its place", lambda: bound("send_many", [], print), "callback=...: got <built-in"),
-    ("topic of a stream", lambda: called("stream", "shop", "app-log", "web"), "topic=...: got 'web' beside them"),
+    ("topic of a stream", lambda: called("stream", "shop", "app-log", "web"), "topic=...: got 'web' as well"),
     ("text for lines", lambda: bound("send_lines", "a"), "got str: text.encode() makes bytes of it"),
     ("an open file for lines", lambda: bound("send_lines", io.StringIO("a")), "read() gives the bytes of a file"),
     (
@@ -180,7 +180,7 @@ def test_a_mistake_is_told_what_is_meant(mistake: Callable[[], object], sentence
         ("asend", "producer.stream(project, logstore).asend(...)"),
         ("put_logs", "it is called send here"),
         ("shutdown", "it is called close here"),
-        ("poll", "nothing need be called"),
+        ("poll", "no call is needed"),
         ("sned", "'Producer' object has no attribute 'sned'; did you mean send?"),
     ],
 )

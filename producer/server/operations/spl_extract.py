@@ -73,12 +73,9 @@ class Extraction:
         for log in _in_time(end, group.Logs):
             found = self._found(log, {folded(name): text.encode() for name, text in shared.items()}, end)
             size += sum(len(self.prefix) + len(name) + len(text) for name, text in found.items())
-            if (
-                size > most
-            ):  # Checked before the names are made: each gets the prefix, which may have thousands of characters.
+            if size > most:  # checked before each name gets the prefix, which may have thousands of characters
                 raise ApiError(
-                    "ParameterInvalid",
-                    f"the fields extracted from {self.field!r} have more than {counted(most, 'byte')}",
+                    "ParameterInvalid", f"the fields from {self.field!r} have more than {counted(most, 'byte')}"
                 )
             self._put(log, found)
         return bytes(group.SerializeToString())
