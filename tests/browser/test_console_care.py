@@ -111,7 +111,7 @@ def test_what_is_wrong_is_said_in_words(server: LogHubServer, open_page: Open) -
     page = open_page(f"{server.endpoint}/console")
     message = page.locator("#message")
     go(page, "search", logstore="shop/access-log", span="3600", query="(error")
-    expect(message).to_contain_text("the query cannot be read: a parenthesis is not closed")
+    expect(message).to_contain_text("the query cannot be read: '(' is not closed")
     expect(page.locator("#logs > li")).to_have_count(0)
     page.fill("#query", "")
     page.get_by_role("button", name="Show").click()
