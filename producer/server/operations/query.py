@@ -52,7 +52,7 @@ _OTHER_DELIMITERS = [sign for sign in _DELIMITERS if not sign.isascii()]
 _MAX_DEPTH = 50
 _MAX_GAP = 100
 _MAX_PARTS = 21
-# Characters of a word with wildcards: a text takes time for each of them.
+# Most characters of a word with wildcards: matching takes time for each of them.
 _MAX_WILDCARD = 256
 
 
@@ -394,7 +394,7 @@ def _wildcard(word: str) -> _Word:
     and no text causes backtracking.
     """
     if len(word) > _MAX_WILDCARD:
-        raise unreadable(f"a word with * or ? has {len(word)} characters, {_MAX_WILDCARD} are allowed")
+        raise unreadable(f"a word with * or ? has {len(word)} characters: at most {_MAX_WILDCARD} are allowed")
     parts = [_letters(part, word.isascii()) for part in re.split(r"\*+", word)]
     if len(parts) > _MAX_PARTS:
         raise unreadable(f"a word has more than {_MAX_PARTS - 1} '*': use fewer")

@@ -295,12 +295,13 @@ def _value(text: str, at: int) -> str:
 
 
 def _in_time(end: float, items: Iterable[T]) -> Iterator[T]:
-    """
-    :raises ApiError: ``RequestTimeout``, it is later than that.
+    """Yield the items before a deadline, ``time.monotonic()`` seconds.
+
+    :raises ApiError: ``RequestTimeout``, the deadline has passed.
     """
     for item in items:
         if time.monotonic() > end:
-            raise ApiError("RequestTimeout", "the fields of logs had not been taken apart in time")
+            raise ApiError("RequestTimeout", "the extraction of fields did not end in time: read fewer logs at a time")
         yield item
 
 
