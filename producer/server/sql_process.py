@@ -25,7 +25,7 @@ from .errors import ApiError
 _PROGRAM = Path(__file__).with_name("sql_engine")
 #: Environment variables that the program needs. It gets no others: no secret, no folder of extensions.
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "LANG", "LC_ALL")
-#: Room beside the rows: names and types of columns, and the syntax of JSON.
+#: Most bytes of an answer per byte of its rows: it also has names, types, and the syntax of JSON.
 _MAX_ANSWER_FACTOR = 4
 
 
@@ -53,7 +53,7 @@ class SqlProcess:
         """
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         path = [str(_PROGRAM.parent), *sys.path]
-        # Each arena would take 64 MiB of the address space that is bounded.
+        # Each arena would take 64 MiB of the bounded address space.
         environment |= {"PYTHONPATH": os.pathsep.join(filter(None, path)), "MALLOC_ARENA_MAX": "1"}
         command = [sys.executable, "-S", "-P", "-m", _PROGRAM.name, str(memory_bytes)]
         try:
@@ -188,7 +188,7 @@ class SqlProcesses:
         return self._new()
 
     def give_back(self, process: SqlProcess) -> None:
-        """Return a process after its statement: it is reused, or closed if unfit."""
+        """Take a process back after its statement, to reuse it, or to close it if it is unfit."""
         with self._lock:
             if process.is_fit and not self._is_closed:
                 self._idle.append(process)
@@ -197,7 +197,7 @@ class SqlProcesses:
         process.close()
 
     def close(self) -> None:
-        """Kill all processes. A statement in progress fails, and returns its process."""
+        """Kill all processes. A statement in progress fails, and gives its process back."""
         with self._lock:
             self._is_closed = True
             every, self._idle = list(self._all), []

@@ -148,7 +148,9 @@ async def tail(service: Service, request: PlainRequest) -> Answer:
 
 
 async def neighbourhood(service: Service, request: PlainRequest) -> Answer:
-    """``GET /console/api/neighbours``: the logs before and after a log in its shard.
+    """``GET /console/api/neighbours``: the logs of the same sender before and after a log.
+
+    Without a pack id they are those of its LogGroup.
 
     Parameters: ``project=…&logstore=…&shard=…&position=…&index=…[&back=…&forward=…]``.
     """

@@ -98,7 +98,7 @@ _LETTERS = re.compile(rb"[a-z]+")
 
 
 class _Encoded:
-    """The bytes of a LogGroup. They are lowered on demand: lowering takes longer than one scan."""
+    """The bytes of a LogGroup. Their lower-case form is made on demand, since that takes longer than a scan."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw

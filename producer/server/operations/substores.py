@@ -1,4 +1,7 @@
-"""Substores of a metric store, stored without effect. A metric store of this server has the substore ``prom``."""
+"""Substores: clients create one, ``prom``, to set up a metric store.
+
+They are stored as sent, and only the time to live has an effect.
+"""
 
 from __future__ import annotations
 

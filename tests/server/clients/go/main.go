@@ -1,9 +1,8 @@
-// The calls of the official Go SDK, its producer and its consumer library, each carried out once against the embedded
-// server, which is this program's HTTP proxy.
+// Makes each call of the official Go SDK, its producer and its consumer library once. The embedded server is this
+// program's HTTP proxy.
 //
 // Arguments: the access key's id and secret, and the version of the signature (v1 or v4). Standard output: a JSON
-// object {call: null | "error code"}; null where the call did what it is for. A call that gave something else is told
-// as "wrong: …".
+// object {call: null | "error code"}, with null for success. A call with another result is reported as "wrong: …".
 package main
 
 import (
@@ -22,7 +21,7 @@ import (
 )
 
 const (
-	// Without a dot: ListProject is sent to the endpoint itself, whose first label would be taken for a project.
+	// Without a dot: ListProject goes to the endpoint itself, whose first label would be taken for a project.
 	endpoint = "http://loghub"
 	project  = "my-project"
 	logstore = "app-log"
@@ -49,7 +48,7 @@ func newClient() sls.ClientInterface {
 	return made
 }
 
-// What differs from what was expected, if anything.
+// Returns the difference from the expected value, if any.
 func differs(got, expected any) error {
 	if fmt.Sprint(got) != fmt.Sprint(expected) {
 		return fmt.Errorf("got %v, expected %v", got, expected)
@@ -82,7 +81,7 @@ func messages(groups *sls.LogGroupList) []string {
 	return found
 }
 
-// All messages of the logstore, read with one request for each shard.
+// Returns all messages of the logstore, read with one request for each shard.
 func pulled(query string, compression int) ([]string, error) {
 	shards, err := client.ListShards(project, logstore)
 	found := []string{}
@@ -339,7 +338,7 @@ func consumers() []call {
 	}
 }
 
-// Read everything with the consumer library, as its own examples do, and look at the checkpoints that it leaves.
+// Reads everything with the consumer library, as its own examples do, and checks its checkpoints.
 func consume(name, query string, expected ...string) error {
 	var lock sync.Mutex
 	found, enough := []string{}, make(chan struct{})
@@ -383,7 +382,7 @@ func shards() []call {
 	}
 }
 
-// Send logs with the producer, and count them.
+// Sends logs with the producer, and counts them.
 func produce(count int) error {
 	config := producer.GetDefaultProducerConfig()
 	config.Endpoint, config.CredentialsProvider = endpoint, keys
@@ -418,7 +417,7 @@ func endings() []call {
 	}
 }
 
-// The code of a refusal, or what was wrong.
+// Returns the code of a refusal, or another error.
 func told(err error) any {
 	var refused *sls.Error
 	var answered *sls.BadResponseError

@@ -46,14 +46,14 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The calls of the official Java SDK, its producer and its consumer library, each carried out once against the
- * embedded server, by the ways that its document names.
+ * Makes each call of the official Java SDK, its producer and its consumer library once against the embedded server, as
+ * its document describes.
  *
  * <p>Arguments: the server's address and port, the access key's id and secret, and the version of the signature (V1 or
- * V4). The consumer library knows no proxy and no port: for it the server is at port 80 of an address that the file of
- * {@code -Djdk.net.hosts.file} gives for the endpoint; elsewhere {@code ClientWorker} is left out. Standard output: a
- * JSON object, {call: null | "error code"}; null where the call did what it is for. A call that gave something else is
- * told as "wrong: …".
+ * V4). The consumer library knows no proxy and no port. For it the server is at port 80 of an address, which the file of
+ * {@code -Djdk.net.hosts.file} gives for the endpoint; without the file {@code ClientWorker} is left out. Standard
+ * output: a JSON object, {call: null | "error code"}, with null for success. A call with another result is reported as
+ * "wrong: …".
  */
 public final class Calls {
   private static final String ENDPOINT = "http://loghub.test";
@@ -86,7 +86,7 @@ public final class Calls {
     consumers();
     endings();
     System.out.println(JSON.toJSONString(OUTCOMES, SerializerFeature.WriteMapNullValue));
-    // The SDKs leave threads behind.
+    // The SDKs leave threads running.
     System.exit(0);
   }
 
@@ -304,7 +304,7 @@ public final class Calls {
     return "";
   }
 
-  /** Read everything with the consumer library, as its own examples do, and look at a checkpoint that it leaves. */
+  /** Reads everything with the consumer library, as its own examples do, and checks a checkpoint. */
   private static void consume() throws Exception {
     LogHubConfig config = new LogHubConfig(
         "readers", "reader-1", ENDPOINT, P, L, id, secret, LogHubConfig.ConsumePosition.BEGIN_CURSOR);
@@ -354,7 +354,7 @@ public final class Calls {
 
   private static void produce(int count) throws Exception {
     Producer producer = new LogProducer(new ProducerConfig());
-    // An endpoint is a name, never an address or a port; this is what it connects to in its place.
+    // An endpoint is a name, never an address or a port; the SDK connects to this address instead.
     ProjectConfig project = new ProjectConfig(P, ENDPOINT, id, secret);
     project.setProxyIp(host + ":" + port);
     producer.putProjectConfig(project);
