@@ -24,20 +24,20 @@ def test_the_documented_limits_are_those_of_the_code() -> None:
     assert f"| logs in a LogGroup | {limits.logs:,} |" in TEXT
     assert f"| time for a request to arrive whole | {limits.receive_seconds:g} s |" in TEXT
     for row in (
-        f"| a body that holds no logs | {limits.json_bytes // KIB} KiB |",
+        f"| a body without logs | {limits.json_bytes // KIB} KiB |",
         f"| logs in one GetLogs | {limits.page_logs}, and {limits.page_bytes // MIB} MiB of JSON |",
         f"| a query of GetLogs | {limits.query_chars:,} characters, {limits.query_words} words |",
         (
-            f"| searches at once | {limits.searches}, and {limits.searches_waiting} that wait,"
+            f"| concurrent searches | {limits.searches}, and {limits.searches_waiting} in the queue,"
             f" each up to {limits.search_seconds:g} s |"
         ),
-        f"| logs that one SQL statement is run over | {limits.sql_rows:,} |",
+        f"| logs that one SQL statement reads | {limits.sql_rows:,} |",
         f"| bytes of the fields that it names, and of its memory | {limits.sql_bytes // MIB} MiB |",
-        f"| rows that it gives | {limits.sql_result_rows:,} |",
+        f"| rows of its result | {limits.sql_result_rows:,} |",
         f"| time for a search | {limits.search_seconds:g} s |",
         f"| time for a client to take an answer | {limits.send_seconds:g} s |",
-        f"| time that a connection may be idle | {limits.keep_alive_seconds:g} s |",
-        f"| connections at once | {limits.connections} |",
+        f"| idle time of a connection | {limits.keep_alive_seconds:g} s |",
+        f"| concurrent connections | {limits.connections} |",
         f"| bodies and answers of all connections together | {limits.held_bytes // MIB} MiB |",
         f"| keys of a logstore whose sequence numbers are remembered | {limits.sequence_keys:,} |",
     ):
