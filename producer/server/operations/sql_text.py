@@ -118,7 +118,7 @@ def tables_in(text: str, known: Iterable[str]) -> tuple[str, list[str]]:
 
 
 def _name_size(tokens: list[str], names: Mapping[str, str]) -> int:
-    """Return the number of tokens of the longest name that they begin with; 0 for none."""
+    """Return the number of tokens of the longest name at their start; 0 for none."""
     if tokens[0].startswith('"'):
         return int(tokens[0].lower().strip('"') in names)
     run = itertools.takewhile(_NAME_PART.fullmatch, tokens[:_MAX_NAME_PARTS])

@@ -114,9 +114,7 @@ def test_bodies_that_are_none_are_refused(server: LogHubServer) -> None:
 
 
 def test_user_and_password_are_an_access_key(server: LogHubServer) -> None:
-    """User and password are an access key; a wrong secret or a key with a token is Unauthorized, as are other
-    operations.
-    """
+    """Remote write alone takes user and password; a wrong secret or a key with a token is Unauthorized."""
     server.access_keys["STS.x"] = AccessKey(secret="s", security_token="t")
     one = series("up", (1, 1.0))
     for auth in ((server.access_key_id, "wrong"), ("STS.x", "s"), ("nobody", "")):
