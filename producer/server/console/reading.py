@@ -71,7 +71,7 @@ async def search(service: Service, request: PlainRequest) -> Answer:
 
     Parameters: ``project=…&logstore=…&from=…&to=…[&query=…&offset=…&line=…&reverse=…]``.
     """
-    call, (wanted, command) = request.call(), _asked(service, request)
+    call, (wanted, command) = request.call(), _parse_search(service, request)
     if command is not None:
         done = (await run_sql(service, call, wanted, command)).result
         return json_answer({"names": done.names, "types": done.types, "rows": done.rows})
@@ -81,7 +81,7 @@ async def search(service: Service, request: PlainRequest) -> Answer:
     return json_answer({"logs": logs})
 
 
-def _asked(service: Service, request: PlainRequest) -> tuple[Wanted, str | None]:
+def _parse_search(service: Service, request: PlainRequest) -> tuple[Wanted, str | None]:
     """Return the condition for logs, and the SQL over them or None."""
     keywords, command = split_query(request.query.get("query", ""))
     return parse_wanted(request.query, service.limits, keywords), command
@@ -93,7 +93,7 @@ async def histogram(service: Service, request: PlainRequest) -> Answer:
     The parameters are those of a search. With ``seconds``, a long count stops after that time and answers the counts so
     far. The answer's ``before`` is the parameter to continue with; null at the end.
     """
-    wanted, _ = _asked(service, request)
+    wanted, _ = _parse_search(service, request)
     counted = await count_parts(service, request.call(), wanted, _part(request.query))
     return json_answer(
         {

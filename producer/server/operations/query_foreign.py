@@ -86,7 +86,7 @@ def _field_of_wildcards(before: Token | None, window: list[Token]) -> str | None
     return f"{name!r} is not a field: write a field's whole name, or only the word to search in all fields"
 
 
-def _behind_a_colon(before: Token | None, window: list[Token]) -> str | None:
+def _after_colon(before: Token | None, window: list[Token]) -> str | None:
     kind, sign = window[0]
     if before is None or before[0] != ":":
         return None
@@ -105,7 +105,7 @@ def _no_comparison(_before: Token | None, window: list[Token]) -> str | None:
     return None
 
 
-def _sign_before_a_word(before: Token | None, window: list[Token]) -> str | None:
+def _word_with_sign(before: Token | None, window: list[Token]) -> str | None:
     kind, text = window[0]
     if kind != "word" or (before and before[0] in (":", "compare")) or not re.match(r"[-+!][^\W\d]", text):
         return None
@@ -114,7 +114,7 @@ def _sign_before_a_word(before: Token | None, window: list[Token]) -> str | None
     return f"{text!r}: write 'not {text[1:]}' to exclude logs with it"
 
 
-def _on_text(before: Token | None, window: list[Token]) -> str | None:
+def _text_operator(before: Token | None, window: list[Token]) -> str | None:
     (kind, text), (following, value) = window[:2]
     if kind != "word" or text.lower() not in _TEXT_OPERATORS or before is None or before[0] not in ("word", "quoted"):
         return None
@@ -141,10 +141,10 @@ _RULES: tuple[_Rule, ...] = (
     _in_list,
     _bracket_range,
     _field_of_wildcards,
-    _behind_a_colon,
+    _after_colon,
     _no_comparison,
-    _sign_before_a_word,
-    _on_text,
+    _word_with_sign,
+    _text_operator,
     _exists,
     _modified,
 )

@@ -15,7 +15,7 @@ from .search import searching
 from .spl_extract import Extraction, Limit
 from .spl_fields import OWN, changed_group
 from .spl_text import PAGE, ROW, Calculation, Pipeline, Step
-from .sql import sql_process, while_wanted
+from .sql import sql_process, while_connected
 from .sql_rows import SqlRows
 from .sql_text import folded
 
@@ -92,7 +92,7 @@ async def _calculated(
     async with sql_process(service, call, statement) as process:
         rows = SqlRows(part.sql, limits, process.take_rows)
         await service.search(_show, groups, rows)
-        result = await while_wanted(call, service.search(process.run, most))
+        result = await while_connected(call, service.search(process.run, most))
         return await service.search(_changed, part.steps, groups, result)
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from ...text.plural import counted
 from ..errors import ApiError
 from ..store.log_groups import StoredLogGroup, parse_group
-from .spl_fields import OF_THE_GROUP, changed_group, name_of, split_text, unreadable
+from .spl_fields import SHARED_PREFIXES, changed_group, name_of, split_text, unreadable
 from .sql_text import folded
 
 _OPTION = re.compile(r"\s*-([a-z-]+)(?:\s*=\s*('(?:[^']|'')*'|\w+))?(?=\s)", re.IGNORECASE)
@@ -95,7 +95,7 @@ class Extraction:
         new = {
             name: text
             for name, text in named.items()
-            if name != "__time__" and not name.startswith(OF_THE_GROUP) and not (self.preserves and name in own)
+            if name != "__time__" and not name.startswith(SHARED_PREFIXES) and not (self.preserves and name in own)
         }
         if not new:
             return

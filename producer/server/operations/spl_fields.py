@@ -13,7 +13,7 @@ from .sql_text import folded, tokens_of
 #: Prefix of this module's own columns and tables: queries cannot name fields with it.
 OWN = "spl "
 #: Prefixes of the fields that all logs of a LogGroup share.
-OF_THE_GROUP = ("__topic__", "__source__", "__tag__:")
+SHARED_PREFIXES = ("__topic__", "__source__", "__tag__:")
 _NAME = re.compile(r'\s*("[^"]+"|[^\W\d]\w*)\s*', re.DOTALL)
 
 

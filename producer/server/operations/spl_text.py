@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from .spl_extract import Extraction, Limit, read_limit, read_parse_csv, read_parse_json, read_parse_kv
-from .spl_fields import OF_THE_GROUP, OWN, name_of, split, split_text, unreadable
+from .spl_fields import SHARED_PREFIXES, OWN, name_of, split, split_text, unreadable
 from .sql_text import SqlText, check_nesting, folded, tokens_of
 
 #: The column with a log's number in its page, and the table of logs.
@@ -212,7 +212,7 @@ class _Builder:
         if len(set(names)) < len(names):
             raise unreadable(f"{operator} names a field twice")
         changed = [name for name, old in fields if name != old or operator != "project"]
-        wrong = [name for name in changed if folded(name) == "__time__" or folded(name).startswith(OF_THE_GROUP)]
+        wrong = [name for name in changed if folded(name) == "__time__" or folded(name).startswith(SHARED_PREFIXES)]
         if wrong:
             raise unreadable(f"{operator} cannot change {wrong[0][:64]!r}: it is not a field of a single log")
         self.steps.append(Step(operator, fields))

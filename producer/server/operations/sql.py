@@ -87,11 +87,11 @@ async def run_over(service: Service, sql: SqlText, tables: list[Table]) -> SqlAn
         for table in tables:
             await see_logs(service, table.call, table.wanted, rows.add)
             await service.search(rows.end_table)
-        result = await while_wanted(call, service.search(process.run, service.limits.page_bytes))
+        result = await while_connected(call, service.search(process.run, service.limits.page_bytes))
         return SqlAnswer(result, rows.count, time.monotonic() - begun)
 
 
-async def while_wanted(call: Call, work: Coroutine[Any, Any, T]) -> T:
+async def while_connected(call: Call, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of ``work``, or cancel it when the client disconnects.
 
     :raises ClientGoneError: the client has disconnected.
@@ -117,7 +117,7 @@ async def sql_process(service: Service, call: Call, statement: dict[str, Any]) -
     :raises ClientGoneError: the client has disconnected before the process had started.
     """
     async with service.searches.taken(1):
-        process = await while_wanted(call, _begun(service, statement))
+        process = await while_connected(call, _begun(service, statement))
         try:
             async with time_to_search(service):
                 yield process

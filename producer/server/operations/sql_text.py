@@ -26,7 +26,7 @@ _TOKEN = re.compile(
 _NAME_PART = re.compile(r"[\w.-]+")
 _MAX_NAME_PARTS = 128
 _WORD = re.compile(r"\w+")
-_BEHIND_FROM = {
+_AFTER_FROM = {
     "where",
     "group",
     "having",
@@ -40,7 +40,7 @@ _BEHIND_FROM = {
     "qualify",
 }
 #: First words of SPL's operators.
-_OF_SPL = {"where", "extend", "project", "parse", "limit", "sort", "expand", "stats"}
+_SPL_OPERATORS = {"where", "extend", "project", "parse", "limit", "sort", "expand", "stats"}
 _MYSQL_LIMIT = re.compile(r"(?<!\d)(\d++)(\s*+),(\s*+)(\d++)")
 _ALL_FIELDS = re.compile(r"(?:\bselect|\bdistinct|\ball|,|\.)\s*\*|\bcolumns\s*\(|\blog\s*\)", re.IGNORECASE)
 
@@ -81,13 +81,13 @@ def read_sql(text: str) -> SqlText:
     words = frozenset(folded(token).strip('"') for token in tokens if _WORD.fullmatch(token) or token.startswith('"'))
     first = first_word(tokens)
     if first not in ("select", "with"):
-        spl = "; SPL needs PullLogs, or session 'mode=scan'" if first in _OF_SPL else ""
+        spl = "; SPL needs PullLogs, or session 'mode=scan'" if first in _SPL_OPERATORS else ""
         message = f"{first[:64]!r} after '|' is not known: use SELECT, WITH or with_pack_meta{spl}"
         raise ApiError("ParameterInvalid", message)
     check_nesting(tokens)
     outer = dict(_outer_words(tokens))
     if "from" not in outer:
-        behind = [place for word, place in outer.items() if word in _BEHIND_FROM]
+        behind = [place for word, place in outer.items() if word in _AFTER_FROM]
         tokens.insert(min(behind, default=len(tokens)), " FROM log ")
     statement = "".join(tokens)
     if "limit" in outer:
@@ -138,7 +138,7 @@ def where_of(text: str) -> str:
     shown, depth = list[str](), 0
     for part in lower[lower.index("where") + 1 :]:
         depth += (part == "(") - (part == ")")
-        if depth == 0 and part in _BEHIND_FROM:
+        if depth == 0 and part in _AFTER_FROM:
             break
         shown.append(part if depth == 0 and part[0] not in "'\"" else "()")
     return "".join(shown) if depth == 0 and _is_outer(lower) else ""

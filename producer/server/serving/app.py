@@ -49,7 +49,7 @@ class _OriginForm:
         except ApiError as error:
             await self._refuse(error, Wire(scope, receive, send))
             return
-        if path == "/" and (answer := _answer_to_people(scope)) is not None:
+        if path == "/" and (answer := _answer_to_person(scope)) is not None:
             await send_answer(Wire(scope, receive, send), answer, standard_headers(new_request_id(), None, answer))
             return
         # A stopping server cancels its requests after it has cut their connections: no failure.
@@ -62,7 +62,7 @@ class _OriginForm:
         await send_answer(wire, answer, standard_headers(new_request_id(), self._service.now(), answer))
 
 
-def _answer_to_people(scope: Scope) -> Answer | None:
+def _answer_to_person(scope: Scope) -> Answer | None:
     """Return the answer to a person at the root of the server, or None for a client of LogHub, which signs."""
     headers = read_headers(scope)
     if scope["method"] != "GET" or "authorization" in headers or "x-log-apiversion" in headers:

@@ -317,7 +317,7 @@ def test_who_sees_the_end_of_its_connection_before_the_http_server_does_is_no_er
         work.close()
         _cut(call.is_gone)
 
-    monkeypatch.setattr(sql, "while_wanted", look)
+    monkeypatch.setattr(sql, "while_connected", look)
     monkeypatch.setattr(plain, "check_console", lambda _keys, request: _cut(request.is_gone))
     with LogHubServer() as server, Client(server) as client:
         client.put(log_group("x"))
