@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from .spl_extract import Extraction, Limit, read_limit, read_parse_csv, read_parse_json, read_parse_kv
-from .spl_fields import SHARED_PREFIXES, OWN, name_of, split, split_text, unreadable
+from .spl_fields import OWN, SHARED_PREFIXES, name_of, split, split_text, unreadable
 from .sql_text import SqlText, check_nesting, folded, tokens_of
 
 #: The column with a log's number in its page, and the table of logs.

@@ -35,7 +35,8 @@ def remove_expired(connection: sqlite3.Connection, logstore: Logstore, added: in
 def advance_sequence(connection: sqlite3.Connection, logstore: Logstore, route: Route, now: float, keys: int) -> None:
     """Accept a sequence number once.
 
-    A key is remembered for the logstore's time to live after its last use. By then the logs that it wrote have expired. Beyond ``keys`` keys in a logstore the least recently used are forgotten.
+    A key is remembered for the logstore's time to live after its last use. By then the logs that it wrote have expired.
+    Beyond ``keys`` keys in a logstore the least recently used are forgotten.
 
     :raises ApiError: ``InvalidSequenceId``, the number is not above the last one of its key.
     """
