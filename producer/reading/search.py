@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..sinks.http.transport import Answer
+from ..text.plural import counted
 from ..wire.read_log_group import Fields
 from .errors import LogHubReadError
 from .logstore import body_of
@@ -88,4 +89,5 @@ def _found(answer: Answer, headers: Mapping[str, str]) -> tuple[bool, list[Field
 
 
 def _incomplete(what: str) -> LogHubReadError:
-    return LogHubReadError(f"{what}: LogHub had no complete answer after {_INCOMPLETE} requests: narrow the time range")
+    requests = counted(_INCOMPLETE, "request")
+    return LogHubReadError(f"{what}: LogHub had no complete answer after {requests}: narrow the time range")

@@ -125,7 +125,7 @@ def test_a_key_that_the_server_does_not_know_hears_whose_server_it_is() -> None:
     with LogHubServer() as server, Client(server, access_key_id="local-bob", access_key_secret="x") as client:
         answer = client.put(log_group("x"))
         assert error_of(answer) == (401, "InvalidAccessKeyId")
-        assert answer.json()["errorMessage"].endswith(f"runs as user {user_name()!r}")
+        assert answer.json()["errorMessage"].endswith(f"run by user {user_name()!r}")
         server._service.user = ""
         assert client.put(log_group("x")).json()["errorMessage"].endswith("is not known here")
 

@@ -118,7 +118,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("confluent's dict", lambda: Producer({"linger.ms": 5}), "ProducerConfig.from_mapping"),  # type: ignore[arg-type]
     ("config by its place", lambda: Producer(ProducerConfig()), "config=ProducerConfig"),  # type: ignore[arg-type]
     ("as written", lambda: Producer(linger_ms=5), "say config=ProducerConfig(linger_ms=...)"),  # type: ignore[call-arg]
-    ("endpoint of the producer", lambda: Producer("p", endpoint="x"), "endpoint: it is an option of ProjectConfig"),  # type: ignore[call-arg, arg-type]
+    ("endpoint of the producer", lambda: Producer("p", endpoint="x"), "it is an option of ProjectConfig"),  # type: ignore[call-arg, arg-type]
     ("channel by its place", lambda: Producer(MemoryChannel()), "Producer(project, channel=...)"),  # type: ignore[arg-type]
     ("no name of a project", lambda: project(name="my_shop"), "must be lower-case letters, digits and dashes"),
     ("capitals in a project", lambda: project(name="Shop"), "must be lower-case letters, digits and dashes"),

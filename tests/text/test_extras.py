@@ -73,7 +73,7 @@ def test_loghub_is_producer_under_another_name() -> None:
     assert loghub.errors is producer.model.errors
     assert sys.modules["loghub.wire.schema"] is sys.modules["producer.wire.schema"]
     assert producer.model.errors.__spec__ is not None
-    assert producer.model.errors.__spec__.name == producer.model.errors.__name__ == "loghub.model.errors"
+    assert producer.model.errors.__spec__.name == producer.model.errors.__name__ == "producer.model.errors"
     assert RecordingSink.__module__ == "producer.testing"
     assert pickle.loads(pickle.dumps(loghub.ProducerConfig())) == producer.ProducerConfig()
     assert loghub.__all__ == producer.__all__
